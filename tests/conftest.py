@@ -1,24 +1,26 @@
 """What all tests share, and how hypothesis works in them: profiles by the environment variable ``HYPOTHESIS_PROFILE``.
 
-``dev`` (the default) draws anew each time, ``ci`` draws the same each time, ``deep`` draws much more.
+``dev`` (the default) draws a few new examples in each run. ``ci`` draws all examples, the same in each run; the marker
+``ci`` then also selects the property tests. ``deep`` draws many more.
 """
 
 from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 from support import distribution, doc_examples
+from support.examples import ALL, FEW
 
 # A shared machine may stop a test at any moment for any time: no deadlines.
-settings.register_profile("dev", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("ci", settings.get_profile("dev"), derandomize=True, database=None)
+settings.register_profile("dev", deadline=None, max_examples=FEW, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("dev"), max_examples=ALL, derandomize=True, database=None)
 settings.register_profile("deep", settings.get_profile("dev"), max_examples=3000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
@@ -27,6 +29,46 @@ def pytest_configure(config: pytest.Config) -> None:
     """Collect the examples in the README, the documentation and the docstrings, too, and distribute all tests."""
     config.pluginmanager.register(doc_examples)
     config.pluginmanager.register(distribution)
+    if _selects_ci(config):
+        config.pluginmanager.import_plugin("schemathesis.pytest.plugin")
+
+
+def _selects_ci(config: pytest.Config) -> bool:
+    return "not ci" not in config.option.markexpr
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import a module that has only tests for the marker ``ci``, unless the run selects this marker.
+
+    Each process of a run collects all tests, and these modules import the largest packages.
+    """
+    if _selects_ci(config) or not collection_path.name.startswith("test_"):
+        return None
+    return True if "\npytestmark = pytest.mark.ci\n" in collection_path.read_text("utf-8") else None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let the marker ``ci`` select the property tests if they draw all examples, which the default run does not."""
+    if settings.get_current_profile_name() == "ci":
+        for item in items:
+            if isinstance(item, pytest.Function) and is_hypothesis_test(item.obj):
+                item.add_marker(pytest.mark.ci)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without the garbage collector, and let it pass over all that was collected.
+
+    Modules and tests are some millions of objects that live as long as the process. A full collection would visit them
+    all, several times during collection and again and again during the tests.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.fixture
@@ -38,12 +80,3 @@ def quick_folder(tmp_path: Path) -> Iterator[Path]:
         return
     with TemporaryDirectory(dir=place) as name:
         yield Path(name)
-
-
-@pytest.fixture
-def _frozen_heap() -> Iterator[None]:
-    """Let the garbage collector pass over what exists before the test, so that its many scenes cost less."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()

@@ -79,6 +79,7 @@ def compared(*options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own script
 
 
+@pytest.mark.ci
 def test_a_version_compared_with_itself() -> None:
     """Both figures are equal, to the instruction."""
     done = compared("--workload", "pair", "--workload", "check", "--against", str(ROOT), "--most", "1")
@@ -100,6 +101,7 @@ def test_machine_instructions() -> None:
     assert 1.8 * few["check"] < many["check"] < 2.2 * few["check"]
 
 
+@pytest.mark.ci
 def test_a_ratio_that_is_too_large() -> None:
     """The figures are printed, and the exit status says so."""
     done = compared("--workload", "check", "--against", str(ROOT), "--most", "0.99")
@@ -108,6 +110,7 @@ def test_a_ratio_that_is_too_large() -> None:
     assert done.returncode == 1
 
 
+@pytest.mark.ci
 def test_another_version_than_the_one_that_was_meant(tmp_path: Path) -> None:
     """A checkout whose package is not the one that is imported is an error."""
     other = tmp_path / "src" / "ugm"

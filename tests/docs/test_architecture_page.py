@@ -1,4 +1,4 @@
-"""The page on the architecture names all modules in their layers."""
+"""The page on the architecture names all modules in their layers, and those of a partition and of a journal."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 from typing import Final
 
+import ugm.journal
 from support.places import DOCS, ROOT
 
 PAGE: Final = (DOCS / "explanation" / "architecture.md").read_text(encoding="utf-8")
@@ -42,3 +43,10 @@ def test_modules_of_the_partition() -> None:
     names = [name for row in listed("module of `ugm.partition`") for name in row]
 
     assert sorted(names) == sorted(modules(SOURCE / "partition"))
+
+
+def test_modules_of_the_journal() -> None:
+    """The docstring of the package names every module, and nothing else."""
+    names = set(re.findall(r"``([a-z_]+)(?:\.\w+)?``", ugm.journal.__doc__ or ""))
+
+    assert names == modules(SOURCE / "journal")

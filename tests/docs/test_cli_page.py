@@ -32,7 +32,15 @@ def words(text: str) -> list[str]:
     return re.sub(r"in [0-9.]+ s, [0-9,]+ a second", "in - s, - a second", text).split()
 
 
-@pytest.mark.parametrize(("arguments", "recorded"), RECORDED, ids=[arguments.split()[0] for arguments, _ in RECORDED])
+#: The outputs as parameters of a test. A simulation takes long.
+CASES: Final = [
+    pytest.param(arguments, recorded, id=name, marks=pytest.mark.ci if name == "simulate" else ())
+    for arguments, recorded in RECORDED
+    for name in [arguments.split()[0]]
+]
+
+
+@pytest.mark.parametrize(("arguments", "recorded"), CASES)
 def test_recorded_output(arguments: str, recorded: str, tmp_path: Path) -> None:
     """A command prints what the page shows, except for blanks and speed."""
     shutil.copytree(EXAMPLES, tmp_path / "examples")

@@ -28,7 +28,6 @@ PAGES: Final = sorted([ROOT / "README.md", *DOCS.glob("*.md"), *DOCS.glob("*/*.m
 DIRECTIVES: Final = frozenset(("{eval-rst}", "{toctree}", "{include}", "{image}", "{glossary}"))
 #: Blocks that a test of their page executes.
 COVERED: Final = {
-    "{code-block} python": {"shared.md": "tests/system/shared/test_shared.py"},
     "console": {"cli.md": "tests/docs/test_cli_page.py"},
 }
 
@@ -116,7 +115,13 @@ def test_json_blocks_are_objects(block: Block) -> None:
     assert all(isinstance(json.loads(line), dict) for line in block.text.splitlines())
 
 
-COMMANDS: Final = [(block, line) for block in of("sh") for line in block.text.splitlines()]
+#: A page whose commands are requests, which `test_rest_operations.py` sends.
+_REQUESTS: Final = "rest-operations.md"
+COMMANDS: Final = [
+    (block, line) for block in of("sh") if block.page.name != _REQUESTS for line in block.text.splitlines()
+]
+#: A replay of the bundled workload takes long, and by default `test_cli_page.py` makes one.
+_LONG: Final = "ugm simulate examples/grid.swf.gz"
 
 
 @pytest.fixture(name="folder", scope="module")
@@ -130,7 +135,11 @@ def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(("block", "command"), COMMANDS, ids=place)
+@pytest.mark.parametrize(
+    ("block", "command"),
+    [pytest.param(*each, marks=pytest.mark.ci if each[1].startswith(_LONG) else ()) for each in COMMANDS],
+    ids=place,
+)
 def test_commands(block: Block, command: str, folder: Path) -> None:
     """A command of `ugm` succeeds; the others name scripts and extras that exist, or are those that `.ci/run` runs."""
     program, *arguments = command.split()

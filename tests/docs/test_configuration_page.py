@@ -13,8 +13,8 @@ import pytest
 import ugm.config
 from support.places import DOCS
 from ugm import configuration, parse_config
-from ugm.config import loader
-from ugm.config.schema import SCHEMAS
+from ugm._config_fields import field_shapes
+from ugm.config import _builder, loader
 
 PAGE: Final = (DOCS / "reference" / "configuration.md").read_text(encoding="utf-8")
 #: The values that an expression in a code may have.
@@ -72,11 +72,11 @@ def test_codes_are_described() -> None:
     assert listed == codes
 
 
-@pytest.mark.parametrize("kind", SCHEMAS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", HEADINGS, ids=lambda kind: kind.__name__)
 def test_keys_are_described(kind: type) -> None:
     """Each mapping of a file has a table with its keys."""
     section = PAGE.split(f"\n### {HEADINGS[kind]}\n")[1].split("\n#")[0]
-    keys = {field.validation_alias for field in SCHEMAS[kind].model_fields.values()}
+    keys = {shape.yaml_name for shape in field_shapes(kind)}
 
     assert set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == keys
 
@@ -88,10 +88,10 @@ def test_example_has_every_key() -> None:
     parse_config(found[1])
     named = {name for pair in re.findall(r"^[- ]*([a-z]+):|{([a-z]+):", found[1], re.MULTILINE) for name in pair}
 
-    assert {field.validation_alias for schema in SCHEMAS.values() for field in schema.model_fields.values()} <= named
+    assert {shape.yaml_name for kind in HEADINGS for shape in field_shapes(kind)} <= named
 
 
 def test_bounds_are_those_of_the_loader() -> None:
     """The page states the bounds of the loader."""
-    assert (loader.MAX_BYTES, loader.MAX_VALUES, loader.MAX_COLLECTIONS) == (8 * 2**20, 500_000, 100_000)
-    assert (loader.MAX_KEYS, loader.MAX_DEPTH, loader.MAX_ALIASED) == (256, 100, 100_000)
+    assert (loader.MAX_BYTES, _builder.MAX_VALUES, _builder.MAX_COLLECTIONS) == (8 * 2**20, 500_000, 100_000)
+    assert (_builder.MAX_KEYS, _builder.MAX_DEPTH, _builder.MAX_ALIASED) == (256, 100, 100_000)

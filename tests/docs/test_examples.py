@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from support.places import EXAMPLES
+from support.grid_replay import grid_replay
+from support.places import EXAMPLES, environment
 from ugm import load_config
 from ugm.identity import TrackingType
-from ugm.simulation import JobMapping, Report, read_swf, simulate
+from ugm.simulation import Report, read_swf
 
 
 @pytest.fixture(name="said", scope="module")
@@ -53,7 +54,7 @@ def test_scheduler_explains(said: list[str]) -> None:
         "    held by 'build' of 'bob' in root.batch: 12",
         "    held by 'train' of 'sue' in root.batch: 12",
     ]
-    assert "notebook-1: rejected permanently; denied, waiting can never help:" in said
+    assert "notebook-1: rejected permanently; denied, waiting cannot help:" in said
 
 
 def test_scheduler_reloads(said: list[str]) -> None:
@@ -70,6 +71,23 @@ def test_scheduler_retries(said: list[str]) -> None:
 
     assert said.index("test-place-1, test-place-2: denied, waiting can help:") < ended
     assert said[ended + 1] == "test-place-1, test-place-2: started"
+
+
+@pytest.mark.ci
+def test_schedulers_elect_a_leader() -> None:
+    """One of three schedulers leads. After its death another one does, and its allocations can be released."""
+    command = [sys.executable, str(EXAMPLES / "schedulers.py")]
+    lines = subprocess.run(  # noqa: S603 - ours
+        command, env=environment(), check=True, capture_output=True, text=True
+    ).stdout.splitlines()
+
+    killed = lines.index("one was killed")
+    assert lines[3:5] == ["one leads: job-1 started", "two is a client: job-2 started"]
+    assert lines[5] == "three is a client: job-3 denied, waiting can help:"
+    assert lines[killed + 1].endswith(": job-4 denied, waiting can help:")
+    assert "one has vanished: released job-1" in lines[killed:]
+    assert lines[-1].startswith("three ")
+    assert lines[-1].endswith(": job-5 started")
 
 
 def test_every_kind_of_limit() -> None:
@@ -115,8 +133,7 @@ def test_workload_is_a_grid() -> None:
 
 @pytest.fixture(name="report", scope="module")
 def _report() -> Report:
-    config = load_config(str(EXAMPLES / "grid.yaml"))
-    return simulate(JobMapping().jobs(read_swf(EXAMPLES / "grid.swf.gz")), config.partition())
+    return grid_replay()[0]
 
 
 def test_limits_bite(report: Report) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from inspect import isclass
 from pathlib import Path
@@ -31,6 +32,7 @@ PACKAGES: Final = (
     "ugm.queues",
     "ugm.quotatree",
     "ugm.server",
+    "ugm.service",
     "ugm.simulation",
     "ugm.testing",
     "ugm.tracking",
@@ -39,7 +41,20 @@ PACKAGES: Final = (
 #: Words of names that the standard terms have replaced.
 RETIRED: Final = frozenset(
     (
-        *("anew", "asked", "beside", "books", "gate", "gates", "going", "operated", "pace", "paced", "settle"),
+        *(
+            "anew",
+            "asked",
+            "beside",
+            "books",
+            "gate",
+            "gates",
+            "going",
+            "operated",
+            "outlet",
+            "pace",
+            "paced",
+            "settle",
+        ),
         *("somebody", "standing", "standings", "strike", "survey", "tell", "tells", "told", "upkeep", "usual"),
     )
 )
@@ -52,19 +67,11 @@ AVOIDED: Final = re.compile(
     re.IGNORECASE,
 )
 
-#: The shared partition keeps its names.
-EXEMPT: Final = frozenset(("shared",))
-
 
 def rows() -> list[tuple[str, str, str]]:
     """Return the rows of the glossary: term, meaning and code."""
     found = re.findall(r"^\| ([^|]+) \| ([^|]+) \| ([^|]*)\|$", GLOSSARY, re.MULTILINE)
     return [(term, meaning, code) for term, meaning, code in found if term != "term"]
-
-
-def modules() -> list[Path]:
-    """Return all modules except those that keep their names for now."""
-    return sorted(path for path in SOURCE.rglob("*.py") if path.relative_to(SOURCE).parts[0] not in EXEMPT)
 
 
 def words(name: str) -> set[str]:
@@ -82,6 +89,12 @@ def defined(tree: ast.AST) -> Iterator[str]:
                 yield name
 
 
+@cache
+def trees() -> dict[Path, ast.Module]:
+    """Return the syntax trees of all modules."""
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCE.rglob("*.py")}
+
+
 def classes() -> dict[str, set[str]]:
     """Return the classes of all modules with the names of their members."""
     return {
@@ -90,8 +103,8 @@ def classes() -> dict[str, set[str]]:
             for child in node.body
             if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
         }
-        for path in SOURCE.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for tree in trees().values()
+        for node in ast.walk(tree)
         if isinstance(node, ast.ClassDef)
     }
 
@@ -138,8 +151,8 @@ def test_public_classes_are_described(package: str) -> None:
 def test_names_have_no_retired_words() -> None:
     """No module, class, function, argument, variable or attribute has a retired word in its name."""
     found = []
-    for path in modules():
-        names = {path.stem, *defined(ast.parse(path.read_text(encoding="utf-8")))}
+    for path, tree in sorted(trees().items()):
+        names = {path.stem, *defined(tree)}
         found += [f"{path.relative_to(SOURCE)}: {name}" for name in sorted(names) if words(name) & RETIRED]
 
     assert found == []

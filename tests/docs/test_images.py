@@ -11,6 +11,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from click.testing import CliRunner
 
+from support.grid_replay import grid_replay
 from support.places import ROOT
 from ugm.cli import commands
 
@@ -27,6 +28,7 @@ def texts(drawing: str) -> list[str]:
     return [word for node in nodes for word in (node.text or "").replace("\xa0", " ").split()]
 
 
+@pytest.mark.ci
 def test_terminal_is_up_to_date(made: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     """The picture of the terminal has the output of its command, except for the speed."""
     monkeypatch.chdir(ROOT)
@@ -37,13 +39,24 @@ def test_terminal_is_up_to_date(made: SimpleNamespace, monkeypatch: pytest.Monke
     assert speed.sub("", drawn) == speed.sub("", " ".join(["$", *made.COMMAND.split(), *printed.split()]))
 
 
+@pytest.mark.ci
 def test_terminal_is_drawn_alike(made: SimpleNamespace) -> None:
     """The same report gives the same picture, which loads nothing."""
-    report, _, seconds = made.replay()
-    drawing = made.terminal(report, seconds)
+    report, _ = grid_replay()
+    drawing = made.terminal(report, 1.5)
 
-    assert drawing == made.terminal(report, seconds)
+    assert drawing == made.terminal(report, 1.5)
     assert "url(http" not in drawing
+
+
+@pytest.mark.ci
+def test_pictures_are_of_the_bundled_workload(made: SimpleNamespace) -> None:
+    """The script replays the bundled workload under the bundled configuration."""
+    report, recorder, seconds = made.replay()
+
+    assert report == grid_replay()[0]
+    assert recorder.waiting == grid_replay()[1].waiting
+    assert seconds > 0
 
 
 def test_pictures_are_shown() -> None:

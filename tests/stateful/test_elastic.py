@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from support.elastic_reference import Naive
 from support.elastic_strategies import amounts
+from support.examples import examples
 from ugm import RequestError, Resource
 from ugm.elastic import DEFAULT_GROUP, ROOT_GROUP, SYSTEM_GROUP, ElasticGroup, ElasticTree, GroupError, verify
 
@@ -107,6 +108,6 @@ class DeepElasticMachine(ElasticMachine):
 
 
 TestElastic = ElasticMachine.TestCase
-TestElastic.settings = settings(max_examples=100, stateful_step_count=40)
+TestElastic.settings = settings(max_examples=examples(100), stateful_step_count=40)
 TestDeepElastic = pytest.mark.deep(DeepElasticMachine.TestCase)
 TestDeepElastic.settings = settings(max_examples=2000, stateful_step_count=60)

@@ -12,6 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
+from support.examples import examples
 from support.law_partitions import Backlog, Licences
 from support.random_changes import state_of
 from ugm.configuration import PartitionConfig
@@ -19,7 +20,7 @@ from ugm.journal import JournaledPartition, open_partition
 from ugm.model import QuotaModel
 from ugm.testing import PartitionMachine
 
-SMALL: Final = settings(max_examples=20, stateful_step_count=30)
+SMALL: Final = settings(max_examples=examples(20), stateful_step_count=30)
 DEEP: Final = settings(max_examples=300, stateful_step_count=50)
 
 
@@ -95,7 +96,7 @@ TestJournal = JournalMachine.TestCase
 TestJournal.settings = SMALL
 TestGroup = GroupMachine.TestCase
 TestGroup.settings = SMALL
-TestBeside = BesideMachine.TestCase
+TestBeside = pytest.mark.ci(BesideMachine.TestCase)
 TestBeside.settings = SMALL
 TestDeepJournal = pytest.mark.deep(DeepMachine.TestCase)
 TestDeepJournal.settings = DEEP

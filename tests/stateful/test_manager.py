@@ -7,12 +7,13 @@ from typing import ClassVar, Literal
 import pytest
 from hypothesis import settings
 
+from support.examples import examples
 from ugm import Manager, Resource, UserGroup
 from ugm.configuration import PartitionConfig
 from ugm.testing import TrackerMachine
 from ugm.tracking import GroupUsage, Tracker, UserUsage
 
-SMALL = settings(max_examples=60, stateful_step_count=30)
+SMALL = settings(max_examples=examples(60), stateful_step_count=30)
 DEEP = settings(max_examples=3000, stateful_step_count=60)
 
 
@@ -81,7 +82,7 @@ TestManager = TrackerMachine.TestCase
 TestManager.settings = SMALL
 TestLenientManager = LenientMachine.TestCase
 TestLenientManager.settings = SMALL
-TestTrackerOnly = TrackerOnlyMachine.TestCase
+TestTrackerOnly = pytest.mark.ci(TrackerOnlyMachine.TestCase)
 TestTrackerOnly.settings = SMALL
 TestDeepManager = pytest.mark.deep(DeepMachine.TestCase)
 TestDeepManager.settings = DEEP

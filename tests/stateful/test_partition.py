@@ -8,13 +8,14 @@ from typing import ClassVar, Final, Literal
 import pytest
 from hypothesis import settings
 
+from support.examples import examples
 from support.law_partitions import Backlog, Licences
 from ugm import Partition
 from ugm.configuration import PartitionConfig
 from ugm.model import QuotaModel
 from ugm.testing import PartitionMachine
 
-SMALL: Final = settings(max_examples=40, stateful_step_count=30)
+SMALL: Final = settings(max_examples=examples(40), stateful_step_count=30)
 DEEP: Final = settings(max_examples=2000, stateful_step_count=60)
 
 
@@ -70,9 +71,9 @@ TestLenient = LenientMachine.TestCase
 TestLenient.settings = SMALL
 TestBeside = BesideMachine.TestCase
 TestBeside.settings = SMALL
-TestFollowed = FollowedMachine.TestCase
+TestFollowed = pytest.mark.ci(FollowedMachine.TestCase)
 TestFollowed.settings = SMALL
-TestLenientBeside = LenientBesideMachine.TestCase
+TestLenientBeside = pytest.mark.ci(LenientBesideMachine.TestCase)
 TestLenientBeside.settings = SMALL
 TestDeepPartition = pytest.mark.deep(DeepMachine.TestCase)
 TestDeepPartition.settings = DEEP

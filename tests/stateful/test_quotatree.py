@@ -10,12 +10,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from support.examples import examples
 from support.quotatree_reference import PlainConsumer, ReferenceTree
 from support.quotatree_strategies import RESOURCES, TREE, documents, info_of, newcomers, quotas
 from ugm import RequestError
 from ugm.quotatree import Mode, QuotaManager
 
-SMALL = settings(max_examples=60, stateful_step_count=30)
+SMALL = settings(max_examples=examples(60), stateful_step_count=30)
 DEEP = settings(max_examples=3000, stateful_step_count=60)
 
 

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 from doctest import ELLIPSIS
+from pathlib import Path
+from typing import Final
 
 import pytest
 from sybil import Sybil
@@ -26,7 +28,24 @@ _DOCSTRINGS = Sybil(
     document_types={".py": PythonDocStringDocument},
 )
 
-pytest_collect_file = (PAGES + _DOCSTRINGS).pytest()
+#: Pages with long examples, which the marker ``ci`` selects.
+_LONG: Final = frozenset(ROOT / "docs" / "howto" / name for name in ("simulate.md", "testing.md"))
+
+_collect = (PAGES + _DOCSTRINGS).pytest()
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Collect the examples of a page or a module. Most modules have none, and need not be parsed."""
+    if file_path.suffix == ".py" and ">>>" not in file_path.read_text("utf-8"):
+        return None
+    collected: pytest.Collector | None = _collect(file_path, parent)
+    return collected
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Leave long examples to the marker ``ci``."""
+    if item.path in _LONG:
+        item.add_marker(pytest.mark.ci)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

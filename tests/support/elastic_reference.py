@@ -1,6 +1,6 @@
 """A naive model of elastic groups: runtimes computed slowly from the configuration and the requests.
 
-It shares no code with `ugm.elastic`. With `defects` it reproduces the intended differences from the original, so
+It shares no code with `ugm.elastic`. With `defects` it reproduces the intended differences from Koordinator, so
 that recordings of these can be distinguished from mistakes of `ugm`.
 """
 
@@ -34,7 +34,7 @@ class Naive:
     def __init__(self, groups: Iterable[ElasticGroup], total: Resource, scale: bool, defects: Iterable[str]) -> None:  # noqa: FBT001 - a helper of few callers
         self.groups = {group.name: group for group in groups}
         self.total = total
-        #: Every resource that the cluster ever had: the original remembers a total that falls to nothing.
+        #: Every resource that the cluster ever had: Koordinator remembers a total that falls to nothing.
         self.ever = set(total)
         self.scale = scale
         self.defects = frozenset(defects)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ugm import RequestError, Resource
@@ -60,7 +60,7 @@ def read_group(recorded: dict[str, Any]) -> ElasticGroup:
     )
 
 
-def built_in_groups(scenario: dict[str, Any]) -> list[ElasticGroup]:
+def built_in_groups(scenario: Mapping[str, Any]) -> list[ElasticGroup]:
     """Return the system and the default group with the maximums of a scenario."""
     return [
         ElasticGroup(name, max=Resource(scenario[key]))
@@ -68,7 +68,7 @@ def built_in_groups(scenario: dict[str, Any]) -> list[ElasticGroup]:
     ]
 
 
-def tree_of(scenario: dict[str, Any]) -> ElasticTree:
+def tree_of(scenario: Mapping[str, Any]) -> ElasticTree:
     """Return the initial tree of a scenario."""
     groups = [*built_in_groups(scenario), *map(read_group, scenario["quotas"])]
     return ElasticTree(Resource(scenario["total"]), groups, scale_min=scenario["scale_min"])
@@ -82,7 +82,7 @@ def amounts(value: Resource) -> dict[str, int]:
 class TreeReplay:
     """One scenario of ``runtime`` on one tree."""
 
-    def __init__(self, scenario: dict[str, Any]) -> None:
+    def __init__(self, scenario: Mapping[str, Any]) -> None:
         self.tree = tree_of(scenario)
 
     def do(self, step: dict[str, Any]) -> None:
@@ -157,7 +157,7 @@ def read_pod(recorded: dict[str, Any]) -> Pod:
     )
 
 
-def quota_of(scenario: dict[str, Any]) -> ElasticQuota:
+def quota_of(scenario: Mapping[str, Any]) -> ElasticQuota:
     """Return the initial quota of a scenario of ``admission`` or ``revoke``."""
     rules = AdmissionRules(
         by_runtime=scenario.get("enable_runtime", True), check_parents=scenario.get("check_parents", False)

@@ -12,7 +12,7 @@ from ugm.partition.model_set import claims_of
 __all__ = ["CHANGES", "Failing", "Fuse", "ResettableFailing", "State", "ledger_of"]
 
 #: The calls that change a model.
-CHANGES: Final = ("charge", "refund", "expect", "forget")
+CHANGES: Final = ("charge", "refund", "add_pending", "remove_pending")
 
 #: What is charged and what waits, by allocation id.
 State = tuple[dict[str, Claim], dict[str, Claim]]
@@ -88,18 +88,18 @@ class Failing:
         assert self.charged.pop(claim.allocation_id) == claim
         self._pass("refund", is_after=True)
 
-    def expect(self, claim: Claim) -> None:
+    def add_pending(self, claim: Claim) -> None:
         """Let a claim wait."""
-        self._pass("expect", is_after=False)
+        self._pass("add_pending", is_after=False)
         assert claim.allocation_id not in self.waiting
         self.waiting[claim.allocation_id] = claim
-        self._pass("expect", is_after=True)
+        self._pass("add_pending", is_after=True)
 
-    def forget(self, claim: Claim) -> None:
+    def remove_pending(self, claim: Claim) -> None:
         """Let an equal claim wait no longer."""
-        self._pass("forget", is_after=False)
+        self._pass("remove_pending", is_after=False)
         assert self.waiting.pop(claim.allocation_id) == claim
-        self._pass("forget", is_after=True)
+        self._pass("remove_pending", is_after=True)
 
 
 class ResettableFailing(Failing):

@@ -15,6 +15,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
+from support.locks import is_locked
 from support.partition_fixtures import BOB, memory
 from ugm import Partition, RequestError, Resource
 from unit.partition.test_interruptions import OPERATIONS, SCENES, Operation, Scene, states_of
@@ -73,7 +74,7 @@ class Worker:
 
     def require_sound(self) -> None:
         """Compare what is held with what may be, after an interruption."""
-        assert not self.partition._lock.locked()
+        assert not is_locked(self.partition._lock)
         self.partition.verify()
         held = self.held()
         assert held in self.options
@@ -107,7 +108,7 @@ def _starve(scene: Scene, operation: Operation, step: int, many: int) -> Iterato
             failed = True
         finally:
             hooks.remove_mem_hooks()
-        assert not scene.partition._lock.locked(), start
+        assert not is_locked(scene.partition._lock), start
         assert scene.state() in states, start
         scene.require_sound()
         scene.close()

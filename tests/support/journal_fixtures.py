@@ -10,8 +10,13 @@ from typing import Any
 from support.partition_fixtures import SUE, config
 from ugm import Resource
 from ugm.journal import JournaledPartition, JournalError, open_partition
+from ugm.journal.file_writer import FileWriter
+from ugm.journal.opening import OpenLog
+from ugm.journal.transaction_log import JournalTransactionLog
+from ugm.partition.event_outbox import EventOutbox
+from ugm.partition.model_set import ModelSet
 
-__all__ = ["LIMITED", "at_most", "begin", "fill", "limit_pages"]
+__all__ = ["LIMITED", "at_most", "begin", "fill", "limit_pages", "partition_of"]
 
 LIMITED = config("{name: a, resources: {max: {memory: 10}}}")
 
@@ -20,6 +25,16 @@ def begin(path: Path, **options: Any) -> JournaledPartition:  # noqa: ANN401 - h
     """Return a partition with one application in a queue of 10."""
     partition = open_partition(path, LIMITED, **options)
     partition.submit("app", SUE, "root.a")
+    return partition
+
+
+def partition_of(opened: OpenLog) -> JournaledPartition:
+    """Return a partition for a log that this process leads."""
+    log = JournalTransactionLog(outbox := EventOutbox(()))
+    log.writer = opened.writer
+    partition = JournaledPartition(opened.state, ModelSet((), opened.lock), outbox, log, opened.journal)
+    opened.lock.mark_consistent()
+    partition._start_recording()
     return partition
 
 
@@ -44,7 +59,9 @@ def at_most(pages: int, partition: JournaledPartition) -> Iterator[None]:
 
 def limit_pages(partition: JournaledPartition, pages: int) -> bool:
     """Let the database have so many pages more."""
-    connection = partition._outlet.writer._log.connection
+    log = partition._transaction_log.writer._log
+    assert isinstance(log, FileWriter)
+    connection = log.connection
     [used] = connection.execute("PRAGMA page_count").fetchone()
     connection.execute(f"PRAGMA max_page_count = {used + pages}")
     return True

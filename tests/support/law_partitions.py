@@ -94,11 +94,11 @@ class Backlog:
         """Strike the same claim."""
         assert self.charged.pop(claim.allocation_id) == claim
 
-    def expect(self, claim: Claim) -> None:
+    def add_pending(self, claim: Claim) -> None:
         """Note a claim that waits, which must be new."""
         assert self.waiting.setdefault(claim.allocation_id, claim) is claim
 
-    def forget(self, claim: Claim) -> None:
+    def remove_pending(self, claim: Claim) -> None:
         """Strike the same claim."""
         assert self.waiting.pop(claim.allocation_id) == claim
 
@@ -137,11 +137,11 @@ class Faulty:
     def refund(self, _: Claim) -> None:
         """Count nothing."""
 
-    def expect(self, _: Claim) -> None:
+    def add_pending(self, _: Claim) -> None:
         """Count nothing."""
-        self._call("expect")
+        self._call("add_pending")
 
-    def forget(self, _: Claim) -> None:
+    def remove_pending(self, _: Claim) -> None:
         """Count nothing."""
 
 

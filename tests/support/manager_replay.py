@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any, Final
 
@@ -33,7 +33,7 @@ def partition(queues: dict[str, Any]) -> PartitionConfig:
 class Replay:
     """One trace on one manager."""
 
-    def __init__(self, trace: dict[str, Any]) -> None:
+    def __init__(self, trace: Mapping[str, Any]) -> None:
         self.manager = Manager(partition(trace["queues"]))
 
     def answer(self, step: dict[str, Any]) -> Answer:

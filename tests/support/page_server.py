@@ -1,4 +1,4 @@
-"""Partitions worth looking at, and a server in a thread that shows them."""
+"""Partitions for tests of the page, and a server that shows them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import shutil
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from random import Random
 
@@ -17,28 +17,29 @@ from starlette.routing import Mount
 from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.config import PartitionConfig
 from ugm.server import History, create_app
+from ugm.service import ServiceStatus
 
 __all__ = ["BROWSER", "MARKUP", "crowd", "served"]
 
-#: The browser: the one of this variable, or what the system calls it.
+#: The path of the browser: the value of this variable, or the first that is installed.
 BROWSER = os.environ.get("UGM_BROWSER") or next(filter(None, map(shutil.which, ("chromium", "google-chrome"))), None)
 
-#: A name that would do something if anybody took it for markup.
+#: A name that has an effect if it is inserted as markup.
 MARKUP = "<img/src=x/onerror=document.title=1>"
 #: Leaves below each team of a crowd.
 _LEAVES = 59
 
 
 def crowd(queues: int, users: int) -> tuple[Partition, History]:
-    """Return a partition with so many queues below the root, and so many users with one application each."""
+    """Return a partition with a number of queues below the root, and of users with one application each."""
     history = History()
     partition = Partition(_config(queues), subscribers=[history])
     partition.add_node("node-1", Resource.parse(vcore="60000", memory="120Ti"))
-    leaves = [path for path in partition.queue_paths() if partition.queue(path).is_leaf]  # type: ignore[union-attr]  # it is there
+    leaves = [path for path in partition.queue_paths() if partition.queue(path).is_leaf]  # type: ignore[union-attr]  # it exists
     random = Random(7)
     for number in range(users):
         user = UserGroup(MARKUP if number == 1 else f"user{number}", (f"group{number % 40}",))
-        _work(partition, f"app-{number:05}", user, random.choice(leaves), random)
+        _add_application(partition, f"app-{number:05}", user, random.choice(leaves), random)
     return partition, history
 
 
@@ -64,7 +65,7 @@ def _team(name: str, leaves: int) -> str:
     )
 
 
-def _work(partition: Partition, application_id: str, user: UserGroup, queue: str, random: Random) -> None:
+def _add_application(partition: Partition, application_id: str, user: UserGroup, queue: str, random: Random) -> None:
     partition.submit(application_id, user, queue)
     usage = Resource.parse(vcore=f"{random.choice((500, 1500, 4000))}m", memory=f"{random.randint(1, 9000)}Mi")
     partition.allocate(f"{application_id}-a", application_id, usage)
@@ -74,9 +75,16 @@ def _work(partition: Partition, application_id: str, user: UserGroup, queue: str
 
 
 @contextmanager
-def served(partition: Partition, history: History | None = None, **others: Partition) -> Iterator[str]:
-    """Serve partitions in a thread while the block runs, below a path as in another program; yield the address."""
-    shown = create_app({"default": partition, **others}, history={"default": history} if history else None)
+def served(
+    partition: Partition,
+    history: History | None = None,
+    status: Callable[[], ServiceStatus] | None = None,
+    **others: Partition,
+) -> Iterator[str]:
+    """Serve partitions in a thread during the block, mounted below a path; yield the address."""
+    services = {"default": status} if status else None
+    histories = {"default": history} if history else None
+    shown = create_app({"default": partition, **others}, history=histories, services=services)
     app = Starlette(routes=[Mount("/quotas", shown)])
     listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False, lifespan="off"))

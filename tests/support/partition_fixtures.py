@@ -10,20 +10,26 @@ import pytest
 
 from ugm import Claim, Partition, Resource, UgmError, UserGroup, Violation, parse_config
 from ugm.config import PartitionConfig
+from ugm.partition import AbstractPartition
 
 __all__ = [
     "BOB",
+    "CREATING",
+    "OLD",
     "SUE",
+    "TEMPLATE",
     "BrokenError",
     "Licences",
     "Waiting",
     "changing_nothing",
     "config",
+    "in_every_state",
     "memory",
     "partition_of",
     "refused",
     "shown",
     "started",
+    "under_old",
 ]
 
 SUE: Final = UserGroup("sue", ("dev",))
@@ -42,7 +48,7 @@ def partition_of(queues: str = "{name: a}", rules: str = "", limits: str = "", *
 
 
 def started(
-    partition: Partition, application_id: str, amount: int, queue: str = "root.a", user: UserGroup = SUE
+    partition: AbstractPartition, application_id: str, amount: int, queue: str = "root.a", user: UserGroup = SUE
 ) -> None:
     """Submit an application that holds some memory in an allocation of the same id."""
     assert partition.submit(application_id, user, queue)
@@ -54,8 +60,36 @@ def memory(amount: int) -> Resource:
     return Resource(memory=amount)
 
 
-def shown(partition: Partition) -> object:
-    """Return everything that a partition shows."""
+def in_every_state() -> Partition:
+    """Return a partition with two applications, and with running, placeholder and pending allocations."""
+    partition = partition_of(
+        "{name: a, resources: {max: {memory: 9}}}, {name: b}", limits="{users: ['*'], maxapplications: 9}"
+    )
+    started(partition, "app", 5)
+    started(partition, "other", 1, user=BOB)
+    partition.allocate("p", "app", memory(1), placeholder=True, priority=2)
+    partition.request("waits", "app", memory(1), priority=3)
+    return partition
+
+
+#: A placement rule that creates queues, a parent queue with a template for them, and a configuration to replace.
+CREATING: Final = "{name: provided, create: true}"
+TEMPLATE: Final = "{name: p, parent: true, childtemplate: {resources: {max: {gpu: 2}}, maxapplications: 1}}"
+OLD: Final = config(
+    "{name: a, resources: {max: {memory: 9}}}, {name: b}", limits="{users: [sue], maxresources: {memory: 9}}"
+)
+
+
+def under_old() -> Partition:
+    """Return a partition under `OLD`, with an application in each queue."""
+    partition = Partition(OLD)
+    started(partition, "app", 7)
+    started(partition, "left", 1, "root.b")
+    return partition
+
+
+def shown(partition: AbstractPartition) -> tuple[object, ...]:
+    """Return everything that a partition shows, the headroom last: a suspended model leaves none."""
     return (
         partition.applications(),
         partition.allocations(),
@@ -63,14 +97,14 @@ def shown(partition: Partition) -> object:
         partition.users(),
         partition.groups(),
         partition.nodes(),
-        partition.over_limit(),
+        partition.exceeded_limits(),
         [partition.limits(told.application_id) for told in partition.applications()],
         [partition.headroom(told.application_id) for told in partition.applications()],
     )
 
 
 @contextmanager
-def changing_nothing(partition: Partition) -> Iterator[None]:
+def changing_nothing(partition: AbstractPartition) -> Iterator[None]:
     """Expect that everything is shown the same before and after, and adds up."""
     before = shown(partition)
     yield
@@ -79,7 +113,7 @@ def changing_nothing(partition: Partition) -> Iterator[None]:
 
 
 @contextmanager
-def refused(partition: Partition, text: str, kind: type[UgmError] = UgmError) -> Iterator[None]:
+def refused(partition: AbstractPartition, text: str, kind: type[UgmError] = UgmError) -> Iterator[None]:
     """Expect an error with a text, and that nothing has changed."""
     with changing_nothing(partition), pytest.raises(kind) as caught:
         yield
@@ -159,15 +193,15 @@ class Waiting(Licences):
         """Forget all claims."""
         self.used, self.charged, self.waiting = 0, {}, {}
 
-    def expect(self, claim: Claim) -> None:
+    def add_pending(self, claim: Claim) -> None:
         """Let a claim wait."""
-        self._note("expect")
+        self._note("add_pending")
         assert claim.allocation_id not in self.waiting
         self.waiting[claim.allocation_id] = claim
 
-    def forget(self, claim: Claim) -> None:
+    def remove_pending(self, claim: Claim) -> None:
         """Let an equal claim wait no longer."""
-        self._note("forget")
+        self._note("remove_pending")
         assert self.waiting.pop(claim.allocation_id) == claim
 
     def evictions(self, claim: Claim) -> tuple[str, ...]:

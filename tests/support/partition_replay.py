@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from support.manager_replay import DIFFERENCES, Answer, partition, queues_of
 from support.vectors import cases, vectors
-from ugm import Partition, Resource, UserGroup
+from ugm import Resource, UserGroup
 from ugm.configuration import PartitionConfig
-
-if TYPE_CHECKING:
-    from ugm.shared import SharedPartition
+from ugm.partition import AbstractPartition
 
 __all__ = ["PartitionReplay", "agreeing", "traces"]
 
@@ -40,7 +38,7 @@ def agreeing(trace: Mapping[str, Any]) -> int:
 class PartitionReplay:
     """One trace on one partition: every application has one allocation under its own id, which grows and shrinks."""
 
-    def __init__(self, trace: Mapping[str, Any], tested: Partition | SharedPartition) -> None:
+    def __init__(self, trace: Mapping[str, Any], tested: AbstractPartition) -> None:
         self.partition = tested
         self.partition.configure(_limits_alone(trace["queues"]))
 

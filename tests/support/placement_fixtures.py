@@ -54,7 +54,7 @@ def rules(text: str) -> PlacementRules:
     lines = "".join(f"  - {line}\n" for line in text.strip().splitlines())
     partition = parse_config(f"partitions:\n- queues: [{{name: root}}]\n  placementrules:\n{lines}").partition()
     configured: tuple[PlacementRule, ...] = partition.placement_rules
-    return PlacementRules.compile(configured)
+    return PlacementRules(configured)
 
 
 def submitted(queue: str = "", tags: Mapping[str, str] | None = None, user: UserGroup = LIN) -> Submission:

@@ -86,6 +86,14 @@ class Server:
         """Stop; ``immediate`` is a crash."""
         self._control("stop", "--mode", mode)
 
+    def end_connections(self, share: float) -> None:
+        """End a share of the connections of all other processes."""
+        import psycopg  # noqa: PLC0415 - an optional package
+
+        statement = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'ugm'"
+        with psycopg.connect(self.conninfo) as connection:
+            connection.execute(f"{statement} AND pid <> pg_backend_pid() AND random() < %s", [share])
+
     def _control(self, action: str, *options: str) -> None:
         self.execute("pg_ctl", action, "--wait", "--silent", "--pgdata", str(self.data), *options)
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from support.manager_replay import Answer, partition
 from ugm import Partition, RequestError, Resource, UserGroup
-
-if TYPE_CHECKING:
-    from ugm.shared import SharedPartition
+from ugm.partition import AbstractPartition
 
 __all__ = ["QuotaReplay"]
 
@@ -19,7 +17,7 @@ _USER: Final = UserGroup("sue")
 class QuotaReplay:
     """One trace on one partition: in every queue one application with one allocation, which grows and shrinks."""
 
-    def __init__(self, trace: Mapping[str, Any], tested: Partition | SharedPartition | None = None) -> None:
+    def __init__(self, trace: Mapping[str, Any], tested: AbstractPartition | None = None) -> None:
         self.partition = tested or Partition()
         self.partition.configure(partition(_as_the_peer_reads(trace["queues"])))
         # In the peer, a root without a maximum admits nothing: to us, that is a cluster without anything.

@@ -63,7 +63,7 @@ class Replay:
         self, scenario: Mapping[str, Any], *, requeue_rejected: bool = True, check_unrequested: bool = True
     ) -> None:
         self.manager = QuotaManager(requeue_rejected=requeue_rejected, check_unrequested=check_unrequested)
-        #: Whether the order on lists is that of the original. It is no longer after a forest has rejected a request:
+        #: Whether the order on lists is that of MCAD. It is no longer after a forest has rejected a request:
         #: here everybody is back in place then, there those who were moved come down again behind all others.
         self.has_order = True
         self.setup = [self.answer({"op": "add_tree", "tree": tree}) for tree in scenario["trees"]]
@@ -235,7 +235,7 @@ def agree(answer: Any, told: Any) -> bool:  # noqa: ANN401 - whatever a record h
     """Return whether an answer is the recorded one.
 
     The order of consumers is compared where both have it. Where the group of a consumer is no node of the tree, its
-    name is not: after a chain of renames the original has a name from the middle of the chain.
+    name is not: after a chain of renames MCAD has a name from the middle of the chain.
     """
     if isinstance(told, dict) and isinstance(answer, dict):
         return bool(_comparable(answer, told) == _comparable(told, answer))

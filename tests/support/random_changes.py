@@ -169,5 +169,5 @@ def state_of(partition: Partition) -> tuple[Checkpoint, object]:
         partition.users(),
         partition.groups(),
         partition.queue(),
-        partition.over_limit(),
+        partition.exceeded_limits(),
     )

@@ -247,7 +247,7 @@ def described(partition: Partition) -> Any:  # noqa: ANN401 - as JSON
         "queues": _queues(partition.queue()),
         "over": sorted(
             [str(one.kind), one.name, one.queue_path, one.limit_name, one.resource, one.limit, one.used]
-            for one in partition.over_limit()
+            for one in partition.exceeded_limits()
         ),
         "answers": {
             f"{application} {amount}": bool(partition.check(application, Resource(memory=amount)))

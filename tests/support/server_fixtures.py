@@ -1,6 +1,7 @@
 """Partitions behind a server, and clients, for tests of the REST interface.
 
-The fixture `storage` runs a test with partitions in memory and with journaled ones.
+The fixture `storage` runs a test with partitions in memory, with journaled ones, and with clients of a service. The
+fixture `service` runs it with partitions in memory and with clients of a service.
 """
 
 from __future__ import annotations
@@ -18,18 +19,24 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from support.service_fixtures import client_of_service
 from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.journal import open_partition
+from ugm.partition import AbstractPartition
 from ugm.server import History, PartitionCollector, create_app
 from ugm.server.connections import ConnectionTimeouts
 from ugm.server.metrics import exposition
 from ugm.server.serving import listen, uvicorn_config
+from ugm.service import CommitStatus, ServiceStatus, StandbyStatus
 
 __all__ = [
     "CONFIG",
+    "DECIDE",
+    "DECIDE_SECRET",
     "NASTY",
     "PREFIX",
     "SECRET",
+    "STATUS",
     "SUE",
     "TOKEN",
     "UPLOAD",
@@ -39,13 +46,30 @@ __all__ = [
     "create_partition",
     "running",
     "served",
+    "service",
     "storage",
 ]
 
 SUE: Final = UserGroup("sue", ("dev",))
 PREFIX: Final = "/ws/v1/partition/default"
+#: The status of a leader with a standby.
+STATUS: Final = ServiceStatus(
+    "a:1",
+    is_leading=True,
+    leader="a:1",
+    address="unix:/a",
+    term=3,
+    change=70,
+    standbys=(StandbyStatus("b:2", "unix:/b", 68, 2, 0.25),),
+    sessions=5,
+    connected=4,
+    waiting=6,
+    commits=CommitStatus(9, 0.5, 0.004, 0.125),
+)
 SECRET: Final = "a secret of 24 characters"  # noqa: S105 - of the tests
 TOKEN: Final = {"Authorization": f"Bearer {SECRET}"}
+DECIDE_SECRET: Final = "another secret for schedulers"  # noqa: S105 - of the tests
+DECIDE: Final = {"Authorization": f"Bearer {DECIDE_SECRET}"}
 YAML: Final = {"content-type": "application/yaml"}
 UPLOAD: Final = {**TOKEN, **YAML}
 #: A name that does harm wherever somebody forgets what it is.
@@ -67,31 +91,49 @@ partitions:
 
 
 #: Creates the partitions of a test; see the fixture `storage`.
-_factory: Callable[..., Partition] = Partition
+_factory: Callable[..., AbstractPartition] = Partition
+_SERVICE: Final = pytest.param("service", marks=pytest.mark.ci)
 
 
-def create_partition(*arguments: Any, **options: Any) -> Partition:  # noqa: ANN401 - passed on
+def create_partition(*arguments: Any, **options: Any) -> AbstractPartition:  # noqa: ANN401 - passed on
     """Create a partition with the arguments of `ugm.Partition`, in the storage of the test."""
     return _factory(*arguments, **options)
 
 
-@pytest.fixture(params=["memory", "journal"])
-def storage(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Create the partitions of a test in memory, and in a second run with a journal."""
+@contextmanager
+def _creating(kind: str, folder: Path) -> Iterator[str]:
+    """Create all partitions in one kind of storage while the block runs."""
     numbers = count()
-    with ExitStack() as opened:
+    with ExitStack() as opened, pytest.MonkeyPatch.context() as patch:
 
-        def create_journaled(*arguments: Any, **options: Any) -> Partition:  # noqa: ANN401 - passed on
-            path = tmp_path / f"partition-{next(numbers)}.journal"
+        def create_journaled(*arguments: Any, **options: Any) -> AbstractPartition:  # noqa: ANN401 - passed on
+            path = folder / f"partition-{next(numbers)}.journal"
             return opened.enter_context(open_partition(path, *arguments, durability="group", **options))
 
-        if request.param == "journal":
-            monkeypatch.setattr("support.server_fixtures._factory", create_journaled)
-        yield request.param
+        def create_remote(*arguments: Any, **options: Any) -> AbstractPartition:  # noqa: ANN401 - passed on
+            return opened.enter_context(client_of_service(*arguments, **options))
+
+        factories = {"memory": Partition, "journal": create_journaled, "service": create_remote}
+        patch.setattr("support.server_fixtures._factory", factories[kind])
+        yield kind
 
 
-def busy(history: History | None = None) -> Partition:
-    """Return a partition in which sue holds 6 of 8, 4 are pending, and 4 were denied."""
+@pytest.fixture(params=["memory", "journal", _SERVICE])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Create the partitions of a test in memory, then with a journal, then as clients of a service."""
+    with _creating(request.param, tmp_path) as kind:
+        yield kind
+
+
+@pytest.fixture(params=["memory", _SERVICE])
+def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Create the partitions of a test in memory, then as clients of a service."""
+    with _creating(request.param, tmp_path) as kind:
+        yield kind
+
+
+def busy(history: History | None = None) -> AbstractPartition:
+    """Return a partition in which sue holds 6 of 8, 4 are pending, and a request for 4 was denied."""
     subscribers = [] if history is None else [history]
     partition = create_partition(parse_config(CONFIG).partition(), subscribers=subscribers)
     partition.submit("app", SUE, "root.a", tags={"tier": "gold"})
@@ -102,13 +144,14 @@ def busy(history: History | None = None) -> Partition:
     return partition
 
 
-def served(partition: Partition | None = None, **options: Any) -> Starlette:  # noqa: ANN401 - handed on
-    """Return a server of one partition with everything that there is."""
+def served(partition: AbstractPartition | None = None, **options: Any) -> Starlette:  # noqa: ANN401 - handed on
+    """Return a server of one partition with all options."""
     history = History(clock=lambda: 7)
     partitions = {"default": partition or busy(history)}
     given = {
         "history": {} if partition else {"default": history},
         "token": SECRET,
+        "decide_token": DECIDE_SECRET,
         "read_only": False,
         "extra_states": {"forest": lambda: {"trees": 2}},
         "metrics": exposition(PartitionCollector(partitions)),
@@ -117,14 +160,14 @@ def served(partition: Partition | None = None, **options: Any) -> Starlette:  # 
     return create_app(partitions, **{**given, **options})
 
 
-def client(partition: Partition | None = None, **options: Any) -> TestClient:  # noqa: ANN401 - handed on
-    """Return a client of such a server."""
+def client(partition: AbstractPartition | None = None, **options: Any) -> TestClient:  # noqa: ANN401 - handed on
+    """Return a client of a server."""
     return TestClient(served(partition, **options))
 
 
 @contextmanager
 def running(app: Starlette, patience: ConnectionTimeouts | None = None) -> Iterator[int]:
-    """Run a server in a thread, and give its port."""
+    """Run a server in a thread, and yield its port."""
     listener = listen("127.0.0.1", 0)
     config = uvicorn_config(app, patience)
     config.lifespan, config.log_level = "off", "critical"

@@ -26,7 +26,7 @@ from ugm.configuration import FilterConfig
 from ugm.kubernetes import pod_usage, read_elastic_quota, read_namespace, read_pod
 from ugm.queues import Filter
 from ugm.quotatree import parse_consumer
-from ugm.quotatree.documents import nodes_from_text, tree_from_text
+from ugm.quotatree.documents import nodes_from, tree_from_text
 from ugm.simulation import parse_swf
 
 __all__ = ["FAMILIES", "LARGE", "READERS", "SMALL", "Reader", "allowed", "families", "mutated", "read"]
@@ -152,7 +152,7 @@ READERS: Final = {
     ),
     "review": Reader(review_config, (EVERYTHING,)),
     "tree": Reader(tree_from_text, (_TREE, yaml.safe_dump(json.loads(_TREE)))),
-    "nodes": Reader(nodes_from_text, (json.dumps(json.loads(_TREE)["spec"]["nodes"]),)),
+    "nodes": Reader(nodes_from, (json.dumps(json.loads(_TREE)["spec"]["nodes"]),)),
     "consumer": Reader(parse_consumer, (_CONSUMER, yaml.safe_dump(json.loads(_CONSUMER)))),
     "pod": Reader(_document(read_pod), (_POD,)),
     "pod usage": Reader(_document(pod_usage), (_POD,)),

@@ -63,7 +63,7 @@ def asking(manager: Manager, usage: Resource, user: UserGroup) -> None:
     assert_type(manager.group_for("root", "app", user), str | None)
     assert_type(manager.effective_limits(user, "root"), tuple[EffectiveLimit, ...])
     assert_type(manager.effective_limits(user, "root", "app"), tuple[EffectiveLimit, ...])
-    assert_type(manager.over_limit(), tuple[Violation, ...])
+    assert_type(manager.exceeded_limits(), tuple[Violation, ...])
 
 
 def showing(manager: Manager, user: UserGroup) -> None:

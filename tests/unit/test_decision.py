@@ -51,7 +51,7 @@ def test_one_violation_for_ever_is_enough() -> None:
     decision = Decision((FULL, TOO_LARGE))
 
     assert not decision.can_wait
-    assert str(decision).startswith("denied, waiting can never help:\n")
+    assert str(decision).startswith("denied, waiting cannot help:\n")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The kernel: nodes, chains, check and charge."""
+"""The kernel: counters, chains, check and charge."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ugm import RequestError, Resource, TrackingType
 from ugm.decision import exceeded
-from ugm.hierarchy import UNLIMITED, Layout, Limit, Node, charge, fits, fits_one_more, refund, try_charge
+from ugm.hierarchy import UNLIMITED, Counter, Layout, Limit, charge, fits, fits_one_more, refund, try_charge
 from ugm.testing import resources
 
 NAMES = ("memory", "vcore", "gpu", "pods")
@@ -18,19 +18,19 @@ NAMES = ("memory", "vcore", "gpu", "pods")
 
 @dataclass
 class Team:
-    """An owner of nodes."""
+    """An owner of counters."""
 
     kind: TrackingType = TrackingType.GROUP
     name: str = "dev"
-    nodes: dict[str, Node] = field(default_factory=dict)
+    counters: dict[str, Counter] = field(default_factory=dict)
 
 
-def node(limit: Resource, layout: Layout, applications: int = 0) -> Node:
-    """Return a node without usage."""
-    return Node(Team(), "root", Limit(limit, applications), layout)
+def counter(limit: Resource, layout: Layout, applications: int = 0) -> Counter:
+    """Return a counter without usage."""
+    return Counter(Team(), "root", Limit(limit, applications), layout)
 
 
-def used(subject: Node) -> dict[str, int]:
+def used(subject: Counter) -> dict[str, int]:
     """Return the usage of each counted resource, without zeros."""
     return {name: amount for name, amount in subject.used().items() if amount}
 
@@ -41,9 +41,9 @@ chains = st.lists(resources(NAMES, largest=20), min_size=1, max_size=4)
 
 @given(chains, vectors)
 def test_fits_if_every_limit_leaves_it(limits: list[Resource], usage: Resource) -> None:
-    """A request fits a chain exactly if no node limits a requested resource to less."""
+    """A request fits a chain exactly if no counter limits a requested resource to less."""
     layout = Layout(NAMES)
-    chain = [node(limit, layout) for limit in limits]
+    chain = [counter(limit, layout) for limit in limits]
     expected = all(amount <= limit.get(name, amount) for limit in limits for name, amount in usage.items() if amount)
 
     assert fits(chain, layout.vector(usage)) is expected
@@ -51,21 +51,21 @@ def test_fits_if_every_limit_leaves_it(limits: list[Resource], usage: Resource) 
 
 @given(chains, vectors)
 def test_admit_charges_all_or_none(limits: list[Resource], usage: Resource) -> None:
-    """Every node is charged if the request fits all of them, and none otherwise."""
+    """Every counter is charged if the request fits all of them, and none otherwise."""
     layout = Layout(NAMES)
-    chain = [node(limit, layout) for limit in limits]
+    chain = [counter(limit, layout) for limit in limits]
     admitted = try_charge(chain, chain, layout.vector(usage))
     expected = dict(usage.without_zeros()) if admitted else {}
 
-    assert admitted is fits([node(limit, layout) for limit in limits], layout.vector(usage))
+    assert admitted is fits([counter(limit, layout) for limit in limits], layout.vector(usage))
     assert [used(subject) for subject in chain] == [expected] * len(chain)
 
 
 @given(chains, vectors, vectors)
 def test_refund_undoes_charge(limits: list[Resource], usage: Resource, other: Resource) -> None:
-    """A refund restores every node exactly, whether or not the charge fitted."""
+    """A refund restores every counter exactly, whether or not the charge fitted."""
     layout = Layout(NAMES)
-    chain = [node(limit, layout) for limit in limits]
+    chain = [counter(limit, layout) for limit in limits]
     charge(chain, layout.vector(other))
     before = [used(subject) for subject in chain]
     charge(chain, layout.vector(usage))
@@ -79,7 +79,7 @@ def test_another_limit_keeps_the_usage(limits: list[Resource], usage: Resource, 
     """Replacing a limit changes the free amount, not the used amount."""
     layout = Layout(NAMES)
     for first in limits:
-        subject = node(first, layout)
+        subject = counter(first, layout)
         charge([subject], layout.vector(usage))
         subject.replace_limit(Limit(limit))
 
@@ -88,9 +88,9 @@ def test_another_limit_keeps_the_usage(limits: list[Resource], usage: Resource, 
 
 
 def test_counted_without_being_held() -> None:
-    """A node that is charged but not checked denies nothing."""
+    """A counter that is charged but not checked denies nothing."""
     layout = Layout()
-    held, counted = node(Resource(memory=9), layout), node(Resource(memory=1), layout)
+    held, counted = counter(Resource(memory=9), layout), counter(Resource(memory=1), layout)
 
     assert try_charge([held], [held, counted], layout.vector(Resource(memory=5)))
     assert counted.free("memory") == -4
@@ -99,7 +99,7 @@ def test_counted_without_being_held() -> None:
 def test_what_is_not_named_is_never_denied() -> None:
     """A resource that a request does not name does not deny, not even one that is over its limit."""
     layout = Layout(NAMES)
-    subject = node(Resource(memory=1, vcore=1, gpu=1), layout)
+    subject = counter(Resource(memory=1, vcore=1, gpu=1), layout)
     charge([subject], layout.vector(Resource(memory=5, gpu=5)))
 
     assert fits([subject], layout.vector(Resource(vcore=1)))
@@ -110,7 +110,7 @@ def test_what_is_not_named_is_never_denied() -> None:
 def test_naming_a_resource_and_asking_nothing_of_it_is_looked_at_again() -> None:
     """A request of 0 of a resource over its limit is compared limit by limit: only a queue denies it."""
     layout = Layout(NAMES)
-    subject = node(Resource(memory=1, vcore=1, gpu=1), layout)
+    subject = counter(Resource(memory=1, vcore=1, gpu=1), layout)
     charge([subject], layout.vector(Resource(memory=5, gpu=5)))
 
     assert not fits([subject], layout.vector(Resource(memory=0, vcore=1)))
@@ -120,16 +120,16 @@ def test_naming_a_resource_and_asking_nothing_of_it_is_looked_at_again() -> None
 def test_what_no_limit_names_is_not_counted() -> None:
     """Resources that are not in the layout are not counted."""
     layout = Layout(["gpu"])
-    subject = node(Resource(gpu=1), layout)
+    subject = counter(Resource(gpu=1), layout)
 
     assert try_charge([subject], [subject], layout.vector(Resource(pods=10**6)))
     assert used(subject) == {}
 
 
 def test_not_limited_is_counted_exactly() -> None:
-    """The usage of a resource that a node does not limit is exact, at any size."""
+    """The usage of a resource that a counter does not limit is exact, at any size."""
     layout = Layout()
-    subject = node(Resource(memory=1), layout)
+    subject = counter(Resource(memory=1), layout)
     charge([subject], layout.vector(Resource(vcore=UNLIMITED + 7)))
 
     assert used(subject) == {"vcore": UNLIMITED + 7}
@@ -140,7 +140,7 @@ def test_not_limited_is_counted_exactly() -> None:
 def test_no_amount_is_too_large_to_deny(name: str, amount: int) -> None:
     """A limit denies any larger amount, and the reported amounts are exact."""
     layout = Layout(["gpu"])
-    subject = node(Resource({name: 1}), layout)
+    subject = counter(Resource({name: 1}), layout)
 
     assert not fits([subject], layout.vector(Resource({name: amount})))
     assert [each.requested for each in exceeded([subject], layout.vector(Resource({name: amount})))] == [amount]
@@ -149,7 +149,7 @@ def test_no_amount_is_too_large_to_deny(name: str, amount: int) -> None:
 def test_not_named_at_all() -> None:
     """A resource that is not named never denies; a queue denies one that is named and over its limit."""
     layout = Layout()
-    queue = [Node(Team(TrackingType.QUEUE), "root", Limit(Resource(memory=1, vcore=1)), layout)]
+    queue = [Counter(Team(TrackingType.QUEUE), "root", Limit(Resource(memory=1, vcore=1)), layout)]
     charge(queue, layout.vector(Resource(vcore=2**300)))
 
     assert exceeded(queue, layout.vector(Resource(memory=1))) == ()
@@ -159,11 +159,11 @@ def test_not_named_at_all() -> None:
 def test_one_more_application() -> None:
     """An application fits until the maximum number runs; 0 is no limit."""
     layout = Layout()
-    subject = node(Resource(), layout, applications=1)
+    subject = counter(Resource(), layout, applications=1)
 
     assert fits_one_more([subject])
     subject.running = 1
-    assert not fits_one_more([node(Resource(), layout), subject])
+    assert not fits_one_more([counter(Resource(), layout), subject])
     subject.replace_limit(Limit(Resource(), 0))
     assert fits_one_more([subject])
 
@@ -180,7 +180,7 @@ def test_negative_requests_are_refused(name: str) -> None:
 def test_layouts_are_separate() -> None:
     """A resource that was compiled for one layout can be compiled for another."""
     usage, one, other = Resource(gpu=2), Layout(["gpu"]), Layout(["fpga", "gpu"])
-    first, second = node(Resource(gpu=2), one), node(Resource(gpu=1), other)
+    first, second = counter(Resource(gpu=2), one), counter(Resource(gpu=1), other)
 
     assert fits([first], one.vector(usage))
     assert not fits([second], other.vector(usage))

@@ -59,6 +59,7 @@ def test_a_partition_in_memory() -> None:
     assert printed(IN_MEMORY) == ["True", "False"]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("module", ["ugm.cli", "ugm.elastic", "ugm.quotatree", "ugm.kubernetes", "ugm.simulation"])
 def test_other_modules(module: str) -> None:
     """So do the modules around it."""

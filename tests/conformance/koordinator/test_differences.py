@@ -1,9 +1,10 @@
-"""Intended differences from the original: one test for each row of the table in the documentation."""
+"""Intended differences from Koordinator: one test for each row of the table in the documentation."""
 
 from __future__ import annotations
 
 import pytest
 
+from support.elastic_fixtures import cpu_runtimes
 from ugm import Resource
 from ugm.elastic import (
     DEFAULT_GROUP,
@@ -18,11 +19,6 @@ from ugm.elastic import (
 )
 
 
-def gets(tree: ElasticTree, *names: str) -> list[int]:
-    """Return the runtimes of some groups."""
-    return [tree.runtime(name)["cpu"] for name in names]
-
-
 def test_minimum_of_a_new_group_counts_at_once() -> None:
     """A group that does not lend requests its minimum from its creation on, even if it is scaled down."""
     tree = ElasticTree(
@@ -31,7 +27,7 @@ def test_minimum_of_a_new_group_counts_at_once() -> None:
     tree.put(ElasticGroup("b", min=Resource(cpu=80), max=Resource(cpu=100)))
     tree.change_request("b", Resource(cpu=40))
 
-    assert gets(tree, "a", "b") == [40, 40]
+    assert cpu_runtimes(tree, "a", "b") == [40, 40]
 
 
 def test_lowered_minimum_counts_at_once() -> None:
@@ -41,7 +37,7 @@ def test_lowered_minimum_counts_at_once() -> None:
     )
     tree.put(ElasticGroup("a", min=Resource(cpu=10), max=Resource(cpu=100), allow_lent=False))
 
-    assert gets(tree, "a") == [10]
+    assert cpu_runtimes(tree, "a") == [10]
 
 
 def test_minimum_below_an_idle_parent() -> None:
@@ -54,7 +50,7 @@ def test_minimum_below_an_idle_parent() -> None:
     tree = ElasticTree(Resource(cpu=100), groups)
     tree.change_request("a", Resource(cpu=15))
 
-    assert gets(tree, "p", "a", "b") == [15, 15, 0]
+    assert cpu_runtimes(tree, "p", "a", "b") == [15, 15, 0]
 
 
 @pytest.mark.parametrize("requested", [39, 40, 50, 100])
@@ -69,7 +65,7 @@ def test_what_is_left_goes_to_minimums_without_weight(requested: int) -> None:
     tree.change_request("a", Resource(cpu=requested))
     tree.change_request("b", Resource(cpu=61))
 
-    assert gets(tree, "a", "b", "c") == [39, 61, 0]
+    assert cpu_runtimes(tree, "a", "b", "c") == [39, 61, 0]
 
 
 def test_a_group_takes_away_what_it_brought() -> None:
@@ -84,7 +80,7 @@ def test_a_group_takes_away_what_it_brought() -> None:
     tree.change_request("b", Resource(cpu=50))
     tree.drop("a")
 
-    assert gets(tree, "p", "b") == [50, 50]
+    assert cpu_runtimes(tree, "p", "b") == [50, 50]
 
 
 @pytest.mark.parametrize("name", [DEFAULT_GROUP, SYSTEM_GROUP])
@@ -97,7 +93,7 @@ def test_built_in_groups_count_once(name: str) -> None:
     tree.change_used(name, Resource(cpu=30))
     tree.change_request("a", Resource(cpu=100))
 
-    assert gets(tree, "a") == [70]
+    assert cpu_runtimes(tree, "a") == [70]
 
 
 def test_a_resource_is_not_lost_in_revoking() -> None:
@@ -127,7 +123,7 @@ def test_children_before_their_parent() -> None:
         Resource(cpu=9), [ElasticGroup("a", "p", max=Resource(cpu=9)), ElasticGroup("p", max=Resource(cpu=9))]
     )
     tree.change_request("a", Resource(cpu=5))
-    assert gets(tree, "a") == [5]
+    assert cpu_runtimes(tree, "a") == [5]
 
     with pytest.raises(GroupError):
         tree.put(ElasticGroup("b", "q"))
@@ -142,7 +138,7 @@ def test_weights_of_any_size() -> None:
     for name in "abc":
         tree.change_request(name, Resource(cpu=9))
 
-    assert gets(tree, "a", "b", "c") == [3, 3, 3]
+    assert cpu_runtimes(tree, "a", "b", "c") == [3, 3, 3]
 
 
 def test_a_resource_the_parent_does_not_name() -> None:
@@ -186,7 +182,7 @@ def test_a_resource_the_cluster_does_not_have() -> None:
     tree = ElasticTree(Resource(memory=9), [ElasticGroup("a", min=Resource(cpu=5), max=Resource(cpu=9))])
     tree.change_request("a", Resource(cpu=9))
 
-    assert gets(tree, "a") == [0]
+    assert cpu_runtimes(tree, "a") == [0]
 
 
 def test_a_dropped_resource_leaves_no_trace() -> None:
@@ -223,10 +219,10 @@ def test_first_reads_are_settled() -> None:
     )
     for name in "ab":
         tree.change_request(name, Resource(cpu=100))
-    assert gets(tree, "a", "b") == [50, 50]
+    assert cpu_runtimes(tree, "a", "b") == [50, 50]
     tree.set_total(Resource(cpu=60))
 
-    assert gets(tree, "b") == gets(tree, "b") == [30]
+    assert cpu_runtimes(tree, "b") == cpu_runtimes(tree, "b") == [30]
 
 
 def test_default_group_is_held_to_its_maximum() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import pytest
@@ -24,7 +24,7 @@ from support.vectors import cases, vectors
 from ugm import RequestError, Resource
 from ugm.elastic import ROOT_GROUP, ElasticQuota, ElasticTree
 
-#: Scenarios of the class `regular` that show a defect of the original: the naive model with the defect does what is
+#: Scenarios of the class `regular` that show a defect of Koordinator: the naive model with the defect does what is
 #: recorded, and without it what we do.
 DEFECTS: Final = {
     **dict.fromkeys(
@@ -37,13 +37,13 @@ DEFECTS: Final = {
     **dict.fromkeys(("v-keys-0275", "v-keys-0287"), STALE_NAMES),
 }
 
-#: In this one the original also leaves idle what a group without weight misses of its minimum.
+#: In this one Koordinator also leaves idle what a group without weight misses of its minimum.
 BOTH_DEFECTS: Final = {"v-keys-0215": (STALE_NAMES, IDLE_SCALING)}
 
 #: Scenarios in which too much was taken off the root's request when a group that asked for more than its maximum left.
 ROOT_REQUEST: Final = frozenset(("v-move-0211", "v-move-0223", "v-dirtydel-0274"))
 
-#: The original takes what is given back too much for everything that there is; here it is an error.
+#: Koordinator takes what is given back too much for everything that there is; here it is an error.
 CLAMPED: Final = "corner-request_clamped_at_zero"
 
 #: Denied in the recording, at some step, for a resource of which the pod asks nothing.
@@ -72,8 +72,8 @@ def scenarios(name: str, *classes: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("scenario", scenarios("runtime", "regular"))
-def test_runtime(scenario: dict[str, Any]) -> None:
-    """Requests, scaled minimums, usage and runtimes of all groups agree with the original."""
+def test_runtime(scenario: Mapping[str, Any]) -> None:
+    """Requests, scaled minimums, usage and runtimes of all groups agree with Koordinator."""
     replay = TreeReplay(scenario)
     differing = []
     for step in _steps(scenario):
@@ -88,7 +88,7 @@ def test_runtime(scenario: dict[str, Any]) -> None:
         assert bool(differing) is (scenario["name"] in DEFECTS | BOTH_DEFECTS), differing
 
 
-def _steps(scenario: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _steps(scenario: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for step in scenario["steps"]:
         yield (
             {**step, "delta": {"cpu": -30}}
@@ -98,8 +98,8 @@ def _steps(scenario: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("scenario", [case for case in scenarios("runtime") if case.id == CLAMPED])
-def test_giving_back_too_much(scenario: dict[str, Any]) -> None:
-    """A change that the original truncates at 0 is an error; the rest of the scenario is the same."""
+def test_giving_back_too_much(scenario: Mapping[str, Any]) -> None:
+    """A change that Koordinator truncates at 0 is an error; the rest of the scenario is the same."""
     replay = TreeReplay(scenario)
     replay.do(scenario["steps"][0])
     with pytest.raises(RequestError):
@@ -108,7 +108,7 @@ def test_giving_back_too_much(scenario: dict[str, Any]) -> None:
     assert replay.tree.request("a") == Resource(cpu=30)
 
 
-def naive(scenario: dict[str, Any], *defects: str) -> Naive:
+def naive(scenario: Mapping[str, Any], *defects: str) -> Naive:
     """Return the naive model at the start of a scenario."""
     groups = [*built_in_groups(scenario), *map(read_group, scenario["quotas"])]
     return Naive(groups, Resource(scenario["total"]), scenario["scale_min"], defects)
@@ -127,7 +127,7 @@ def follow(model: Naive, step: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("scenario", [case for case in scenarios("runtime") if case.id in DEFECTS | BOTH_DEFECTS])
-def test_only_the_defect_differs(scenario: dict[str, Any]) -> None:
+def test_only_the_defect_differs(scenario: Mapping[str, Any]) -> None:
     """The naive model with the named defects agrees with the recording."""
     name = scenario["name"]
     model = naive(scenario, *BOTH_DEFECTS.get(name, [DEFECTS.get(name, "")]))
@@ -141,7 +141,7 @@ def test_only_the_defect_differs(scenario: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("scenario", scenarios("runtime"))
-def test_naive_model_agrees(scenario: dict[str, Any]) -> None:
+def test_naive_model_agrees(scenario: Mapping[str, Any]) -> None:
     """In every class of scenarios, the state follows from the present configuration and requests."""
     replay, model = TreeReplay(scenario), naive(scenario)
     for step in _steps(scenario):
@@ -158,8 +158,8 @@ def test_naive_model_agrees(scenario: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("scenario", scenarios("admission", "regular"))
-def test_admission(scenario: dict[str, Any]) -> None:
-    """Pods are admitted as in the original, and denied with the same first reason."""
+def test_admission(scenario: Mapping[str, Any]) -> None:
+    """Pods are admitted as in Koordinator, and denied with the same first reason."""
     quota, name = quota_of(scenario), scenario["name"]
     differing = set()
     for step in scenario["steps"]:
@@ -177,7 +177,7 @@ def test_admission(scenario: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("scenario", scenarios("revoke", "regular"))
-def test_revoke(scenario: dict[str, Any]) -> None:
+def test_revoke(scenario: Mapping[str, Any]) -> None:
     """For a group above its runtime, the victims are the same, in the same order."""
     quota, result = quota_of(scenario), scenario["result"]
     shown = {
@@ -197,7 +197,7 @@ def test_revoke(scenario: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("scenario", scenarios("validation"))
-def test_validation(scenario: dict[str, Any]) -> None:
+def test_validation(scenario: Mapping[str, Any]) -> None:
     """The same changes are accepted, and refused for the same first reason; a group below itself is refused, too."""
     quota = ElasticQuota(ElasticTree())
     for number, step in enumerate(scenario["steps"]):

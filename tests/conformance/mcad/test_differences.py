@@ -1,4 +1,4 @@
-"""The behaviour where the original quota manager has a defect or leaves the result to chance.
+"""The behaviour where MCAD has a defect or leaves the result to chance.
 
 Each of its defects has a test, in the order of the table in `docs/explanation/quotatree.md`.
 """
@@ -118,7 +118,7 @@ def test_undo_of_a_try_in_an_unknown_group(group: str) -> None:
 def test_undo_of_a_forest_try_in_an_unknown_group(groups: tuple[str, str]) -> None:
     """On a forest such a try cannot be undone either, whichever tree lacks the group.
 
-    The original answers the same, unless that tree is by chance the last one that it looks at.
+    MCAD answers the same, unless that tree is by chance the last one that it looks at.
     """
     scene = Scene(PAIR, PAIR, forest="F")
     scene.ask("a", "A")

@@ -6,6 +6,7 @@ stand where one refusal of the peer is told apart here, or where its first findi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import pytest
@@ -102,7 +103,7 @@ def _codes(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("case", cases(vectors("yunikorn/config_validation")))
-def test_verdicts(case: dict[str, Any]) -> None:
+def test_verdicts(case: Mapping[str, Any]) -> None:
     """A configuration is refused if the peer refuses it, and for the same reason."""
     codes = _codes(case["yaml"])
 
@@ -113,7 +114,7 @@ def test_verdicts(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("case", cases(vectors("yunikorn/differences/config"), sample=1))
-def test_surprising_verdicts(case: dict[str, Any]) -> None:
+def test_surprising_verdicts(case: Mapping[str, Any]) -> None:
     """Where the peer's verdict surprises, ours is stated in `DIFFERENCES`, with the reason."""
     code = DIFFERENCES[case["name"].removeprefix("cfg-corner-")]
 

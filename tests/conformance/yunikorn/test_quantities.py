@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -11,8 +12,8 @@ from ugm.errors import QuantityError
 from ugm.resources import parse_quantity
 
 
-@pytest.mark.parametrize("line", [pytest.param(line, id=repr(line)) for line in vectors("yunikorn/quantities")])
-def test_quantities(line: dict[str, Any]) -> None:
+@pytest.mark.parametrize("line", [pytest.param(line, id=repr(dict(line))) for line in vectors("yunikorn/quantities")])
+def test_quantities(line: Mapping[str, Any]) -> None:
     """A text is the same amount as in the peer, or is refused as in the peer."""
     vcore = line["kind"] == "vcore"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from support.vectors import cases, vectors
 
 
 @pytest.mark.parametrize("trace", cases(vectors("yunikorn/queue_quota")))
-def test_queue_quota(trace: dict[str, Any]) -> None:
+def test_queue_quota(trace: Mapping[str, Any]) -> None:
     """The maxima of a tree of queues, and the size of the cluster, allow and deny what they do in the peer."""
     replay = QuotaReplay(trace)
     for number, step in enumerate(trace["steps"]):

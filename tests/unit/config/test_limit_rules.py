@@ -334,7 +334,7 @@ def test_amounts_are_compared_once_for_many_names() -> None:
     child = QueueConfig(name="b", limits=(limit,))
     root = PartitionSpot(PartitionConfig(queues=(QueueConfig(name="a", limits=above, queues=(child,)),)), ()).root
 
-    groups = list(_name_sets(root.children[0].children[0], "users"))
+    groups = list(_name_sets(root.children[0].children[0]))
 
     assert [len(group.names) for group in groups] == [50, 50]
     assert [[held.relation for held in group.above] for group in groups] == [["ancestor"], ["wildcard"]]

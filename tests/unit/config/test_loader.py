@@ -8,8 +8,8 @@ import yaml
 import ugm.config.loader
 from support.config_cases import problems_of, table
 from ugm.config import parse_config
-from ugm.config._builder import MAX_ALIASED, MAX_COLLECTIONS, MAX_KEYS, MAX_VALUES
-from ugm.config.loader import MAX_BYTES, UNUSABLE, load
+from ugm.config._builder import MAX_ALIASED, MAX_COLLECTIONS, MAX_KEYS, MAX_VALUES, UNUSABLE
+from ugm.config.loader import MAX_BYTES, load
 from ugm.config.places import line_and_column, locate
 from ugm.config.scalars import Quoted
 

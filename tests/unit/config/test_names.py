@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.config_cases import EVERYTHING, problems_of
+from support.examples import examples
 from support.vectors import vectors
 from ugm import Partition, RequestError, Resource, UserGroup, parse_config
 from ugm.config import dump_config, export_config
@@ -191,7 +194,7 @@ _names = st.text("aZ9-|/ .ü$", min_size=1, max_size=5).filter(lambda name: name
 _lists = st.lists(_names, unique=True, max_size=4)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(_lists, _lists, st.booleans(), _names)
 def test_any_export_is_accepted(users: list[str], groups: list[str], wildcard: bool, alone: str) -> None:  # noqa: FBT001 (drawn)
     """Whatever names a configuration has, its export is accepted without the settings, and nothing else is changed."""
@@ -224,7 +227,7 @@ def _problems(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("case", vectors("yunikorn/config_validation")[:60:3], ids=lambda case: case["name"])
-def test_export_of_a_file_of_the_peer(case: dict[str, str]) -> None:
+def test_export_of_a_file_of_the_peer(case: Mapping[str, Any]) -> None:
     """A file of the peer is exported as it is."""
     if case["valid"]:
         config = parse_config(case["yaml"])

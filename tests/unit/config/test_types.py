@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import pytest
 
 from support.config_cases import problems_of, table
@@ -98,60 +100,16 @@ expected a text, found a list
 partitions[0].queues[0].submitacl
 expected a text, found a mapping
 ====
-counts that are not plain digits
+a list where a count belongs
 partitions:
 - queues:
-  - name: root
-    maxapplications: -1
+  - name: a
     limits:
-    - {users: [u0], maxapplications: '3'}
-    - {users: [u1], maxapplications: 3.0}
-    - {users: [u2], maxapplications: 1_000}
-    - {users: [u3], maxapplications: 1e3}
-    - {users: [u4], maxapplications: 0x10}
-    - {users: [u5], maxapplications: +3}
-    - {users: [u6], maxapplications: many}
-    - {users: [u7], maxapplications: [3]}
-    - {users: [u8], maxapplications: 9223372036854775808}
-    - {users: [u9], maxapplications: 18446744073709551616}
-    - {users: [u10], maxapplications: ٣}
+    - {users: [ana], maxapplications: [3]}
 ----
-4:22 count-invalid
-partitions[0].queues[0].maxapplications
-expected a count in decimal digits, found '-1'
-6:38 count-invalid
+5:22 count-invalid
 partitions[0].queues[0].limits[0].maxapplications
-expected a count in decimal digits, found the text '3' in quotes
-7:38 count-invalid
-partitions[0].queues[0].limits[1].maxapplications
-expected a count in decimal digits, found '3.0'
-8:38 count-invalid
-partitions[0].queues[0].limits[2].maxapplications
-expected a count in decimal digits, found '1_000'
-9:38 count-invalid
-partitions[0].queues[0].limits[3].maxapplications
-expected a count in decimal digits, found '1e3'
-10:38 count-invalid
-partitions[0].queues[0].limits[4].maxapplications
-expected a count in decimal digits, found '0x10'
-11:38 count-invalid
-partitions[0].queues[0].limits[5].maxapplications
-expected a count in decimal digits, found '+3'
-12:38 count-invalid
-partitions[0].queues[0].limits[6].maxapplications
-expected a count in decimal digits, found 'many'
-13:21 count-invalid
-partitions[0].queues[0].limits[7].maxapplications
 expected a count in decimal digits, found a list
-14:38 count-too-large
-partitions[0].queues[0].limits[8].maxapplications
-the count is too large (allowed: up to 9223372036854775807)
-15:38 count-too-large
-partitions[0].queues[0].limits[9].maxapplications
-the count is too large (allowed: up to 9223372036854775807)
-16:39 count-invalid
-partitions[0].queues[0].limits[10].maxapplications
-expected a count in decimal digits, found '٣'
 ====
 booleans that are none
 partitions:
@@ -276,6 +234,42 @@ expected a decimal number, found null
 def test_wrong_types(text: str, problems: list[str]) -> None:
     """What has not the type of its field is reported at its place."""
     assert problems_of(text) == problems
+
+
+COUNT: Final = "expected a count in decimal digits, found "
+TOO_LARGE: Final = "the count is too large (allowed: up to 9223372036854775807)"
+
+
+@pytest.mark.parametrize(
+    ("value", "code", "message"),
+    [
+        ("-1", "count-invalid", COUNT + "'-1'"),
+        ("'3'", "count-invalid", COUNT + "the text '3' in quotes"),
+        ("3.0", "count-invalid", COUNT + "'3.0'"),
+        ("1_000", "count-invalid", COUNT + "'1_000'"),
+        ("1e3", "count-invalid", COUNT + "'1e3'"),
+        ("0x10", "count-invalid", COUNT + "'0x10'"),
+        ("+3", "count-invalid", COUNT + "'+3'"),
+        ("many", "count-invalid", COUNT + "'many'"),
+        ("\N{ARABIC-INDIC DIGIT THREE}", "count-invalid", COUNT + "'\N{ARABIC-INDIC DIGIT THREE}'"),
+        ("9223372036854775808", "count-too-large", TOO_LARGE),
+        ("18446744073709551616", "count-too-large", TOO_LARGE),
+    ],
+)
+def test_counts_that_are_not_plain_digits(value: str, code: str, message: str) -> None:
+    """A count of a queue or of a limit is written in decimal digits, and is at most 64 bits long."""
+    text = f"""partitions:
+- queues:
+  - name: root
+    maxapplications: {value}
+    limits:
+    - {{users: [ana], maxapplications: {value}}}
+"""
+
+    assert problems_of(text) == [
+        f"4:22 {code}\npartitions[0].queues[0].maxapplications\n{message}",
+        f"6:39 {code}\npartitions[0].queues[0].limits[0].maxapplications\n{message}",
+    ]
 
 
 @pytest.mark.parametrize("word", ["yes", "Yes", "YES", "on", "On", "ON", "true", "True", "TRUE", "y", "Y"])

@@ -73,7 +73,7 @@ def test_first_node_closes_the_cluster(partition: Partition) -> None:
     partition.add_node("n", memory(6))
 
     assert str(partition.allocate("more", "app", Resource(memory=2, gpu=1))) == (
-        "denied, waiting can never help:\n"
+        "denied, waiting cannot help:\n"
         "  queue root: 2 memory requested, 5 of 6 used, 1 too much\n"
         "  queue root: 1 gpu requested, never more than 0 allowed"
     )
@@ -85,13 +85,13 @@ def test_node_below_what_runs(partition: Partition) -> None:
     """A cluster may be smaller than what runs, also in what it does not have: nobody is evicted, the root is over."""
     partition.allocate("gpus", "app", Resource(gpu=2))
     partition.add_node("n", memory(3))
-    assert list(map(str, partition.over_limit())) == [
+    assert list(map(str, partition.exceeded_limits())) == [
         "queue root: 5 memory used of 3, 2 too much",
         "queue root: 2 gpu used of 0, 2 too much",
     ]
     assert partition.headroom("app") == memory(-2)
     partition.release("gpus")
-    assert len(partition.over_limit()) == 1
+    assert len(partition.exceeded_limits()) == 1
     partition.verify()
 
 
@@ -174,18 +174,18 @@ def test_names_in_use_are_kept(partition: Partition) -> None:
     partition.adopt("lent", "app", Resource(lent=2))
     for number in range(100):
         partition.adopt("x", "app", Resource({f"claim-{number}": 1}))
-        assert f"queue root: 1 claim-{number} used of 0, 1 too much" in map(str, partition.over_limit())
+        assert f"queue root: 1 claim-{number} used of 0, 1 too much" in map(str, partition.exceeded_limits())
         partition.verify()
         partition.release("x")
 
-    assert list(map(str, partition.over_limit())) == ["queue root: 2 lent used of 0, 2 too much"]
+    assert list(map(str, partition.exceeded_limits())) == ["queue root: 2 lent used of 0, 2 too much"]
     assert partition.queue_maximum("root") == Resource(kept=3, memory=9)
     assert partition.check("app", Resource(kept=3, memory=4)).allowed
     assert not partition.check("app", Resource(kept=4)).allowed
     assert not partition.check("app", Resource(lent=1)).allowed
     assert not partition.check("app", Resource({"claim-0": 1})).allowed
     partition.configure(partition.config)
-    assert len(partition._state.in_force.epoch.layout.names) < 40
+    assert len(partition._state.active_limits.epoch.layout.names) < 40
     partition.verify()
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.examples import examples
 from ugm import RequestError, UserGroup
 from ugm.config import FilterConfig
 from ugm.queues import Filter
@@ -49,7 +50,7 @@ _patterns = st.recursive(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(_patterns, st.lists(st.text("ab_-1cA\n", max_size=6), min_size=1, max_size=8))
 def test_same_answers_as_re(pattern: str, texts: list[str]) -> None:
     """A pattern matches what Python's engine says that it matches."""

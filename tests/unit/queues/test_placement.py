@@ -50,7 +50,7 @@ def test_provided(queue: str, path: str) -> None:
 
 def test_without_rules() -> None:
     """Without rules an application goes to the queue that it names, which is never created."""
-    compiled = PlacementRules.compile()
+    compiled = PlacementRules()
 
     assert compiled.place(submitted("a"), QUEUES).queue_path == "root.a"
     assert compiled.place(submitted("new"), QUEUES).trials == (
@@ -143,7 +143,7 @@ def test_root_as_parent() -> None:
 
     assert place(BELOW_PARENT, submission).queue_path == "root.a"
     below_root = PlacementRule(name="provided", parent=PlacementRule(name="fixed", value="Root"))
-    assert PlacementRules.compile([below_root]).place(submitted("a"), QUEUES).queue_path == "root.a"
+    assert PlacementRules([below_root]).place(submitted("a"), QUEUES).queue_path == "root.a"
 
 
 @pytest.mark.parametrize(
@@ -295,7 +295,7 @@ def test_placement_as_json() -> None:
 
 def test_signs_that_cannot_be_shown_are_escaped() -> None:
     """What a configuration says does not reach a terminal as it is."""
-    compiled = PlacementRules.compile([PlacementRule(name="tag", value="\x1b[31m")])
+    compiled = PlacementRules([PlacementRule(name="tag", value="\x1b[31m")])
     passed, taken = compiled.place(submitted(), QUEUES), compiled.place(submitted(tags={"\x1b[31m": "a"}), QUEUES)
 
     assert str(passed.trials[0]) == r"placementrules[0] tag \x1b[31m: the application has no tag '\x1b[31m'"
@@ -329,7 +329,7 @@ TWO_STARTS = "a path that starts with 'root' cannot be combined with a parent ru
 def test_rules_that_never_work(rule: Wrong, message: str) -> None:
     """A rule that nobody knows, or that can never find a queue, is refused when the rules are compiled."""
     with pytest.raises(RequestError) as caught:
-        PlacementRules.compile([rule])
+        PlacementRules([rule])
 
     assert str(caught.value) == message
 
@@ -339,7 +339,7 @@ def test_wrong_filter_says_where() -> None:
     rule = parse_config("partitions: [{queues: [{name: a}], placementrules: [{name: user}]}]").partition()
     broken = replace(rule.placement_rules[0].filter, type="x")
     with pytest.raises(RequestError) as caught:
-        PlacementRules.compile([PlacementRule(name="user", parent=PlacementRule(name="user", filter=broken))])
+        PlacementRules([PlacementRule(name="user", parent=PlacementRule(name="user", filter=broken))])
 
     assert str(caught.value) == "placementrules[0].parent.filter.type 'x': expected 'allow' or 'deny'"
 
@@ -349,7 +349,7 @@ def test_rules_of_recorded_configurations_compile() -> None:
     accepted = [case["yaml"] for case in vectors("yunikorn/config_validation") if case["valid"]]
 
     for partition in (partition for yaml in accepted for partition in parse_config(yaml).partitions):
-        placement = PlacementRules.compile(partition.placement_rules).place(submitted(), QUEUES)
+        placement = PlacementRules(partition.placement_rules).place(submitted(), QUEUES)
         assert placement or len(placement.trials) == len(partition.placement_rules or "1")
 
 

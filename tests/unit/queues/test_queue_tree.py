@@ -145,7 +145,7 @@ def test_create(tree: QueueTree) -> None:
 def test_create_without_a_template(tree: QueueTree) -> None:
     """Without a template a created queue limits nothing, and needs no counter."""
     queue = tree.create("root.new")
-    assert (queue.quota, queue.node, [node.queue_path for node in queue.chain]) == (Quota(), None, ["root"])
+    assert (queue.quota, queue.counter, [counter.queue_path for counter in queue.chain]) == (Quota(), None, ["root"])
 
 
 def test_prune(tree: QueueTree) -> None:
@@ -172,9 +172,9 @@ def test_prune_keeps_what_is_used(tree: QueueTree) -> None:
 def test_annotate(tree: QueueTree) -> None:
     """A quota of its own replaces the maximum alone."""
     queue = tree.create("root.p.x")
-    tree.annotate(queue, memory(7))
+    tree.override_quota(queue, memory(7))
     assert queue.quota == Quota(memory(7), 1)
-    assert tree.most("root.p.x") == memory(7)
+    assert tree.maximum("root.p.x") == memory(7)
 
 
 # Counters
@@ -182,35 +182,35 @@ def test_annotate(tree: QueueTree) -> None:
 
 def test_counters(tree: QueueTree) -> None:
     """A queue has a counter where something is limited or guaranteed, and the root always."""
-    assert [queue.queue_path for queue in tree.root.below() if queue.node] == [
+    assert [queue.queue_path for queue in tree.root.below() if queue.counter] == [
         "root",
         "root.a",
         "root.a.x",
         "root.g",
         "root.p",
     ]
-    assert [node.queue_path for node in tree.queues["root.a.x"].chain] == ["root.a.x", "root.a", "root"]
+    assert [counter.queue_path for counter in tree.queues["root.a.x"].chain] == ["root.a.x", "root.a", "root"]
 
 
 def test_counters_follow_the_configuration(tree: QueueTree) -> None:
     """A counter comes with the first limit and goes with the last; what was counted stays counted."""
-    kept = tree.queues["root.a"].node
+    kept = tree.queues["root.a"].counter
     compiled = specs("{name: a, resources: {max: {memory: 9, gpu: 2}}}, {name: free, maxapplications: 3}, {name: g}")
-    tree.reshape(compiled, tree.root.node.layout)  # type: ignore[union-attr]  # the root has one
+    tree.reshape(compiled, tree.root.counter.layout)  # type: ignore[union-attr]  # the root has one
 
     assert paths(tree) == ["root", "root.a", "root.free", "root.g"]
-    assert tree.queues["root.a"].node is kept
-    assert [queue.queue_path for queue in tree.root.below() if queue.node] == ["root", "root.a", "root.free"]
+    assert tree.queues["root.a"].counter is kept
+    assert [queue.queue_path for queue in tree.root.below() if queue.counter] == ["root", "root.a", "root.free"]
     tree.reshape(compiled, Layout(["gpu", "disk"]))
-    assert tree.queues["root.a"].node is not kept
+    assert tree.queues["root.a"].counter is not kept
 
 
 def test_headroom_and_most(tree: QueueTree) -> None:
     """Headroom and maximum are the least on the way to the root, with the cluster where that is asked for."""
     tree.connect(Layout(["gpu"], closed=True))
     tree.resize(memory(4))
-    assert tree.most("root.a.x") == Resource(gpu=2, memory=3)
-    assert tree.most("root.a") == tree.most("root.free") == memory(4)
+    assert tree.maximum("root.a.x") == Resource(gpu=2, memory=3)
+    assert tree.maximum("root.a") == tree.maximum("root.free") == memory(4)
     assert tree.headroom("root.a", cluster=True) == memory(4)
     assert tree.headroom("root.a", cluster=False) == memory(5)
     assert tree.headroom("root.free", cluster=False) is None
@@ -218,7 +218,7 @@ def test_headroom_and_most(tree: QueueTree) -> None:
 
 def test_names_outside(tree: QueueTree) -> None:
     """The resources of queues that a configuration does not name have to be counted all the same."""
-    tree.annotate(tree.create("root.p.x"), Resource(disk=1))
+    tree.override_quota(tree.create("root.p.x"), Resource(disk=1))
     assert set(tree.names_outside(tree.specs)) >= {"disk"}
     assert set(tree.names_outside(specs("{name: g}"))) == {"disk", "memory", "gpu"}
 

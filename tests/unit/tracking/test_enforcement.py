@@ -160,7 +160,7 @@ def test_adopt_counts_above_the_limits() -> None:
         "user 'sue' in root: 2 of 1 applications running (limit for 'sue')",
         "group 'dev' in root: 6 memory used of 5, 1 too much (limit for 'dev')",
     ]
-    assert manager.over_limit() == over
+    assert manager.exceeded_limits() == over
 
 
 def test_adopted_usage_is_given_back() -> None:
@@ -169,7 +169,7 @@ def test_adopted_usage_is_given_back() -> None:
     manager.adopt("root", "app-1", Resource(memory=3), SUE)
     manager.decrease_tracked_resource("root", "app-1", Resource(memory=2), SUE)
 
-    assert manager.over_limit() == ()
+    assert manager.exceeded_limits() == ()
     assert manager.increase("root", "app-1", ONE, SUE)
 
 

@@ -6,17 +6,17 @@ import pytest
 
 from support.tracking_fixtures import NOTHING, ONE
 from ugm import RequestError, Resource
-from ugm.tracking import GroupTracker, LimitsInForce, UserTracker
+from ugm.tracking import ActiveLimits, GroupTracker, UserTracker
 
 
-@pytest.fixture(name="in_force")
-def _in_force() -> LimitsInForce:
-    return LimitsInForce()
+@pytest.fixture(name="active_limits")
+def _active_limits() -> ActiveLimits:
+    return ActiveLimits()
 
 
 @pytest.fixture(name="dev")
-def _dev(in_force: LimitsInForce) -> GroupTracker:
-    return GroupTracker("dev", in_force)
+def _dev(active_limits: ActiveLimits) -> GroupTracker:
+    return GroupTracker("dev", active_limits)
 
 
 def test_new_tracker_is_empty(dev: GroupTracker) -> None:
@@ -24,10 +24,10 @@ def test_new_tracker_is_empty(dev: GroupTracker) -> None:
     assert (dev.group_name, dev.usage, dev.applications) == ("dev", NOTHING, ())
 
 
-def test_members_are_added_up(dev: GroupTracker, in_force: LimitsInForce) -> None:
+def test_members_are_added_up(dev: GroupTracker, active_limits: ActiveLimits) -> None:
     """The usage of a group is the sum over all applications charged to it, of any user."""
     for name in ("sue", "bob"):
-        member = UserTracker(name, in_force)
+        member = UserTracker(name, active_limits)
         member.set_group_for_app(f"{name}-1", dev)
         member.increase_resource(f"root.{name}", f"{name}-1", Resource(memory=4))
 
@@ -35,9 +35,9 @@ def test_members_are_added_up(dev: GroupTracker, in_force: LimitsInForce) -> Non
     assert dev.applications == ("bob-1", "sue-1")
 
 
-def test_limit_is_shared(dev: GroupTracker, in_force: LimitsInForce) -> None:
+def test_limit_is_shared(dev: GroupTracker, active_limits: ActiveLimits) -> None:
     """The usage of one member reduces the free amount for the others."""
-    sue, bob = UserTracker("sue", in_force), UserTracker("bob", in_force)
+    sue, bob = UserTracker("sue", active_limits), UserTracker("bob", active_limits)
     sue.set_group_for_app("sue-1", dev)
     bob.set_group_for_app("bob-1", dev)
     sue.increase_resource("root", "sue-1", ONE)
@@ -57,9 +57,9 @@ def test_by_itself(dev: GroupTracker) -> None:
     assert dev.applications == ()
 
 
-def test_charged_through_the_user_alone(dev: GroupTracker, in_force: LimitsInForce) -> None:
+def test_charged_through_the_user_alone(dev: GroupTracker, active_limits: ActiveLimits) -> None:
     """An application of a user cannot be charged or refunded through its group alone."""
-    sue = UserTracker("sue", in_force)
+    sue = UserTracker("sue", active_limits)
     sue.set_group_for_app("app-1", dev)
     sue.increase_resource("root.a", "app-1", ONE)
 
@@ -70,9 +70,9 @@ def test_charged_through_the_user_alone(dev: GroupTracker, in_force: LimitsInFor
     assert sue.usage == dev.usage == ONE
 
 
-def test_charged_through_the_user_in_any_queue(dev: GroupTracker, in_force: LimitsInForce) -> None:
+def test_charged_through_the_user_in_any_queue(dev: GroupTracker, active_limits: ActiveLimits) -> None:
     """Nor can the group alone start an application of a user in a second queue."""
-    sue = UserTracker("sue", in_force)
+    sue = UserTracker("sue", active_limits)
     sue.set_group_for_app("app-1", dev)
     sue.increase_resource("root.a", "app-1", ONE)
 

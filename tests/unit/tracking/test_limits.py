@@ -9,7 +9,7 @@ from support.tracking_fixtures import BOB, ONE, SUE, group, partition, user
 from ugm import Manager, RequestError, Resource, UserGroup, parse_config
 from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig
 from ugm.testing import TrackerModel, exposed, partitions, queue_paths, users
-from ugm.tracking import LimitsInForce, UserTracker
+from ugm.tracking import ActiveLimits, UserTracker
 from ugm.tracking.limits import Limits
 
 TEXT = """
@@ -111,9 +111,9 @@ def test_limit_of_nothing_but_zeros(limit: LimitConfig) -> None:
 
 
 def test_trackers_by_themselves_share_limits() -> None:
-    """Trackers with one `LimitsInForce` enforce its limits."""
-    in_force = LimitsInForce(Limits.compile(partition({"root": [user("*", memory=1)]})))
-    sue, bob = UserTracker("sue", in_force), UserTracker("bob", in_force)
+    """Trackers with one `ActiveLimits` enforce its limits."""
+    active_limits = ActiveLimits(Limits.compile(partition({"root": [user("*", memory=1)]})))
+    sue, bob = UserTracker("sue", active_limits), UserTracker("bob", active_limits)
 
     assert sue.increase_resource("root", "app-1", ONE)
     assert bob.increase_resource("root", "app-2", ONE)
@@ -122,10 +122,10 @@ def test_trackers_by_themselves_share_limits() -> None:
 
 def test_swap_reaches_every_tracker() -> None:
     """Replaced limits apply to all trackers on their next use."""
-    in_force = LimitsInForce()
-    sue = UserTracker("sue", in_force)
+    active_limits = ActiveLimits()
+    sue = UserTracker("sue", active_limits)
     sue.increase_resource("root.a", "app-1", Resource(memory=3))
-    in_force.replace_limits(Limits.compile(partition({"root": [user("sue", memory=4)]})))
+    active_limits.replace_limits(Limits.compile(partition({"root": [user("sue", memory=4)]})))
 
     assert not sue.increase_resource("root.a", "app-1", Resource(memory=2))
     assert sue.increase_resource("root.a", "app-1", ONE)

@@ -44,21 +44,21 @@ def test_limit_added_counts_an_application_once() -> None:
     manager.increase("root.a.y", "app-1", ONE, SUE)
     manager.update_config(partition({"root.a": [user("sue", applications=1)]}))
 
-    assert manager.over_limit() == ()
+    assert manager.exceeded_limits() == ()
     manager.decrease_tracked_resource("root.a.x", "app-1", ONE, SUE, remove_app=True)
     assert not manager.can_run_app("root.a", "app-2", SUE)
     manager.decrease_tracked_resource("root.a.y", "app-1", ONE, SUE, remove_app=True)
     assert manager.can_run_app("root.a", "app-2", SUE)
 
 
-def test_over_limit_in_order() -> None:
+def test_exceeded_limits_in_order() -> None:
     """Exceeded limits are listed users before groups, by name, leaf to root."""
     manager = Manager()
     for asking, application in ((SUE, "app-1"), (BOB, "app-2")):
         manager.increase("root.a", application, Resource(memory=2), asking)
     manager.update_config(partition({"root": [user("*", memory=1)], "root.a": [user("sue", memory=1)]}))
 
-    assert [(each.name, each.queue_path, each.shortfall) for each in manager.over_limit()] == [
+    assert [(each.name, each.queue_path, each.shortfall) for each in manager.exceeded_limits()] == [
         ("bob", "root", 1),
         ("sue", "root.a", 1),
         ("sue", "root", 1),

@@ -59,7 +59,7 @@ def test_users() -> None:
             manager.increase(QUEUE, f"other-{number}", ONE, UserGroup(f"user-{number}", ("dev",)))
         return manager
 
-    assert costs(crowded(200)) == costs(crowded(20_000))
+    assert costs(crowded(200)) == costs(crowded(4_000))
 
 
 def test_applications() -> None:
@@ -71,7 +71,7 @@ def test_applications() -> None:
             manager.increase(QUEUE, f"other-{number}", NOTHING, SUE)
         return manager
 
-    assert costs(crowded(200)) == costs(crowded(20_000))
+    assert costs(crowded(200)) == costs(crowded(4_000))
 
 
 def test_queues() -> None:
@@ -85,7 +85,7 @@ def test_queues() -> None:
             manager.increase(f"root.x.q{number}", f"other-{number}", ONE, SUE)
         return manager
 
-    assert costs(crowded(100)) == costs(crowded(10_000))
+    assert costs(crowded(100)) == costs(crowded(2_000))
 
 
 def test_limits_per_queue() -> None:
@@ -96,7 +96,7 @@ def test_limits_per_queue() -> None:
         more += [group(f"group-{number}", memory=9) for number in range(others)]
         return prepared(partition({path: [*more, *limits] for path, limits in BY_QUEUE.items()}))
 
-    assert costs(crowded(10)) == costs(crowded(10_000))
+    assert costs(crowded(10)) == costs(crowded(2_000))
 
 
 def test_after_a_swap() -> None:
@@ -109,7 +109,7 @@ def test_after_a_swap() -> None:
         manager.update_config(LIMITS)
         return manager
 
-    assert costs(crowded(200)) == costs(crowded(20_000))
+    assert costs(crowded(200)) == costs(crowded(4_000))
 
 
 def test_swap() -> None:
@@ -121,7 +121,7 @@ def test_swap() -> None:
             manager.increase(QUEUE, f"other-{number}", ONE, UserGroup(f"user-{number}"))
         return lines_run_by(lambda: manager.update_config(partition({})))
 
-    assert swap(200) == swap(20_000)
+    assert swap(200) == swap(4_000)
 
 
 def test_depth_counts() -> None:

@@ -89,7 +89,7 @@ def sampling(manager: Manager) -> Callable[[Event], None]:
             for asking in USERS:
                 assert (manager.get_user_resources(asking) or NOTHING).get("memory", 0) <= MOST_OF_A_USER
             assert (manager.get_group_resources("dev") or NOTHING).get("memory", 0) <= MOST_OF_THE_GROUP
-            assert [each for each in manager.over_limit() if each.queue_path == "root"] == []
+            assert [each for each in manager.exceeded_limits() if each.queue_path == "root"] == []
             manager.verify()
 
     return sample
@@ -223,7 +223,7 @@ def test_questions_change_nothing_for_others() -> None:
             manager.effective_limits(USERS[2], "root.a")
             for usage in manager.get_users_resources():
                 assert set(usage.groups) == set(usage.queues.running_applications)
-            assert "ghost" not in [each.name for each in manager.over_limit() if each.kind is TrackingType.USER]
+            assert "ghost" not in [each.name for each in manager.exceeded_limits() if each.kind is TrackingType.USER]
 
     run(lambda number: workers[number].work(100), ask, swapping(manager))
     verify_all(manager)

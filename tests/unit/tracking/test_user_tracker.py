@@ -6,22 +6,22 @@ import pytest
 
 from support.tracking_fixtures import NOTHING, ONE
 from ugm import RequestError, Resource
-from ugm.tracking import GroupTracker, LimitsInForce, UserTracker
+from ugm.tracking import ActiveLimits, GroupTracker, UserTracker
 
 
-@pytest.fixture(name="in_force")
-def _in_force() -> LimitsInForce:
-    return LimitsInForce()
+@pytest.fixture(name="active_limits")
+def _active_limits() -> ActiveLimits:
+    return ActiveLimits()
 
 
 @pytest.fixture(name="sue")
-def _sue(in_force: LimitsInForce) -> UserTracker:
-    return UserTracker("sue", in_force)
+def _sue(active_limits: ActiveLimits) -> UserTracker:
+    return UserTracker("sue", active_limits)
 
 
 @pytest.fixture(name="dev")
-def _dev(in_force: LimitsInForce) -> GroupTracker:
-    return GroupTracker("dev", in_force)
+def _dev(active_limits: ActiveLimits) -> GroupTracker:
+    return GroupTracker("dev", active_limits)
 
 
 def test_new_tracker_is_empty(sue: UserTracker) -> None:
@@ -73,9 +73,9 @@ def test_has_group_for_app(sue: UserTracker, dev: GroupTracker) -> None:
     assert sue.group_name_for_app("app-2") == "dev"
 
 
-def test_first_choice_stays(sue: UserTracker, dev: GroupTracker, in_force: LimitsInForce) -> None:
+def test_first_choice_stays(sue: UserTracker, dev: GroupTracker, active_limits: ActiveLimits) -> None:
     """A second choice does nothing, before the first usage and after it."""
-    ops = GroupTracker("ops", in_force)
+    ops = GroupTracker("ops", active_limits)
     sue.set_group_for_app("app-1", None)
     sue.set_group_for_app("app-1", dev)
     sue.set_group_for_app("app-2", dev)

@@ -8,7 +8,7 @@ import pytest
 
 from support.tracking_fixtures import BOB, ONE, SUE, group, partition, user
 from ugm import InvariantError, Manager, TrackingType
-from ugm.hierarchy import Limit, Node
+from ugm.hierarchy import Counter, Limit
 from ugm.tracking.holding import Holding, HoldingTree
 from ugm.tracking.usage_tree import UsageTree
 
@@ -34,7 +34,7 @@ def holding(manager: Manager) -> Holding:
 def another_node(manager: Manager) -> None:
     """Count a queue in which nothing runs."""
     tree = sue(manager)
-    tree.nodes["root.x"] = Node(tree, "root.x", Limit(ONE), tree.in_force.epoch.layout)
+    tree.counters["root.x"] = Counter(tree, "root.x", Limit(ONE), tree.active_limits.epoch.layout)
 
 
 def another_queue(manager: Manager) -> None:
@@ -44,24 +44,24 @@ def another_queue(manager: Manager) -> None:
 
 def another_owner(manager: Manager) -> None:
     """Charge a holding to a tracker that the manager does not know."""
-    holding(manager).owner = UsageTree("sue", TrackingType.USER, manager._in_force)
+    holding(manager).owner = UsageTree("sue", TrackingType.USER, manager._active_limits)
 
 
 DAMAGE: dict[str, tuple[Callable[[Manager], object], str]] = {
     "usage": (
-        lambda manager: setattr(sue(manager).nodes["root"], "free_memory", 8),
+        lambda manager: setattr(sue(manager).counters["root"], "free_memory", 8),
         "user 'sue' counts 1 memory in root, but its applications hold 2",
     ),
     "applications": (
-        lambda manager: setattr(sue(manager).nodes["root"], "running", 2),
+        lambda manager: setattr(sue(manager).counters["root"], "running", 2),
         "user 'sue' counts 2 applications in root, but its applications hold 1",
     ),
     "unlimited resource": (
-        lambda manager: setattr(sue(manager).nodes["root"], "free_vcore", 0),
+        lambda manager: setattr(sue(manager).counters["root"], "free_vcore", 0),
         "vcore in root, but its applications hold 0",
     ),
-    "node too many": (another_node, "user 'sue' counts root.x, where nothing runs"),
-    "node missing": (lambda manager: sue(manager).nodes.clear(), "user 'sue' does not count root"),
+    "counter too many": (another_node, "user 'sue' counts root.x, where nothing runs"),
+    "counter missing": (lambda manager: sue(manager).counters.clear(), "user 'sue' does not count root"),
     "tracker missing": (
         lambda manager: manager._index.users.clear(),
         "user 'sue' is charged 'app-1' but is not tracked",
@@ -101,4 +101,4 @@ def test_idle_trackers_are_not_behind(manager: Manager) -> None:
     manager.increase("root.b", "app-2", ONE, BOB)
     manager.verify()
 
-    assert "root.b" not in sue(manager).nodes
+    assert "root.b" not in sue(manager).counters

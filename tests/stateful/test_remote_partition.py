@@ -1,0 +1,65 @@
+"""A client of a service against the naive model, step by step: every call is a message to a leader in a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import ClassVar, Final, Literal
+
+import pytest
+from hypothesis import settings
+
+from support.examples import examples
+from support.law_partitions import Backlog, Licences
+from support.service_fixtures import client_of_service
+from ugm.configuration import PartitionConfig
+from ugm.model import QuotaModel
+from ugm.partition import AbstractPartition
+from ugm.testing import PartitionMachine
+
+SMALL: Final = settings(max_examples=examples(20), stateful_step_count=30)
+DEEP: Final = settings(max_examples=1000, stateful_step_count=60)
+
+
+class RemoteMachine(PartitionMachine):
+    """A partition of a service."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._service = ExitStack()
+
+    def make_partition(self, config: PartitionConfig, models: Sequence[QuotaModel]) -> AbstractPartition:
+        """Return a client of a new service."""
+        return self._service.enter_context(client_of_service(config, models=models, group_limits=self.group_limits))
+
+    def teardown(self) -> None:
+        """Stop the service."""
+        self._service.close()
+
+
+class ModelsMachine(RemoteMachine):
+    """A partition with other quota models, and users that only their own limits hold."""
+
+    group_limits: ClassVar[Literal["always", "unless-user-limited"]] = "unless-user-limited"
+
+    def make_models(self) -> Sequence[QuotaModel]:
+        """Return a model that counts, and one that depends on pending allocations."""
+        return [Licences(4), Backlog()]
+
+
+class DeepMachine(RemoteMachine):
+    """The same for much longer."""
+
+
+class DeepModelsMachine(ModelsMachine):
+    """The same for much longer."""
+
+
+TestRemote = RemoteMachine.TestCase
+TestRemote.settings = SMALL
+TestModels = pytest.mark.ci(ModelsMachine.TestCase)
+TestModels.settings = SMALL
+TestDeepRemote = pytest.mark.deep(DeepMachine.TestCase)
+TestDeepRemote.settings = DEEP
+TestDeepModels = pytest.mark.deep(DeepModelsMachine.TestCase)
+TestDeepModels.settings = DEEP
