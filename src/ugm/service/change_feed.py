@@ -49,7 +49,7 @@ class ChangeFeed:
         read_log: reads older changes, in another thread; None without a log.
     """
 
-    __slots__ = ("_loop", "_read_log", "_recent", "_targets", "last")
+    __slots__ = ("_catching_up", "_loop", "_read_log", "_recent", "_targets", "last")
 
     def __init__(self, last: int, read_log: ReadLog | None) -> None:
         self._loop: Final = asyncio.get_running_loop()
@@ -60,6 +60,8 @@ class ChangeFeed:
         self._recent: Final[deque[bytes]] = deque(maxlen=_RECENT)
         #: The connections that have everything up to the last change.
         self._targets: Final[set[FeedTarget]] = set()
+        #: The connections for which older changes are being read.
+        self._catching_up: Final[set[FeedTarget]] = set()
 
     def __bool__(self) -> bool:
         return bool(self._targets)
@@ -87,10 +89,12 @@ class ChangeFeed:
             target.send(beginning)
             for index in range(len(self._recent) - missing, len(self._recent)):
                 target.send(self._recent[index])
+            self._catching_up.discard(target)
             self._targets.add(target)
         elif self._read_log is None:
             _refuse(target, _GONE)
         else:
+            self._catching_up.add(target)
             self._loop.run_in_executor(None, self._read, self._read_log, target, after, beginning)
 
     def _read(self, read_log: ReadLog, target: FeedTarget, after: int, beginning: bytes) -> None:
@@ -106,6 +110,9 @@ class ChangeFeed:
     def _send_older(
         self, target: FeedTarget, after: int, beginning: bytes, changes: Sequence[StoredChange] | None
     ) -> None:
+        if target not in self._catching_up:
+            # The connection was lost meanwhile.
+            return
         if not changes:
             _refuse(target, _GONE)
             return
@@ -119,6 +126,7 @@ class ChangeFeed:
     def leave(self, target: FeedTarget) -> None:
         """Forget a connection."""
         self._targets.discard(target)
+        self._catching_up.discard(target)
 
 
 def _refuse(target: FeedTarget, reason: str) -> None:

@@ -28,7 +28,7 @@ from ugm.service.change_feed import ChangeFeed
 from ugm.service.heartbeat import Heartbeat
 from ugm.service.status import CommitTimes
 
-__all__ = ["Committer"]
+__all__ = ["LEASE", "Committer"]
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ _RETRY: Final = 0.1
 _RENEWAL: Final = 0.1
 #: The time for which an answer from the log shows that no other process leads, in seconds. It is half of the time after
 #: which a log lets another process lead.
-_LEASE: Final = 0.25
+LEASE: Final = 0.25
 
 
 @final
@@ -116,7 +116,7 @@ class Committer:
             log.end(batch)
             if batch.rows:
                 self._feed.publish(self._feed.last + 1, to_json(batch.rows))
-        elif not batch.rows and self._began_at - self._confirmed_at < _LEASE:
+        elif not batch.rows and self._began_at - self._confirmed_at < LEASE:
             # Everything that the answers depend on is durable.
             self._finish(batch)
         else:
@@ -215,16 +215,25 @@ class Committer:
         return monotonic() if self.outage is None else self._confirmed_at
 
     @property
+    def silence(self) -> float:
+        """The seconds since the log has last confirmed that this process leads."""
+        return 0.0 if self._writer is None else monotonic() - self._confirmed_at
+
+    @property
     def term(self) -> int:
         """The term of this leader."""
         return 1 if self._writer is None else self._writer.term
 
-    async def finish(self) -> None:
-        """Wait until everything that was decided is durable, unless the log does not accept it; then end."""
+    def stop_renewing(self) -> None:
+        """Let the record of the leader become old."""
         if self._renewal is not None:
             self._renewal.cancel()
         if self._heartbeat is not None:
             self._heartbeat.close()
+
+    async def finish(self) -> None:
+        """Wait until everything that was decided is durable, unless the log does not accept it; then end."""
+        self.stop_renewing()
         while self.outage is None and (self.log.in_flight is not None or self.log.gathering.rows):
             self.request()
             await asyncio.sleep(_RETRY / 10)

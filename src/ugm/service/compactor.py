@@ -42,7 +42,10 @@ async def compact_regularly(journal: Journal, decided: Callable[[], int], live: 
             compacted = decided()
             try:
                 result = await asyncio.wrap_future(await asyncio.to_thread(journal.compact_in_background))
-            except UgmError as error:
-                _LOGGER.warning("the log was not compacted: %s", error)
+            except Exception as error:
+                # Without another attempt the log would grow until the leader ends.
+                _LOGGER.warning(
+                    "the log was not compacted: %s", error, exc_info=None if isinstance(error, UgmError) else error
+                )
             else:
                 _LOGGER.info("%d changes of the log were compacted into %d rows", result.changes, result.snapshot_rows)

@@ -89,10 +89,14 @@ def build_engine(
     # Without a log, the numbers of the next process are larger, so it refuses clients that followed this one.
     feed = ChangeFeed(time_ns() // 1000 if writer is None else writer.number, read_log)
     committer = Committer(asyncio.get_running_loop(), writer, sessions, outbox.deliver, feed, on_deposed)
-    models = ModelSet(settings.models, state.active_limits.lock)
-    partition = ServicePartition(state, models, outbox, committer.log)
-    if settings.config is not None and partition.config is None:
-        partition.configure(settings.config)
+    try:
+        models = ModelSet(settings.models, state.active_limits.lock)
+        partition = ServicePartition(state, models, outbox, committer.log)
+        if settings.config is not None and partition.config is None:
+            partition.configure(settings.config)
+    except BaseException:
+        committer.stop_renewing()
+        raise
     return Engine(partition, sessions, committer, feed)
 
 

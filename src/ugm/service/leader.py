@@ -15,11 +15,16 @@ Invariants:
   answer had changed nothing, or was never executed.
 
 The cost: a dictionary entry for each operation that is not acknowledged.
+
+A leader that cannot reach its log may have been replaced without knowing it. So it sends its clients on a round of the
+other processes every few seconds. A client that finds no other leader comes back. It repeats its open operations by
+number, so the round can do no harm.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, final
@@ -35,13 +40,16 @@ from ugm.service.operations import ERROR, Kind, Operation, operation_by_number
 from ugm.service.server_connection import ServerConnection
 from ugm.service.session import Session
 from ugm.service.status import ServiceStatus, StandbyStatus
-from ugm.service.wire import SESSION_UNKNOWN, Do, Hello, LeaderMessage, Refused, Reply, Welcome, frame
+from ugm.service.wire import SESSION_UNKNOWN, Do, Hello, LeaderMessage, Moved, Refused, Reply, Welcome, frame
 
 __all__ = ["Leader"]
 
 #: The time between two searches for idle sessions, and the time after which such a session is forgotten, in seconds.
 _TIDY: Final = 60.0
 _FORGET: Final = 3600.0
+#: The time for which the log may be silent, and the time between two rounds of the clients then, in seconds.
+_SILENCE: Final = 2.0
+_ROUND: Final = 2.0
 #: The number of threads for queries over the whole partition.
 _SCANS: Final = 2
 
@@ -53,16 +61,22 @@ class Leader:
     Args:
         engine: the partition, the sessions in the log, and the parts that pass changes on.
         max_sessions: the maximum number of sessions.
+        other_address: returns the address of a process that may know another leader; empty if there is none.
     """
 
-    __slots__ = ("_committer", "_feed", "_log", "_loop", "_partition", "_scans", "_sessions", "_tidying")
+    __slots__ = (
+        *("_committer", "_feed", "_log", "_loop", "_other_address", "_partition", "_scans", "_sessions"),
+        *("_sending_around", "_tidying"),
+    )
 
-    def __init__(self, engine: Engine, max_sessions: int) -> None:
+    def __init__(self, engine: Engine, max_sessions: int, other_address: Callable[[], str]) -> None:
         self._loop: Final = asyncio.get_running_loop()
         self._partition, self._committer, self._feed = engine.partition, engine.committer, engine.feed
         self._log: Final = engine.committer.log
         self._sessions: Final = LeaderSessions(engine.partition, engine.sessions, self._log, max_sessions)
+        self._other_address: Final = other_address
         self._tidying = self._loop.call_later(_TIDY, self._tidy)
+        self._sending_around = self._loop.call_later(_ROUND, self._send_around)
         self._scans: Final = ThreadPoolExecutor(_SCANS, thread_name_prefix="ugm query")
 
     # Sessions
@@ -134,9 +148,20 @@ class Leader:
         self._committer.request()
         self._tidying = self._loop.call_later(_TIDY, self._tidy)
 
+    def _send_around(self) -> None:
+        """While the log is silent, let the clients look for another leader."""
+        self._sending_around = self._loop.call_later(_ROUND, self._send_around)
+        if self._committer.silence > _SILENCE:
+            moved = frame(Moved(self._other_address()))
+            for session in self._sessions:
+                if session.peer is not None:
+                    session.peer.send(moved)
+                    session.peer.close()
+
     def close(self) -> None:
-        """Stop the timer, and the threads for queries."""
+        """Stop the timers, and the threads for queries."""
         self._tidying.cancel()
+        self._sending_around.cancel()
         self._scans.shutdown(wait=False, cancel_futures=True)
 
     # Operations

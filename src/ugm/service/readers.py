@@ -4,8 +4,8 @@ The problem: the followed state changes in another thread, and a query may take 
 change, and the client must know how old the answer is.
 
 The idea: every query runs in another thread under the lock of the partition. The follower holds the same lock while it
-applies a change, and releases it between two changes. The age of the state is read before a query begins, so the stated
-age is never lower than the age of the answer.
+applies a change, and releases it between two changes. The age of the state is read before a query begins and after it
+has ended, and the higher one is stated. So the stated age is never lower than the age of the answer.
 
 Invariant: an answer has all changes that were acknowledged more than `Staleness.seconds` before it was sent.
 
@@ -110,7 +110,10 @@ class Readers:
         status: returns the status of the service, for standbys.
     """
 
-    __slots__ = ("_pool", "_reports", "_status", "_view", "_when_durable")
+    __slots__ = ("_pool", "_reports", "_status", "_view", "_when_durable", "last_standby")
+
+    #: The address of the standby that has reported last; empty if there was none.
+    last_standby: str
 
     def __init__(
         self,
@@ -118,6 +121,7 @@ class Readers:
         when_durable: Callable[[Callable[[], None]], None],
         status: Callable[[], ServiceStatus],
     ) -> None:
+        self.last_standby = ""
         self._status: Final = status
         #: The last reports of standbys, by connection, with the time of the monotonic clock.
         self._reports: Final[dict[ServerConnection, tuple[StandbyReport, float]]] = {}
@@ -151,9 +155,18 @@ class Readers:
     def _work(
         self, loop: asyncio.AbstractEventLoop, session: Session, view: ReadView, work: Callable[[], Reply]
     ) -> None:
-        """Execute a query, and pass the answer on to the loop."""
-        answer = work()
-        loop.call_soon_threadsafe(self._when_durable, partial(_send, session, view, answer))
+        """Execute a query unless its connection was lost, and pass the answer on to the loop."""
+        if session.peer is not None:
+            loop.call_soon_threadsafe(self._when_durable, partial(self._send, session, view, work()))
+
+    def _send(self, session: Session, view: ReadView, answer: Reply) -> None:
+        """Send an answer with its age."""
+        now = self._view()
+        # An outage during the query means that another process may have led since the log was last reached.
+        complete_at = view.complete_at if now is None else min(view.complete_at, now.complete_at)
+        if session.peer is not None:
+            session.peer.send(frame(Staleness(monotonic() - complete_at, view.number)))
+        session.finish([answer])
 
     def follow(self, connection: ServerConnection, after: int) -> None:  # noqa: ARG002 - as declared
         """Refuse to send changes.
@@ -181,6 +194,7 @@ class Readers:
         if max(len(report.name), len(report.address)) > _LONGEST_TEXT:
             raise ProtocolError("name", f"the texts of a report have at most {_LONGEST_TEXT} characters")
         self._reports[connection] = report, monotonic()
+        self.last_standby = report.address
         connection.send(frame(StatusMessage(self._status())))
 
     def standbys(self, last: int) -> tuple[StandbyStatus, ...]:
@@ -217,9 +231,3 @@ def _require_answerable(view: ReadView, operation: Operation) -> None:
     require_query(operation)
     if view.lacks_models and operation.name in _OF_MODELS:
         raise RequestError("operation", operation.name, "a process that stands by does not keep the quota models")
-
-
-def _send(session: Session, view: ReadView, answer: Reply) -> None:
-    if session.peer is not None:
-        session.peer.send(frame(Staleness(monotonic() - view.complete_at, view.number)))
-    session.finish([answer])

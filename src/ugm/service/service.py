@@ -23,6 +23,7 @@ from time import monotonic
 from typing import Final, Literal, final
 
 from ugm.configuration import PartitionConfig
+from ugm.errors import RequestError
 from ugm.events import Subscriber
 from ugm.journal.errors import JournalDamagedError, JournalError, JournalHeldError
 from ugm.journal.follower import Follower
@@ -33,6 +34,7 @@ from ugm.model import QuotaModel
 from ugm.partition import AbstractPartition
 from ugm.service.access import ServiceCaller
 from ugm.service.addresses import Address, parse_addresses
+from ugm.service.committer import LEASE
 from ugm.service.compactor import compact_regularly
 from ugm.service.connection import ClientConnection
 from ugm.service.engine import Engine, EngineSettings, build_engine
@@ -55,6 +57,8 @@ _LOGGER: Final = logging.getLogger(__name__)
 _POLL: Final = 0.02
 #: The time after which a standby tries again to follow a log that it could not follow, in seconds.
 _RETRY: Final = 0.1
+#: The minimum of `ServiceSettings.takeover`, in seconds.
+_SHORTEST_TAKEOVER: Final = 2 * LEASE
 #: The longest time between two looks that counts as silence of the leader, in seconds.
 _LONGEST_LOOK: Final = 5 * _POLL
 #: Threads that compute must not keep the loop waiting for longer than this, in seconds.
@@ -120,10 +124,13 @@ class ServiceSettings:
 
     Attributes:
         name: the name of the process, for people; empty for its host and process id.
-        takeover: the seconds of silence after which a standby replaces the leader.
+        takeover: the seconds of silence after which a standby replaces the leader, at least 0.5.
         group_limits: as for `ugm.Partition`.
         limits: the bounds for clients.
         compact_after: the number of changes after which the leader compacts the log in the background; 0 for never.
+
+    Raises:
+        RequestError: `takeover` is too short.
     """
 
     name: str = ""
@@ -131,6 +138,11 @@ class ServiceSettings:
     group_limits: Literal["always", "unless-user-limited"] = "always"
     limits: ClientLimits = field(default_factory=ClientLimits)
     compact_after: int = 1_000_000
+
+    def __post_init__(self) -> None:
+        # Until its lease is over, a leader answers queries without asking whether another process leads.
+        if not self.takeover >= _SHORTEST_TAKEOVER:
+            raise RequestError("takeover", self.takeover, f"expected at least {_SHORTEST_TAKEOVER} seconds")
 
 
 @final
@@ -425,7 +437,7 @@ class Service:
 
     async def _lead(self, engine: Engine, stopping: asyncio.Event, deposed: asyncio.Event) -> None:
         """Execute the operations of clients until one of the events is set."""
-        leader = Leader(engine, self._settings.limits.sessions)
+        leader = Leader(engine, self._settings.limits.sessions, lambda: self._readers.last_standby)
         self._listener.clients, self.engine, self.term = leader, engine.partition, engine.committer.term
         self._leader, self._standby.view = leader, None
         self._note_ready()

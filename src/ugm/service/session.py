@@ -8,6 +8,7 @@ the session.
 
 from __future__ import annotations
 
+from collections import deque
 from time import monotonic
 from typing import Final, Protocol, final
 
@@ -71,8 +72,8 @@ class Session:
         #: The numbers whose answers are not ready or not durable, and whether they may change something. The answer to
         #: a query is not kept: if it is lost, the query is executed again.
         self._undecided: Final[dict[int, bool]] = {}
-        #: The answers to operations that may change something, since the last change.
-        self._unlogged: list[Reply] = []
+        #: The answers to operations that may change something, since the last change. Acknowledged ones may be missing.
+        self._unlogged: Final[deque[Reply]] = deque()
 
     @classmethod
     def restored(cls, logged: ClientSession) -> Session:
@@ -98,6 +99,9 @@ class Session:
         """Forget the answers up to a number."""
         kept = self._kept
         if number > self.acknowledged:
+            unlogged = self._unlogged
+            while unlogged and unlogged[0].number <= number:
+                unlogged.popleft()
             if not kept:
                 pass
             elif len(kept) < number - self.acknowledged:
@@ -133,7 +137,7 @@ class Session:
             for answer in self._unlogged
             if answer.number > acknowledged
         )
-        self._unlogged = []
+        self._unlogged.clear()
         return By(self.name, self.last, acknowledged, answers)
 
     def disconnect(self) -> None:

@@ -6,12 +6,15 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from threading import enumerate as enumerate_threads
 from time import sleep
 from typing import Any
 
 import pytest
 
 from support.partition_fixtures import SUE, config
+from support.service_fixtures import eventually
+from ugm import RequestError
 from ugm.journal import open_partition
 from ugm.journal.errors import DeposedError, JournalError
 from ugm.journal.locations import log_at
@@ -65,6 +68,20 @@ def test_threads_do_not_wait_for_a_leader_that_has_ended(failure: JournalError, 
         caught = futures[0].exception(timeout=10)
     assert type(caught) is type(failure)
     assert str(caught) == str(failure)
+
+
+def test_no_heartbeat_without_an_engine(tmp_path: Path) -> None:
+    """If the engine cannot be built, the record of the leader is not renewed any more."""
+
+    async def run() -> None:
+        opened = open_log(log_at(tmp_path / "j"), Candidate("name", "unix:/x"), OperationLock())
+        wrong: Any = object()
+        with pytest.raises(RequestError):
+            build_engine(EngineSettings(None, (wrong,), (), "always"), opened, None, lambda: None)
+        opened.journal.close()
+
+    asyncio.run(run())
+    eventually(lambda: not [thread for thread in enumerate_threads() if thread.name == "ugm heartbeat"])
 
 
 def test_late_changes_are_refused(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import ugm
 from ugm import Resource, UserGroup, parse_config
-from ugm.journal import inspect
+from ugm.journal import JournalError, inspect
 from ugm.partition import AbstractPartition
 from ugm.service import Service, ServiceSettings, compactor
 from ugm.service.compactor import compact_regularly
@@ -38,12 +38,24 @@ def churn(partition: AbstractPartition) -> None:
 def test_many_live_allocations_delay_a_compaction(monkeypatch: pytest.MonkeyPatch) -> None:
     """A compaction waits until there are twice as many changes as live allocations."""
     monkeypatch.setattr(compactor, "_PAUSE", 0)
-    journal, decided = Mock(compact_in_background=Mock(side_effect=LookupError)), count()
+    journal, decided = Mock(compact_in_background=Mock(side_effect=asyncio.CancelledError)), count()
 
-    with pytest.raises(LookupError):
+    with pytest.raises(asyncio.CancelledError):
         asyncio.run(compact_regularly(journal, lambda: next(decided), lambda: 20, 10))
     # The first number is the start, 40 is enough, and 41 is the start of the next compaction.
     assert next(decided) == 42
+
+
+@pytest.mark.parametrize("failure", [OSError("no process"), JournalError("j", "no process")])
+def test_another_attempt(failure: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """A compaction that fails for any reason is logged, and tried again after more changes."""
+    monkeypatch.setattr(compactor, "_PAUSE", 0)
+    journal, decided = Mock(compact_in_background=Mock(side_effect=[failure, asyncio.CancelledError])), count()
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(compact_regularly(journal, lambda: next(decided), lambda: 0, 10))
+    assert journal.compact_in_background.call_count == 2
+    assert [record.message for record in caplog.records] == [f"the log was not compacted: {failure}"]
 
 
 def test_the_log_of_a_service_is_compacted(tmp_path: Path) -> None:

@@ -10,11 +10,12 @@ import pytest
 
 from support.partition_fixtures import Waiting, memory
 from support.service_fixtures import CONFIG, eventually, running, started
+from ugm import RequestError
 from ugm.journal import JournalError
 from ugm.journal.follower import Follower
 from ugm.journal.leader_file import read_leader
 from ugm.journal.log import LeaderRecord
-from ugm.service import Service
+from ugm.service import Service, ServiceSettings
 from ugm.service.service import _LeaderWatch
 
 
@@ -67,6 +68,13 @@ def test_models_of_an_earlier_leadership(tmp_path: Path) -> None:
             assert partition.allocate(f"a-{number}", "app", memory(1))
             assert sorted(model.charged) == [f"a-{each}" for each in range(number + 1)]
         service.stop()
+
+
+@pytest.mark.parametrize("takeover", [0.0, 0.49, float("nan")])
+def test_takeover_is_longer_than_a_lease(takeover: float) -> None:
+    """A standby must not replace a leader that may still answer queries without asking the log."""
+    with pytest.raises(RequestError, match="expected at least"):
+        ServiceSettings(takeover=takeover)
 
 
 def test_watch_does_not_count_its_own_delays(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,9 @@ import asyncio
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Semaphore, Thread
 from time import monotonic, sleep
+from unittest.mock import Mock
 
 import pytest
 
@@ -15,12 +16,24 @@ from support.failing_models import Failing
 from support.journal_fixtures import begin
 from support.partition_fixtures import SUE, memory
 from support.service_fixtures import CONFIG, RawClient, eventually, request, running, started
-from ugm import RequestError
+from ugm import Partition, RequestError
 from ugm.journal.follower import Follower
 from ugm.service import ConnectedPartition, Service, Staleness, connect, connect_async
 from ugm.service.operations import ERROR
-from ugm.service.readers import ReadView
-from ugm.service.wire import VERSION, Follow, Hello, Refused, Welcome
+from ugm.service.readers import Readers, ReadView
+from ugm.service.session import Session
+from ugm.service.status import ServiceStatus
+from ugm.service.wire import (
+    VERSION,
+    Do,
+    Follow,
+    FrameReader,
+    Hello,
+    OperationRequest,
+    Refused,
+    Welcome,
+    decode_leader_message,
+)
 
 
 @pytest.fixture(name="leader")
@@ -204,3 +217,66 @@ def test_standby_does_not_guess_the_answers_of_models(tmp_path: Path) -> None:
             stale.check("app", memory(1))
     for service in reversed(services):
         service.stop()
+
+
+class Peer:
+    """A connection that keeps what it is sent."""
+
+    def __init__(self) -> None:
+        self.frames: list[bytes] = []
+
+    def send(self, data: bytes) -> None:
+        """Keep a frame."""
+        self.frames.append(data)
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def asked(readers: Readers, peer: Peer, *requests: OperationRequest) -> Session:
+    """Execute operations of a session."""
+    session = Session("", "client")
+    session.peer = peer
+    readers.execute(session, Do(1, 0, list(requests)))
+    return session
+
+
+def test_outage_during_a_query() -> None:
+    """If the log cannot be reached any more when a query has ended, its age counts from the last contact."""
+
+    async def work() -> object:
+        view, peer = ReadView(Partition(), 3, monotonic()), Peer()
+        views = iter([view, view._replace(complete_at=view.complete_at - 60)])
+        readers = Readers(lambda: next(views), lambda callback: callback(), lambda: ServiceStatus(""))
+        asked(readers, peer, request("allocation_ids"))
+        await asyncio.to_thread(eventually, lambda: peer.frames)
+        readers.close()
+        return decode_leader_message(FrameReader().feed(peer.frames[0])[0])
+
+    staleness = asyncio.run(work())
+    assert type(staleness) is Staleness
+    assert staleness.seconds >= 60
+
+
+def test_queries_of_a_lost_connection() -> None:
+    """Queries that wait for a thread are not executed if their connection is lost."""
+    may_end, started = Event(), Semaphore(0)
+
+    def wait() -> tuple[str, ...]:
+        started.release()
+        may_end.wait(30)
+        return ()
+
+    async def work() -> None:
+        view = ReadView(Mock(allocation_ids=Mock(side_effect=wait)), 3, monotonic())
+        readers = Readers(lambda: view, lambda callback: callback(), lambda: ServiceStatus(""))
+        session = asked(readers, Peer(), *[request("allocation_ids")] * 20)
+        # The pool has two threads.
+        for _ in range(2):
+            await asyncio.to_thread(started.acquire)
+        session.disconnect()
+        may_end.set()
+        await asyncio.to_thread(readers._pool.shutdown)
+
+    asyncio.run(work())
+    assert not started.acquire(blocking=False)
