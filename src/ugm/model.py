@@ -14,7 +14,7 @@ until it is replaced.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, Self, runtime_checkable
 
@@ -217,6 +217,15 @@ class ReportingModel:
     def state(self) -> Mapping[str, Any]:
         """Return the state as plain data for JSON. The default contains `all_limits`."""
         return {"limits": [limit.to_dict() for limit in self.all_limits()]}
+
+    def capture_state(self) -> Callable[[], Mapping[str, Any]]:
+        """Return a function that returns the state of this moment.
+
+        The partition holds its lock during this call, and not during a call of the returned function. So a large model
+        copies its data here, and converts them later. The default calls `state` now.
+        """
+        state = self.state()
+        return lambda: state
 
     def definition(self) -> Mapping[str, Any] | None:
         """Return plain data for JSON from which an equal model without claims can be made, for example after a restart.

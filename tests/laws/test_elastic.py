@@ -23,9 +23,11 @@ from ugm.elastic import (
     Sharer,
     SharingResult,
     share,
+    status,
     verify,
 )
 from ugm.elastic.sharing import divide, divide_in_rounds
+from ugm.elastic.tree_copy import TreeCopy
 
 #: Who wants how much, group by group.
 Wanted = dict[str, Resource]
@@ -88,6 +90,19 @@ def test_minimum_is_granted_in_a_tree(scene: tuple[list[ElasticGroup], Resource,
     for group in groups:
         for name, gets in tree.runtime(group.name).items():
             assert gets >= min(tree.request(group.name).get(name, 0), group.min.get(name, 0))
+
+
+@given(scenes)
+def test_a_copy_has_the_status_of_every_group(scene: tuple[list[ElasticGroup], Resource, Wanted, bool]) -> None:
+    """The groups of a copy have the runtimes and minimums that the tree computes one by one."""
+    groups, total, wanted, scale = scene
+    tree = fill(ElasticTree(total, groups, scale_min=scale), wanted)
+    copy = TreeCopy(tree)
+    expected = {name: status(tree, name).to_dict() for name in tree.nodes}
+    tree.clear_counts()
+
+    assert {group["group"]: group for group in copy.groups()} == expected
+    assert copy.total == total
 
 
 @given(counts, sharers())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final, NamedTuple
 
 from hypothesis import assume, given, settings
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from support.elastic_strategies import trees
 from support.examples import examples
+from support.loopback import remote
 from support.partition_fixtures import SUE, config
 from support.quotatree_strategies import TREE, documents
 from ugm import Claim, Partition, Resource, Violation
@@ -194,3 +196,21 @@ def test_models_agree_with_the_ledger(scene: Scene) -> None:
     kinds = {"elastic group", "quota node"}
     assert all(shares[one.kind, one.name] > 1 for one in partition.exceeded_limits() if one.kind in kinds)
     assert [report.is_suspended for report in partition.model_reports()] == [False] * 3
+
+
+@laws
+@given(scenes())
+def test_reports_are_states_of_one_moment(scene: Scene) -> None:
+    """The reports have the state of each model, and the same at a client of a service."""
+    partition = scene.partition
+    reports = partition.model_reports()
+    states = [report.state for report in reports]
+
+    assert scene.elastic.state() in states
+    assert remote(partition).model_reports() == reports
+    assert json.loads(json.dumps(states)) == states
+    for state in states:
+        for node in (node for tree in state.get("trees", ()) for node in tree["nodes"]):
+            borrowing = [one["request"] for one in node["consumers"] if one["group"] != node["name"]]
+            lent = {name: sum(request.get(name, 0) for request in borrowing) for name in node["lent"]}
+            assert node["lent"] == lent

@@ -21,7 +21,7 @@ from ugm.elastic.admission import GROUP
 from ugm.elastic.group import DEFAULT_GROUP
 from ugm.elastic.pods import Pod
 from ugm.elastic.quota import ElasticQuota
-from ugm.elastic.status import status
+from ugm.elastic.tree_copy import TreeCopy
 from ugm.errors import InvariantError, RequestError
 from ugm.model import Claim, ReportingModel, SetupViolation
 
@@ -139,10 +139,18 @@ class ElasticModel(ReportingModel):
         """Return the limits of all groups: their runtimes for the present requests."""
         return self.quota.all_limits()
 
+    def capture_state(self) -> Callable[[], Mapping[str, Any]]:
+        """Copy the numbers of all groups; the returned function computes their runtimes."""
+        copy = TreeCopy(self.quota.tree)
+        return lambda: {
+            "kind": "elastic",
+            "total": dict(copy.total),
+            "groups": copy.groups(),
+        }
+
     def state(self) -> Mapping[str, Any]:
-        """Return the total of the cluster, and the status of every group."""
-        tree = self.quota.tree
-        return {"total": dict(tree.total), "groups": [status(tree, name).to_dict() for name in sorted(tree.nodes)]}
+        """Return the total of the cluster, and the status of every group, every parent before its children."""
+        return self.capture_state()()
 
     def verify(self, held: Mapping[str, Claim], pending: Mapping[str, Claim]) -> Iterable[str]:
         """Compare the pods with the claims, and all counts with the pods."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
+from ugm.elastic.group import BUILT_IN, ElasticGroup
 from ugm.elastic.nodes import ResourceNode
 from ugm.elastic.tree import ElasticTree
 from ugm.resources import Resource, format_amount
 
-__all__ = ["GroupStatus", "status", "table"]
+__all__ = ["GroupStatus", "status", "table", "terms_of"]
 
 _HEADER: Final[tuple[str, ...]] = ("", "min", "runtime", "request", "max")
+_NOTHING: Final = Resource()
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,12 @@ class GroupStatus:
     """One group at one moment."""
 
     group: str
+    #: Empty for the root.
+    parent: str
+    #: The configured minimum; empty for the root, whose limits have no effect.
+    min: Resource
+    #: The configured maximum. A resource that it does not name is not counted for the group.
+    max: Resource
     #: The requests of its pods, plus the limited requests of its child groups.
     child_request: Resource
     #: The same, but at least the minimum if the group does not lend it.
@@ -26,15 +34,31 @@ class GroupStatus:
     #: The request to the parent group: the request up to the maximum.
     limited_request: Resource
     used: Resource
-    #: The amounts that the group may use now.
+    #: The amounts that the group may use now. A resource that is not shared with the group is missing.
     runtime: Resource
     #: The minimum, scaled down if the sum of the minimums exceeds the available amount.
     scaled_min: Resource
 
+    @property
+    def borrowed(self) -> Resource:
+        """The part of the runtime beyond the minimum, which the group borrows from others."""
+        return _NOTHING if self.group in BUILT_IN else _excess(self.runtime, self.scaled_min)
+
+    @property
+    def lent(self) -> Resource:
+        """The part of the minimum beyond the runtime, which others may use."""
+        shared = Resource({name: self.scaled_min.get(name, 0) for name in self.runtime})
+        return _NOTHING if self.group in BUILT_IN else _excess(shared, self.runtime)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the status for JSON."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values |= {"borrowed": self.borrowed, "lent": self.lent}
         return {name: dict(value) if isinstance(value, Resource) else value for name, value in values.items()}
+
+
+def _excess(amounts: Resource, others: Resource) -> Resource:
+    return Resource({name: more for name, amount in amounts.items() if (more := amount - others.get(name, 0)) > 0})
 
 
 def status(tree: ElasticTree, group: str) -> GroupStatus:
@@ -46,11 +70,16 @@ def status(tree: ElasticTree, group: str) -> GroupStatus:
     >>> from ugm.elastic import ElasticGroup
     >>> tree = ElasticTree(Resource(gpu=8), [ElasticGroup("ml", min=Resource(gpu=2), max=Resource(gpu=4))])
     >>> tree.change_request("ml", Resource(gpu=5))
-    >>> status(tree, "ml").request, status(tree, "ml").runtime
-    (Resource(gpu=5), Resource(gpu=4))
+    >>> found = status(tree, "ml")
+    >>> found.request, found.runtime, found.borrowed
+    (Resource(gpu=5), Resource(gpu=4), Resource(gpu=2))
     """
+    node = tree.node(group)
+    parent = node.parent.name if node.parent else ""
     return GroupStatus(
         group,
+        parent,
+        *terms_of(node.group, parent),
         tree.child_request(group),
         tree.request(group),
         tree.limited_request(group),
@@ -58,6 +87,11 @@ def status(tree: ElasticTree, group: str) -> GroupStatus:
         tree.runtime(group),
         tree.scaled_min(group),
     )
+
+
+def terms_of(group: ElasticGroup | None, parent: str) -> tuple[Resource, Resource]:
+    """Return the minimum and the maximum of a group."""
+    return (group.min, group.max) if group and parent else (_NOTHING, _NOTHING)
 
 
 def table(tree: ElasticTree, resource: str, *, width: int = 40) -> str:

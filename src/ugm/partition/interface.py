@@ -21,6 +21,7 @@ from ugm.identity import UserGroup
 from ugm.partition.allocation import Allocation, AllocationRequest
 from ugm.partition.application import ApplicationInfo
 from ugm.partition.audit import AuditReport, RunningAllocation
+from ugm.partition.model_queries import ModelReport
 from ugm.partition.plan import Plan, PlanInput
 from ugm.partition.reports import ApplicationReport, OwnedAllocation, SubmissionReport
 from ugm.partition.snapshot import CooperativeIteration, PartitionSnapshot
@@ -697,6 +698,10 @@ class AbstractPartition(ABC):
 
         An owner is for example an elastic group or a node of a quota tree. Sorted by kind and name.
         """
+
+    @abstractmethod
+    def model_reports(self) -> tuple[ModelReport, ...]:
+        """Return the state and the definition of every other quota model, as plain data, in their order."""
 
     # The whole partition
 

@@ -96,16 +96,16 @@ class ModelQueries:
             for message in self._read(model, lambda m: m.verify(held, pending))
         ]
 
-    def reports(self) -> tuple[ModelReport, ...]:
-        """Return every model as plain data."""
-        return tuple(map(self._report, self._models.all))
+    def capture_reports(self) -> list[Callable[[], ModelReport]]:
+        """Return functions that return the report of every model at this moment, without the lock."""
+        return list(map(self._capture_report, self._models.all))
 
-    def _report(self, model: QuotaModel) -> ModelReport:
+    def _capture_report(self, model: QuotaModel) -> Callable[[], ModelReport]:
         name, is_suspended = type(model).__name__, self._models.is_unusable(model)
         if is_suspended or not isinstance(model, ReportingModel):
-            return ModelReport(name, is_suspended, {}, None)
-        found = self._read(model, lambda m: (m.state(), m.definition()))
-        return ModelReport(name, is_suspended, *found)
+            return lambda: ModelReport(name, is_suspended, {}, None)
+        state, definition = self._read(model, lambda m: (m.capture_state(), m.definition()))
+        return lambda: ModelReport(name, is_suspended, state(), definition)
 
     # Headroom
 

@@ -491,8 +491,7 @@ class Partition(FastPath):
         return self._read(self._model_queries.utilization)
 
     def model_reports(self) -> tuple[ModelReport, ...]:
-        """Return the state and the definition of every other quota model, as plain data, in their order."""
-        return self._read(self._model_queries.reports)
+        return tuple(report() for report in self._read(self._model_queries.capture_reports))
 
     # The whole partition
 

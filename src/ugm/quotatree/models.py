@@ -34,7 +34,7 @@ from ugm.quotatree._limits import all_limits, path_limits
 from ugm.quotatree._registry import Mode
 from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
 from ugm.quotatree.manager import QuotaManager
-from ugm.quotatree.view import view_of
+from ugm.quotatree.view import capture_view
 
 __all__ = ["ForestModel", "InMaintenance", "NoGroup", "TreeModel", "UnknownForest", "UnknownNode", "UnknownTree"]
 
@@ -237,10 +237,15 @@ class _Model(ReportingModel, ABC):
             lambda forest: (limit for managed in forest.trees.values() for limit in all_limits(managed.tree))
         )
 
+    def capture_state(self) -> Callable[[], Mapping[str, Any]]:
+        """Copy the trees; the returned function converts them to plain data."""
+        views = self._charging.read(lambda forest: (capture_view(managed.tree) for managed in forest.trees.values()))
+        mode = self._registry.mode.value
+        return lambda: {"kind": "quota trees", "mode": mode, "trees": [view().to_dict() for view in views]}
+
     def state(self) -> Mapping[str, Any]:
         """Return the mode of the manager, and all trees with their consumers."""
-        views = self._charging.read(lambda forest: (view_of(managed.tree) for managed in forest.trees.values()))
-        return {"mode": self._registry.mode.value, "trees": [view.to_dict() for view in views]}
+        return self.capture_state()()
 
     def verify(self, held: Mapping[str, Claim], pending: Mapping[str, Claim]) -> Iterable[str]:  # noqa: ARG002 - not counted
         """Compare the charged claims with the ledger, and all counters of the trees with their consumers."""

@@ -140,6 +140,7 @@ _NAMES: Final[Mapping[Kind, tuple[str, ...]]] = {
         "exceeded_limits",
         "snapshot",
         "model_utilization",
+        "model_reports",
     ),
 }
 #: The number of the first operation of each kind.

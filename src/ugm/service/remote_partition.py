@@ -209,6 +209,7 @@ class RemotePartition(AbstractPartition):
     group_utilization: Final = _calling(AbstractPartition.group_utilization)
     exceeded_limits: Final = _calling(AbstractPartition.exceeded_limits)
     model_utilization: Final = _calling(AbstractPartition.model_utilization)
+    model_reports: Final = _calling(AbstractPartition.model_reports)
 
     # The whole partition
 
@@ -358,6 +359,7 @@ class AsyncRemotePartition:
     group_utilization: Final = _awaitable(RemotePartition.group_utilization)
     exceeded_limits: Final = _awaitable(RemotePartition.exceeded_limits)
     model_utilization: Final = _awaitable(RemotePartition.model_utilization)
+    model_reports: Final = _awaitable(RemotePartition.model_reports)
 
     # The whole partition
 

@@ -228,6 +228,8 @@ _RESULTS_KNOWN: Final = {
     UserGroup: _user_shape(_recorded_user),
     PartitionConfig: _SHARED_CONFIG,
     CompiledConfig: _COMPILED,
+    # Plain data for JSON, of quota models.
+    Any: Shape(Any),
 }
 _PLAN_PARTS: Final = Shapes(_RESULTS_KNOWN, {}).of(tuple[CompiledConfig, PlanParts])
 

@@ -211,6 +211,7 @@ CALLS: Final[Mapping[str, Sequence[Callable[[AbstractPartition], object]]]] = {
     "group_utilization": [lambda p: p.group_utilization("dev"), lambda p: p.group_utilization("nobody")],
     "exceeded_limits": [lambda p: p.exceeded_limits()],
     "model_utilization": [lambda p: p.model_utilization()],
+    "model_reports": [lambda p: p.model_reports()],
     "snapshot": [lambda p: p.snapshot(), lambda p: p.snapshot(list)],
 }
 #: One call of each operation by itself, for parametrization.
