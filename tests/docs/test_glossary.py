@@ -26,6 +26,7 @@ PACKAGES: Final = (
     "ugm.config",
     "ugm.elastic",
     "ugm.events",
+    "ugm.fairness",
     "ugm.journal",
     "ugm.kubernetes",
     "ugm.partition",

@@ -87,9 +87,9 @@ def vectors(name: str) -> tuple[RecordedCase, ...]:
     return tuple(RecordedCase(path, number, line) for number, line in enumerate(_lines(path)))
 
 
-def cases(found: Iterable[RecordedCase], *, sample: int = SAMPLE) -> list[Any]:
-    """Return recorded cases as parameters of a test, with their names as ids; all but one in *sample* are ``ci``."""
+def cases(found: Iterable[RecordedCase], *, sample: int = SAMPLE, name: str = "name") -> list[Any]:
+    """Return recorded cases as parameters, with the field *name* as ids; all but one in *sample* are ``ci``."""
     return [
-        pytest.param(case, id=case["name"], marks=() if _NAMED or number % sample == 0 else pytest.mark.ci)
+        pytest.param(case, id=case[name], marks=() if _NAMED or number % sample == 0 else pytest.mark.ci)
         for number, case in enumerate(found)
     ]

@@ -41,7 +41,7 @@ The other modules:
   ``store`` and ``store_reader`` the tables of a file; ``contents`` decodes and replays them.
 - The whole log: ``migration`` converts old files, ``inspection`` reads a log, ``compaction`` computes a checkpoint, and
   ``background``, ``compaction_process`` and ``file_compaction`` do so while the log is in use.
-- Usage over time: ``usage_intervals`` and ``usage``.
+- Usage over time: ``usage_intervals``, ``usage``, and ``usage_load`` for decayed usage.
 """
 
 from ugm.journal.compaction import Compaction
@@ -50,6 +50,7 @@ from ugm.journal.inspection import JournalSummary, backup, compact, export, insp
 from ugm.journal.journal import Journal
 from ugm.journal.partition import JournaledPartition, open_partition
 from ugm.journal.usage import UsageRow, usage
+from ugm.journal.usage_load import load_usage
 
 __all__ = [
     "Compaction",
@@ -65,6 +66,7 @@ __all__ = [
     "compact",
     "export",
     "inspect",
+    "load_usage",
     "open_partition",
     "usage",
 ]

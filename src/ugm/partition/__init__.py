@@ -15,6 +15,7 @@ from ugm.partition.plan import DrainingQueue, Plan, PlanInput
 from ugm.partition.reports import ApplicationReport, OwnedAllocation, SubmissionReport
 from ugm.partition.snapshot import CooperativeIteration, PartitionSnapshot, Pending
 from ugm.partition.subject import Subject, UserInQueue
+from ugm.partition.usage_feed import UsageFeed, UsageOwner
 from ugm.partition.utilization import LimitUtilization
 
 __all__ = [
@@ -48,6 +49,8 @@ __all__ = [
     "RunningAllocation",
     "Subject",
     "SubmissionReport",
+    "UsageFeed",
+    "UsageOwner",
     "UserInQueue",
     "changes",
     "headroom_of",

@@ -1,0 +1,32 @@
+"""Fair shares: the Fair Tree ranking of users, and usage that decays over time.
+
+A `ShareTree` ranks users by the shares and the usage of their accounts. `BinnedUsage` and `ContinuousUsage` measure
+that usage so that old usage counts less. All amounts, times and ratios are exact, except that continuous decay is
+rounded to many digits. Nothing here has a clock or a timer: the caller passes every time.
+"""
+
+from ugm.fairness.binned import BinnedUsage, bins_for
+from ugm.fairness.continuous import ContinuousUsage
+from ugm.fairness.cost import cost, weighted_usage
+from ugm.fairness.decayed_usage import DecayedUsage
+from ugm.fairness.levels import INFINITE, Level
+from ugm.fairness.rank import FairRank, RankedNode, RankExplanation, RankStep
+from ugm.fairness.share_tree import PARENT, Shares, ShareTree
+
+__all__ = [
+    "INFINITE",
+    "PARENT",
+    "BinnedUsage",
+    "ContinuousUsage",
+    "DecayedUsage",
+    "FairRank",
+    "Level",
+    "RankExplanation",
+    "RankStep",
+    "RankedNode",
+    "ShareTree",
+    "Shares",
+    "bins_for",
+    "cost",
+    "weighted_usage",
+]

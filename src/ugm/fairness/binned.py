@@ -1,0 +1,154 @@
+"""Usage in bins of equal length, of which each older one counts less.
+
+Each second of each run counts in its own bin, also while the run goes on. Bins are stored undecayed, as integers. The
+decay is applied when a value is read.
+
+The cost: a change takes time proportional to the bins that it crosses, of which at most all that count. The memory is
+one number for each bin and owner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Final, final
+
+from ugm.errors import RequestError
+from ugm.fairness.decayed_usage import DecayedUsage, OwnerHistory
+from ugm.operation_lock import locked
+
+__all__ = ["BinnedUsage", "bins_for"]
+
+
+def bins_for(reset: int, half_life: int) -> int:
+    """Return the number of bins of one half-life that cover a reset period.
+
+    Raises:
+        RequestError: a duration is not a positive number of seconds.
+
+    >>> bins_for(28 * 86400, 7 * 86400), bins_for(100, 30)
+    (4, 4)
+    """
+    for argument, seconds in (("reset", reset), ("half_life", half_life)):
+        _require_positive(argument, seconds)
+    return -(-reset // half_life)
+
+
+def _require_positive(argument: str, value: object) -> None:
+    if type(value) is not int or value < 1:
+        raise RequestError(argument, value, "expected an int of at least 1")
+
+
+@final
+class _Bins(OwnerHistory):
+    """The undecayed bins of one owner by number."""
+
+    __slots__ = ("_anchor", "_count", "_length", "amounts")
+
+    #: Only bins that count now or later.
+    amounts: dict[int, int | Fraction]
+
+    def __init__(self, at: int, length: int, anchor: int, count: int) -> None:
+        super().__init__(at)
+        self.amounts = {}
+        self._length: Final = length
+        self._anchor: Final = anchor
+        self._count: Final = count
+
+    def number(self, at: int) -> int:
+        """Return the number of the bin of a second."""
+        return (at - self._anchor) // self._length
+
+    def add_span(self, rate: int, begin: int, end: int) -> None:
+        for number, seconds in self.spans(begin, end, self.number(end)):
+            self.add_amount(number, rate * seconds)
+
+    def spans(self, begin: int, end: int, newest: int) -> list[tuple[int, int]]:
+        """Return the seconds between two times in each bin that counts while *newest* is the current one."""
+        if end <= begin:
+            return []
+        first = max(self.number(begin), newest - self._count + 1)
+        return [(number, self._overlap(number, begin, end)) for number in range(first, self.number(end - 1) + 1)]
+
+    def _overlap(self, number: int, begin: int, end: int) -> int:
+        start = self._anchor + number * self._length
+        return min(end, start + self._length) - max(begin, start)
+
+    def add_amount(self, number: int, amount: int | Fraction) -> None:
+        """Add an amount to a bin, and forget the bins that are too old to count."""
+        amounts = self.amounts
+        if number not in amounts and len(amounts) >= self._count:
+            newest = max(number, *amounts)
+            for old in [each for each in amounts if each <= newest - self._count]:
+                del amounts[old]
+            if number <= newest - self._count:
+                return
+        amounts[number] = amounts.get(number, 0) + amount
+
+    def current(self, now: int) -> list[int | Fraction]:
+        """Return the bins at a time, with what runs; the current one first."""
+        newest = self.number(now)
+        found = [self.amounts.get(newest - age, 0) for age in range(self._count)]
+        for number, seconds in self.spans(self.since, now, newest) if self.rate else ():
+            found[newest - number] += self.rate * seconds
+        return found
+
+
+@final
+class BinnedUsage(DecayedUsage[_Bins]):
+    """Usage in bins: the value of an owner is the sum of its bins, each multiplied by a power of *decay*.
+
+    Args:
+        bin: the length of a bin in seconds.
+        decay: the factor of each bin relative to the next younger one, from 0 to 1.
+        bins: the number of bins that count, including the current one.
+        weights: as for `DecayedUsage`.
+        anchor: the first second of bin 0.
+
+    Raises:
+        RequestError: an argument is invalid.
+
+    >>> usage = BinnedUsage(bin=60, decay=Fraction(1, 2), bins=3)
+    >>> usage.start("job", "ana", {"vcore": 2}, at=30)
+    >>> usage.bins("ana", 90), usage.value("ana", 90)
+    ((Fraction(60, 1), Fraction(60, 1), Fraction(0, 1)), Fraction(90, 1))
+    """
+
+    def __init__(
+        self,
+        *,
+        bin: int,  # noqa: A002 - the term of the field
+        decay: int | Fraction,
+        bins: int,
+        weights: Mapping[str, int | Fraction] | None = None,
+        anchor: int = 0,
+    ) -> None:
+        super().__init__(weights)
+        _require_positive("bin", bin)
+        _require_positive("bins", bins)
+        if type(decay) not in (int, Fraction) or not 0 <= decay <= 1:
+            raise RequestError("decay", decay, "expected an int or a Fraction from 0 to 1")
+        if type(anchor) is not int:
+            raise RequestError("anchor", anchor, "expected whole seconds as an int")
+        self._shape: Final = (bin, anchor, bins)
+        #: The factors of all bins as integers over one denominator, the current bin first.
+        kept, lost = decay.numerator, decay.denominator
+        self._factors: Final = [kept**age * lost ** (bins - 1 - age) for age in range(bins)]
+        self._denominator: Final = lost ** (bins - 1) * self._cost.denominator
+
+    @locked
+    def bins(self, owner: str, now: int) -> tuple[Fraction, ...]:
+        """Return the undecayed bins of an owner at a time, the current one first."""
+        history = self._histories.get(owner) or self._new_history(0)
+        return tuple(Fraction(amount, self._cost.denominator) for amount in history.current(self._time(now)))
+
+    def _new_history(self, at: int) -> _Bins:
+        return _Bins(at, *self._shape)
+
+    def _add_lump(self, history: _Bins, amount: int | Fraction, at: int) -> None:
+        history.add_amount(history.number(at), amount)
+
+    def _value(self, history: _Bins, now: int) -> Fraction:
+        amounts = history.current(now)
+        total = sum(factor * amount for factor, amount in zip(self._factors, amounts, strict=True))
+        return Fraction(total, self._denominator)

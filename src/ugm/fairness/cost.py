@@ -1,0 +1,84 @@
+"""The cost of resources: one number for an amount of several resources."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from math import lcm
+from typing import Final, final
+
+from ugm.errors import RequestError
+from ugm.fairness.levels import INFINITE, Level
+
+__all__ = ["CostRate", "cost", "weighted_usage"]
+
+
+@final
+class CostRate:
+    """The cost of amounts per second, as integers over one common denominator.
+
+    Args:
+        weights: the weight of a resource; 1 for a resource that is missing, and 0 for one that does not count.
+
+    Raises:
+        RequestError: a weight is negative or not exact.
+    """
+
+    __slots__ = ("_weights", "denominator")
+
+    def __init__(self, weights: Mapping[str, int | Fraction] | None = None) -> None:
+        given = dict(weights or {})
+        for name, weight in given.items():
+            if type(weight) not in (int, Fraction) or weight < 0:
+                raise RequestError("weights", weight, f"the weight of {name} must be an int or Fraction >= 0")
+        #: The denominator of every cost.
+        self.denominator: Final = lcm(*(weight.denominator for weight in given.values()))
+        self._weights: Final = {name: int(weight * self.denominator) for name, weight in given.items()}
+
+    def of(self, usage: Mapping[str, int]) -> int:
+        """Return the numerator of the cost of a usage per second."""
+        weights, default = self._weights, self.denominator
+        return sum(weights.get(name, default) * amount for name, amount in usage.items())
+
+
+def cost(usage: Mapping[str, int], seconds: int, weights: Mapping[str, int | Fraction] | None = None) -> Fraction:
+    """Return the cost of a usage over some seconds: the sum of weight times amount times seconds.
+
+    Args:
+        usage: the amounts.
+        seconds: the duration.
+        weights: the weight of a resource; 1 for a resource that is missing, and 0 for one that does not count.
+
+    Raises:
+        RequestError: a weight is negative or not exact.
+
+    >>> cost({"gpu": 1, "vcore": 4}, 60, {"gpu": 10})
+    Fraction(840, 1)
+    """
+    rate = CostRate(weights)
+    return Fraction(rate.of(usage) * seconds, rate.denominator)
+
+
+def weighted_usage(
+    consumed: Mapping[str, int | Fraction],
+    queue_weight: int | Fraction,
+    *,
+    penalty: Mapping[str, int | Fraction] | None = None,
+    weights: Mapping[str, int | Fraction] | None = None,
+) -> Level:
+    """Return the usage of a queue that has a weight: what it has consumed, divided by its weight.
+
+    Args:
+        consumed: the consumed amounts.
+        queue_weight: the weight. Without a positive weight the usage is infinite, also if nothing was consumed.
+        penalty: amounts that count as consumed, for example those of requests that were just granted.
+        weights: the weight of a resource; 1 for a resource that is missing.
+
+    >>> weighted_usage({"gpu": 2}, Fraction(1, 2)), weighted_usage({}, 0)
+    (Fraction(4, 1), inf)
+    """
+    if queue_weight <= 0:
+        return INFINITE
+    counted = weights or {}
+    amounts = (*consumed.items(), *(penalty or {}).items())
+    return sum((counted.get(name, 1) * Fraction(amount) for name, amount in amounts), Fraction(0)) / queue_weight

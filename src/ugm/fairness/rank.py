@@ -1,0 +1,230 @@
+"""The order of users by Fair Tree: who has used least of the shares of the own accounts comes first.
+
+The problem: the fairest user is the one whose *key* is highest: the list of the levels of its accounts, from the top
+down, and of the user itself. Accounts with equal keys must not be ordered by chance, so their users compete as if they
+were in one account.
+
+The idea: one walk from the top. It starts with all accounts that have equal keys, which is the root alone, sorts all
+their children by level at once, and continues with each group of children that have equal levels. Users of a group are
+emitted before the users of its accounts. The best of these tie with them, because one key begins the other.
+
+The cost: each account is visited once, and each competitor is sorted once.
+
+Source: the Fair Tree algorithm of SchedMD Slurm; intentionally, accounts with equal levels are merged at every depth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Final, Literal, NamedTuple, TypeAlias, final
+
+from ugm.errors import RequestError
+from ugm.fairness.levels import Level, Quotient, groups_of_equals
+
+__all__ = ["Competitor", "FairRank", "RankExplanation", "RankStep", "RankedNode", "UsedShares", "Verdict"]
+
+#: Where the first of two users stands relative to the second.
+Verdict: TypeAlias = Literal["before", "after", "tied"]
+
+_NOTHING: Final = Quotient(0, 1)
+_INFINITE: Final = Quotient(1, 0)
+
+
+class Competitor(NamedTuple):
+    """An account or a user below an account that is not dissolved."""
+
+    path: str
+    #: None for a user without limit among its siblings.
+    shares: int | None
+    is_user: bool
+
+
+class UsedShares(NamedTuple):
+    """An account that is not dissolved, with the usage of its users."""
+
+    children: Sequence[Competitor]
+    total_shares: int
+    used: int
+
+    def quotient(self, child: Competitor, used: int) -> Quotient:
+        """Return the level of a child: its part of the shares, divided by its part of the usage."""
+        if child.shares is None:
+            return _INFINITE
+        if not child.shares:
+            return _NOTHING
+        return Quotient(child.shares * self.used, self.total_shares * used) if used else _INFINITE
+
+
+class RankedNode(NamedTuple):
+    """An account or a user among its competitors."""
+
+    path: str
+    usage: Fraction
+    #: Its part of the shares of its account; None for a user without limit among its siblings.
+    share: Fraction | None
+    #: Its part of the usage of its account.
+    used: Fraction
+    level: Level
+
+
+class RankStep(NamedTuple):
+    """One comparison between two users: of the users, or of accounts above them."""
+
+    first: RankedNode
+    second: RankedNode
+
+
+class RankExplanation(NamedTuple):
+    """The reason for the order of two users."""
+
+    first: str
+    second: str
+    #: The nearest common account that is not dissolved; empty for the root.
+    account: str
+    #: The compared nodes from the account downward. The levels of the last step decide if they differ.
+    steps: tuple[RankStep, ...]
+    verdict: Verdict
+
+    def __str__(self) -> str:
+        head = f"{self.first} ties with {self.second}"
+        if self.verdict != "tied":
+            head = f"{self.first} comes {self.verdict} {self.second}"
+        last = self.steps[-1] if self.steps else None
+        if last is None:
+            return head
+        if last.first.level == last.second.level:
+            return f"{head}: all compared levels are equal"
+        return f"{head}: {_level_text(last.first)}, {_level_text(last.second)}"
+
+
+def _level_text(node: RankedNode) -> str:
+    level = node.level if isinstance(node.level, Fraction) else "infinity"
+    return f"{node.path} has level {level}"
+
+
+@final
+class FairRank:
+    """The order of all users of a share tree for one usage; `ShareTree.rank` returns it.
+
+    Attributes:
+        order: groups of users that tie, the best first. The users of a group are sorted by path.
+    """
+
+    __slots__ = ("_accounts", "_parents", "_ranks", "_scale", "_used", "order")
+
+    def __init__(
+        self, accounts: Mapping[str, UsedShares], used: Mapping[str, int], with_users: frozenset[str], scale: int
+    ) -> None:
+        self._accounts: Final = accounts
+        self._used: Final = used
+        self._scale: Final = scale
+        #: The account in which each node competes, with its place among the children.
+        self._parents: Final = {
+            child.path: (path, child) for path, account in accounts.items() for child in account.children
+        }
+        self.order: Final = tuple(self._tie_groups(with_users))
+        self._ranks: Final = dict(self._numbered())
+
+    def _tie_groups(self, with_users: frozenset[str]) -> Iterator[tuple[str, ...]]:
+        """Yield the users that tie, the best first."""
+        used = self._used
+        # Groups of competitors with equal keys, the best one last.
+        waiting: list[list[Competitor]] = [[Competitor("", 0, is_user=False)]] if "" in with_users else []
+        tied: list[str] = []
+        while waiting:
+            group = waiting.pop()
+            tied.extend(one.path for one in group if one.is_user)
+            merged = [self._accounts[one.path] for one in group if not one.is_user]
+            if not merged:
+                yield tuple(sorted(tied))
+                tied = []
+                continue
+            levels = (
+                (account.quotient(child, used.get(child.path, 0)), child)
+                for account in merged
+                for child in account.children
+                if child.is_user or child.path in with_users
+            )
+            waiting.extend(reversed(list(groups_of_equals(levels))))
+
+    def _numbered(self) -> Iterator[tuple[str, int]]:
+        rank = sum(map(len, self.order))
+        for group in self.order:
+            for path in group:
+                yield path, rank
+            rank -= len(group)
+
+    def rank(self, user: str) -> int:
+        """Return the number of users that are not better than a user; users that tie have the same rank.
+
+        Raises:
+            RequestError: there is no such user.
+        """
+        if user not in self._ranks:
+            raise RequestError("user", user, "the share tree has no such user")
+        return self._ranks[user]
+
+    @property
+    def ranks(self) -> Mapping[str, int]:
+        """The rank of every user by path; the best user has the highest rank."""
+        return dict(self._ranks)
+
+    def factor(self, user: str) -> Fraction:
+        """Return the rank of a user divided by the number of users: 1 for the best user.
+
+        Raises:
+            RequestError: there is no such user.
+        """
+        return Fraction(self.rank(user), len(self._ranks))
+
+    def level(self, path: str) -> Level:
+        """Return the level of a user or an account.
+
+        Raises:
+            RequestError: there is no such node, or the account is dissolved.
+        """
+        return self.node(path).level
+
+    def node(self, path: str) -> RankedNode:
+        """Return the shares, the usage and the level of a user or an account.
+
+        Raises:
+            RequestError: there is no such node, or the account is dissolved.
+        """
+        if path not in self._parents:
+            raise RequestError("path", path, "the share tree has no such node, or the account is dissolved")
+        above, child = self._parents[path]
+        account, used = self._accounts[above], self._used.get(path, 0)
+        share = None if child.shares is None else Fraction(child.shares, account.total_shares or 1)
+        part = Fraction(used, account.used or 1)
+        return RankedNode(path, Fraction(used, self._scale), share, part, account.quotient(child, used).level())
+
+    def explain(self, first: str, second: str) -> RankExplanation:
+        """Return the reason for the order of two users.
+
+        Raises:
+            RequestError: there is no such user.
+        """
+        ranks = self.rank(first), self.rank(second)
+        one, other = self._lineage(first), self._lineage(second)
+        common = 0
+        while one[common : common + 1] == other[common : common + 1] and common < len(one):
+            common += 1
+        steps = tuple(self._steps(zip(one[common:], other[common:], strict=False)))
+        verdict: Verdict = "tied" if ranks[0] == ranks[1] else "before" if ranks[0] > ranks[1] else "after"
+        return RankExplanation(first, second, one[common - 1] if common else "", steps, verdict)
+
+    def _steps(self, pairs: Iterable[tuple[str, str]]) -> Iterator[RankStep]:
+        for pair in pairs:
+            step = RankStep(*map(self.node, pair))
+            yield step
+            if step.first.level != step.second.level:
+                return
+
+    def _lineage(self, path: str) -> list[str]:
+        """Return the accounts that a node competes in, from the top, and the node."""
+        found = [path]
+        while above := self._parents[found[-1]][0]:
+            found.append(above)
+        return found[::-1]

@@ -1,0 +1,49 @@
+"""Decayed usage from a journal: the past of the owners, with the exact time of every change."""
+
+from __future__ import annotations
+
+from ugm.journal.locations import LogLocation, log_at
+from ugm.journal.usage_intervals import decode_intervals
+from ugm.partition.event_codec import decode_user
+from ugm.partition.usage_feed import UsageFeed
+
+__all__ = ["load_usage"]
+
+
+def load_usage(path: LogLocation, feed: UsageFeed) -> None:
+    """Count everything that a journal knows, which another process may be writing.
+
+    The milliseconds of a journal are rounded down to seconds. Afterwards, the feed can be a subscriber of the partition
+    that is opened from the journal, and continues without a gap. The function takes time in proportion to the journal.
+
+    Args:
+        path: the location of the journal; see `ugm.journal.open_partition`.
+        feed: a new feed. For usage before the last compaction, its owners see only the group of a user that was
+            charged, because the history of a journal has no others.
+
+    Raises:
+        JournalError: the journal cannot be read.
+
+    >>> from ugm.fairness import BinnedUsage
+    >>> feed = UsageFeed(BinnedUsage(bin=86400, decay=1, bins=30))
+    >>> load_usage("quota.journal", feed)  # doctest: +SKIP
+    """
+    with log_at(path).open_contents() as contents:
+        for row in contents.history():
+            for interval in decode_intervals(row):
+                groups = () if interval.group is None else (interval.group,)
+                feed.record(
+                    decode_user(interval.user, groups),
+                    interval.queue_path,
+                    interval.usage,
+                    interval.begin // 1000,
+                    interval.end // 1000,
+                )
+        start = contents.start
+        for application in start.checkpoint.applications:
+            submission = application.submission
+            feed.add_application(submission.application_id, submission.user, application.queue_path)
+        for allocation in start.checkpoint.allocations:
+            feed.start(allocation, start.at // 1000)
+        for entry in contents.changes():
+            feed.apply(entry.events, entry.at // 1000)

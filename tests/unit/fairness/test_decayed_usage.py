@@ -1,0 +1,138 @@
+"""Decayed usage: misuse, times that go back, and the errors of other implementations."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import pytest
+
+from ugm import RequestError
+from ugm.fairness import INFINITE, BinnedUsage, ContinuousUsage, bins_for, cost, weighted_usage
+
+#: A usage of either kind, or an argument of a wrong type.
+Anything: TypeAlias = Any
+
+
+def halves(**options: Anything) -> BinnedUsage:
+    """Return usage in bins of 10 seconds, each of half the weight of the next."""
+    return BinnedUsage(**{"bin": 10, "decay": Fraction(1, 2), "bins": 4, **options})
+
+
+@pytest.mark.parametrize(
+    "options", [{"bin": 0}, {"bins": 0}, {"decay": 0.5}, {"decay": 2}, {"anchor": 0.5}, {"weights": {"gpu": -1}}]
+)
+def test_invalid_shapes(options: dict[str, Any]) -> None:
+    """Lengths are positive, and the decay is a fraction from 0 to 1."""
+    with pytest.raises(RequestError):
+        halves(**options)
+
+
+def test_misuse() -> None:
+    """Times are whole seconds, and amounts are exact."""
+    usage = halves()
+
+    for call in (
+        lambda: usage.start("a", "ana", {"vcore": 1}, 0.5),  # type: ignore[arg-type] # the misuse
+        lambda: usage.add("ana", 0.5, 0),  # type: ignore[arg-type] # the misuse
+        lambda: usage.at(0.5),  # type: ignore[arg-type] # the misuse
+        lambda: ContinuousUsage(half_life=0),
+        lambda: bins_for(0, 1),
+    ):
+        with pytest.raises(RequestError):
+            call()
+    assert usage.owners == ()
+
+
+@pytest.mark.parametrize("usage", [halves(), ContinuousUsage(half_life=10)])
+def test_time_that_goes_back(usage: Anything) -> None:
+    """A change or a read before the last change counts as the last change."""
+    usage.start("a", "ana", {"vcore": 1}, 100)
+    usage.stop("a", 90)
+    usage.start("b", "ana", {"vcore": 1}, 95)
+
+    assert usage.value("ana", 0) == usage.value("ana", 100) == 0
+    assert usage.value("ana", 101) > 0
+
+
+@pytest.mark.parametrize("usage", [halves(), ContinuousUsage(half_life=10)])
+def test_unknown_runs_and_owners(usage: Anything) -> None:
+    """An unknown run is ignored, and an unknown owner has used nothing."""
+    usage.stop("x", 0)
+    usage.resize("x", {"vcore": 1}, 0)
+
+    assert (usage.owners, usage.value("ana", 5), dict(usage.at(5))) == ((), 0, {})
+
+
+@pytest.mark.parametrize("make", [halves, lambda: ContinuousUsage(half_life=10)])
+def test_recorded_runs(make: Anything) -> None:
+    """A run that is recorded when it has ended counts as if it had been started and stopped in time."""
+    live, recorded = make(), make()
+    live.start("a", "ana", {"vcore": 2}, 3)
+    live.stop("a", 17)
+    recorded.start("b", "ben", {"vcore": 1}, 20)
+    recorded.record("ana", {"vcore": 2}, 3, 17)
+
+    assert abs(live.value("ana", 25) - recorded.value("ana", 25)) < Fraction(1, 10**40)
+
+
+def test_resize_in_the_middle_of_a_bin() -> None:
+    """Each second counts with the amount of that second."""
+    usage = halves()
+    usage.start("a", "ana", {"vcore": 1}, 0)
+    usage.resize("a", {"vcore": 3}, 15)
+
+    assert list(usage.bins("ana", 22)) == [6, 5 + 15, 10, 0]
+
+
+def test_history_counts_once() -> None:
+    """Old bins are not added to the current one: flux-accounting has 4334 at the end of its period."""
+    usage = halves(bin=604800)
+    for at, amount in ((1, 64), (604802, 64), (1209603, 128), (1814404, 256), (1814405, 12600), (1814406, 4100)):
+        usage.add("ana", amount, at)
+    before, after = usage.value("ana", 2419199), usage.value("ana", 2419200)
+
+    assert before == 16956 + Fraction(128, 2) + Fraction(64, 4) + Fraction(64, 8)
+    assert after == Fraction(16956, 2) + Fraction(128, 4) + Fraction(64, 8)
+
+
+def test_no_timer_changes_the_value() -> None:
+    """The value does not depend on when it was read before: in Slurm it depends on the interval of a timer."""
+    read, unread = ContinuousUsage(half_life=100), ContinuousUsage(half_life=100)
+    for usage in (read, unread):
+        usage.start("a", "ana", {"vcore": 7}, 0)
+    for at in range(0, 1000, 7):
+        read.value("ana", at)
+
+    assert read.value("ana", 1000) == unread.value("ana", 1000)
+
+
+def test_small_increments_are_kept() -> None:
+    """A small cost is not rounded to nothing, as it once was in Kueue."""
+    usage = halves(weights={"vcore": Fraction(1, 10**6)})
+    usage.start("a", "ana", {"vcore": 1}, 0)
+
+    assert usage.value("ana", 1) == Fraction(1, 10**6)
+
+
+def test_usage_falls_to_zero() -> None:
+    """There is no floor: OpenPBS keeps 1."""
+    usage = halves()
+    usage.add("ana", 5, 0)
+
+    assert usage.value("ana", 40) == 0
+
+
+def test_weights() -> None:
+    """A weight of 0 excludes a resource; a queue without weight has infinite usage, never 0 divided by 0."""
+    assert cost({"gpu": 1, "vcore": 4}, 3, {"vcore": 0, "gpu": Fraction(1, 2)}) == Fraction(3, 2)
+    assert weighted_usage({}, 0) == INFINITE
+
+
+def test_memory_is_bounded() -> None:
+    """A run over a million bins stores only those that count."""
+    usage = halves()
+    usage.start("a", "ana", {"vcore": 1}, 0)
+    usage.stop("a", 10**12)
+
+    assert list(usage.bins("ana", 10**12 + 5)) == [0, 10, 10, 10]
