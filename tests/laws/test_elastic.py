@@ -22,6 +22,7 @@ from ugm.elastic import (
     Pod,
     Sharer,
     SharingResult,
+    explain,
     share,
     status,
     verify,
@@ -99,6 +100,11 @@ def test_a_copy_has_the_status_of_every_group(scene: tuple[list[ElasticGroup], R
     tree = fill(ElasticTree(total, groups, scale_min=scale), wanted)
     copy = TreeCopy(tree)
     expected = {name: status(tree, name).to_dict() for name in tree.nodes}
+    for group in groups:
+        for name in status(tree, group.name).runtime:
+            explained = explain(tree, group.name, name).share
+            assert expected[group.name]["borrowed"].get(name, 0) == explained.borrowed
+            assert expected[group.name]["lent"].get(name, 0) == explained.lent
     tree.clear_counts()
 
     assert {group["group"]: group for group in copy.groups()} == expected

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
@@ -19,9 +19,11 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from support.lending import TAGS
 from support.service_fixtures import client_of_service
 from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.journal import open_partition
+from ugm.model import QuotaModel
 from ugm.partition import AbstractPartition
 from ugm.server import History, PartitionCollector, create_app
 from ugm.server.connections import ConnectionTimeouts
@@ -132,15 +134,16 @@ def service(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield kind
 
 
-def busy(history: History | None = None) -> AbstractPartition:
+def busy(history: History | None = None, models: Iterable[QuotaModel] = ()) -> AbstractPartition:
     """Return a partition in which sue holds 6 of 8, 4 are pending, and a request for 4 was denied."""
     subscribers = [] if history is None else [history]
-    partition = create_partition(parse_config(CONFIG).partition(), subscribers=subscribers)
-    partition.submit("app", SUE, "root.a", tags={"tier": "gold"})
+    partition = create_partition(parse_config(CONFIG).partition(), subscribers=subscribers, models=models)
+    tags = TAGS if models else {}
+    partition.submit("app", SUE, "root.a", tags={"tier": "gold", **tags})
     assert partition.allocate("held", "app", Resource(memory=6))
     partition.request("pending", "app", Resource(memory=4))
     assert not partition.allocate("pending", "app", Resource(memory=4))
-    partition.submit("idle", UserGroup("bob"), "root.b")
+    partition.submit("idle", UserGroup("bob"), "root.b", tags=tags)
     return partition
 
 

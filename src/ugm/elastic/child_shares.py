@@ -228,6 +228,19 @@ class ChildShares:
             return scaled_min(available, child.min, self.mins)
         return child.min
 
+    def min_in_force(self, child: SharingChild, available: int) -> int:
+        """Return the minimum of a child, scaled only if the requests exceed the available amount as well.
+
+        A child without weight may use more of its minimum than its scaled part, if others leave it.
+        """
+        if not self.scales or not is_short(available, self.mins, self.floors + self._needs):
+            return child.min
+        least = scaled_min(available, child.min, self.mins)
+        if child.weight > 0:
+            return least
+        floor = min(child.limited_request, least) if child.lends else least
+        return least + self._shares_in_shortage(available)[child.name] - floor
+
     def sharers(self) -> list[Sharer]:
         """Return the children as arguments of `ugm.elastic.sharing.share`, sorted by name."""
         return [Sharer(one.name, one.limited_request, one.min, one.weight, one.lends) for one in self._sorted()]

@@ -227,6 +227,16 @@ class ResourceNode:
             return self.min
         return parent.shares.scaled_min(self, parent.runtime())
 
+    def borrowed(self) -> int:
+        """Return the part of the runtime beyond the minimum in force; negative if others may use a part of it.
+
+        A group that does not compete borrows and lends nothing.
+        """
+        parent = self.parent
+        if parent is None or not self.competes or not self.is_shared:
+            return 0
+        return self.runtime() - parent.shares.min_in_force(self, parent.runtime())
+
 
 @final
 @dataclass(slots=True, eq=False, repr=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from ugm.elastic.group import BUILT_IN, ElasticGroup
+from ugm.elastic.group import ElasticGroup
 from ugm.elastic.nodes import ResourceNode
 from ugm.elastic.tree import ElasticTree
 from ugm.resources import Resource, format_amount
@@ -38,27 +38,15 @@ class GroupStatus:
     runtime: Resource
     #: The minimum, scaled down if the sum of the minimums exceeds the available amount.
     scaled_min: Resource
-
-    @property
-    def borrowed(self) -> Resource:
-        """The part of the runtime beyond the minimum, which the group borrows from others."""
-        return _NOTHING if self.group in BUILT_IN else _excess(self.runtime, self.scaled_min)
-
-    @property
-    def lent(self) -> Resource:
-        """The part of the minimum beyond the runtime, which others may use."""
-        shared = Resource({name: self.scaled_min.get(name, 0) for name in self.runtime})
-        return _NOTHING if self.group in BUILT_IN else _excess(shared, self.runtime)
+    #: The part of the runtime beyond the minimum in force, which the group borrows from others.
+    borrowed: Resource
+    #: The part of the minimum in force beyond the runtime, which others may use.
+    lent: Resource
 
     def to_dict(self) -> dict[str, Any]:
         """Return the status for JSON."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
-        values |= {"borrowed": self.borrowed, "lent": self.lent}
         return {name: dict(value) if isinstance(value, Resource) else value for name, value in values.items()}
-
-
-def _excess(amounts: Resource, others: Resource) -> Resource:
-    return Resource({name: more for name, amount in amounts.items() if (more := amount - others.get(name, 0)) > 0})
 
 
 def status(tree: ElasticTree, group: str) -> GroupStatus:
@@ -76,6 +64,7 @@ def status(tree: ElasticTree, group: str) -> GroupStatus:
     """
     node = tree.node(group)
     parent = node.parent.name if node.parent else ""
+    borrowed = {resource: each.borrowed() for resource, each in node.resources.items()}
     return GroupStatus(
         group,
         parent,
@@ -86,6 +75,8 @@ def status(tree: ElasticTree, group: str) -> GroupStatus:
         tree.used(group),
         tree.runtime(group),
         tree.scaled_min(group),
+        Resource({resource: amount for resource, amount in borrowed.items() if amount > 0}),
+        Resource({resource: -amount for resource, amount in borrowed.items() if amount < 0}),
     )
 
 

@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
-from ugm.elastic.group import BUILT_IN, ElasticGroup
+from ugm.elastic.group import ElasticGroup
 from ugm.elastic.nodes import UNLIMITED
 from ugm.elastic.sharing import Sharer, scaled_min, share
 from ugm.elastic.status import terms_of
@@ -62,6 +62,15 @@ class _Group(NamedTuple):
     resources: Mapping[str, _Numbers]
 
 
+class _Shares(NamedTuple):
+    """The computed amounts of all groups."""
+
+    runtimes: _Amounts
+    scaled_mins: _Amounts
+    #: Of groups that share: the runtime less the minimum in force.
+    borrowed: _Amounts
+
+
 @final
 class TreeCopy:
     """The numbers of a tree at one moment.
@@ -99,32 +108,33 @@ class TreeCopy:
     def groups(self) -> list[dict[str, Any]]:
         """Return the result of `GroupStatus.to_dict` for every group, every parent before its children."""
         groups = {raw[0]: _group(*raw) for raw in self._raw}
-        runtimes, minimums = self._shares(groups.values())
-        return [self._status(group, groups.get(group.parent), runtimes, minimums) for group in groups.values()]
+        shares = self._shares(groups.values())
+        return [self._status(group, groups.get(group.parent), shares) for group in groups.values()]
 
-    def _shares(self, groups: Collection[_Group]) -> tuple[_Amounts, _Amounts]:
-        """Return the runtimes, and the minimums in force; a group that competes with no other has its maximum."""
+    def _shares(self, groups: Collection[_Group]) -> _Shares:
+        """Return the shares of all groups; the runtime of a group that competes with no other is its maximum."""
         sharers: dict[tuple[str, str], list[Sharer]] = {}
         for name, parent, _, _, resources in groups:
             for resource, one in resources.items():
                 if one.competes and parent:
                     sharer = Sharer(name, one.limited_request, one.min, one.weight, one.lends)
                     sharers.setdefault((parent, resource), []).append(sharer)
-        runtimes: _Amounts = {}
-        minimums: _Amounts = {}
+        found = _Shares({}, {}, {})
         for name, _, _, _, resources in groups:
             for resource, one in resources.items():
-                available = runtimes.setdefault((name, resource), one.max)
-                minimums.setdefault((name, resource), one.min)
+                available = found.runtimes.setdefault((name, resource), one.max)
+                found.scaled_mins.setdefault((name, resource), one.min)
                 children = sharers.get((name, resource))
                 if children is not None:
-                    runtimes |= self._runtimes(resource, available, children) if one.is_counted else {}
-                    minimums |= self._scaled(resource, available, children)
-        return runtimes, minimums
+                    self._share(found, resource, available, children if one.is_counted else [])
+                    found.scaled_mins.update(self._scaled(resource, available, children))
+        return found
 
-    def _runtimes(self, resource: str, available: int, children: list[Sharer]) -> _Amounts:
-        shares = share(available, children, scale=self._scales).runtime
-        return {(name, resource): amount for name, amount in shares.items()}
+    def _share(self, found: _Shares, resource: str, available: int, children: list[Sharer]) -> None:
+        result = share(available, children, scale=self._scales)
+        for name, runtime in result.runtime.items():
+            found.runtimes[name, resource] = runtime
+            found.borrowed[name, resource] = runtime - result.min[name]
 
     def _scaled(self, resource: str, available: int, children: list[Sharer]) -> _Amounts:
         total = sum([child.min for child in children])
@@ -132,25 +142,24 @@ class TreeCopy:
             return {}
         return {(child.name, resource): scaled_min(available, child.min, total) for child in children}
 
-    def _status(self, group: _Group, parent: _Group | None, runtimes: _Amounts, minimums: _Amounts) -> dict[str, Any]:
+    def _status(self, group: _Group, parent: _Group | None, shares: _Shares) -> dict[str, Any]:
         name, parent_name, least, most, resources = group
-        numbers = {field: _without_zeros(resources, _POSITIONS[field]) for field in _SHOWN}
-        runtime = {resource: runtimes[name, resource] for resource in resources if _is_shared(group, parent, resource)}
+        shared = [resource for resource in resources if _is_shared(group, parent, resource)]
+        runtime = {resource: shares.runtimes[name, resource] for resource in shared}
         if parent is None:
             # As in `ElasticTree.runtime`.
             runtime = {resource: amount for resource, amount in runtime.items() if amount or resource in self.total}
-        scaled = {resource: amount for resource in resources if (amount := minimums[name, resource])}
-        borrowed, lent = ({}, {}) if name in BUILT_IN else _moved(runtime, scaled)
+        borrowed = {resource: shares.borrowed.get((name, resource), 0) for resource in shared}
         return {
             "group": name,
             "parent": parent_name,
             "min": dict(least),
             "max": dict(most),
-            **numbers,
+            **{field: _without_zeros(resources, _POSITIONS[field]) for field in _SHOWN},
             "runtime": runtime,
-            "scaled_min": scaled,
-            "borrowed": borrowed,
-            "lent": lent,
+            "scaled_min": {each: amount for each in resources if (amount := shares.scaled_mins[name, each])},
+            "borrowed": {resource: amount for resource, amount in borrowed.items() if amount > 0},
+            "lent": {resource: -amount for resource, amount in borrowed.items() if amount < 0},
         }
 
 
@@ -170,10 +179,3 @@ def _is_shared(group: _Group, parent: _Group | None, resource: str) -> bool:
     """Return whether the group has a runtime of a resource, as `ugm.elastic.nodes.ResourceNode.is_shared`."""
     own, above = group.resources[resource], parent.resources[resource] if parent else None
     return own.is_counted and own.max < UNLIMITED and (above is None or above.is_counted)
-
-
-def _moved(runtime: Mapping[str, int], scaled_min: Mapping[str, int]) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the amounts that a group borrows and lends."""
-    more = {resource: amount - scaled_min.get(resource, 0) for resource, amount in runtime.items()}
-    borrowed = {resource: amount for resource, amount in more.items() if amount > 0}
-    return borrowed, {resource: -amount for resource, amount in more.items() if amount < 0}

@@ -12,7 +12,6 @@ their quotient is the used part of the limit.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from fractions import Fraction
 from threading import Lock
 from typing import TYPE_CHECKING, Final, final
 
@@ -20,7 +19,6 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import (
     CounterMetricFamily,
-    GaugeMetricFamily,
     HistogramMetricFamily,
     Metric,
     SummaryMetricFamily,
@@ -30,11 +28,14 @@ from prometheus_client.registry import Collector
 from ugm.arguments import require_count
 from ugm.partition import AbstractPartition, LimitUtilization, PartitionSnapshot, Pending
 from ugm.queues import QueueState
-from ugm.resources import MEMORY, VCORE, Resource, as_float
+from ugm.resources import Resource, as_float
 from ugm.server.cooperative import cooperatively
+from ugm.server.gauges import Gauges, label_text
 from ugm.server.history import History
 from ugm.server.stable_selection import StableSelection
 from ugm.server.timing import DecisionTimes
+from ugm.server.tree_metrics import add_tree
+from ugm.server.trees import trees_of
 from ugm.tracking import EffectiveLimit
 
 if TYPE_CHECKING:
@@ -45,8 +46,6 @@ __all__ = ["PartitionCollector", "exposition"]
 
 #: The number of limits of one user or group with series: those closest to the root, because their scope is largest.
 _MOST_LIMITS: Final = 5
-#: The unit of ``vcore`` in a core.
-_MILLI: Final = 1000
 
 
 @final
@@ -60,9 +59,20 @@ class PartitionCollector(Collector):
         times: the decision times by name of their partition.
         most: the number of users, and of groups, of each partition that have series of their own.
         most_queues: the number of queues of each partition that do; configured queues come first.
+        most_nodes: the number of elastic groups, and of nodes of quota trees, in each tree that do.
     """
 
-    __slots__ = ("_history", "_lock", "_most", "_most_queues", "_partitions", "_selections", "_services", "_times")
+    __slots__ = (
+        "_history",
+        "_lock",
+        "_most",
+        "_most_nodes",
+        "_most_queues",
+        "_partitions",
+        "_selections",
+        "_services",
+        "_times",
+    )
 
     def __init__(
         self,
@@ -73,6 +83,7 @@ class PartitionCollector(Collector):
         times: Mapping[str, DecisionTimes] | None = None,
         most: int = 50,
         most_queues: int = 500,
+        most_nodes: int = 100,
     ) -> None:
         self._partitions: Final = dict(partitions)
         self._history: Final = dict(history or {})
@@ -80,8 +91,9 @@ class PartitionCollector(Collector):
         self._times: Final = dict(times or {})
         self._most: Final = require_count("most", most)
         self._most_queues: Final = require_count("most_queues", most_queues)
-        #: The selected users and groups, by partition and kind; the lock is for simultaneous scrapes.
-        self._selections: Final[dict[tuple[str, str], StableSelection]] = {}
+        self._most_nodes: Final = require_count("most_nodes", most_nodes)
+        #: The selected names, by partition and kind or tree; the lock is for simultaneous scrapes.
+        self._selections: Final[dict[tuple[str, ...], StableSelection]] = {}
         self._lock: Final = Lock()
 
     def describe(self) -> Iterator[Metric]:
@@ -90,7 +102,7 @@ class PartitionCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics with their current values."""
-        gauges = _Gauges()
+        gauges = Gauges()
         for name, partition in self._partitions.items():
             snapshot = partition.snapshot(cooperatively)
             _add_totals(gauges, name, snapshot)
@@ -103,6 +115,7 @@ class PartitionCollector(Collector):
                 gauges.add("ugm_user_pending_allocations", "Pending allocations.", count, labels)
             for group in self._leading(name, "group", snapshot.group_names, snapshot.group_share):
                 _add_owner(gauges, name, "group", snapshot.group_utilization(group), snapshot.group_limits(group))
+            self._add_models(gauges, name, partition)
         commits = SummaryMetricFamily("ugm_service_commit_seconds", "Duration of commits.", labels=("partition",))
         for name, status in self._services.items():
             _add_service(gauges, commits, name, status())
@@ -121,9 +134,23 @@ class PartitionCollector(Collector):
 
     def _leading(self, partition: str, kind: str, names: Iterable[str], share: Callable[[str], float]) -> list[str]:
         """Return the users or groups that have series of their own."""
-        shares = {name: share(name) for name in cooperatively(names)}
+        return self._select((partition, kind), self._most, {name: share(name) for name in cooperatively(names)})
+
+    def _select(self, key: tuple[str, ...], most: int, shares: Mapping[str, float]) -> list[str]:
         with self._lock:
-            return self._selections.setdefault((partition, kind), StableSelection(self._most)).update(shares)
+            return self._selections.setdefault(key, StableSelection(most)).update(shares)
+
+    def _add_models(self, gauges: Gauges, name: str, partition: AbstractPartition) -> None:
+        """Add the samples of the other quota models."""
+        reports = partition.model_reports()
+        suspended = sum(report.is_suspended for report in reports)
+        if reports:
+            sentence = "Quota models whose state is unknown, so that every request is denied."
+            gauges.add("ugm_suspended_models", sentence, suspended, {"partition": name})
+        for tree in trees_of(reports):
+            shares = tree.shares(cooperatively)
+            nodes = self._select((name, "tree", tree.name), self._most_nodes, shares)
+            add_tree(gauges, name, tree, [node for node in nodes if node in shares])
 
     def _events(self) -> Iterator[Metric]:
         denials = CounterMetricFamily(
@@ -134,7 +161,7 @@ class PartitionCollector(Collector):
         events = CounterMetricFamily("ugm_events", "Events by kind.", labels=("partition", "event"))
         for name, history in self._history.items():
             for (kind, queue, resource), count in history.denials().items():
-                denials.add_metric([name, _text(kind), _text(queue), _text(resource)], count)
+                denials.add_metric([name, label_text(kind), label_text(queue), label_text(resource)], count)
             for event, count in history.counts().items():
                 events.add_metric([name, event], count)
         yield from (denials, events)
@@ -148,35 +175,7 @@ class PartitionCollector(Collector):
         return seconds
 
 
-@final
-class _Gauges:
-    """Gauges by name, each created with its first sample."""
-
-    __slots__ = ("families",)
-
-    def __init__(self) -> None:
-        self.families: Final[dict[str, GaugeMetricFamily]] = {}
-
-    def add(self, name: str, sentence: str, value: float, labels: Mapping[str, str]) -> None:
-        """Add a sample."""
-        family = self.families.get(name)
-        if family is None:
-            family = self.families[name] = GaugeMetricFamily(name, sentence, labels=tuple(labels))
-        family.add_metric([_text(label) for label in labels.values()], value)
-
-    def add_amounts(self, name: str, sentence: str, amounts: Resource | None, labels: Mapping[str, str]) -> None:
-        """Add a sample for each resource, with its unit in the name of the metric."""
-        for resource, amount in (amounts or {}).items():
-            if resource == VCORE:
-                self.add(f"{name}_cores", f"{sentence}, in cores.", as_float(Fraction(amount, _MILLI)), labels)
-            elif resource == MEMORY:
-                self.add(f"{name}_bytes", f"{sentence}: memory in bytes.", as_float(amount), labels)
-            else:
-                more = {**labels, "resource": resource}
-                self.add(f"{name}_units", f"{sentence}: other resources in their unit.", as_float(amount), more)
-
-
-def _add_totals(gauges: _Gauges, partition: str, snapshot: PartitionSnapshot) -> None:
+def _add_totals(gauges: Gauges, partition: str, snapshot: PartitionSnapshot) -> None:
     labels = {"partition": partition}
     gauges.add("ugm_users", "Users with running or pending allocations.", len(snapshot.user_names), labels)
     gauges.add("ugm_groups", "Groups with charged usage.", len(snapshot.group_names), labels)
@@ -186,7 +185,7 @@ def _add_totals(gauges: _Gauges, partition: str, snapshot: PartitionSnapshot) ->
     gauges.add_amounts("ugm_node_capacity", "Resources of all registered nodes", snapshot.cluster, labels)
 
 
-def _add_queue(gauges: _Gauges, partition: str, state: QueueState, pending: Pending | None) -> None:
+def _add_queue(gauges: Gauges, partition: str, state: QueueState, pending: Pending | None) -> None:
     labels, scope = {"partition": partition, "queue": state.queue_path}, "in and below the queue"
     # Resources without usage get the value 0, so that the quotient with the limit is 0 and not missing.
     usage = _with_zeros(state.usage, state.max_resources)
@@ -202,7 +201,7 @@ def _add_queue(gauges: _Gauges, partition: str, state: QueueState, pending: Pend
 
 
 def _add_owner(
-    gauges: _Gauges, partition: str, kind: str, utilization: LimitUtilization, limits: Iterable[EffectiveLimit]
+    gauges: Gauges, partition: str, kind: str, utilization: LimitUtilization, limits: Iterable[EffectiveLimit]
 ) -> None:
     """Add the samples of one user or group."""
     name, labels = f"ugm_{kind}", {"partition": partition, kind: utilization.name}
@@ -215,7 +214,7 @@ def _add_owner(
         _add_limit(gauges, kind, limit, {**labels, "queue": limit.queue_path})
 
 
-def _add_limit(gauges: _Gauges, kind: str, limit: EffectiveLimit, labels: Mapping[str, str]) -> None:
+def _add_limit(gauges: Gauges, kind: str, limit: EffectiveLimit, labels: Mapping[str, str]) -> None:
     name, scope = f"ugm_{kind}_limit", f"by the {kind} in and below the queue"
     running, most = limit.running_applications, limit.max_applications
     gauges.add_amounts(name, f"Largest allowed usage {scope}", limit.max_resources, labels)
@@ -225,7 +224,7 @@ def _add_limit(gauges: _Gauges, kind: str, limit: EffectiveLimit, labels: Mappin
         gauges.add(f"{name}_running_applications", "Running applications there.", running, labels)
 
 
-def _add_service(gauges: _Gauges, commits: SummaryMetricFamily, partition: str, status: ServiceStatus) -> None:
+def _add_service(gauges: Gauges, commits: SummaryMetricFamily, partition: str, status: ServiceStatus) -> None:
     """Add the samples of a service; most of them only for its leader, so that they can be added over processes."""
     labels = {"partition": partition}
     gauges.add("ugm_service_leading", "1 if this process leads, otherwise 0.", status.is_leading, labels)
@@ -252,11 +251,6 @@ def _add_service(gauges: _Gauges, commits: SummaryMetricFamily, partition: str, 
 def _with_zeros(amounts: Resource, others: Resource | None) -> Resource:
     """Return amounts, with 0 for resources that only the others contain."""
     return Resource({**dict.fromkeys(others or {}, 0), **amounts})
-
-
-def _text(name: str) -> str:
-    """Return a name with escapes for text that is not valid UTF-8, which would make the whole scrape fail."""
-    return name.encode(errors="backslashreplace").decode()
 
 
 def exposition(collector: Collector) -> Callable[[], tuple[bytes, str]]:

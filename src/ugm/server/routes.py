@@ -8,6 +8,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, get_args
 
 import ugm.server.decision_endpoints as decisions
 import ugm.server.server_endpoints as server
+import ugm.server.tree_endpoints as trees
 import ugm.server.view_endpoints as views
 from ugm.events import Event, event_name
 from ugm.partition import ApplicationState
@@ -25,6 +26,7 @@ from ugm.server.schemas import (
     reference,
 )
 from ugm.server.state import RequestContext, ServedPartition, ServerState
+from ugm.server.trees import MEASURES
 
 __all__ = ["PARTITION_ROUTES", "PATH_SCHEMAS", "PREFIX", "ROUTES", "SERVER_ROUTES", "AnyRoute", "Route"]
 
@@ -54,6 +56,17 @@ _ALLOCATIONS: Final = {**_PAGE, "application": NAME}
 _HISTORY: Final = {"after": _NUMBER, "kind": _KINDS, "most": _MOST}
 _USER_IN_QUEUE: Final = {"user": USER, "group": listing(USER, maxItems=20), "queue": QUEUE}
 _REQUIRED: Final = frozenset(("user", "queue"))
+#: A page of the visible nodes of a tree. The nodes in ``toggle`` are open if others at their place are closed.
+_TREE: Final = {
+    **_RANKING,
+    "tree": NAME,
+    "resource": NAME,
+    "sort": {"type": "string", "enum": sorted({"name", "share"}.union(*MEASURES.values()))},
+    "toggle": listing(NAME, maxItems=50),
+}
+_BORROWERS: Final = {**_RANKING, "tree": NAME, "node": NAME}
+_IN_TREE: Final = frozenset(("tree",))
+_NODE_IN_TREE: Final = frozenset(("tree", "node"))
 
 _CHECK: Final[Schema] = {
     "anyOf": [record(application_id=NAME, usage=QUANTITIES), record(SUBMISSION, user=USER, usage=QUANTITIES)]
@@ -139,6 +152,17 @@ PARTITION_ROUTES: Final[tuple[Route[ServedPartition], ...]] = (
     Route("GET", f"{_PARTITION}/allocation/{{name}}", views.allocation, reference("Allocation"), is_quick=True),
     Route("GET", f"{_PARTITION}/nodes", views.nodes, reference("Nodes")),
     Route("GET", f"{_PARTITION}/history", views.history, reference("History"), _HISTORY),
+    Route("GET", f"{_PARTITION}/trees", trees.trees, reference("Trees")),
+    Route("GET", f"{_PARTITION}/tree", trees.tree, reference("Tree"), _TREE, _IN_TREE),
+    Route(
+        "GET",
+        f"{_PARTITION}/tree/node",
+        trees.tree_node,
+        reference("TreeNodeDetail"),
+        {"tree": NAME, "node": NAME},
+        _NODE_IN_TREE,
+    ),
+    Route("GET", f"{_PARTITION}/tree/borrowers", trees.tree_borrowers, reference("Borrowers"), _BORROWERS, _IN_TREE),
     Route("GET", f"{_PARTITION}/service", views.service, reference("ServiceStatus"), is_quick=True),
     # Decisions
     Route("GET", f"{_PARTITION}/limits", decisions.limits, reference("Limits"), _USER_IN_QUEUE, _REQUIRED),

@@ -19,6 +19,7 @@ from ugm.identity import MAX_NAME
 from ugm.partition import Allocation, ApplicationInfo, LimitUtilization
 from ugm.queues import QueueState
 from ugm.resources import MAX_QUANTITY, Resource
+from ugm.server.trees import MEASURES, Borrower
 
 __all__ = [
     "NAME",
@@ -194,6 +195,22 @@ _LIMITS: Final = {"limits": listing(reference("EffectiveLimit")), "headroom": _o
 _ANSWERS: Final = ("Submission", "Nothing", "Grant", "Existence", "Application", "AllocationIds", "Error")
 _PROBLEMS: Final = listing(reference("Problem"))
 
+_TREE_KIND: Final[Schema] = {"type": "string", "enum": sorted(MEASURES)}
+#: A node of the tree of a quota model.
+_TREE_NODE: Final = {
+    "name": _TEXT,
+    "parent": _TEXT,
+    "is_hard": _BOOLEAN,
+    "children": _COUNT,
+    "borrowers": _COUNT,
+}
+
+
+def _measured(amounts: Schema) -> Schema:
+    """Return the schema of the amounts of a node, by measure; the measures depend on the kind of its tree."""
+    return record(dict.fromkeys(sorted(set().union(*MEASURES.values()) - {"used"}), amounts), used=amounts)
+
+
 #: The schemas of all responses. They are closed: a response with another field fails the tests.
 RESPONSE_SCHEMAS: Final[Mapping[str, Schema]] = {
     "Error": record({"problems": _PROBLEMS}, code=_TEXT, message=_TEXT),
@@ -266,6 +283,27 @@ RESPONSE_SCHEMAS: Final[Mapping[str, Schema]] = {
         cluster=_optional(_AMOUNTS),
         has_history=_BOOLEAN,
         has_service=_BOOLEAN,
+    ),
+    "Trees": record(
+        trees=listing(record(name=_TEXT, kind=_TREE_KIND, mode=_TEXT, nodes=_COUNT)),
+        models=listing(record(model=_TEXT, is_suspended=_BOOLEAN)),
+    ),
+    "Tree": record(
+        **dict.fromkeys(("nodes", "borrowers", "total"), _COUNT),
+        **dict.fromkeys(("name", "mode", "resource"), _TEXT),
+        kind=_TREE_KIND,
+        resources=_TEXTS,
+        rows=listing(reference("TreeRow")),
+    ),
+    "TreeRow": record(
+        **_TREE_NODE,
+        **dict.fromkeys(("level", "position", "siblings"), _COUNT),
+        is_open=_BOOLEAN,
+        amounts=_measured(_optional(_AMOUNT)),
+    ),
+    "TreeNodeDetail": record(**_TREE_NODE, path=_TEXTS, amounts=_measured(_AMOUNTS)),
+    "Borrowers": record(
+        total=_COUNT, consumers=listing(record(**_attributes(Borrower, request=_AMOUNTS, priority=_AMOUNT)))
     ),
     "ServiceStatus": record(
         **dict.fromkeys(("name", "leader", "address", "outage"), _TEXT),

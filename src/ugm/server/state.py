@@ -6,29 +6,39 @@ from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict, final
 
-from ugm.partition import AbstractPartition, PartitionSnapshot
+from ugm.partition import AbstractPartition, ModelReport, PartitionSnapshot
 from ugm.server.audit import AuditLog
 from ugm.server.configurations import Configurations
 from ugm.server.cooperative import cooperatively
 from ugm.server.history import History
 from ugm.server.payloads import ApiError
+from ugm.server.trees import ModelTree, trees_of
 from ugm.server.worker import Worker
 
 if TYPE_CHECKING:
     # At run time it needs the extra of services.
     from ugm.service.status import ServiceStatus
 
-__all__ = ["Query", "RequestBody", "RequestContext", "ServedPartition", "ServerState"]
+__all__ = ["Models", "Query", "RequestBody", "RequestContext", "ServedPartition", "ServerState"]
+
+
+class Models(NamedTuple):
+    """The quota models of a partition at one moment."""
+
+    reports: tuple[ModelReport, ...]
+    trees: list[ModelTree]
 
 
 @final
 class ServedPartition:
-    """A partition with its history, its service and its newest snapshot."""
+    """A partition with its history, its service, its newest snapshot, and the newest state of its quota models."""
 
-    __slots__ = ("_history", "_newest", "_service", "name", "partition")
+    __slots__ = ("_history", "_models", "_newest", "_service", "name", "partition")
 
     #: The newest snapshot, with the time when its creation began.
     _newest: tuple[float, PartitionSnapshot] | None
+    #: The same for the quota models.
+    _models: tuple[float, Models] | None
 
     def __init__(
         self,
@@ -42,6 +52,7 @@ class ServedPartition:
         self._history: Final = history
         self._service: Final = service
         self._newest = None
+        self._models = None
 
     def snapshot(self, since: float) -> PartitionSnapshot:
         """Return the partition at a moment that is not before *since*, on the clock of `time.perf_counter`.
@@ -53,6 +64,13 @@ class ServedPartition:
             began = perf_counter()
             self._newest = began, self.partition.snapshot(cooperatively)
         return self._newest[1]
+
+    def models(self, since: float) -> Models:
+        """Return the quota models at a moment that is not before *since*, like `snapshot`."""
+        if self._models is None or self._models[0] < since:
+            began, reports = perf_counter(), self.partition.model_reports()
+            self._models = began, Models(reports, trees_of(reports))
+        return self._models[1]
 
     @property
     def has_history(self) -> bool:
@@ -113,9 +131,14 @@ class Query(TypedDict, total=False):
     group: str | list[str]
     kind: str
     most: int
+    node: str
     queue: str
+    resource: str
     skip: int
+    sort: str
     state: str
+    toggle: list[str]
+    tree: str
     user: str
 
 

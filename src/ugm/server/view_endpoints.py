@@ -6,11 +6,10 @@ is held while the state is copied, and not while the response is put together.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from heapq import nsmallest
-from itertools import islice, zip_longest
+from itertools import islice
 from typing import Any, Final
 
 from ugm.configuration import PartitionConfig
@@ -19,6 +18,7 @@ from ugm.partition import ApplicationInfo, Pending
 from ugm.queues import QueueState
 from ugm.resources import Resource
 from ugm.server.cooperative import cooperatively
+from ugm.server.natural_order import natural_key
 from ugm.server.payloads import require_found
 from ugm.server.state import Query, RequestContext, ServedPartition
 
@@ -31,7 +31,6 @@ __all__ = [
     "group_utilization",
     "groups",
     "history",
-    "natural_key",
     "nodes",
     "partition",
     "queue",
@@ -44,7 +43,6 @@ __all__ = [
 
 #: The default size of a page.
 _DEFAULT_PAGE: Final = 100
-_DIGITS: Final = re.compile("([0-9]+)")
 
 
 # Users and groups
@@ -110,14 +108,6 @@ def closest(names: Iterable[str], share: Callable[[str], float], most: int) -> l
     """Return the names with the largest shares, the largest first; names with equal shares are in natural order."""
     ranked = ((-share(name), natural_key(name), name) for name in cooperatively(names))
     return [name for _, _, name in nsmallest(most, ranked)]
-
-
-def natural_key(name: str) -> tuple[tuple[str, int, str], ...]:
-    """Return a sort key that puts ``team2`` before ``team10``."""
-    parts = _DIGITS.split(name.casefold())
-    # Text and digits alternate. Numbers stay texts, because they may have any length; longer ones are larger.
-    numbers = [part.lstrip("0") for part in parts[1::2]]
-    return tuple((text, len(number), number) for text, number in zip_longest(parts[::2], numbers, fillvalue=""))
 
 
 # Queues

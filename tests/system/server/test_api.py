@@ -11,6 +11,7 @@ import schemathesis
 from hypothesis import settings
 from schemathesis.config import SchemathesisConfig
 
+from support.lending import lending_models
 from support.server_fixtures import CONFIG, DECIDE, PREFIX, STATUS, TOKEN, busy, client, served
 from ugm import Resource
 from ugm.server import History
@@ -76,6 +77,9 @@ REQUESTS: dict[str, tuple[str, Any]] = {
     "/partition/{partition}/application/{name}": ("app", None),
     "/partition/{partition}/allocation/{name}": ("held", None),
     "/partition/{partition}/limits": ("?user=sue&queue=root.a", None),
+    "/partition/{partition}/tree": ("?tree=elastic", None),
+    "/partition/{partition}/tree/node": ("?tree=Teams&node=A", None),
+    "/partition/{partition}/tree/borrowers": ("?tree=Teams", None),
     "/partition/{partition}/check": ("", {"application_id": "app", "usage": {"memory": 9}}),
     "/partition/{partition}/explain": ("", {"application_id": "app", "usage": {"memory": 9}}),
     "/partition/{partition}/plan": ("", CONFIG),
@@ -115,7 +119,7 @@ def test_real_answers_are_as_described(route: Any, tmp_path: Any) -> None:  # no
         **HEADERS[route.method, PATH + route.path],
         "content-type": "application/yaml" if isinstance(body, str) else "application/json",
     }
-    partition = busy()
+    partition = busy(models=lending_models() if "/tree" in route.path else ())
     partition.allocate("p", "app", Resource(memory=1), placeholder=True)
     answer = client(partition, history={"default": History()}, services=SERVICES, config_path=file).request(
         route.method, path, content=content, headers=headers

@@ -1,0 +1,262 @@
+"""The trees of quota models: elastic groups, and nodes of quota trees, in one form for the page and the metrics.
+
+A tree is read from the state that a model reports as plain data; see `ugm.model.ReportingModel.state`. States of other
+kinds have no tree.
+
+A view of a tree has one row for each visible node. It is sorted and cut into pages here, so that a response is small,
+however large the tree is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+from itertools import count
+from typing import Any, Final, NamedTuple, TypeAlias, final
+
+from ugm.partition import CooperativeIteration, ModelReport
+
+__all__ = ["MEASURES", "Borrower", "ModelTree", "TreeNode", "TreeRow", "trees_of"]
+
+_Amounts: TypeAlias = Mapping[str, int]
+
+#: The amounts of each node by the kind of tree; the second is the one that limits the usage now.
+MEASURES: Final[Mapping[str, tuple[str, ...]]] = {
+    "elastic": ("used", "runtime", "min", "request", "max", "borrowed", "lent"),
+    "quota": ("used", "quota", "borrowed", "lent"),
+}
+#: The prefix of the names of the system and default groups, which every tree has.
+_BUILT_IN: Final = "koordinator-"
+
+
+class TreeNode(NamedTuple):
+    """An elastic group, or a node of a quota tree."""
+
+    name: str
+    #: Empty for the root.
+    parent: str
+    #: Whether consumers may not borrow above the node.
+    is_hard: bool
+    #: The amounts by measure; see `MEASURES`.
+    amounts: Mapping[str, _Amounts]
+
+
+class Borrower(NamedTuple):
+    """A consumer that a node above its own node holds."""
+
+    consumer_id: str
+    #: Its own node.
+    group: str
+    #: The node that holds it.
+    node: str
+    request: _Amounts
+    priority: int
+    unpreemptable: bool
+
+
+class TreeRow(NamedTuple):
+    """A visible node, and its place among the others."""
+
+    node: TreeNode
+    #: 1 for the root.
+    level: int
+    #: The position among the children of the parent, from 1.
+    position: int
+    siblings: int
+    #: The number of nodes directly below.
+    children: int
+    is_open: bool
+
+
+@final
+class ModelTree:
+    """The tree of a quota model at one moment.
+
+    Attributes:
+        name: unique in its partition.
+        kind: ``elastic`` or ``quota``.
+        mode: the mode of the manager of a quota tree; empty for elastic groups.
+        nodes: all nodes by name, every parent before its children.
+        borrowers: the consumers that a node above their own node holds, by node.
+    """
+
+    def __init__(
+        self, name: str, kind: str, mode: str, nodes: Mapping[str, TreeNode], borrowers: tuple[Borrower, ...] = ()
+    ) -> None:
+        self.name: Final = name
+        self.kind: Final = kind
+        self.mode: Final = mode
+        self.nodes: Final = nodes
+        self.borrowers: Final = borrowers
+
+    def renamed(self, name: str) -> ModelTree:
+        """Return the tree with another name."""
+        return ModelTree(name, self.kind, self.mode, self.nodes, self.borrowers)
+
+    @cached_property
+    def children(self) -> Mapping[str, list[TreeNode]]:
+        """The nodes directly below each node; those without a parent are below the empty name."""
+        found: dict[str, list[TreeNode]] = {"": []}
+        for node in self.nodes.values():
+            found.setdefault(node.parent if node.parent in self.nodes else "", []).append(node)
+        return found
+
+    @cached_property
+    def held_for_others(self) -> Mapping[str, int]:
+        """The number of borrowers by the node that holds them."""
+        found: dict[str, int] = {}
+        for borrower in self.borrowers:
+            found[borrower.node] = found.get(borrower.node, 0) + 1
+        return found
+
+    # Resources and shares
+
+    @cached_property
+    def resources(self) -> tuple[str, ...]:
+        """The resources that the tree limits, those with the largest used share of a root first."""
+        limiting = MEASURES[self.kind][1]
+        shares: dict[str, float] = {}
+        for root in self.children[""]:
+            for name, most in root.amounts[limiting].items():
+                shares[name] = max(shares.get(name, 0.0), _share(root.amounts["used"].get(name, 0), most))
+        return tuple(sorted(shares, key=lambda name: (-shares[name], name)))
+
+    def share(self, node: TreeNode, resource: str) -> float:
+        """Return the used share of the amount that a node can use now; 0 if it is not limited."""
+        most = node.amounts[MEASURES[self.kind][1]].get(resource)
+        return 0.0 if most is None else _share(node.amounts["used"].get(resource, 0), most)
+
+    def shares(self, iterate: CooperativeIteration) -> dict[str, float]:
+        """Return the largest used share of every node; that of a root is above all others."""
+        return {
+            name: max((self.share(node, resource) for resource in self.resources), default=0.0)
+            if node.parent
+            else float("inf")
+            for name, node in iterate(self.nodes.items())
+        }
+
+    # Rows
+
+    def path(self, name: str) -> tuple[str, ...]:
+        """Return the names of a node and all nodes above it, the root first."""
+        found: list[str] = []
+        while name in self.nodes:
+            found.append(name)
+            name = self.nodes[name].parent
+        return tuple(reversed(found))
+
+    def rows(
+        self, is_open: Callable[[TreeNode, int], bool], key: Callable[[TreeNode], Any], kept: frozenset[str] | None
+    ) -> Iterator[TreeRow]:
+        """Yield the visible nodes, every parent before its children.
+
+        Args:
+            is_open: returns whether the children of a node at a level are visible.
+            key: the sort key of siblings.
+            kept: the only nodes that are visible, all with their parents; None for no restriction.
+        """
+        stack = [iter(self._level("", 1, is_open, key, kept))]
+        while stack:
+            row = next(stack[-1], None)
+            if row is None:
+                stack.pop()
+                continue
+            yield row
+            if row.is_open:
+                stack.append(iter(self._level(row.node.name, row.level + 1, is_open, key, kept)))
+
+    def _level(
+        self,
+        parent: str,
+        level: int,
+        is_open: Callable[[TreeNode, int], bool],
+        key: Callable[[TreeNode], Any],
+        kept: frozenset[str] | None,
+    ) -> list[TreeRow]:
+        shown = [node for node in self.children.get(parent, ()) if kept is None or node.name in kept]
+        shown.sort(key=key)
+        below = [len(self.children.get(node.name, ())) for node in shown]
+        return [
+            TreeRow(node, level, position, len(shown), children, is_open=bool(children) and is_open(node, level))
+            for position, (node, children) in enumerate(zip(shown, below, strict=True), 1)
+        ]
+
+    def matching(self, text: str) -> frozenset[str]:
+        """Return the nodes whose name contains a text, and all nodes above them."""
+        kept: set[str] = set()
+        for name in self.nodes:
+            if text in name.lower():
+                above = name
+                while above in self.nodes and above not in kept:
+                    kept.add(above)
+                    above = self.nodes[above].parent
+        return frozenset(kept)
+
+
+def _share(used: int, most: int) -> float:
+    # As for limits: a limit of 0 counts as used up, if anything is used.
+    try:
+        return used / most if most > 0 else float(used > 0)
+    except OverflowError:
+        return float("inf")
+
+
+# Reading
+
+
+def trees_of(reports: Iterable[ModelReport]) -> list[ModelTree]:
+    """Return the trees of all models, each with a name of its own."""
+    found: dict[str, ModelTree] = {}
+    for report in reports:
+        read = _READERS.get(str(report.state.get("kind")))
+        for tree in read(report.state) if read else ():
+            unique = next(name for name in _names(tree.name) if name not in found)
+            found[unique] = tree if unique == tree.name else tree.renamed(unique)
+    return list(found.values())
+
+
+def _names(name: str) -> Iterator[str]:
+    """Yield a name, and then the name with numbers."""
+    yield name
+    for number in count(2):
+        yield f"{name}-{number}"
+
+
+def _elastic(state: Mapping[str, Any]) -> Iterator[ModelTree]:
+    yield ModelTree(
+        "elastic", "elastic", "", {one["group"]: _group(one) for one in state["groups"] if not _is_idle(one)}
+    )
+
+
+def _is_idle(group: Mapping[str, Any]) -> bool:
+    """Return whether a group is built in, and neither configured nor used."""
+    is_built_in = bool(group["parent"]) and group["group"].startswith(_BUILT_IN)
+    return is_built_in and not any(group[measure] for measure in MEASURES["elastic"])
+
+
+def _group(group: Mapping[str, Any]) -> TreeNode:
+    amounts = {measure: group[measure] for measure in MEASURES["elastic"]}
+    return TreeNode(group["group"], group["parent"], is_hard=False, amounts=amounts)
+
+
+def _quota_trees(state: Mapping[str, Any]) -> Iterator[ModelTree]:
+    for tree in state["trees"]:
+        nodes = {node["name"]: _quota_node(node) for node in tree["nodes"]}
+        borrowers = tuple(
+            Borrower(**{field: consumer[field] for field in Borrower._fields})
+            for node in tree["nodes"]
+            for consumer in node["consumers"]
+            if consumer["group"] != node["name"]
+        )
+        yield ModelTree(tree["name"], "quota", state["mode"], nodes, borrowers)
+
+
+def _quota_node(node: Mapping[str, Any]) -> TreeNode:
+    amounts = {"used": node["allocated"], **{measure: node[measure] for measure in ("quota", "borrowed", "lent")}}
+    return TreeNode(node["name"], node["parent"], is_hard=node["hard"], amounts=amounts)
+
+
+_READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Iterator[ModelTree]]]] = {
+    "elastic": _elastic,
+    "quota trees": _quota_trees,
+}

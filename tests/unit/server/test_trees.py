@@ -1,0 +1,233 @@
+"""Views and metrics of the trees of quota models: elastic groups, and nodes of quota trees."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from support.failing_models import Failing, Fuse
+from support.lending import crowd_of_groups, lending, lending_models
+from support.partition_fixtures import BrokenError, config, started
+from support.server_fixtures import PREFIX, busy, client, create_partition
+from ugm import Partition, Resource
+from ugm.partition import AbstractPartition
+from ugm.server import PartitionCollector
+from ugm.server.metrics import exposition
+
+#: Every test runs with partitions in memory, with journaled ones and with clients of a service.
+pytestmark = pytest.mark.usefixtures("storage")
+
+
+def get(partition: AbstractPartition, path: str, **query: Any) -> Any:  # noqa: ANN401 - JSON
+    """Return an answer."""
+    answer = client(partition).get(f"{PREFIX}/{path}", params=query)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def names(answer: Any) -> list[str]:  # noqa: ANN401 - JSON
+    """Return the names of the rows of a tree."""
+    return [row["name"] for row in answer["rows"]]
+
+
+def amounts_of(answer: Any) -> dict[str, dict[str, int | None]]:  # noqa: ANN401 - JSON
+    """Return the amounts of each row of a tree."""
+    return {row["name"]: row["amounts"] for row in answer["rows"]}
+
+
+def test_trees_are_listed() -> None:
+    """The trees of all models are listed with their kinds, and a partition without models has none."""
+    found = get(lending(create_partition), "trees")
+
+    assert found["trees"] == [
+        {"name": "elastic", "kind": "elastic", "mode": "", "nodes": 5},
+        {"name": "Teams", "kind": "quota", "mode": "normal", "nodes": 3},
+    ]
+    assert found["models"] == [
+        {"model": "ElasticModel", "is_suspended": False},
+        {"model": "TreeModel", "is_suspended": False},
+    ]
+    assert get(busy(), "trees") == {"trees": [], "models": []}
+
+
+def test_trees_of_the_same_name_are_different() -> None:
+    """Trees of different models have different names."""
+    partition = create_partition(config("{name: a}"), models=lending_models() + lending_models())
+
+    assert [tree["name"] for tree in get(partition, "trees")["trees"]] == ["elastic", "Teams", "elastic-2", "Teams-2"]
+
+
+def test_elastic_groups() -> None:
+    """The amounts of elastic groups show who borrows and who lends."""
+    found = get(lending(create_partition), "tree", tree="elastic")
+    amounts = amounts_of(found)
+
+    assert names(found) == ["koordinator-root-quota", "ml", "ml-train", "ml-web", "ops"]
+    assert [row["level"] for row in found["rows"]] == [1, 2, 3, 3, 2]
+    assert (found["kind"], found["resource"], found["total"]) == ("elastic", "vcore", 5)
+    train = {"used": 2500, "runtime": 2500, "min": 2000, "request": 2500, "max": 8000, "borrowed": 500, "lent": None}
+    assert amounts["ml-train"] == train
+    assert (amounts["ml-web"]["used"], amounts["ml-web"]["lent"]) == (500, 1500)
+    assert amounts["ops"]["lent"] == 2000
+
+
+def test_quota_trees() -> None:
+    """The amounts of the nodes of a quota tree show what is held above a node, and by which node."""
+    found = get(lending(create_partition), "tree", tree="Teams")
+    amounts = amounts_of(found)
+
+    assert names(found) == ["R", "A", "B"]
+    assert [(row["is_hard"], row["borrowers"]) for row in found["rows"]] == [(False, 1), (False, 0), (True, 0)]
+    assert amounts["A"] == {"used": 1500, "quota": 2000, "borrowed": 1000, "lent": 0}
+    assert amounts["R"] == {"used": 3000, "quota": 8000, "borrowed": 0, "lent": 1000}
+    assert (found["mode"], found["borrowers"]) == ("normal", 1)
+
+
+def test_borrowers() -> None:
+    """Consumers above their own node are listed with their own node and the node that holds them."""
+    partition = lending(create_partition)
+    expected = {
+        "consumer_id": "t1",
+        "group": "A",
+        "node": "R",
+        "request": {"vcore": 1000},
+        "priority": 0,
+        "unpreemptable": False,
+    }
+
+    assert get(partition, "tree/borrowers", tree="Teams") == {"total": 1, "consumers": [expected]}
+    for chosen, count in (("A", 1), ("R", 1), ("B", 0)):
+        assert get(partition, "tree/borrowers", tree="Teams", node=chosen)["total"] == count
+    assert get(partition, "tree/borrowers", tree="Teams", find="t2")["total"] == 0
+    assert get(partition, "tree/borrowers", tree="Teams", skip=1) == {"total": 1, "consumers": []}
+    assert get(partition, "tree/borrowers", tree="elastic")["total"] == 0
+
+
+def test_one_node() -> None:
+    """A node has its amounts of every resource, and the path from the root."""
+    partition = lending(create_partition)
+    found = get(partition, "tree/node", tree="elastic", node="ml-train")
+
+    assert found["path"] == ["koordinator-root-quota", "ml", "ml-train"]
+    assert found["amounts"]["runtime"] == {"vcore": 2500}
+    assert (found["parent"], found["children"]) == ("ml", 0)
+    assert get(partition, "tree/node", tree="Teams", node="R")["borrowers"] == 1
+
+
+@pytest.mark.parametrize(("path", "code"), [("tree?tree=x", "tree"), ("tree/node?tree=Teams&node=x", "node")])
+def test_unknown_names(path: str, code: str) -> None:
+    """Unknown trees and nodes are refused."""
+    answer = client(lending(create_partition)).get(f"{PREFIX}/{path}")
+
+    assert (answer.status_code, answer.json()["code"]) == (404, f"{code}-unknown")
+
+
+def test_order_and_search() -> None:
+    """Siblings are sorted by name or from the largest amount; found nodes are shown with those above them."""
+    partition = lending(create_partition)
+
+    assert names(get(partition, "tree", tree="elastic", sort="lent"))[1:] == ["ml", "ml-web", "ml-train", "ops"]
+    assert names(get(partition, "tree", tree="Teams", sort="share")) == ["R", "A", "B"]
+    assert names(get(partition, "tree", tree="elastic", find="WEB"))[1:] == ["ml", "ml-web"]
+    assert names(get(partition, "tree", tree="elastic", find="nothing")) == []
+
+
+def test_nodes_are_opened_and_closed() -> None:
+    """Toggled nodes are closed in a small tree, and opened in a large one."""
+    partition = lending(create_partition)
+
+    assert names(get(partition, "tree", tree="elastic", toggle="ml"))[1:] == ["ml", "ops"]
+    assert names(get(partition, "tree", tree="elastic", toggle=["koordinator-root-quota", "ml"])) == [
+        "koordinator-root-quota"
+    ]
+
+
+def test_large_trees_are_bounded() -> None:
+    """The response has one page of the visible nodes; only the first level is open at first."""
+    partition = crowd_of_groups(400)
+    found = get(partition, "tree", tree="elastic")
+    opened = get(partition, "tree", tree="elastic", toggle="team2", skip=2, most=50)
+    page = get(partition, "tree", tree="Teams", toggle=["team0", "team1", "team2", "team3"])
+
+    assert (found["nodes"], found["total"], len(found["rows"])) == (401, 5, 5)
+    assert (opened["total"], len(opened["rows"])) == (104, 50)
+    assert names(opened)[:4] == ["team1", "team2", "team2-0", "team2-1"]
+    assert (page["total"], len(page["rows"])) == (401, 100)
+
+
+Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def series_of(collector: PartitionCollector) -> Series:
+    """Return the samples of a scrape by name and labels without the partition."""
+    text, _ = exposition(collector)()
+    return {
+        (sample.name, tuple(sorted((name, value) for name, value in sample.labels.items() if name != "partition"))): (
+            sample.value
+        )
+        for family in text_string_to_metric_families(text.decode())
+        for sample in family.samples
+    }
+
+
+def test_metrics() -> None:
+    """Elastic groups and nodes have metrics with units in their names."""
+    series = series_of(PartitionCollector({"default": lending(create_partition)}))
+    group = (("group", "ml-train"), ("tree", "elastic"))
+    node = (("node", "A"), ("tree", "Teams"))
+    found = {
+        name.removeprefix("ugm_elastic_group_"): value for (name, labels), value in series.items() if labels == group
+    }
+
+    assert found == {
+        "usage_cores": 2.5,
+        "runtime_cores": 2.5,
+        "min_cores": 2,
+        "request_cores": 2.5,
+        "max_cores": 8,
+        "borrowed_cores": 0.5,
+        "lent_cores": 0,
+    }
+    assert {name: value for (name, labels), value in series.items() if labels == node} == {
+        "ugm_quota_node_usage_cores": 1.5,
+        "ugm_quota_node_quota_cores": 2,
+        "ugm_quota_node_borrowed_cores": 1,
+        "ugm_quota_node_lent_cores": 0,
+        "ugm_quota_node_borrowers": 0,
+    }
+    assert series["ugm_suspended_models", ()] == 0
+
+
+def test_few_nodes_have_series() -> None:
+    """Of many nodes the root and those closest to their limit have series, and keep them."""
+    partition = crowd_of_groups(400)
+    collector = PartitionCollector({"default": partition}, most_nodes=20)
+
+    def shown() -> list[set[str]]:
+        samples = series_of(collector)
+        return [
+            {dict(labels)[label] for name, labels in samples if name == f"ugm_{metric}_usage_cores"}
+            for label, metric in (("group", "elastic_group"), ("node", "quota_node"))
+        ]
+
+    before = shown()
+    assert [len(found) for found in before] == [20, 20]
+    assert "koordinator-root-quota" in before[0]
+    assert "R" in before[1]
+    partition.resize("team0-0/0", Resource(vcore=1))
+    assert shown() == before
+
+
+def test_a_suspended_model_is_counted() -> None:
+    """A model whose state is unknown is stated as such."""
+    model = Failing()
+    partition = Partition(config("{name: a}"), models=[model])
+    started(partition, "app", 1)
+    model.arm(Fuse("charge", 1, is_after=False))
+    with pytest.raises(BrokenError):
+        partition.allocate("app-1", "app", Resource(memory=1))
+
+    assert get(partition, "trees") == {"trees": [], "models": [{"model": "Failing", "is_suspended": True}]}
+    assert series_of(PartitionCollector({"default": partition}))["ugm_suspended_models", ()] == 1
