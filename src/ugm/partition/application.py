@@ -191,13 +191,15 @@ class Application:
 
     # Its entries in the ledger
 
-    def plain_claim(self, allocation_id: str, usage: Resource) -> Claim:
-        """Return the claim of a plain allocation, like `LedgerEntry.claim`."""
+    def claim(self, allocation_id: str, stored: Resource | LedgerEntry) -> Claim:
+        """Return the claim of a value of `allocations`, like `LedgerEntry.claim`."""
+        if type(stored) is not Resource:
+            return self.to_entry(stored).claim(allocation_id)
         submission = self.submission
         return Claim(
             allocation_id,
             submission.application_id,
-            usage,
+            stored,
             self.queue.queue_path,
             submission.user,
             submission.tags,

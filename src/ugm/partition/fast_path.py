@@ -21,24 +21,26 @@ The reasons for the guards:
   next operation rebuilds.
 - *No `try` inside of the block of the lock.* See `ugm.operation_lock`.
 
-If changes are recorded or other quota models take part, a plain allocation still avoids the slow path. It is then a
-transaction whose decision is `_decide_plain`.
+If changes are recorded or other quota models take part, a change is a transaction. Its decision is then that of
+`ShortPath`, which decides about *usual* requests and leaves the others to the admission: the allocation id is new, and
+the limits have not changed since the counters of the holding were collected. If nothing is recorded, the decision runs
+under the lock that is held already, because the other steps of a transaction would do nothing.
 
 `explain` is in this module because the explanation of a grant is the walk of `check` with a copy of the limits.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, final
 
 from ugm.decision import ALLOWED, Decision, Explanation, effective_limits
 from ugm.hierarchy import RequestVector, fits
 from ugm.identity import MAX_NAME
 from ugm.operation_lock import CHANGING, OperationLock
 from ugm.partition.admission import Admission
-from ugm.partition.allocation import DEFAULT_PRIORITY, Allocation, AllocationRequest, AllocationState
-from ugm.partition.application import Application
-from ugm.partition.events import Allocated
+from ugm.partition.allocation import DEFAULT_PRIORITY, Allocation, AllocationRequest, AllocationState, traits_of
+from ugm.partition.application import Application, LedgerEntry
+from ugm.partition.events import Allocated, Released
 from ugm.partition.explanation import require_holder_count
 from ugm.partition.interface import AbstractPartition
 from ugm.partition.model_set import ModelSet
@@ -49,9 +51,141 @@ from ugm.partition.transaction import Transactions
 from ugm.resources import Resource
 from ugm.tracking.holding import Holding
 
-__all__ = ["FastPath"]
+__all__ = ["FastPath", "ShortPath"]
 
 _HELD: Final = AllocationState.HELD
+
+
+@final
+class ShortPath:
+    """The decisions about usual requests in partitions that record changes, or that have quota models.
+
+    The caller holds the lock, and runs a method as the decision of a transaction. It decides like the method of
+    `Admission` of the same name, and passes on every request that is not usual.
+
+    The order of the steps follows from the rule for models, which may raise: first the counters of the holding are
+    charged, then all models check, and then all models are charged. The counters need no undo step, because they can
+    be rebuilt.
+    """
+
+    __slots__ = ("_admission", "_applications", "_lock", "_models", "_owners", "_state")
+
+    def __init__(self, state: PartitionState, models: ModelSet, admission: Admission) -> None:
+        self._state: Final = state
+        self._models: Final = models
+        self._admission: Final = admission
+        self._lock: Final = state.active_limits.lock
+        self._applications: Final = state.applications
+        self._owners: Final = state.ledger.owners
+
+    # Grants
+
+    def allocate(self, request: AllocationRequest) -> Decision:
+        """Decide like `Admission.allocate`."""
+        allocation_id, application_id, usage, placeholder, priority, preemptible = request
+        application = self._applications.get(application_id) if type(application_id) is str else None
+        if (
+            application is not None
+            and not application.failing
+            and type(allocation_id) is str
+            and allocation_id not in self._owners
+            and 0 < len(allocation_id) <= MAX_NAME
+            and placeholder is False
+            and type(usage) is Resource
+        ):
+            holding = application.holding
+            if holding is not None and holding.epoch is self._lock.epoch:
+                layout, vector = usage.compiled
+                if layout is not holding.epoch.layout:
+                    vector = holding.epoch.layout.vector(usage)
+                stored: Resource | LedgerEntry = usage
+                if priority is not DEFAULT_PRIORITY or preemptible is not True:
+                    stored = LedgerEntry(application, usage, traits_of(_HELD, request))
+                if holding.try_charge(vector):
+                    return self._grant(request, application, holding, vector, stored)
+        return self._admission.allocate(request)
+
+    def _grant(
+        self,
+        request: AllocationRequest,
+        application: Application,
+        holding: Holding,
+        vector: RequestVector,
+        stored: Resource | LedgerEntry,
+    ) -> Decision:
+        """Grant an allocation that the holding is charged with, unless a model objects."""
+        allocation_id, models = request.allocation_id, self._models
+        if models.all:
+            claim = application.claim(allocation_id, stored)
+            try:
+                violations = models.check(claim)
+            except BaseException:
+                # If the error is harmless, the counters must be correct. After any other error they are rebuilt.
+                holding.try_refund(vector)
+                raise
+            if violations:
+                holding.try_refund(vector)
+                return self._admission.deny_by_models(request, violations)
+            models.change("charge", claim)
+        self._lock.undo.append((self._state.ledger.undo_grant, (allocation_id, application)))
+        application.allocations[allocation_id] = stored
+        self._owners[allocation_id] = application
+        record = self._state.record
+        if record is not None:
+            record(Allocated(_value(allocation_id, application, stored)))
+        return ALLOWED
+
+    # Releases
+
+    def release(self, allocation_id: str) -> bool:
+        """Decide like `Admission.release`."""
+        application = self._owners.get(allocation_id) if type(allocation_id) is str else None
+        if application is None:
+            return self._admission.release(allocation_id)
+        holding, stored = application.holding, application.allocations.get(allocation_id)
+        if holding is None or stored is None or holding.epoch is not self._lock.epoch:
+            return self._admission.release(allocation_id)
+        models = self._models
+        if models.all:
+            models.change("refund", application.claim(allocation_id, stored))
+        usage = application.to_entry(stored).usage
+        layout, vector = usage.compiled
+        if layout is not holding.epoch.layout:
+            vector = holding.epoch.layout.vector(usage)
+        if not holding.try_refund(vector):
+            holding.require_held(vector)
+        self._lock.undo.append((self._state.ledger.undo_release, (allocation_id, application, stored)))
+        del self._owners[allocation_id], application.allocations[allocation_id]
+        record = self._state.record
+        if record is not None:
+            record(Released(_value(allocation_id, application, stored)))
+        if not application.allocations:
+            self._state.finish_if_idle(application)
+        return True
+
+    # Checks
+
+    def check(self, request: AllocationRequest) -> Decision:
+        """Decide like `Admission.check`."""
+        _, application_id, usage, _, priority, preemptible = request
+        application = self._applications.get(application_id) if type(application_id) is str else None
+        if (
+            application is not None
+            and not application.failing
+            and priority is DEFAULT_PRIORITY
+            and preemptible is True
+            and type(usage) is Resource
+        ):
+            holding = application.holding
+            if holding is not None and holding.epoch is self._lock.epoch:
+                layout, vector = usage.compiled
+                if (
+                    layout is holding.epoch.layout
+                    and fits(holding.checked, vector)
+                    and not self._models.check(application.claim("", usage))
+                ):
+                    return ALLOWED
+        return self._admission.check(request)
 
 
 class FastPath(AbstractPartition):
@@ -60,8 +194,8 @@ class FastPath(AbstractPartition):
     __slots__ = (
         "_admission",
         "_applications",
-        "_decides_plain",
-        "_has_models",
+        "_decisions",
+        "_has_models_only",
         "_is_recorded_without_models",
         "_lock",
         "_models",
@@ -80,10 +214,10 @@ class FastPath(AbstractPartition):
     _applications: dict[str, Application]
     _owners: dict[str, Application]
     _models: ModelSet
-    #: Whether other quota models take part.
-    _has_models: bool
-    #: Whether changes are recorded, or other quota models take part.
-    _decides_plain: bool
+    #: Whether other quota models take part, and nothing is recorded.
+    _has_models_only: bool
+    #: What decides if the fast path cannot: the short path if changes are recorded, or other quota models take part.
+    _decisions: Admission | ShortPath
     #: Whether changes are recorded, and no other quota model takes part.
     _is_recorded_without_models: bool
 
@@ -136,14 +270,17 @@ class FastPath(AbstractPartition):
                         if layout is self._state.active_limits.epoch.layout:
                             return self._start(application, allocation_id, usage, vector)
                         return lock.run_locked(epoch, self._start_new_size, application, allocation_id, usage)
+                if self._has_models_only:
+                    request = AllocationRequest(
+                        allocation_id, application_id, usage, placeholder, priority, preemptible
+                    )
+                    return lock.run_locked(epoch, self._decisions.allocate, request)
                 lock.valid_epoch = epoch
         except BaseException as error:
             lock.release_after_error(error)
             raise
         request = AllocationRequest(allocation_id, application_id, usage, placeholder, priority, preemptible)
-        if self._decides_plain:
-            return self._transactions.run(self._decide_plain, request)
-        return self._transactions.run(self._admission.allocate, request)
+        return self._transactions.run(self._decisions.allocate, request)
 
     def _start(self, application: Application, allocation_id: str, usage: Resource, vector: RequestVector) -> Decision:
         """Grant an allocation that starts an application, or is its first since the limits have changed."""
@@ -160,60 +297,6 @@ class FastPath(AbstractPartition):
     def _start_new_size(self, application: Application, allocation_id: str, usage: Resource) -> Decision:
         """Do the same for a usage that has no vector in the layout in force yet."""
         return self._start(application, allocation_id, usage, self._admission.vector(usage))
-
-    def _decide_plain(self, request: AllocationRequest) -> Decision:
-        """Decide about an allocation in a partition with models or a record; the decision of a transaction."""
-        allocation_id, application_id, usage, placeholder, priority, preemptible = request
-        application = self._applications.get(application_id) if type(application_id) is str else None
-        if (
-            application is not None
-            and not application.failing
-            and type(allocation_id) is str
-            and allocation_id not in self._owners
-            and 0 < len(allocation_id) <= MAX_NAME
-            and placeholder is False
-            and preemptible is True
-            and priority is DEFAULT_PRIORITY
-            and type(usage) is Resource
-        ):
-            holding = application.holding
-            layout, vector = usage.compiled
-            if (
-                holding is not None
-                and holding.epoch is self._lock.epoch
-                and layout is holding.epoch.layout
-                and holding.try_charge(vector)
-            ):
-                if self._has_models:
-                    denied = self._charge_models(request, application, holding)
-                    if denied is not None:
-                        return denied
-                self._lock.undo.append((self._state.ledger.undo_grant, (allocation_id, application)))
-                application.allocations[allocation_id] = usage
-                self._owners[allocation_id] = application
-                record = self._state.record
-                if record is not None:
-                    # A plain allocation; `Allocation(...)` takes twice as long.
-                    fields = (allocation_id, application_id, usage, _HELD, False, 0, True)
-                    record(Allocated(tuple.__new__(Allocation, fields)))
-                return ALLOWED
-        return self._admission.allocate(request)
-
-    def _charge_models(self, request: AllocationRequest, application: Application, holding: Holding) -> Decision | None:
-        """Charge the models with an allocation that the holding is charged with; return a denial if they object."""
-        models, usage = self._models, request.usage
-        claim = application.plain_claim(request.allocation_id, usage)
-        try:
-            violations = models.check(claim)
-        except BaseException:
-            # If the error is harmless, the counters must be correct. After any other error they are rebuilt.
-            holding.try_refund(usage.compiled[1])
-            raise
-        if violations:
-            holding.try_refund(usage.compiled[1])
-            return self._admission.deny_by_models(request, violations)
-        models.charge(claim)
-        return None
 
     def release(self, allocation_id: str) -> bool:
         lock, owners = self._lock, self._owners
@@ -241,11 +324,13 @@ class FastPath(AbstractPartition):
                                 lock.undo.clear()
                             lock.valid_epoch = epoch
                             return True
+                if self._has_models_only:
+                    return lock.run_locked(epoch, self._decisions.release, allocation_id)
                 lock.valid_epoch = epoch
         except BaseException as error:
             lock.release_after_error(error)
             raise
-        return self._transactions.run_without_space(self._admission.release, allocation_id)
+        return self._transactions.run_without_space(self._decisions.release, allocation_id)
 
     def check(self, subject: Subject, usage: Resource, *, priority: int = 0, preemptible: bool = True) -> Decision:
         lock = self._lock
@@ -266,6 +351,9 @@ class FastPath(AbstractPartition):
                         if layout is epoch.layout and fits(holding.checked, vector):
                             lock.valid_epoch = epoch
                             return ALLOWED
+                if self._has_models_only and type(subject) is str:
+                    request = AllocationRequest("", subject, usage, False, priority, preemptible)  # noqa: FBT003
+                    return lock.run_locked(epoch, self._decisions.check, request)
                 lock.valid_epoch = epoch
         except BaseException as error:
             lock.release_after_error(error)
@@ -318,3 +406,12 @@ class FastPath(AbstractPartition):
             lock.release_after_error(error)
             raise
         return None if limits is None else Explanation(ALLOWED, (), limits, application.queue.queue_path)
+
+
+def _value(allocation_id: str, application: Application, stored: Resource | LedgerEntry) -> Allocation:
+    """Return a stored allocation as a value for callers."""
+    if type(stored) is Resource:
+        # `Allocation(...)` takes twice as long.
+        fields = (allocation_id, application.submission.application_id, stored, _HELD, False, 0, True)
+        return tuple.__new__(Allocation, fields)
+    return application.to_entry(stored).to_allocation(allocation_id)

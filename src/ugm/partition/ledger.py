@@ -89,8 +89,12 @@ class AllocationLedger:
         put(self.owners, allocation_id, application if is_known else None)
 
     def undo_grant(self, allocation_id: str, application: Application) -> None:
-        """Undo that a new plain allocation was written without `write`; the counters are rebuilt."""
+        """Undo that a new allocation was written without `write`; the counters are rebuilt."""
         self._restore(allocation_id, application, False, None, None)  # noqa: FBT003 - as above
+
+    def undo_release(self, allocation_id: str, application: Application, stored: Resource | LedgerEntry) -> None:
+        """Undo that an allocation that is not pending was removed without `remove`; the counters are rebuilt."""
+        self._restore(allocation_id, application, True, stored, None)  # noqa: FBT003 - as above
 
     def clear(self) -> None:
         """Remove all entries, which their applications still store."""

@@ -77,9 +77,12 @@ class ModelSet:
         RequestError: one of them is not a `ugm.QuotaModel`, or occurs twice.
     """
 
-    __slots__ = ("_calling", "_exhausted", "_lock", "_models", "_suspended", "_undo_errors", "_unknown")
+    __slots__ = ("_calling", "_exhausted", "_lock", "_resettable", "_suspended", "_undo_errors", "_unknown", "all")
 
-    _models: tuple[QuotaModel, ...]
+    #: All models, in the order in which they are called. Replaced by one assignment.
+    all: tuple[QuotaModel, ...]
+    #: The models, each with itself if it can be reset, and otherwise with None.
+    _resettable: tuple[tuple[QuotaModel, QuotaModel | None], ...]
     #: The model in the middle of a call that changes it, which may have been interrupted.
     _calling: QuotaModel | None
     #: Models of unknown state that can be reset.
@@ -94,10 +97,10 @@ class ModelSet:
     def __init__(self, models: Iterable[QuotaModel], lock: OperationLock) -> None:
         if not isinstance(models, Iterable):
             raise RequestError("models", models, "expected several quota models")
-        self._models = tuple(models)
-        for position, model in enumerate(self._models):
+        self._set(tuple(models))
+        for position, model in enumerate(self.all):
             require_model(model)
-            if any(model is other for other in self._models[:position]):
+            if any(model is other for other in self.all[:position]):
                 raise RequestError("models", model, "the model occurs twice")
         self._lock: Final = lock
         self._calling = None
@@ -105,19 +108,18 @@ class ModelSet:
         self._exhausted = 0
         self._undo_errors = []
 
-    def __bool__(self) -> bool:
-        return bool(self._models)
+    def _set(self, models: tuple[QuotaModel, ...]) -> None:
+        self.all = models
+        self._resettable = tuple((model, model if hasattr(model, "reset") else None) for model in models)
 
-    @property
-    def all(self) -> tuple[QuotaModel, ...]:
-        """All models, in the order in which they are called."""
-        return self._models
+    def __bool__(self) -> bool:
+        return bool(self.all)
 
     @property
     def _usable(self) -> Iterable[QuotaModel]:
         if not self._suspended and not self._unknown:
-            return self._models
-        return [model for model in self._models if not self.is_unusable(model)]
+            return self.all
+        return [model for model in self.all if not self.is_unusable(model)]
 
     def is_unusable(self, model: QuotaModel) -> bool:
         """Return whether a model is not called, because its state is unknown."""
@@ -127,19 +129,32 @@ class ModelSet:
 
     def check(self, claim: Claim) -> tuple[Violation, ...]:
         """Return every limit that a claim would exceed; a suspended model denies every claim."""
-        are_usable = not self._suspended and not self._unknown
+        if self._suspended or self._unknown:
+            return self._check_usable(claim)
         found: tuple[Violation, ...] = ()
-        for model in self._models:
-            if are_usable or not self.is_unusable(model):
-                found += self.query(model, model.check, claim)
-            else:
+        # The same as `query` for each model. It is repeated here because every allocation executes it.
+        try:
+            for model, self._calling in self._resettable:  # noqa: B020 - an attribute is the second variable
+                found += tuple(model.check(claim))
+        except Exception as error:
+            self._note_query_error(error)
+            raise
+        self._calling = None
+        return found
+
+    def _check_usable(self, claim: Claim) -> tuple[Violation, ...]:
+        found: tuple[Violation, ...] = ()
+        for model in self.all:
+            if self.is_unusable(model):
                 found += (Violation(SUSPENDED, type(model).__name__, "", "", None, 0, 0, 0),)
+            else:
+                found += self.query(model, model.check, claim)
         return found
 
     def evictions(self, claim: Claim) -> tuple[str, ...]:
         """Return the allocations to evict so that all models allow a claim; empty if no evictions would help."""
         evicted: dict[str, None] = {}
-        for model in self._models:
+        for model in self.all:
             if self.is_unusable(model):
                 return ()
             if self.query(model, model.check, claim):
@@ -154,18 +169,21 @@ class ModelSet:
 
         The model may cache results. If it raises while it updates its cache, its state is unknown.
         """
-        resettable = hasattr(model, "reset")
-        if resettable:
+        if hasattr(model, "reset"):
             self._calling = model
         try:
             answer = tuple(query(argument))
         except Exception as error:
-            if not resettable or isinstance(error, UgmError):
-                self._calling = None
-                self._lock.harmless_error = error
+            self._note_query_error(error)
             raise
         self._calling = None
         return answer
+
+    def _note_query_error(self, error: Exception) -> None:
+        """Note that a query has raised, which is harmless unless it may have changed a cache of the model."""
+        if self._calling is None or isinstance(error, UgmError):
+            self._calling = None
+            self._lock.harmless_error = error
 
     # Changes
 
@@ -182,10 +200,19 @@ class ModelSet:
                 if _has_method(model, method):
                     self._call(model, method, claim)
 
-    def charge(self, claim: Claim) -> None:
-        """Charge all models with a claim that is not pending, like `apply`."""
-        for model in self._usable:
-            self._call(model, "charge", claim)
+    def change(self, method: Literal["charge", "refund"], claim: Claim) -> None:
+        """Change all models by one call, like `apply`. Every allocation and release executes it."""
+        inverse, undo = _INVERSE[method], self._lock.undo
+        try:
+            for model in self.all if not self._suspended and not self._unknown else self._usable:
+                self._calling = model
+                getattr(model, method)(claim)
+                undo.append((self._undo, (model, inverse, claim)))
+                self._calling = None
+        except BaseException:
+            # After any error, the model may have changed.
+            undo.append((self._note_interruption, ()))
+            raise
 
     def _call(self, model: QuotaModel, method: _Method, claim: Claim) -> None:
         undo = self._lock.undo
@@ -277,9 +304,9 @@ class ModelSet:
             RequestError: *old* is not one of the models, or *new* is not a model, or is one of them already.
         """
         require_model(new)
-        if not any(model is old for model in self._models):
+        if not any(model is old for model in self.all):
             raise RequestError("old", old, "expected one of the models of the partition")
-        if any(model is new for model in self._models) and new is not old:
+        if any(model is new for model in self.all) and new is not old:
             raise RequestError("new", new, "already a model of this partition")
         if new is old:
             # If it raises, the state of this model is unknown.
@@ -287,7 +314,7 @@ class ModelSet:
             self._calling = new
         _reset_and_charge(new, calls)
         self._calling = None
-        self._models = tuple(new if model is old else model for model in self._models)
+        self._set(tuple(new if model is old else model for model in self.all))
         self._unknown = [model for model in self._unknown if model is not old]
         self._suspended = [model for model in self._suspended if model is not old]
 

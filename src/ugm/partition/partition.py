@@ -41,7 +41,7 @@ from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.event_outbox import EventOutbox
 from ugm.partition.events import Subscriber
 from ugm.partition.explanation import require_holder_count
-from ugm.partition.fast_path import FastPath
+from ugm.partition.fast_path import FastPath, ShortPath
 from ugm.partition.gang import allocate_all, require_requests
 from ugm.partition.lifecycle import ApplicationLifecycle
 from ugm.partition.model_queries import ModelQueries, ModelReport
@@ -148,8 +148,9 @@ class Partition(FastPath):
         self._model_queries = ModelQueries(models)
         self._applications = state.applications
         self._owners = state.ledger.owners
-        self._has_models = bool(models)
-        self._decides_plain = outbox is not None or self._has_models
+        has_short_path = outbox is not None or bool(models)
+        self._decisions = ShortPath(state, models, self._admission) if has_short_path else self._admission
+        self._has_models_only = bool(models) and outbox is None
         self._is_recorded_without_models = outbox is not None and not models
         lock.rebuild = self._rebuild
         lock.mark_consistent()
