@@ -6,8 +6,8 @@ still exist.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
-from typing import Any, Final, NamedTuple
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple, final
 
 from ugm.arguments import require_application_id, require_name, require_resource
 from ugm.errors import RequestError
@@ -18,8 +18,8 @@ from ugm.resources import Resource
 __all__ = [
     "AuditReport",
     "Difference",
+    "Differences",
     "RunningAllocation",
-    "audit",
     "require_differences",
     "require_running",
 ]
@@ -139,34 +139,55 @@ def _sides(value: object) -> list[RunningAllocation]:
     return sides
 
 
-def audit(
-    allocations: Iterable[Allocation], application_ids: Container[str], truth: dict[str, RunningAllocation]
-) -> AuditReport:
-    """Compare the ledger with the running allocations; a terminating allocation counts until its release.
+@final
+class Differences(Collection[Difference]):
+    """The differences between the ledger and the running allocations, in the order of the ids.
+
+    A terminating allocation counts until its release. Each difference is made when it is reached, as the values of
+    `ugm.partition.queries.CopiedAllocations`.
 
     Args:
         allocations: a copy of the ledger.
         application_ids: the applications at the same moment.
         truth: the running allocations by id.
     """
-    ledger: dict[str, RunningAllocation] = {}
-    different = dict.fromkeys(truth)
-    for one in allocations:
-        if one.state is _PENDING:
-            continue
-        running = truth.get(one.allocation_id)
-        if running is not None and _agree(one, running):
-            del different[one.allocation_id]
-        else:
-            ledger[one.allocation_id], different[one.allocation_id] = RunningAllocation(*one[:3]), None
-    return AuditReport(
-        tuple(
-            Difference(
-                ledger.get(name), truth.get(name), name not in truth or truth[name].application_id in application_ids
-            )
-            for name in sort_in_parts(different, str)
-        )
-    )
+
+    __slots__ = ("_allocations", "_application_ids", "_names", "_truth")
+
+    def __init__(
+        self,
+        allocations: Mapping[str, Allocation],
+        application_ids: Container[str],
+        truth: Mapping[str, RunningAllocation],
+    ) -> None:
+        self._allocations: Final = allocations
+        self._application_ids: Final = application_ids
+        self._truth: Final = truth
+        different = dict.fromkeys(truth)
+        for one in allocations.values():
+            running = truth.get(one.allocation_id)
+            if one.state is _PENDING:
+                continue
+            if running is not None and _agree(one, running):
+                del different[one.allocation_id]
+            else:
+                different[one.allocation_id] = None
+        self._names: Final = sort_in_parts(different, str)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __iter__(self) -> Iterator[Difference]:
+        return map(self._difference, self._names)
+
+    def __contains__(self, difference: object) -> bool:
+        return any(difference == one for one in self)
+
+    def _difference(self, name: str) -> Difference:
+        one, running = self._allocations.get(name), self._truth.get(name)
+        ledger = None if one is None or one.state is _PENDING else RunningAllocation(*one[:3])
+        is_known = running is None or running.application_id in self._application_ids
+        return Difference(ledger, running, is_known)
 
 
 def _agree(one: Allocation, running: RunningAllocation) -> bool:

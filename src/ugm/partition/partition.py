@@ -36,7 +36,7 @@ from ugm.partition.administration import Administration, require_node
 from ugm.partition.admission import Admission
 from ugm.partition.allocation import Allocation, AllocationRequest
 from ugm.partition.application import ApplicationInfo
-from ugm.partition.audit import AuditReport, RunningAllocation, audit, require_differences, require_running
+from ugm.partition.audit import AuditReport, Differences, RunningAllocation, require_differences, require_running
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.event_outbox import EventOutbox
 from ugm.partition.events import Subscriber
@@ -47,7 +47,7 @@ from ugm.partition.lifecycle import ApplicationLifecycle
 from ugm.partition.model_queries import ModelQueries, ModelReport
 from ugm.partition.model_set import ModelSet, claims_of
 from ugm.partition.plan import ModelLimits, Plan, PlanInput, make_plan
-from ugm.partition.queries import Queries, allocations_in
+from ugm.partition.queries import CopiedAllocations, Queries
 from ugm.partition.reconcile import reconcile
 from ugm.partition.reports import ApplicationReport, OwnedAllocation, SubmissionReport
 from ugm.partition.self_check import verify
@@ -336,8 +336,11 @@ class Partition(FastPath):
         self._transactions.run(self._administration.configure, CompiledConfig.of(config))
 
     def audit(self, running: Iterable[RunningAllocation | tuple[str, str, Resource]]) -> AuditReport:
+        return AuditReport(tuple(self._differences(running)))
+
+    def _differences(self, running: Iterable[RunningAllocation | tuple[str, str, Resource]]) -> Differences:
         truth, copies = require_running(running), self._read(self._queries.copy_allocations, None)
-        return audit(allocations_in(copies), {application.application_id for application, _ in copies}, truth)
+        return Differences(CopiedAllocations(copies), {application.application_id for application, _ in copies}, truth)
 
     def reconcile(self, report: AuditReport) -> AuditReport:
         return self._transactions.run(reconcile, self._state, self._admission, require_differences(report))
@@ -404,8 +407,10 @@ class Partition(FastPath):
         return self._read(self._queries.allocation, require_name("allocation_id", allocation_id))
 
     def allocations(self, application_id: str | None = None) -> tuple[Allocation, ...]:
-        copies = self._read(self._queries.copy_allocations, application_id)
-        return sort_in_parts(allocations_in(copies), attrgetter("allocation_id"))
+        return tuple(self._copied_allocations(application_id).values())
+
+    def _copied_allocations(self, application_id: str | None) -> CopiedAllocations:
+        return CopiedAllocations(self._read(self._queries.copy_allocations, application_id))
 
     def allocations_by_id(self, allocation_ids: Iterable[str]) -> tuple[OwnedAllocation, ...]:
         return self._read(self._queries.allocations_by_id, tuple(allocation_ids))

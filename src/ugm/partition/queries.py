@@ -15,6 +15,7 @@ from ugm.partition.admission import Admission
 from ugm.partition.allocation import Allocation
 from ugm.partition.application import Application, ApplicationCopy, ApplicationInfo, LedgerEntry
 from ugm.partition.reports import OwnedAllocation
+from ugm.partition.sorting import sort_in_parts
 from ugm.partition.state import PartitionState
 from ugm.partition.utilization import LimitUtilization, utilization_of
 from ugm.queues import QueueState
@@ -23,10 +24,11 @@ from ugm.resources import Resource
 from ugm.tracking.holding import HoldingTree
 from ugm.tracking.snapshot import TrackerCopy
 
-__all__ = ["Queries", "allocations_in"]
+__all__ = ["CopiedAllocations", "Queries"]
 
-#: Applications with copies of their allocations, pending ones included.
-_Copies: TypeAlias = list[tuple[Application, dict[str, Resource | LedgerEntry]]]
+#: An application with a copy of its allocations, pending ones included.
+_Copy: TypeAlias = tuple[Application, dict[str, Resource | LedgerEntry]]
+_Copies: TypeAlias = list[_Copy]
 
 
 @final
@@ -65,7 +67,7 @@ class Queries:
         return None if entry is None else entry.to_allocation(allocation_id)
 
     def copy_allocations(self, application_id: str | None) -> _Copies:
-        """Copy the allocations of all applications, or of one, for `allocations_in`."""
+        """Copy the allocations of all applications, or of one, for `CopiedAllocations`."""
         if application_id is None:
             applications = list(self._state.applications.values())
         else:
@@ -119,10 +121,29 @@ class Queries:
         return utilization_of(name, tracker.total(), len(tracker.holdings), limits)
 
 
-def allocations_in(copies: _Copies) -> Iterator[Allocation]:
-    """Yield the copied allocations as values; without the lock."""
-    return (
-        application.to_entry(stored).to_allocation(name)
-        for application, allocations in copies
-        for name, stored in allocations.items()
-    )
+@final
+class CopiedAllocations(Mapping[str, Allocation]):
+    """Copied allocations by id, in the order of their ids; without the lock.
+
+    Each value is made when it is read. A million values at once would stop other threads: the garbage collector visits
+    them all, and to delete them is one instruction.
+    """
+
+    __slots__ = ("_names", "_sources")
+
+    def __init__(self, copies: _Copies) -> None:
+        #: The copy that has the allocation of an id.
+        self._sources: Final[dict[str, _Copy]] = {}
+        for source in copies:
+            self._sources.update(dict.fromkeys(source[1], source))
+        self._names: Final = sort_in_parts(self._sources, str)
+
+    def __getitem__(self, allocation_id: str) -> Allocation:
+        application, allocations = self._sources[allocation_id]
+        return application.to_entry(allocations[allocation_id]).to_allocation(allocation_id)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)

@@ -19,9 +19,10 @@ which MessagePack cannot represent, take several times as long.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from itertools import islice
 from struct import Struct
 from types import NoneType, UnionType
 from typing import Any, Final, NamedTuple, TypeAlias, Union, final, get_args, get_origin, get_type_hints
@@ -292,13 +293,13 @@ class Codec:
         self._decode: Final = msgspec.msgpack.Decoder(shape.plain, ext_hook=_read_extension).decode
 
     def encode(self, value: object) -> bytes:
-        """Return the encoded form of a value of the annotated type.
+        """Return the encoded form of a value of the annotated type. Any collection is encoded like a tuple.
 
         Raises:
             TypeError, ValueError: the value has another type.
         """
         items = self._shape.items
-        if items is not None and type(value) is tuple and len(value) > _CHUNK:
+        if items is not None and isinstance(value, Collection) and len(value) > _CHUNK:
             return _encode_long(value, items)
         return encode_plain(_to_plain(self._shape, value))
 
@@ -336,14 +337,13 @@ def encode_plain(plain: Plain) -> bytes:
         return _encode(_representable(plain))
 
 
-def _encode_long(values: tuple[Any, ...], shape: Shape) -> bytes:
-    """Return the encoded form of a long tuple of values of a shape.
+def _encode_long(values: Collection[Any], shape: Shape) -> bytes:
+    """Return the encoded form of many values of a shape.
 
     It is encoded in chunks, because the interpreter runs no other thread while `msgspec` encodes.
     """
-    parts = [_LONG_ARRAY.pack(0xDD, len(values))]
-    for start in range(0, len(values), _CHUNK):
-        chunk = [_to_plain(shape, value) for value in values[start : start + _CHUNK]]
+    parts, remaining = [_LONG_ARRAY.pack(0xDD, len(values))], iter(values)
+    while chunk := [_to_plain(shape, value) for value in islice(remaining, _CHUNK)]:
         parts.append(encode_plain(chunk)[_LONG_HEADER if len(chunk) >= _LONG else 1 :])
     return b"".join(parts)
 

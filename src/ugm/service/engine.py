@@ -19,7 +19,6 @@ from ugm.journal.opening import OpenLog
 from ugm.journal.writer import Writer
 from ugm.model import QuotaModel
 from ugm.operation_lock import OperationLock
-from ugm.partition import Partition
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.event_outbox import EventOutbox
 from ugm.partition.model_set import ModelSet, claims_of
@@ -27,12 +26,13 @@ from ugm.partition.state import PartitionState
 from ugm.service.batch_log import BatchLog
 from ugm.service.change_feed import ChangeFeed, ReadLog
 from ugm.service.committer import Committer
+from ugm.service.listing import ListingPartition
 
 __all__ = ["Engine", "EngineSettings", "ServicePartition", "build_engine"]
 
 
 @final
-class ServicePartition(Partition):
+class ServicePartition(ListingPartition):
     """The partition of a leader."""
 
     __slots__ = ()

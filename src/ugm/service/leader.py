@@ -40,7 +40,7 @@ from ugm.service.operations import ERROR, Kind, Operation, operation_by_number
 from ugm.service.server_connection import ServerConnection
 from ugm.service.session import Session
 from ugm.service.status import ServiceStatus, StandbyStatus
-from ugm.service.wire import SESSION_UNKNOWN, Do, Hello, LeaderMessage, Moved, Refused, Reply, Welcome, frame
+from ugm.service.wire import SESSION_UNKNOWN, Do, Hello, LeaderMessage, Moved, Refused, Replies, Reply, Welcome, frame
 
 __all__ = ["Leader"]
 
@@ -218,7 +218,8 @@ class Leader:
         """Execute a query over the whole partition in another thread."""
 
         def work() -> None:
-            answer = Reply(number, *operation.execute(self._partition, arguments))
-            self._loop.call_soon_threadsafe(self._committer.when_durable, partial(session.finish, [answer]))
+            # A large answer would stop the loop while it is encoded.
+            data = frame(Replies([Reply(number, *operation.execute(self._partition, arguments))]))
+            self._loop.call_soon_threadsafe(self._committer.when_durable, partial(session.finish_query, number, data))
 
         self._scans.submit(work)

@@ -21,6 +21,7 @@ import msgspec
 from ugm.decision import Decision
 from ugm.errors import RequestError, UgmError
 from ugm.partition import AbstractPartition
+from ugm.partition.audit import AuditReport, Difference
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.snapshot import SnapshotParts
 from ugm.service.codec import Codec, Plain, Shape, encode_plain
@@ -36,6 +37,7 @@ from ugm.service.fast_codecs import (
     encode_id,
     encode_subject_and_usage,
 )
+from ugm.service.listing import ListingPartition
 from ugm.service.session_interface import AbstractSessions
 from ugm.service.shapes import ARGUMENTS, RESULTS
 
@@ -345,10 +347,31 @@ def _copy_partition(partition: AbstractPartition, _: Arguments) -> object:
     return snapshot.compiled, snapshot.parts()
 
 
+def _list_allocations(partition: AbstractPartition, arguments: Arguments) -> object:
+    return (partition.list_allocations if isinstance(partition, ListingPartition) else partition.allocations)(
+        *arguments
+    )
+
+
+def _list_differences(partition: AbstractPartition, arguments: Arguments) -> object:
+    return (partition.list_differences if isinstance(partition, ListingPartition) else partition.audit)(*arguments)
+
+
+_DIFFERENCES: Final = Codec(RESULTS.of(tuple[Difference, ...]))
+#: The header of an array of one item: a report has one field, the differences.
+_ONE_FIELD: Final = b"\x91"
+
+
+def _encode_report(report: AuditReport) -> bytes:
+    return _ONE_FIELD + _DIFFERENCES.encode(report.differences)
+
+
 #: The result of `snapshot` on the wire. `RemotePartition` makes the snapshot from it.
 _SNAPSHOT: Final = Codec(RESULTS.of(tuple[CompiledConfig, SnapshotParts]))
 
 _SPECIAL: Final[Mapping[str, Mapping[str, Any]]] = {
+    "allocations": {"run": _list_allocations},
+    "audit": {"run": _list_differences, "encode_result": _encode_report},
     "config": {"run": _read_config},
     "snapshot": {
         "run": _copy_partition,

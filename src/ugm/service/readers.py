@@ -25,12 +25,13 @@ from msgspec import Raw
 
 from ugm.errors import RequestError
 from ugm.journal.follower import Follower
-from ugm.partition import AbstractPartition, Partition
+from ugm.partition import AbstractPartition
 from ugm.partition.model_set import ModelSet
 from ugm.partition.state import PartitionState
 from ugm.service.calls import require_query
 from ugm.service.error_codec import encode_error
 from ugm.service.errors import ProtocolError
+from ugm.service.listing import ListingPartition
 from ugm.service.operations import ERROR, Operation, operation_by_number
 from ugm.service.server_connection import ServerConnection
 from ugm.service.session import Session
@@ -40,6 +41,7 @@ from ugm.service.wire import (
     Hello,
     LeaderMessage,
     Moved,
+    Replies,
     Reply,
     Staleness,
     StandbyReport,
@@ -59,7 +61,7 @@ _OF_MODELS: Final = frozenset({"check", "explain", "explain_submission", "applic
 
 
 @final
-class FollowedPartition(Partition):
+class FollowedPartition(ListingPartition):
     """The state of a follower as a partition, for queries only."""
 
     __slots__ = ()
@@ -157,16 +159,18 @@ class Readers:
     ) -> None:
         """Execute a query unless its connection was lost, and pass the answer on to the loop."""
         if session.peer is not None:
-            loop.call_soon_threadsafe(self._when_durable, partial(self._send, session, view, work()))
+            answer = work()
+            send = partial(self._send, session, view, answer.number, frame(Replies([answer])))
+            loop.call_soon_threadsafe(self._when_durable, send)
 
-    def _send(self, session: Session, view: ReadView, answer: Reply) -> None:
+    def _send(self, session: Session, view: ReadView, number: int, answer: bytes) -> None:
         """Send an answer with its age."""
         now = self._view()
         # An outage during the query means that another process may have led since the log was last reached.
         complete_at = view.complete_at if now is None else min(view.complete_at, now.complete_at)
         if session.peer is not None:
             session.peer.send(frame(Staleness(monotonic() - complete_at, view.number)))
-        session.finish([answer])
+        session.finish_query(number, answer)
 
     def follow(self, connection: ServerConnection, after: int) -> None:  # noqa: ARG002 - as declared
         """Refuse to send changes.

@@ -43,6 +43,8 @@ _PONG: Final = frame(Pong())
 #: The maximum size of a greeting in bytes, and of the name of a client in characters.
 _LARGEST_GREETING: Final = 1 << 16
 _LONGEST_NAME: Final = 256
+#: Larger frames are sent in pieces of this size, in bytes.
+_PIECE: Final = 1 << 18
 #: The bound of the numbers of operations.
 _LARGEST_NUMBER: Final = 1 << 53
 #: A connection whose peer has vanished without notice is closed after about half a minute.
@@ -129,7 +131,10 @@ class ServerConnection(asyncio.Protocol):
         self._is_working = False
         self._is_unread = False
         self._is_following = self._is_ended = False
-        #: The size of the largest frame since the client last read everything. It may be larger than the bound.
+        #: The rest of frames that are sent in pieces, and its size.
+        self._pieces: Final[deque[memoryview]] = deque()
+        self._waiting = 0
+        #: The size of the largest frame that is sent in pieces. It may be larger than the bound.
         self._largest = 0
         #: Ends the connection if the client does not read the last messages.
         self._closing: asyncio.TimerHandle | None = None
@@ -174,7 +179,10 @@ class ServerConnection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         """Read again from a client that has read its answers."""
-        self._is_unread, self._largest = False, 0
+        self._is_unread = False
+        self._send_pieces()
+        if not self._pieces:
+            self._largest = 0
         self._resume()
 
     def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002 - the reason does not matter
@@ -184,6 +192,7 @@ class ServerConnection(asyncio.Protocol):
                 timer.cancel()
         self._transport = None
         self._backlog.clear()
+        self._pieces.clear()
         if self.session is not None and self.session.peer is self:
             self.session.disconnect()
         self._clients.disconnected(self)
@@ -282,10 +291,27 @@ class ServerConnection(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        transport.write(data)
-        self._largest = max(self._largest, len(data))
-        if self._is_unread and transport.get_write_buffer_size() > self._limits.unread + self._largest:
+        if len(data) > _PIECE or self._pieces:
+            self._send_in_pieces(data)
+        else:
+            transport.write(data)
+        if self._is_unread and transport.get_write_buffer_size() + self._waiting > self._limits.unread + self._largest:
             transport.abort()
+
+    def _send_in_pieces(self, data: bytes) -> None:
+        """Send a frame as fast as the client reads it. The loop would stop while the transport copies a large one."""
+        self._largest = max(self._largest, len(data))
+        self._waiting += len(data)
+        view = memoryview(data)
+        self._pieces.extend(view[start : start + _PIECE] for start in range(0, len(data), _PIECE))
+        self._send_pieces()
+
+    def _send_pieces(self, *, at_once: bool = False) -> None:
+        transport, pieces = self._transport, self._pieces
+        while transport is not None and pieces and (at_once or not self._is_unread):
+            piece = pieces.popleft()
+            self._waiting -= len(piece)
+            transport.write(piece)
 
     @property
     def _is_closing(self) -> bool:
@@ -301,6 +327,7 @@ class ServerConnection(asyncio.Protocol):
         """Execute nothing more, and close the connection after everything was sent, or soon in any case."""
         self._backlog.clear()
         if self._transport is not None and not self._transport.is_closing():
+            self._send_pieces(at_once=True)
             self._transport.close()
             self._closing = asyncio.get_running_loop().call_later(self._limits.hello, self._transport.abort)
 

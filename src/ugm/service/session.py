@@ -151,6 +151,12 @@ class Session:
                 self._kept[answer.number] = answer
         self.send(answers)
 
+    def finish_query(self, number: int, data: bytes) -> None:
+        """Send the frame with the answer to a query if the client is connected."""
+        self._undecided.pop(number, None)
+        if self.peer is not None:
+            self.peer.send(data)
+
     def send(self, answers: list[Reply]) -> None:
         """Send answers if the client is connected; otherwise it repeats the operations later."""
         if self.peer is not None and answers:

@@ -43,7 +43,12 @@ def test_agreement(partition: Partition) -> None:
 def test_allocations_are_compared_without_the_lock(partition: Partition, monkeypatch: pytest.MonkeyPatch) -> None:
     """An audit holds the lock only while it copies the ledger."""
     holds: list[bool] = []
-    monkeypatch.setattr("ugm.partition.partition.audit", lambda *_: holds.append(partition._lock.is_owned()))
+
+    def note(*_: object) -> tuple[()]:
+        holds.append(partition._lock.is_owned())
+        return ()
+
+    monkeypatch.setattr("ugm.partition.partition.Differences", note)
     partition.audit([])
     assert holds == [False]
 

@@ -75,8 +75,8 @@ def test_standby_answers_queries(leader: Service, standby: Service) -> None:
         change = staleness_of(reader).change
         assert change > 0
         assert partition.release("a")
-        eventually(lambda: reader.allocation_ids() == ())
-        assert staleness_of(reader).change > change
+        # The stated number is that before the query.
+        eventually(lambda: reader.allocation_ids() == () and staleness_of(reader).change > change)
 
 
 def test_stated_staleness_is_an_upper_bound(leader: Service, standby: Service) -> None:
@@ -192,7 +192,7 @@ def test_asyncio(leader: Service, standby: Service) -> None:
         async with await connect_async(str(standby.addresses[0]), read_only=True) as reader:
             assert await reader.application("app") is not None
             assert reader.connection.staleness is not None
-            assert reader.connection.staleness.change == staleness_of(blocking).change
+            assert reader.connection.staleness.change >= staleness_of(blocking).change
             with pytest.raises(RequestError, match="the connection is read-only"):
                 await reader.release("a")
 
