@@ -10,8 +10,8 @@ owners of allocations that follow from these records and from the events.
 
 Invariant: the leader and a replay change the table only with `SessionTable.apply`. So both have the same table.
 
-The cost: two references for each allocation. `SessionTable.allocations_of` and `SessionTable.forget` take time in
-proportion to all allocations.
+The cost: two references for each allocation, and an object for all that a session obtains in one second.
+`SessionTable.allocations_of` and `SessionTable.forget` take time in proportion to all allocations.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ __all__ = [
     "By",
     "ClientSession",
     "OwnerChanged",
+    "Ownership",
     "SessionFenced",
     "SessionForgotten",
     "SessionOpened",
@@ -172,6 +173,14 @@ def decode_record(row: Sequence[Json]) -> SessionRecord:
 # The table
 
 
+class Ownership(NamedTuple):
+    """The owner of allocations that were obtained in the same second."""
+
+    session_id: str
+    #: In seconds since 1970; 0 if it is unknown.
+    since: int
+
+
 @final
 class ClientSession:
     """A session of a client, as the log describes it.
@@ -182,7 +191,10 @@ class ClientSession:
         opened_at: the instant of its opening, in milliseconds since 1970.
     """
 
-    __slots__ = ("acknowledged", "answers", "client", "held", "is_fenced", "last_number", "opened_at", "session_id")
+    __slots__ = (
+        *("acknowledged", "answers", "client", "held", "is_fenced", "last_number", "opened_at", "ownership"),
+        "session_id",
+    )
 
     #: The number of the last operation that was answered; 0 for none.
     last_number: int
@@ -194,6 +206,8 @@ class ClientSession:
     is_fenced: bool
     #: The number of its allocations, also pending ones.
     held: int
+    #: That of the last allocation.
+    ownership: Ownership
 
     def __init__(self, session_id: str, client: str, opened_at: int) -> None:
         self.session_id: Final = session_id
@@ -202,6 +216,13 @@ class ClientSession:
         self.last_number = self.acknowledged = self.held = 0
         self.answers = {}
         self.is_fenced = False
+        self.ownership = Ownership(session_id, 0)
+
+    def own_since(self, since: int) -> Ownership:
+        """Return the ownership of allocations that were obtained in a second."""
+        if self.ownership.since != since:
+            self.ownership = Ownership(self.session_id, since)
+        return self.ownership
 
     def record_answers(self, record: By) -> None:
         """Add the answers of a record, and drop those that the client has received."""
@@ -224,8 +245,8 @@ class SessionTable:
 
     #: By session id.
     sessions: Final[dict[str, ClientSession]]
-    #: Invariant: the session of every allocation in the ledger that has one, by allocation id.
-    owners: Final[dict[str, str]]
+    #: Invariant: the owner of every allocation in the ledger that has one, by allocation id.
+    owners: Final[dict[str, Ownership]]
 
     def __init__(self) -> None:
         self.sessions = {}
@@ -236,7 +257,7 @@ class SessionTable:
 
     def allocations_of(self, session_id: str) -> list[str]:
         """Return the ids of the allocations of a session, in time proportional to all allocations."""
-        return [allocation_id for allocation_id, owner in self.owners.items() if owner == session_id]
+        return [allocation_id for allocation_id, owner in self.owners.items() if owner.session_id == session_id]
 
     # Changes
 
@@ -263,9 +284,9 @@ class SessionTable:
                     # The session that made the operation before has been forgotten.
                     by = NO_SESSION
         if by or self.owners:
-            owner = self.sessions[by].session_id if by else NO_SESSION
+            owner = self.sessions[by] if by else None
             for event in events:
-                self._apply_event(event, owner)
+                self._apply_event(event, owner, at // 1000)
         return by
 
     def _apply_record(self, record: SessionRecord, at: int) -> None:
@@ -275,35 +296,36 @@ class SessionTable:
             case SessionFenced(session_id):
                 self.sessions[session_id].is_fenced = True
             case OwnerChanged(session_id, allocation_ids):
+                owner = self.sessions[session_id] if session_id else None
                 for allocation_id in allocation_ids:
-                    self._disown(allocation_id)
-                    self._own(allocation_id, session_id)
+                    before = self._disown(allocation_id)
+                    if owner is not None:
+                        self._own(allocation_id, owner, 0 if before is None else before.since)
             case SessionForgotten(session_id):
                 if self.sessions[session_id].held:
                     for allocation_id in self.allocations_of(session_id):
                         del self.owners[allocation_id]
                 del self.sessions[session_id]
 
-    def _apply_event(self, event: Event, by: str) -> None:
+    def _apply_event(self, event: Event, by: ClientSession | None, second: int) -> None:
         kind = type(event)
         if kind is Allocated or kind is AllocationRequested:
-            if by:
+            if by is not None:
                 # A granted request, or one that was repeated by another session.
                 self._disown(event.allocation.allocation_id)  # type: ignore[union-attr] # it has this field
-                self._own(event.allocation.allocation_id, by)  # type: ignore[union-attr] # as above
+                self._own(event.allocation.allocation_id, by, second)  # type: ignore[union-attr] # as above
         elif kind is Released or kind is RequestWithdrawn:
             self._disown(event.allocation.allocation_id)  # type: ignore[union-attr] # as above
 
-    def _own(self, allocation_id: str, session_id: str) -> None:
-        if session_id:
-            session = self.sessions[session_id]
-            self.owners[allocation_id] = session.session_id
-            session.held += 1
+    def _own(self, allocation_id: str, session: ClientSession, since: int) -> None:
+        self.owners[allocation_id] = session.own_since(since)
+        session.held += 1
 
-    def _disown(self, allocation_id: str) -> None:
+    def _disown(self, allocation_id: str) -> Ownership | None:
         owner = self.owners.pop(allocation_id, None)
         if owner is not None:
-            self.sessions[owner].held -= 1
+            self.sessions[owner.session_id].held -= 1
+        return owner
 
     # Snapshots
 
@@ -313,13 +335,13 @@ class SessionTable:
             answers = [_encode_answer(answer) for answer in session.answers.values()]
             numbers = [session.opened_at, session.last_number, session.acknowledged]
             yield to_json(["session", session.session_id, session.client, *numbers, session.is_fenced, answers])
-        by_owner: dict[str, list[str]] = {}
+        by_owner: dict[Ownership, list[str]] = {}
         for allocation_id, owner in self.owners.items():
             by_owner.setdefault(owner, []).append(allocation_id)
-        for owner, owned in by_owner.items():
+        for (session_id, since), owned in by_owner.items():
             remaining = iter(owned)
             while part := list(islice(remaining, _ALLOCATIONS_PER_ROW)):
-                yield to_json(["owner", owner, part])
+                yield to_json(["owner", session_id, part, since])
 
     def restore(self, rows: Iterable[bytes]) -> None:
         """Fill an empty table from the rows of a snapshot.
@@ -330,8 +352,10 @@ class SessionTable:
         for row in rows:
             tag, session_id, *values = from_json(row)
             if tag == "owner":
-                for allocation_id in values[0]:
-                    self._own(allocation_id, session_id)
+                # Earlier versions did not store the time.
+                allocation_ids, since = values[0], values[1] if len(values) > 1 else 0
+                for allocation_id in allocation_ids:
+                    self._own(allocation_id, self.sessions[session_id], since)
             else:
                 self._restore_session(session_id, values)
 

@@ -19,11 +19,11 @@ the modules: "Architecture", "A call to a service".
 
 from ugm.service.client import AsyncConnectedPartition, ConnectedPartition, connect, connect_async
 from ugm.service.errors import DeadlineError, FencedError, ProtocolError, ServiceError, UnavailableError
-from ugm.service.member import JoinedPartition, join
+from ugm.service.member import AsyncJoinedPartition, JoinedPartition, join, join_async
 from ugm.service.remote_partition import AsyncRemotePartition, RemotePartition
 from ugm.service.server_connection import ClientLimits
 from ugm.service.service import Security, Service, ServiceSettings, tune_interpreter
-from ugm.service.session_interface import AbstractSessions, SessionReport
+from ugm.service.session_interface import AbstractSessions, SessionAllocation, SessionReport
 from ugm.service.status import CommitStatus, ServiceStatus, StandbyStatus
 from ugm.service.subscription import AsyncSubscription, Subscription
 from ugm.service.wire import Staleness
@@ -31,6 +31,7 @@ from ugm.service.wire import Staleness
 __all__ = [
     "AbstractSessions",
     "AsyncConnectedPartition",
+    "AsyncJoinedPartition",
     "AsyncRemotePartition",
     "AsyncSubscription",
     "ClientLimits",
@@ -46,6 +47,7 @@ __all__ = [
     "ServiceError",
     "ServiceSettings",
     "ServiceStatus",
+    "SessionAllocation",
     "SessionReport",
     "Staleness",
     "StandbyStatus",
@@ -54,5 +56,6 @@ __all__ = [
     "connect",
     "connect_async",
     "join",
+    "join_async",
     "tune_interpreter",
 ]

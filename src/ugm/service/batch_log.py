@@ -24,7 +24,7 @@ from typing import Final, final
 from ugm.journal.change_data import add_operation
 from ugm.journal.client_sessions import NO_SESSION, By, SessionRecord, SessionTable
 from ugm.journal.errors import JournalError
-from ugm.journal.writer import copy_of
+from ugm.journal.writer import copy_of, milliseconds
 from ugm.partition.event_codec import Json
 from ugm.partition.events import Denied, Event
 from ugm.partition.transaction import LogPosition
@@ -85,6 +85,7 @@ class BatchLog:
         "_sessions",
         "is_followed",
         "is_stored",
+        "now",
         "number",
         "owner",
     )
@@ -97,6 +98,8 @@ class BatchLog:
     number: int
     #: The session whose operations the loop executes; empty for none.
     owner: str
+    #: The time at which events happen, in milliseconds since 1970; read about once per second.
+    now: int
 
     def __init__(
         self,
@@ -119,6 +122,7 @@ class BatchLog:
         #: The number of changes with events, without the records about sessions, which may come in between.
         self._changes = self._before = 0
         self.owner = ""
+        self.now = milliseconds()
         #: The session of the last row.
         self._owner = ""
         #: The thread that runs the loop; 0 before there is one.
@@ -156,29 +160,29 @@ class BatchLog:
         if stored:
             self._add((), stored)
 
-    def add_record(self, record: SessionRecord, at: int = 0) -> None:
+    def add_record(self, record: SessionRecord) -> None:
         """Add a record about a session to the batch."""
-        self._add((record,), (), at)
+        self._add((record,), ())
 
-    def _add(self, records: tuple[SessionRecord, ...], events: Sequence[Event], at: int = 0) -> None:
+    def _add(self, records: tuple[SessionRecord, ...], events: Sequence[Event]) -> None:
         owner = self.owner if get_ident() == self._loop_thread else NO_SESSION
         with self._guard:
             if self.is_stored:
-                self._add_rows(records, events, at, owner)
+                self._add_rows(records, events, owner)
             else:
-                self._sessions.apply(records, events, at, owner)
+                self._sessions.apply(records, events, self.now, owner)
                 self._count(events)
                 if self.is_followed and events:
                     add_operation(self._gathering.rows, (), events)
                     self._request_commit()
 
-    def _add_rows(self, records: tuple[SessionRecord, ...], events: Sequence[Event], at: int, owner: str) -> None:
+    def _add_rows(self, records: tuple[SessionRecord, ...], events: Sequence[Event], owner: str) -> None:
         batch = self._gathering
         # A change in the log begins without a session.
         by = self._owner if batch.rows else NO_SESSION
         if events and owner != by:
             records = (By(owner),)
-        self._owner = self._sessions.apply(records, events, at, by)
+        self._owner = self._sessions.apply(records, events, self.now, by)
         self._count(events)
         add_operation(batch.rows, records, events)
         batch.last_change = self.number

@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Callable
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Final, ParamSpec, Self, TypeVar, final
+from typing import Final, ParamSpec, Self, TypeVar
 
 from ugm.events import Subscriber
 from ugm.service.aio import AsyncClientConnection
@@ -83,7 +83,6 @@ class ConnectedPartition(RemotePartition):
         return Subscription(self.connection.access, EventReader(subscriber, self.config, after))
 
 
-@final
 class AsyncConnectedPartition(AsyncRemotePartition):
     """The partition of a service for the tasks of one asyncio loop; `connect_async` returns it.
 

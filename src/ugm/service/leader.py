@@ -31,6 +31,7 @@ from typing import Final, final
 
 from msgspec import Raw
 
+from ugm.journal.writer import milliseconds
 from ugm.service.committer import Committer
 from ugm.service.engine import Engine
 from ugm.service.error_codec import encode_error
@@ -50,6 +51,8 @@ _FORGET: Final = 3600.0
 #: The time for which the log may be silent, and the time between two rounds of the clients then, in seconds.
 _SILENCE: Final = 2.0
 _ROUND: Final = 2.0
+#: The time between two looks at the clock, for the age of allocations, in seconds.
+_TICK: Final = 1.0
 #: The number of threads for queries over the whole partition.
 _SCANS: Final = 2
 
@@ -66,7 +69,7 @@ class Leader:
 
     __slots__ = (
         *("_committer", "_feed", "_log", "_loop", "_other_address", "_partition", "_scans", "_sessions"),
-        *("_sending_around", "_tidying"),
+        *("_sending_around", "_ticking", "_tidying"),
     )
 
     def __init__(self, engine: Engine, max_sessions: int, other_address: Callable[[], str]) -> None:
@@ -77,6 +80,7 @@ class Leader:
         self._other_address: Final = other_address
         self._tidying = self._loop.call_later(_TIDY, self._tidy)
         self._sending_around = self._loop.call_later(_ROUND, self._send_around)
+        self._ticking = self._loop.call_later(_TICK, self._tick)
         self._scans: Final = ThreadPoolExecutor(_SCANS, thread_name_prefix="ugm query")
 
     # Sessions
@@ -148,6 +152,10 @@ class Leader:
         self._committer.request()
         self._tidying = self._loop.call_later(_TIDY, self._tidy)
 
+    def _tick(self) -> None:
+        self._log.now = milliseconds()
+        self._ticking = self._loop.call_later(_TICK, self._tick)
+
     def _send_around(self) -> None:
         """While the log is silent, let the clients look for another leader."""
         self._sending_around = self._loop.call_later(_ROUND, self._send_around)
@@ -162,6 +170,7 @@ class Leader:
         """Stop the timers, and the threads for queries."""
         self._tidying.cancel()
         self._sending_around.cancel()
+        self._ticking.cancel()
         self._scans.shutdown(wait=False, cancel_futures=True)
 
     # Operations

@@ -21,12 +21,10 @@ from ugm.journal.client_sessions import (
     SessionOpened,
     SessionTable,
 )
-from ugm.journal.writer import milliseconds
 from ugm.partition import AbstractPartition
-from ugm.partition.reports import OwnedAllocation
 from ugm.service.batch_log import BatchLog
 from ugm.service.session import Session
-from ugm.service.session_interface import AbstractSessions, SessionReport
+from ugm.service.session_interface import AbstractSessions, SessionAllocation, SessionReport
 
 __all__ = ["LeaderSessions"]
 
@@ -69,7 +67,7 @@ class LeaderSessions(AbstractSessions):
             return None
         session = Session(token_hex(8), client)
         self._sessions[session.name] = session
-        self._log.add_record(SessionOpened(session.name, client), milliseconds())
+        self._log.add_record(SessionOpened(session.name, client))
         return session
 
     def _make_room(self) -> bool:
@@ -137,9 +135,11 @@ class LeaderSessions(AbstractSessions):
             session.is_fenced,
         )
 
-    def owned_by(self, session: str) -> tuple[OwnedAllocation, ...]:
+    def owned_by(self, session: str) -> tuple[SessionAllocation, ...]:
         self._require(session)
-        return self._partition.allocations_by_id(sorted(self._table.allocations_of(session)))
+        found = self._partition.allocations_by_id(sorted(self._table.allocations_of(session)))
+        owners = self._table.owners
+        return tuple(SessionAllocation.at(one, owners[one.allocation.allocation_id].since * 1000) for one in found)
 
     def fence(self, session: str) -> None:
         found, _ = self._require(session)

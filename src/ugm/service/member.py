@@ -13,6 +13,7 @@ threads of the program and the loop of the leader share one interpreter.
 
 from __future__ import annotations
 
+import asyncio
 import glob
 import os
 from collections.abc import Iterable
@@ -28,12 +29,13 @@ from ugm.journal.file_log import FileLog
 from ugm.journal.locations import LogLocation, log_at
 from ugm.journal.log import Log
 from ugm.model import QuotaModel
-from ugm.service.client import ConnectedPartition
+from ugm.service.aio import AsyncClientConnection
+from ugm.service.client import AsyncConnectedPartition, ConnectedPartition
 from ugm.service.connection import ClientConnection
 from ugm.service.listener import remove_stale_socket
 from ugm.service.service import Security, Service, ServiceSettings
 
-__all__ = ["JoinedPartition", "join"]
+__all__ = ["AsyncJoinedPartition", "JoinedPartition", "join", "join_async"]
 
 #: The maximum time of a call, in seconds.
 _DEADLINE: Final = 10.0
@@ -73,6 +75,33 @@ class JoinedPartition(ConnectedPartition):
         self.leave()
 
 
+@final
+class AsyncJoinedPartition(AsyncConnectedPartition):
+    """The partition of processes that elect a leader among themselves, for asyncio; `join_async` returns it.
+
+    As an asynchronous context manager it leaves at the end.
+
+    Attributes:
+        service: the service of this process, which leads or stands by in a thread of its own.
+    """
+
+    __slots__ = ("service",)
+
+    def __init__(self, connection: AsyncClientConnection, service: Service) -> None:
+        super().__init__(connection)
+        self.service: Final = service
+
+    async def leave(self) -> None:
+        """End the session and the service of this process. Another process leads then. Allocations stay."""
+        await self.connection.close()
+        await asyncio.to_thread(self.service.stop)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.leave()
+
+
 def join(
     location: LogLocation,
     listen: str = "",
@@ -103,10 +132,8 @@ def join(
         OSError: the address cannot be used.
         DeadlineError: no leader can be reached within the deadline.
     """
-    security, settings, log = security or Security(), settings or ServiceSettings(takeover=_TAKEOVER), log_at(location)
-    service = Service(
-        log, listen or _own_address(log), config=config, models=models, security=security, settings=settings
-    )
+    security = security or Security()
+    service = _service_of(location, listen, config, models, security, settings)
     service.start(deadline)
     try:
         connection = ClientConnection(
@@ -120,6 +147,53 @@ def join(
         service.stop()
         raise
     return JoinedPartition(connection, service)
+
+
+async def join_async(
+    location: LogLocation,
+    listen: str = "",
+    *,
+    config: PartitionConfig | None = None,
+    models: Iterable[QuotaModel] = (),
+    client: str = "",
+    security: Security | None = None,
+    settings: ServiceSettings | None = None,
+    deadline: float = _DEADLINE,
+) -> AsyncJoinedPartition:
+    """Use a partition together with other processes, one of which leads, in an asyncio loop; see `join`.
+
+    The service of this process has a thread and a loop of its own. The processes may use this function or `join`.
+    """
+    security = security or Security()
+    service = await asyncio.to_thread(_service_of, location, listen, config, models, security, settings)
+    try:
+        await asyncio.to_thread(service.start, deadline)
+        connection = AsyncClientConnection(
+            str(service.addresses[0]),
+            client=client or service.name,
+            token=security.token,
+            tls=security.client_tls,
+            deadline=deadline,
+        )
+        await connection.open()
+    except BaseException:
+        # Also after a cancellation, when the service may be starting.
+        await asyncio.to_thread(service.stop)
+        raise
+    return AsyncJoinedPartition(connection, service)
+
+
+def _service_of(
+    location: LogLocation,
+    listen: str,
+    config: PartitionConfig | None,
+    models: Iterable[QuotaModel],
+    security: Security,
+    settings: ServiceSettings | None,
+) -> Service:
+    log, chosen = log_at(location), settings or ServiceSettings(takeover=_TAKEOVER)
+    address = listen or _own_address(log)
+    return Service(log, address, config=config, models=models, security=security, settings=chosen)
 
 
 def _own_address(log: Log) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ugm.partition.reports import OwnedAllocation
 
-__all__ = ["AbstractSessions", "SessionReport"]
+__all__ = ["AbstractSessions", "SessionAllocation", "SessionReport"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,27 @@ class SessionReport:
     is_fenced: bool
 
 
+@dataclass(frozen=True, slots=True)
+class SessionAllocation(OwnedAllocation):
+    """An allocation of a session.
+
+    Attributes:
+        obtained_at: when it was obtained or, while it is pending, requested, in milliseconds since 1970, accurate to
+            about two seconds; 0 if it is unknown. It stays the same if another session takes the allocation over.
+    """
+
+    obtained_at: int
+
+    @classmethod
+    def at(cls, owned: OwnedAllocation, obtained_at: int) -> SessionAllocation:
+        """Return an allocation with the time at which it was obtained."""
+        return cls(owned.allocation, owned.user, owned.group, owned.queue_path, obtained_at)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the allocation for JSON."""
+        return {**OwnedAllocation.to_dict(self), "obtained_at": self.obtained_at}
+
+
 class AbstractSessions(ABC):
     """The operations on the sessions of a service. All can be repeated without harm."""
 
@@ -48,8 +69,8 @@ class AbstractSessions(ABC):
         """Return all sessions, or those that have been silent for some seconds, in the order of their opening."""
 
     @abstractmethod
-    def owned_by(self, session: str) -> tuple[OwnedAllocation, ...]:
-        """Return the allocations of a session, including pending ones, sorted by id.
+    def owned_by(self, session: str) -> tuple[SessionAllocation, ...]:
+        """Return the allocations of a session with their age, including pending ones, sorted by id.
 
         Raises:
             RequestError: the session does not exist.

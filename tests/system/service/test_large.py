@@ -40,7 +40,11 @@ def two_processes(folder: Path) -> Iterator[str]:
     addresses = [f"unix:{folder / name}" for name in ("one", "two")]
     command = [sys.executable, "-m", "support.service_process", str(folder / "journal")]
     started = [
-        subprocess.Popen([*command, address, str(folder / "config.yaml")], env=environment(), stdin=subprocess.PIPE)  # noqa: S603 - a module of the tests
+        subprocess.Popen(  # noqa: S603 - a module of the tests
+            [*command, address, str(folder / "config.yaml"), f"{address.removeprefix('unix:')}-ready"],
+            env=environment(),
+            stdin=subprocess.PIPE,
+        )
         for address in addresses
     ]
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from time import time
 
 import pytest
 
@@ -58,6 +59,15 @@ def test_reports(one: ConnectedPartition, two: ConnectedPartition) -> None:
     ]
     assert one.sessions.sessions(silent_for=1) == ()
     assert owned(one, two.connection.session) == ["a-2"]
+
+
+def test_ages(one: ConnectedPartition, two: ConnectedPartition) -> None:
+    """Every allocation is listed with the time at which it was obtained, which a takeover does not change."""
+    before = one.sessions.owned_by(two.connection.session)
+    assert abs(before[0].obtained_at / 1000 - time()) < 60
+    assert before[0].to_dict()["obtained_at"] == before[0].obtained_at
+    one.sessions.take_over(two.connection.session)
+    assert before[0] in one.sessions.owned_by(one.connection.session)
 
 
 def test_a_client_that_leaves_keeps_its_allocations(service: Service, one: ConnectedPartition) -> None:

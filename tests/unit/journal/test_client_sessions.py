@@ -14,6 +14,7 @@ from ugm.journal.client_sessions import (
     Answer,
     By,
     OwnerChanged,
+    Ownership,
     SessionFenced,
     SessionForgotten,
     SessionOpened,
@@ -93,7 +94,7 @@ def test_replay(tmp_path: Path) -> None:
     state, again = replayed(tmp_path / "journal")
 
     assert described(again) == described(table)
-    assert again.owners == {"a": "s", "c": "t"}
+    assert {name: owner.session_id for name, owner in again.owners.items()} == {"a": "s", "c": "t"}
     assert sorted(state.ledger.owners) == ["a", "c", "d"]
     session = again.sessions["s"]
     assert (session.last_number, session.held, sorted(session.answers)) == (3, 1, [2, 3])
@@ -134,8 +135,24 @@ def test_granted_request() -> None:
     table.apply([SessionOpened("s", ""), By("s")], [AllocationRequested(pending), AllocationRequested(held("q"))], 1)
     table.apply([], [Allocated(held("p")), RequestWithdrawn(held("q"))], 2)
 
-    assert table.owners == {"p": "s"}
+    assert table.owners == {"p": Ownership("s", 0)}
     assert table.sessions["s"].held == 1
+
+
+def test_time_of_ownership() -> None:
+    """An allocation belongs to its session since a second, also after a takeover and in a snapshot."""
+    table, again = SessionTable(), SessionTable()
+    table.apply([SessionOpened("s", ""), By("s")], [Allocated(held("a")), Allocated(held("b"))], 7_900)
+    table.apply([By("s")], [Allocated(held("c"))], 8_000)
+    table.apply([SessionOpened("t", ""), OwnerChanged("t", ("a", "c"))], [], 9_000)
+    again.restore(table.rows())
+
+    assert table.owners == {"b": Ownership("s", 7), "a": Ownership("t", 7), "c": Ownership("t", 8)} == again.owners
+    assert table.owners["a"].session_id == "t"
+
+    old = SessionTable()
+    old.restore(b'["owner","s",["a"]]' if row.startswith(b'["owner"') else row for row in table.rows())
+    assert old.owners == {"a": Ownership("s", 0)}
 
 
 def test_plain_journal(tmp_path: Path) -> None:

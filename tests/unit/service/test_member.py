@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import stat
@@ -16,7 +17,7 @@ from support.partition_fixtures import SUE, memory
 from support.service_fixtures import CONFIG, eventually
 from ugm import RequestError, join
 from ugm.journal import JournalError
-from ugm.service import FencedError, JoinedPartition, ServiceSettings
+from ugm.service import FencedError, JoinedPartition, ServiceSettings, join_async
 
 
 def members(folder: Path) -> list[Path]:
@@ -123,6 +124,32 @@ def test_address_is_required(quick_folder: Path) -> None:
         join(folder / "j")
     with join(folder / "j", f"unix:{quick_folder}/socket", settings=ServiceSettings(name="me")) as partition:
         assert partition.sessions.sessions()[0].client == "me"
+
+
+def test_asyncio(first: JoinedPartition, quick_folder: Path) -> None:
+    """A member for asyncio shares the partition, leads when the leader leaves, and ends its service when it leaves."""
+
+    async def work() -> list[int]:
+        async with await join_async(quick_folder / "j", client="second") as second:
+            assert await second.allocation_ids() == ("one",)
+            terms = [second.service.term]
+            await asyncio.to_thread(first.leave)
+            assert await second.release("one")
+            terms.append(second.service.term)
+            [report] = [one for one in await second.sessions.sessions() if one.client == "second"]
+            assert report.session == second.connection.session
+        return terms
+
+    assert asyncio.run(work()) == [0, 2]
+    assert members(quick_folder) == []
+
+
+def test_asyncio_without_a_log(quick_folder: Path) -> None:
+    """A log that cannot be used is an error with asyncio as well, and nothing is left behind."""
+    (quick_folder / "j").write_text("no journal")
+    with pytest.raises(JournalError):
+        asyncio.run(join_async(quick_folder / "j", deadline=0.1))
+    eventually(lambda: members(quick_folder) == [])
 
 
 def test_unusable_log(quick_folder: Path) -> None:
