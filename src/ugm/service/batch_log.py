@@ -36,10 +36,15 @@ __all__ = ["Batch", "BatchLog"]
 class Batch:
     """Changes that are committed together, and the callers that wait for them."""
 
-    __slots__ = ("began_at", "callbacks", "data", "failure", "has_ended", "last_change", "last_event", "number", "rows")
+    __slots__ = (
+        *("began_at", "callbacks", "data", "denials", "failure", "has_ended", "last_change", "last_event", "number"),
+        "rows",
+    )
 
     def __init__(self) -> None:
         self.rows: Final[list[Json]] = []
+        #: For clients that follow; collected only if there are any.
+        self.denials: Final[list[Denied]] = []
         #: Called in the loop when the batch is durable.
         self.callbacks: Final[list[Callable[[], None]]] = []
         #: When the commit began, on the monotonic clock.
@@ -83,6 +88,7 @@ class BatchLog:
         "_request_commit",
         "_require_writable",
         "_sessions",
+        "are_denials_followed",
         "is_followed",
         "is_stored",
         "now",
@@ -94,6 +100,8 @@ class BatchLog:
     is_stored: Final[bool]
     #: Whether clients follow the changes. Their rows are then also made if they are not stored.
     is_followed: bool
+    #: Whether clients follow the denials.
+    are_denials_followed: bool
     #: The number of changes that were decided.
     number: int
     #: The session whose operations the loop executes; empty for none.
@@ -110,7 +118,7 @@ class BatchLog:
         is_stored: bool,
     ) -> None:
         self.is_stored = is_stored
-        self.is_followed = False
+        self.is_followed = self.are_denials_followed = False
         self._sessions: Final = sessions
         self._require_writable: Final = require_writable
         self._request_commit: Final = request_commit
@@ -159,6 +167,10 @@ class BatchLog:
         stored = [event for event in events if type(event) is not Denied]
         if stored:
             self._add((), stored)
+        if self.are_denials_followed and len(stored) < len(events):
+            with self._guard:
+                self._gathering.denials.extend(event for event in events if type(event) is Denied)
+            self._request_commit()
 
     def add_record(self, record: SessionRecord) -> None:
         """Add a record about a session to the batch."""

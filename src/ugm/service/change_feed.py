@@ -16,7 +16,9 @@ from typing import Final, Protocol, TypeAlias, final
 
 from ugm.journal.errors import JournalError
 from ugm.journal.store_reader import StoredChange
-from ugm.service.wire import TOO_FAR_BEHIND, ChangeMessage, Refused, frame
+from ugm.partition.events import Denied
+from ugm.service.denials import encode_denials
+from ugm.service.wire import TOO_FAR_BEHIND, ChangeMessage, DenialMessage, Refused, frame
 
 __all__ = ["ChangeFeed", "FeedTarget", "ReadLog"]
 
@@ -49,7 +51,7 @@ class ChangeFeed:
         read_log: reads older changes, in another thread; None without a log.
     """
 
-    __slots__ = ("_catching_up", "_loop", "_read_log", "_recent", "_targets", "last")
+    __slots__ = ("_catching_up", "_denial_targets", "_loop", "_read_log", "_recent", "_targets", "last")
 
     def __init__(self, last: int, read_log: ReadLog | None) -> None:
         self._loop: Final = asyncio.get_running_loop()
@@ -60,6 +62,8 @@ class ChangeFeed:
         self._recent: Final[deque[bytes]] = deque(maxlen=_RECENT)
         #: The connections that have everything up to the last change.
         self._targets: Final[set[FeedTarget]] = set()
+        #: The connections that get denials, whether they have everything or not.
+        self._denial_targets: Final[set[FeedTarget]] = set()
         #: The connections for which older changes are being read.
         self._catching_up: Final[set[FeedTarget]] = set()
 
@@ -74,8 +78,24 @@ class ChangeFeed:
         for target in self._targets:
             target.send(message)
 
-    def follow(self, target: FeedTarget, after: int) -> None:
-        """Send all changes after a number to a connection, now and from now on; from now on only if it is negative."""
+    def publish_denials(self, denials: Sequence[Denied]) -> None:
+        """Send denials whose reasons are durable now."""
+        targets = self._targets & self._denial_targets
+        if denials and targets:
+            message = frame(DenialMessage(encode_denials(denials)))
+            for target in targets:
+                target.send(message)
+
+    def follow(self, target: FeedTarget, after: int, *, denials: bool = False) -> None:
+        """Send all changes after a number to a connection, now and from now on; from now on only if it is negative.
+
+        Args:
+            target: the connection.
+            after: the number.
+            denials: whether the connection gets denials, too, from now on.
+        """
+        if denials:
+            self._denial_targets.add(target)
         begin = self.last if after < 0 else after
         if begin > self.last:
             _refuse(target, f"there is no change {begin} yet")
@@ -127,6 +147,7 @@ class ChangeFeed:
         """Forget a connection."""
         self._targets.discard(target)
         self._catching_up.discard(target)
+        self._denial_targets.discard(target)
 
 
 def _refuse(target: FeedTarget, reason: str) -> None:

@@ -63,24 +63,26 @@ class ConnectedPartition(RemotePartition):
         """
         return self.connection.promise(operation, *args, **kwargs)
 
-    def subscribe(self, subscriber: Subscriber, *, after: int | None = None) -> Subscription:
+    def subscribe(self, subscriber: Subscriber, *, after: int | None = None, denials: bool = False) -> Subscription:
         """Call a function with all events from now on, as the subscribers of `ugm.Partition`.
 
-        The events are delivered once they are durable, in order, at least once, and without denials. Every event has
-        the same number at every leader. The numbers grow and have gaps.
+        The events are delivered once they are durable, in order, and at least once. Every event has the same number at
+        every leader. The numbers grow and have gaps.
 
         Args:
             subscriber: the function. A thread of the subscription calls it. It may call the partition.
             after: the number of the last event that was handled before, to continue after it; 0 for all events in the
                 log. If the configuration was changed since, the first ``ConfigurationChanged`` states the differences
                 from the configuration in force now.
+            denials: whether denials are delivered as well. The log does not contain them. So each is delivered at most
+                once, those of a time without a connection are missing, and each has the number of the event before it.
 
         Raises:
             RequestError: an argument is invalid.
             DeadlineError: no leader accepts the subscription within the deadline.
             ProtocolError: it is refused, because events after the number are not available any more.
         """
-        return Subscription(self.connection.access, EventReader(subscriber, self.config, after))
+        return Subscription(self.connection.access, EventReader(subscriber, self.config, after, denials=denials))
 
 
 class AsyncConnectedPartition(AsyncRemotePartition):
@@ -108,9 +110,11 @@ class AsyncConnectedPartition(AsyncRemotePartition):
     ) -> None:
         await self.connection.close()
 
-    async def subscribe(self, subscriber: Subscriber, *, after: int | None = None) -> AsyncSubscription:
+    async def subscribe(
+        self, subscriber: Subscriber, *, after: int | None = None, denials: bool = False
+    ) -> AsyncSubscription:
         """Call a function in the loop with all events from now on; see `ConnectedPartition.subscribe`."""
-        reader = EventReader(subscriber, await self.config(), after)
+        reader = EventReader(subscriber, await self.config(), after, denials=denials)
         return await AsyncSubscription.begin(self.connection.access, reader)
 
 

@@ -116,6 +116,7 @@ class Committer:
             log.end(batch)
             if batch.rows:
                 self._feed.publish(self._feed.last + 1, to_json(batch.rows))
+            self._feed.publish_denials(batch.denials)
         elif not batch.rows and self._began_at - self._confirmed_at < LEASE:
             # Everything that the answers depend on is durable.
             self._finish(batch)
@@ -178,6 +179,8 @@ class Committer:
             self.durable = batch.number
             self.times.add(monotonic() - batch.began_at)
             self._feed.publish(batch.number, batch.data)
+        if batch.denials:
+            self._feed.publish_denials(batch.denials)
         for callback in batch.callbacks:
             callback()
         self._deliver_events(batch.last_event)

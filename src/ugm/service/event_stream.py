@@ -10,6 +10,9 @@ leader bounds what waits. The leader sends the data of the log, which `ugm.journ
 Every event has a number. It consists of the number of the change in the log and of the position in the change, so it is
 the same at every leader. Numbers grow, with gaps between changes.
 
+Denials are not in the log. If the subscriber wants them, the leader sends them between the changes. They have no number
+of their own, and those of a time without a connection are lost.
+
 Invariant: a change counts as handled when the subscriber has returned for all of its events.
 """
 
@@ -28,6 +31,7 @@ from ugm.journal.change_data import config_after, decode_change
 from ugm.journal.contents import DECODING_ERRORS
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.service.addresses import Address, AddressChoice, LeaderAccess, parse_addresses
+from ugm.service.denials import decode_denials
 from ugm.service.errors import DeadlineError, ProtocolError
 from ugm.service.wire import (
     FINAL_REFUSALS,
@@ -37,6 +41,7 @@ from ugm.service.wire import (
     VERSION,
     Bye,
     ChangeMessage,
+    DenialMessage,
     Follow,
     FrameReader,
     Hello,
@@ -75,24 +80,28 @@ class EventReader:
         subscriber: the function that is called with the events of each operation.
         config: the configuration in force now.
         after: the number of the last event that was handled; None to begin with the next change.
+        denials: whether denials are passed as well.
 
     Raises:
         RequestError: an argument is invalid.
     """
 
-    __slots__ = ("_after", "_before", "_subscriber", "change", "number")
+    __slots__ = ("_after", "_before", "_subscriber", "change", "denials", "number")
 
     #: The number of the last change that was handled; -1 to begin with the next one.
     change: int
     #: All events up to this number were handled.
     number: int
 
-    def __init__(self, subscriber: Subscriber, config: PartitionConfig | None, after: int | None) -> None:
+    def __init__(
+        self, subscriber: Subscriber, config: PartitionConfig | None, after: int | None, *, denials: bool = False
+    ) -> None:
         if not callable(subscriber):
             raise RequestError("subscriber", subscriber, "expected a callable")
         if after is not None and (type(after) is not int or after < 0):
             raise RequestError("after", after, "expected the number of an event")
         self._subscriber: Final = subscriber
+        self.denials: Final = denials
         self._after: Final = after or 0
         self.number = self._after
         # Some events of the change with the last event may not have been handled.
@@ -126,6 +135,19 @@ class EventReader:
             first = last + 1
             self._before = config_after(events, self._before)
         self._note(message.number)
+
+    def handle_denials(self, message: DenialMessage) -> None:
+        """Call the subscriber with each denial. They have the number of the last event before them.
+
+        Raises:
+            ProtocolError: the denials cannot be decoded.
+        """
+        try:
+            denials = decode_denials(message.data)
+        except RequestError as error:
+            raise ProtocolError("malformed", f"a denial cannot be decoded: {error}") from error
+        for denied in denials:
+            self._call(self.number, (denied,))
 
     def _call(self, first: int, events: tuple[Event, ...]) -> None:
         try:
@@ -226,11 +248,13 @@ class EventStream:
             else:
                 self._reader.begin(message.number)
                 self.has_begun.set()
+        elif type(message) is DenialMessage:
+            self._reader.handle_denials(message)
         elif type(message) is Welcome:
             if message.term < self._term:
                 raise ConnectionResetError(f"its term {message.term} is over")
             self._session, self._term = message.session, message.term
-            writer.write(frame(Follow(self._reader.change)))
+            writer.write(frame(Follow(self._reader.change, self._reader.denials)))
         elif type(message) is Moved:
             self._choice.suggest(message.address)
             raise ConnectionResetError("another process leads")

@@ -41,7 +41,19 @@ from ugm.service.operations import ERROR, Kind, Operation, operation_by_number
 from ugm.service.server_connection import ServerConnection
 from ugm.service.session import Session
 from ugm.service.status import ServiceStatus, StandbyStatus
-from ugm.service.wire import SESSION_UNKNOWN, Do, Hello, LeaderMessage, Moved, Refused, Replies, Reply, Welcome, frame
+from ugm.service.wire import (
+    SESSION_UNKNOWN,
+    Do,
+    Follow,
+    Hello,
+    LeaderMessage,
+    Moved,
+    Refused,
+    Replies,
+    Reply,
+    Welcome,
+    frame,
+)
 
 __all__ = ["Leader"]
 
@@ -108,10 +120,11 @@ class Leader:
         self._sessions.leave(session)
         self._committer.request()
 
-    def follow(self, connection: ServerConnection, after: int) -> None:
+    def follow(self, connection: ServerConnection, message: Follow) -> None:
         """Send all changes after a number to a connection; see `ChangeFeed.follow`."""
         self._log.is_followed = True
-        self._feed.follow(connection, after)
+        self._log.are_denials_followed |= message.denials
+        self._feed.follow(connection, message.after, denials=message.denials)
 
     def disconnected(self, connection: ServerConnection) -> None:
         """Forget a connection that was lost. Its session is kept, because the client may return."""

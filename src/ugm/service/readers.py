@@ -38,6 +38,7 @@ from ugm.service.session import Session
 from ugm.service.status import ServiceStatus, StandbyStatus
 from ugm.service.wire import (
     Do,
+    Follow,
     Hello,
     LeaderMessage,
     Moved,
@@ -172,7 +173,7 @@ class Readers:
             session.peer.send(frame(Staleness(monotonic() - complete_at, view.number)))
         session.finish_query(number, answer)
 
-    def follow(self, connection: ServerConnection, after: int) -> None:  # noqa: ARG002 - as declared
+    def follow(self, connection: ServerConnection, message: Follow) -> None:  # noqa: ARG002 - as declared
         """Refuse to send changes.
 
         Raises:

@@ -87,7 +87,7 @@ class Clients(Protocol):
         """Execute operations and arrange their answers."""
         ...
 
-    def follow(self, connection: ServerConnection, after: int) -> None:
+    def follow(self, connection: ServerConnection, message: Follow) -> None:
         """Send the changes after a number to a connection, now and from now on."""
         ...
 
@@ -249,7 +249,7 @@ class ServerConnection(asyncio.Protocol):
         if self._is_following:
             raise ProtocolError("unexpected", "a second subscription arrived")
         self._is_following = True
-        self._clients.follow(self, message.after)
+        self._clients.follow(self, message)
 
     def _require_bounded(self, session: Session, message: Do) -> None:
         if not 0 <= message.acknowledged < message.first < _LARGEST_NUMBER:

@@ -47,7 +47,7 @@ from ugm.service.session import Session
 from ugm.service.session_interface import AbstractSessions
 from ugm.service.standby_reports import StandbyReporter
 from ugm.service.status import ServiceStatus
-from ugm.service.wire import Do, Hello, LeaderMessage, Moved, StandbyReport
+from ugm.service.wire import Do, Follow, Hello, LeaderMessage, Moved, StandbyReport
 
 __all__ = ["Security", "Service", "ServiceSettings", "tune_interpreter"]
 
@@ -92,7 +92,7 @@ class _Standby:
     def execute(self, session: Session, message: Do) -> None:
         """Do nothing: no client has a session here."""
 
-    def follow(self, connection: ServerConnection, after: int) -> None:
+    def follow(self, connection: ServerConnection, message: Follow) -> None:
         """Do nothing, as above."""
 
     def leave(self, session: Session) -> None:

@@ -29,6 +29,7 @@ __all__ = [
     "Bye",
     "ChangeMessage",
     "ClientMessage",
+    "DenialMessage",
     "Do",
     "Follow",
     "FrameReader",
@@ -111,9 +112,15 @@ class Do(msgspec.Struct, tag=1, array_like=True):
 
 
 class Follow(msgspec.Struct, tag=2, array_like=True):
-    """A subscription to the changes after a number; -1 for all changes from now on."""
+    """A subscription to the changes after a number; -1 for all changes from now on.
+
+    Attributes:
+        after: the number.
+        denials: whether denials are sent, too.
+    """
 
     after: int
+    denials: bool = False
 
 
 class Ping(msgspec.Struct, tag=3, array_like=True):
@@ -225,8 +232,14 @@ class StatusMessage(msgspec.Struct, tag=17, array_like=True):
     status: ServiceStatus
 
 
+class DenialMessage(msgspec.Struct, tag=18, array_like=True):
+    """Denials since the last change, for a client that follows; see `ugm.service.denials`."""
+
+    data: bytes
+
+
 LeaderMessage: TypeAlias = Union[  # noqa: UP007 - as above
-    Welcome, Replies, ChangeMessage, Moved, Refused, Pong, Staleness, StatusMessage
+    Welcome, Replies, ChangeMessage, Moved, Refused, Pong, Staleness, StatusMessage, DenialMessage
 ]
 
 _encode: Final = msgspec.msgpack.Encoder().encode

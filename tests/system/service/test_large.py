@@ -20,6 +20,13 @@ from ugm.service import ConnectedPartition, connect
 CONFIG = "partitions: [{name: default, queues: [{name: a, resources: {max: {memory: 1G}}}]}]"
 APPLICATIONS = 100
 QUERIES = ["place(UserGroup('sue'), 'root.a')", "verify()", "plan(partition.config)", "audit([])", "allocations()"]
+#: Leads or stands by, without quota models.
+SERVE = """
+import sys
+from ugm import parse_config
+from ugm.service import Service
+Service(*sys.argv[1:3], config=parse_config(sys.argv[3]).partition()).run()
+"""
 #: Makes a query again and again for some seconds, in another process, so that it does not delay this one.
 REPEAT = """
 import sys, time
@@ -36,15 +43,9 @@ ONE = Resource(memory=1)
 @contextmanager
 def two_processes(folder: Path) -> Iterator[str]:
     """Run a leader and a standby, and provide their addresses."""
-    (folder / "config.yaml").write_text(CONFIG)
     addresses = [f"unix:{folder / name}" for name in ("one", "two")]
-    command = [sys.executable, "-m", "support.service_process", str(folder / "journal")]
     started = [
-        subprocess.Popen(  # noqa: S603 - a module of the tests
-            [*command, address, str(folder / "config.yaml"), f"{address.removeprefix('unix:')}-ready"],
-            env=environment(),
-            stdin=subprocess.PIPE,
-        )
+        subprocess.Popen([sys.executable, "-c", SERVE, str(folder / "journal"), address, CONFIG], env=environment())  # noqa: S603 - this interpreter
         for address in addresses
     ]
     try:

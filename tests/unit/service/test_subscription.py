@@ -13,7 +13,7 @@ import pytest
 from support.partition_fixtures import config, memory
 from support.service_fixtures import CONFIG, eventually, running, started
 from ugm import RequestError
-from ugm.events import Event, event_to_dict
+from ugm.events import Denied, Event, event_to_dict
 from ugm.journal import open_partition
 from ugm.service import (
     ConnectedPartition,
@@ -96,6 +96,24 @@ def test_same_events_as_at_the_leader(journal: str | None, quick_folder: Path) -
     service.stop()
     numbers = [first + index for first, events in there.batches for index in range(len(events))]
     assert numbers == sorted(set(numbers))
+
+
+def test_denials(service: Service, client: ConnectedPartition) -> None:
+    """A subscriber that wants denials gets each of them, between the changes and with the number of the one before."""
+    plain, full = Events(), Events()
+    with client.subscribe(plain), client.subscribe(full, denials=True) as subscription:
+        for name, amount in (("one", 1), ("huge", 5000), ("two", 1), ("vast", 6000)):
+            decision = client.allocate(name, "app", memory(amount))
+        service.partition.allocate("large", "app", memory(7000))
+        service.partition.allocate("three", "app", memory(1))
+        eventually(lambda: full.ids == plain.ids == ["one", "two", "three"])
+        assert subscription.number >= full.batches[-1][0]
+    denied = [event for _, events in full.batches for event in events if isinstance(event, Denied)]
+    assert [event.requests[0].allocation_id for event in denied] == ["huge", "vast", "large"]
+    assert denied[1].decision == decision
+    numbers = [first for first, _ in full.batches]
+    assert numbers == sorted(numbers)
+    assert not [event for _, events in plain.batches for event in events if isinstance(event, Denied)]
 
 
 def test_changes_of_the_process_that_leads(service: Service, client: ConnectedPartition) -> None:
