@@ -14,7 +14,7 @@ until it is replaced.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, Self, runtime_checkable
 
@@ -23,8 +23,11 @@ from ugm.identity import UserGroup
 from ugm.resources import Resource
 
 __all__ = [
+    "Borrower",
     "Claim",
     "EvictingModel",
+    "Guarantee",
+    "LendingModel",
     "PendingModel",
     "QuotaModel",
     "ReportingModel",
@@ -127,6 +130,64 @@ class EvictingModel(QuotaModel, Protocol):
         """Return the ids of allocations to refund so that *claim* fits; none if no refund would help.
 
         Called only after `QuotaModel.check` has returned a limit. Reads only.
+        """
+        ...
+
+
+class Guarantee(NamedTuple):
+    """The amount of one resource that a group is guaranteed, with its share and its usage."""
+
+    #: The kind, the name and the place of the group, as in an `EffectiveLimit`.
+    kind: str
+    name: str
+    place: str
+    resource: str
+    #: 0 if nothing is guaranteed.
+    guaranteed: int
+    #: The amount that the group may use now, including what others lend it. Not less than the guarantee.
+    share: int
+    used: int
+
+
+class Borrower(NamedTuple):
+    """A group that may use an amount that another group is guaranteed."""
+
+    kind: str
+    name: str
+    #: The guarantees of the group of the claim, and of the groups above it to which the borrower does not belong. The
+    #: usage includes the claim.
+    entitled: tuple[Guarantee, ...]
+    #: The guarantees of the borrower first, and of the groups above it to which the group of the claim does not belong.
+    guarantees: tuple[Guarantee, ...]
+    #: The allocations of the borrower, in any order.
+    allocation_ids: tuple[str, ...]
+
+
+@runtime_checkable
+class LendingModel(QuotaModel, Protocol):
+    """A quota model whose groups lend each other what they are guaranteed and do not use.
+
+    `ugm.Partition.plan_reclaim` chooses the allocations that a group has to return. The methods only read.
+    """
+
+    def shortage(self, claim: Claim, without: Collection[str]) -> Iterable[Violation]:
+        """Return what `QuotaModel.check` would return if some allocations were refunded.
+
+        A model that grants a request before others have returned what they borrow also returns the amounts that all
+        groups together use beyond what they share.
+
+        Args:
+            claim: the claim.
+            without: the ids of these allocations; the model need not know all of them.
+        """
+        ...
+
+    def borrowers(self, claim: Claim, without: Collection[str]) -> Iterable[Borrower]:
+        """Return all other groups with allocations, as they are while *claim* is requested.
+
+        Args:
+            claim: the claim.
+            without: the ids of allocations that count as refunded.
         """
         ...
 

@@ -12,18 +12,19 @@ If an exception from outside interrupts a call, the call either takes effect or 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final, TypeVar, final
 
 from ugm.arguments import require_name
 from ugm.decision import EffectiveLimit, Violation
 from ugm.elastic.admission import GROUP
 from ugm.elastic.group import DEFAULT_GROUP
+from ugm.elastic.lending import borrowers, overuse
 from ugm.elastic.pods import Pod
 from ugm.elastic.quota import ElasticQuota
 from ugm.elastic.tree_copy import TreeCopy
 from ugm.errors import InvariantError, RequestError
-from ugm.model import Claim, ReportingModel, SetupViolation
+from ugm.model import Borrower, Claim, ReportingModel, SetupViolation
 
 __all__ = ["GROUP_TAG", "NAMESPACE_TAG", "ElasticModel"]
 
@@ -180,6 +181,30 @@ class ElasticModel(ReportingModel):
         if self._has_no_group(self.quota.group_of(pod)):
             return ()
         return self._if_expected(pod, lambda: self.quota.plan_eviction(pod).victims)
+
+    def shortage(self, claim: Claim, without: Collection[str]) -> Iterable[Violation]:
+        """Return what `check` would return without some allocations, and what all groups use beyond the cluster."""
+
+        def answer() -> list[Violation]:
+            return [*self.check(claim), *overuse(self.quota.tree, claim.usage)]
+
+        return self.quota.if_forgotten(without, answer)
+
+    def borrowers(self, claim: Claim, without: Collection[str]) -> Iterable[Borrower]:
+        """Return all groups with allocations except that of *claim*, as they are while it is expected."""
+        pod, quota = self._pod(claim), self.quota
+        group = quota.group_of(pod)
+        if self._has_no_group(group) or quota.refuses_pods(group):
+            return ()
+        running = {
+            name: [pod_name for pod_name in names if pod_name not in without]
+            for name, names in quota.running_pods().items()
+        }
+
+        def answer() -> list[Borrower]:
+            return list(borrowers(quota.tree, group, pod.usage, running))
+
+        return quota.if_forgotten(without, lambda: self._if_expected(pod, answer))
 
     def _if_expected(self, pod: Pod, answer: Callable[[], AnswerT]) -> AnswerT:
         return answer() if self.quota.has_pod(pod.name) else self.quota.if_expected(pod, answer)

@@ -274,6 +274,28 @@ class ElasticQuota:
             raise
         return found
 
+    def if_forgotten(self, names: Iterable[str], answer: Callable[[], AnswerT]) -> AnswerT:
+        """Return the result of *answer* while some pods are not counted. Afterwards everything is as before."""
+        gone = [tracked for name in names if (tracked := self._index.pods.get(name))]
+        try:
+            for tracked in gone:
+                self._pods.count(tracked, -1)
+            found = answer()
+            for tracked in gone:
+                self._pods.count(tracked, 1)
+        except BaseException:
+            self.recount()
+            raise
+        return found
+
+    def running_pods(self) -> dict[str, list[str]]:
+        """Return the names of all running pods, by group. Takes time linear in the number of pods."""
+        found: dict[str, list[str]] = {}
+        for name, tracked in self._index.pods.items():
+            if tracked.is_running:
+                found.setdefault(tracked.group, []).append(name)
+        return found
+
     def limits(self, pod: Pod) -> tuple[EffectiveLimit, ...]:
         """Return the limits that apply to a pod, with the largest amounts that its group can get now. Changes nothing.
 

@@ -12,6 +12,7 @@ from ugm.partition.interface import AbstractPartition
 from ugm.partition.model_queries import ModelReport
 from ugm.partition.partition import Partition
 from ugm.partition.plan import DrainingQueue, Plan, PlanInput
+from ugm.partition.reclaim_plan import Protection, ReclaimOutcome, ReclaimPlan, SparedAllocations, Victim
 from ugm.partition.reports import ApplicationReport, OwnedAllocation, SubmissionReport
 from ugm.partition.snapshot import CooperativeIteration, PartitionSnapshot, Pending
 from ugm.partition.subject import Subject, UserInQueue
@@ -45,13 +46,18 @@ __all__ = [
     "Pending",
     "Plan",
     "PlanInput",
+    "Protection",
     "QueueChange",
+    "ReclaimOutcome",
+    "ReclaimPlan",
     "RunningAllocation",
+    "SparedAllocations",
     "Subject",
     "SubmissionReport",
     "UsageFeed",
     "UsageOwner",
     "UserInQueue",
+    "Victim",
     "changes",
     "headroom_of",
 ]

@@ -23,6 +23,7 @@ from ugm.partition.application import ApplicationInfo
 from ugm.partition.audit import AuditReport, RunningAllocation
 from ugm.partition.model_queries import ModelReport
 from ugm.partition.plan import Plan, PlanInput
+from ugm.partition.reclaim_plan import ReclaimPlan
 from ugm.partition.reports import ApplicationReport, OwnedAllocation, SubmissionReport
 from ugm.partition.snapshot import CooperativeIteration, PartitionSnapshot
 from ugm.partition.subject import Subject
@@ -207,6 +208,22 @@ class AbstractPartition(ABC):
 
         Raises:
             RequestError: as for `allocate`, but the application may be failing.
+        """
+
+    @abstractmethod
+    def reclaim(self, plan: ReclaimPlan) -> tuple[str, ...]:
+        """Release the victims of a plan at once, or none of them.
+
+        This is for programs that can stop allocations at once. Where stopping takes time, `preempt` each victim, and
+        `release` it when it has ended. Some of the victims may be terminating or released already. The request is not
+        granted; call `allocate` next.
+
+        Returns:
+            The allocations that were released. A repeated call releases nothing.
+
+        Raises:
+            RequestError: the plan is stale: a victim has changed, is protected now, or is no longer needed, or the
+                request does not fit without the victims. Nothing has changed.
         """
 
     # Applications
@@ -443,6 +460,28 @@ class AbstractPartition(ABC):
         Raises:
             RequestError: the application does not exist or is failing, the partition is being removed, or an argument
                 is invalid.
+        """
+
+    @abstractmethod
+    def plan_reclaim(
+        self, subject: Subject, usage: Resource, *, priority: int = 0, preemptible: bool = True
+    ) -> ReclaimPlan:
+        """Return the allocations that other groups have to return, so that a request within its guarantee fits.
+
+        Quota models whose groups lend each other what they do not use determine the guarantees, for example elastic
+        quotas and quota trees. No group loses what it is guaranteed. The priority of the request does not matter.
+        Terminating allocations count as released. Nothing changes.
+
+        The time depends on the number of allocations, and on the number of victims squared.
+
+        Args:
+            subject: as for `check`.
+            usage: as for `check`.
+            priority: as for `check`.
+            preemptible: as for `check`.
+
+        Raises:
+            RequestError: as for `check`.
         """
 
     @abstractmethod

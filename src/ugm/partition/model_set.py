@@ -16,12 +16,13 @@ The idea: two rules.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from typing import Final, Literal, TypeAlias, TypeVar, final
 
 from ugm.decision import SUSPENDED, Violation
 from ugm.errors import RequestError, UgmError
-from ugm.model import Claim, EvictingModel, QuotaModel, ResettableModel
+from ugm.model import Borrower, Claim, EvictingModel, LendingModel, QuotaModel, ResettableModel
 from ugm.operation_lock import OperationLock
 from ugm.partition.allocation import AllocationState
 from ugm.partition.state import PartitionState
@@ -146,7 +147,7 @@ class ModelSet:
         found: tuple[Violation, ...] = ()
         for model in self.all:
             if self.is_unusable(model):
-                found += (Violation(SUSPENDED, type(model).__name__, "", "", None, 0, 0, 0),)
+                found += (_suspension(model),)
             else:
                 found += self.query(model, model.check, claim)
         return found
@@ -163,6 +164,36 @@ class ModelSet:
                     return ()
                 evicted.update(dict.fromkeys(found))
         return tuple(evicted)
+
+    def shortage(self, claim: Claim, leaving: Sequence[Claim]) -> tuple[Violation, ...]:
+        """Return every limit that a claim would exceed if other claims were refunded. Everything is as before then."""
+        # A dictionary keeps the order, in which a model may let them leave.
+        names = dict.fromkeys(other.allocation_id for other in leaving).keys()
+        found: tuple[Violation, ...] = ()
+        for model in self.all:
+            if self.is_unusable(model):
+                found += (_suspension(model),)
+            elif isinstance(model, LendingModel):
+                found += self.query(model, partial(model.shortage, without=names), claim)
+            else:
+                found += self._check_without(model, claim, leaving)
+        return found
+
+    def _check_without(self, model: QuotaModel, claim: Claim, leaving: Sequence[Claim]) -> tuple[Violation, ...]:
+        mark = len(self._lock.undo)
+        for other in leaving:
+            self._call(model, "refund", other)
+        found = self.query(model, model.check, claim)
+        self.undo_since(mark)
+        return found
+
+    def borrowers(self, claim: Claim, without: Collection[str]) -> list[tuple[Borrower, ...]]:
+        """Return the groups that may use what the owner of a claim is guaranteed, for each model that lends."""
+        return [
+            self.query(model, partial(model.borrowers, without=without), claim)
+            for model in self._usable
+            if isinstance(model, LendingModel)
+        ]
 
     def query(self, model: QuotaModel, query: Callable[[_A], Iterable[_T]], argument: _A) -> tuple[_T, ...]:
         """Return the result of a query of a model, which does not change its limits and its usage.
@@ -317,6 +348,10 @@ class ModelSet:
         self._set(tuple(new if model is old else model for model in self.all))
         self._unknown = [model for model in self._unknown if model is not old]
         self._suspended = [model for model in self._suspended if model is not old]
+
+
+def _suspension(model: QuotaModel) -> Violation:
+    return Violation(SUSPENDED, type(model).__name__, "", "", None, 0, 0, 0)
 
 
 def require_model(model: object) -> None:

@@ -10,6 +10,7 @@
 `ugm.partition.subject_queries`       answer what a request would get, and why
 `ugm.partition.queries`               list applications, allocations, queues, users and groups
 `ugm.partition.model_queries`         collect the answers of other quota models
+`ugm.partition.reclaim`               choose and evict what groups have to return
 ====================================  ==========================================================
 
 A change runs as a transaction (`ugm.partition.transaction`), a query runs under the lock. One lock guards everything,
@@ -48,6 +49,8 @@ from ugm.partition.model_queries import ModelQueries, ModelReport
 from ugm.partition.model_set import ModelSet, claims_of
 from ugm.partition.plan import ModelLimits, Plan, PlanInput, make_plan
 from ugm.partition.queries import CopiedAllocations, Queries
+from ugm.partition.reclaim import Reclaiming, require_reclaim_plan
+from ugm.partition.reclaim_plan import ReclaimPlan
 from ugm.partition.reconcile import reconcile
 from ugm.partition.reports import ApplicationReport, OwnedAllocation, SubmissionReport
 from ugm.partition.self_check import verify
@@ -106,7 +109,7 @@ class Partition(FastPath):
     (True, False)
     """
 
-    __slots__ = ("_administration", "_lifecycle", "_model_queries", "_queries")
+    __slots__ = ("_administration", "_lifecycle", "_model_queries", "_queries", "_reclaiming")
 
     def __init__(
         self,
@@ -144,6 +147,7 @@ class Partition(FastPath):
         self._lifecycle = ApplicationLifecycle(state, models, self._admission)
         self._administration = Administration(state, self._admission)
         self._subject_queries = SubjectQueries(state, models, self._admission)
+        self._reclaiming = Reclaiming(state, models, self._admission, self._subject_queries)
         self._queries = Queries(state, self._admission)
         self._model_queries = ModelQueries(models)
         self._applications = state.applications
@@ -247,6 +251,10 @@ class Partition(FastPath):
     ) -> tuple[Violation, ...]:
         request = AllocationRequest(allocation_id, application_id, usage, placeholder, priority, preemptible)
         return self._transactions.run(self._admission.adopt, request)
+
+    def reclaim(self, plan: ReclaimPlan) -> tuple[str, ...]:
+        checked = require_reclaim_plan(plan)
+        return self._transactions.run_without_space(self._reclaiming.carry_out, checked)
 
     # Applications
 
@@ -356,6 +364,12 @@ class Partition(FastPath):
             raise InvariantError(tuple(findings))
 
     # Queries about a subject
+
+    def plan_reclaim(
+        self, subject: Subject, usage: Resource, *, priority: int = 0, preemptible: bool = True
+    ) -> ReclaimPlan:
+        checked, amounts = require_subject(subject), require_resource("usage", usage)
+        return self._read(self._reclaiming.plan, checked, amounts, priority, preemptible)
 
     def headroom(self, subject: Subject) -> Resource | None:
         return self._read(self._subject_queries.headroom, require_subject(subject))

@@ -132,13 +132,13 @@ class SubjectQueries:
     def limits(self, subject: Subject) -> tuple[EffectiveLimit, ...]:
         """Return every limit that holds for the subject."""
         found = self._own_limits(self._holding(subject))
-        return found + self._model_queries.limits(self._claim(subject, _NOTHING)) if self._models else found
+        return found + self._model_queries.limits(self.claim(subject, _NOTHING)) if self._models else found
 
     def headroom(self, subject: Subject) -> Resource | None:
         """Return the amounts that the subject may request."""
         holding = self._holding(subject)
         free = headroom_of(self._own_limits(holding))
-        return self._model_headroom(holding, self._claim(subject, _NOTHING), free) if self._models else free
+        return self._model_headroom(holding, self.claim(subject, _NOTHING), free) if self._models else free
 
     def limits_and_headroom(self, subject: Subject, priority: int = 0, preemptible: bool = True) -> SubjectLimits:  # noqa: FBT001, FBT002
         """Return the limits of the subject with the headroom of the models, at one moment."""
@@ -146,7 +146,7 @@ class SubjectQueries:
         limits = self._own_limits(holding)
         if not self._models:
             return SubjectLimits(holding.queue_path, limits)
-        claim = self._claim(subject, _NOTHING, priority, preemptible)
+        claim = self.claim(subject, _NOTHING, priority, preemptible)
         headroom = self._model_headroom(holding, claim, headroom_of(limits))
         limits += self._model_queries.limits(claim)
         return SubjectLimits(holding.queue_path, limits, None if headroom == headroom_of(limits) else headroom)
@@ -186,17 +186,24 @@ class SubjectQueries:
         copies = copy_holdings(self._state, *(decision for _, decision in answers))
         return _ApplicationData(application.info(), self.limits_and_headroom(application_id), answers, copies)
 
+    def own_violations(self, subject: Subject, usage: Resource) -> tuple[Violation, ...]:
+        """Return every limit of users, groups, queues and the cluster that one more allocation would exceed."""
+        holding = self._holding(subject)
+        if isinstance(subject, UserInQueue):
+            return _violations(holding, usage)
+        return holding.violations(self._admission.vector(usage))
+
     def _check_user(self, subject: UserInQueue, request: AllocationRequest) -> Decision:
         if self._state.closed:
             raise RequestError("queue_path", subject.queue_path, "the partition is being removed")
         usage = require_resource("usage", request.usage)
         _, _, priority, preemptible = traits_of(AllocationState.HELD, request)
-        violations = _violations(self._holding(subject), usage)
+        violations = self.own_violations(subject, usage)
         if self._models:
-            violations += self._models.check(self._claim(subject, usage, priority, preemptible))
+            violations += self._models.check(self.claim(subject, usage, priority, preemptible))
         return Decision(violations)
 
-    def _claim(self, subject: Subject, usage: Resource, priority: int = 0, preemptible: bool = True) -> Claim:  # noqa: FBT001, FBT002
+    def claim(self, subject: Subject, usage: Resource, priority: int = 0, preemptible: bool = True) -> Claim:  # noqa: FBT001, FBT002
         """Return a query for models."""
         if isinstance(subject, UserInQueue):
             path, tags = subject.queue_path, subject.tags or {}

@@ -20,16 +20,17 @@ refund of an equal claim restores the tree as it was, order included, and so doe
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, ClassVar, Final, TypeAlias, final
 
 from ugm.decision import EffectiveLimit, Violation
 from ugm.errors import RequestError
 from ugm.identity import is_name
-from ugm.model import Claim, ReportingModel, SetupViolation
+from ugm.model import Borrower, Claim, ReportingModel, SetupViolation
 from ugm.quotatree._audit import violations
 from ugm.quotatree._charging import Charging
 from ugm.quotatree._forest import Forest
+from ugm.quotatree._lending import borrowers
 from ugm.quotatree._limits import all_limits, path_limits
 from ugm.quotatree._registry import Mode
 from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
@@ -144,8 +145,30 @@ class _Model(ReportingModel, ABC):
         missing = self._missing(groups)
         if missing is not None:
             return (missing,)
+        return self._violations(claim, groups, ())
+
+    def shortage(self, claim: Claim, without: Collection[str]) -> Iterable[Violation]:
+        """Return every violated quota; none if a claim would fit without an eviction after some consumers have left."""
+        groups = self._groups(claim)
+        missing = self._missing(groups)
+        return self._violations(claim, groups, without) if missing is None else (missing,)
+
+    def borrowers(self, claim: Claim, without: Collection[str]) -> Iterable[Borrower]:
+        """Return all leaves with allocations except that of *claim*, tree by tree."""
+        groups = self._groups(claim)
+        if self._missing(groups) is not None:
+            return ()
+        return self._charging.read(
+            lambda forest: (
+                borrower
+                for name, managed in forest.trees.items()
+                for borrower in borrowers(managed.tree, groups.get(name) or "", claim.usage, without)
+            )
+        )
+
+    def _violations(self, claim: Claim, groups: Groups, without: Iterable[str]) -> Iterable[Violation]:
         info = self._info(claim, groups)
-        rejection = self._charging.plan(info, preempting=False).rejection if info else None
+        rejection = self._charging.plan(info, without, preempting=False).rejection if info else None
         if rejection is None:
             return ()
         return rejection.violations or (UnknownNode.of("quota node", rejection.group),)

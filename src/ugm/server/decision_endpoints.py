@@ -12,13 +12,13 @@ from typing import Final
 from ugm import Decision, Resource, UserGroup
 from ugm.errors import RequestError
 from ugm.identity import canonical_path
-from ugm.partition import AbstractPartition, ApplicationReport, Explanation, UserInQueue
+from ugm.partition import AbstractPartition, ApplicationReport, Explanation, Subject, UserInQueue
 from ugm.queues import Placement
 from ugm.resources import optional_dict, parse_quantity
 from ugm.server.payloads import require_found
 from ugm.server.state import RequestBody, RequestContext, ServedPartition
 
-__all__ = ["application", "check", "explain", "explain_request", "limits", "parse_amounts"]
+__all__ = ["application", "check", "explain", "explain_request", "limits", "parse_amounts", "plan_reclaim"]
 
 #: The number of pending allocations of an application that are explained.
 _MOST_EXPLAINED: Final = 10
@@ -60,6 +60,20 @@ def _explanation(partition: AbstractPartition, body: RequestBody) -> tuple[Place
     except RequestError:
         require_found("application", body["application_id"], partition.application)
         raise
+
+
+def plan_reclaim(served: ServedPartition, request: RequestContext) -> object:
+    """Return the allocations to evict so that a request within its guarantee fits."""
+    body, partition = request.body, served.partition
+    subject: Subject
+    if "application_id" in body:
+        subject = body["application_id"]
+        require_found("application", subject, partition.application)
+    else:
+        subject = UserInQueue(UserGroup(body["user"], body.get("groups", ())), body["queue"], body.get("tags"))
+    priority, preemptible = body.get("priority", 0), body.get("preemptible", True)
+    plan = partition.plan_reclaim(subject, parse_amounts(body["usage"]), priority=priority, preemptible=preemptible)
+    return {**plan.to_dict(), "text": str(plan)}
 
 
 def parse_amounts(amounts: Mapping[str, int | str]) -> Resource:

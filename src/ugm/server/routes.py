@@ -19,6 +19,7 @@ from ugm.server.schemas import (
     QUANTITIES,
     QUEUE,
     SUBMISSION,
+    TRAITS,
     USER,
     Schema,
     listing,
@@ -75,6 +76,17 @@ _EXPLAIN: Final[Schema] = {
     "anyOf": [
         record({"most": _HOLDERS}, application_id=NAME, usage=QUANTITIES),
         record({**SUBMISSION, "most": _HOLDERS}, user=USER, usage=QUANTITIES),
+    ]
+}
+_RECLAIM: Final[Schema] = {
+    "anyOf": [
+        record(TRAITS, application_id=NAME, usage=QUANTITIES),
+        record(
+            {**TRAITS, "groups": SUBMISSION["groups"], "tags": SUBMISSION["tags"]},
+            user=USER,
+            queue=QUEUE,
+            usage=QUANTITIES,
+        ),
     ]
 }
 
@@ -168,6 +180,7 @@ PARTITION_ROUTES: Final[tuple[Route[ServedPartition], ...]] = (
     Route("GET", f"{_PARTITION}/limits", decisions.limits, reference("Limits"), _USER_IN_QUEUE, _REQUIRED),
     Route("POST", f"{_PARTITION}/check", decisions.check, reference("Decision"), body=_CHECK),
     Route("POST", f"{_PARTITION}/explain", decisions.explain, reference("Explanation"), body=_EXPLAIN),
+    Route("POST", f"{_PARTITION}/plan_reclaim", decisions.plan_reclaim, reference("ReclaimPlan"), body=_RECLAIM),
 )
 
 _OPERATION_ROUTES: Final[tuple[Route[ServerState], ...]] = (

@@ -16,7 +16,8 @@ from ugm.configuration import LimitConfig
 from ugm.decision import EffectiveLimit, Holder, Violation
 from ugm.errors import Problem
 from ugm.identity import MAX_NAME
-from ugm.partition import Allocation, ApplicationInfo, LimitUtilization
+from ugm.model import Guarantee
+from ugm.partition import Allocation, ApplicationInfo, LimitUtilization, ReclaimPlan, SparedAllocations, Victim
 from ugm.queues import QueueState
 from ugm.resources import MAX_QUANTITY, Resource
 from ugm.server.trees import MEASURES, Borrower
@@ -27,6 +28,7 @@ __all__ = [
     "QUEUE",
     "RESPONSE_SCHEMAS",
     "SUBMISSION",
+    "TRAITS",
     "USER",
     "Schema",
     "listing",
@@ -162,6 +164,12 @@ SUBMISSION: Final[Mapping[str, Schema]] = {
     "quota": QUANTITIES,
 }
 
+#: The optional properties of a request.
+TRAITS: Final[Mapping[str, Schema]] = {
+    "priority": {"type": "integer", "minimum": -(2**31), "maximum": 2**31 - 1},
+    "preemptible": _BOOLEAN,
+}
+
 _TEXTS: Final = listing(_TEXT)
 _OPEN: Final[Schema] = {"type": "object"}
 _PENDING: Final = {"pending": _AMOUNTS, "pending_allocations": _COUNT}
@@ -251,6 +259,12 @@ RESPONSE_SCHEMAS: Final[Mapping[str, Schema]] = {
     "Decision": record(**_DECISION, violations=listing(reference("Violation"))),
     "Explanation": record(
         **_DECISION, **_LIMITS, violations=listing(record(**_VIOLATION, holders=listing(reference("Holder"))))
+    ),
+    "Guarantee": record(**_attributes(Guarantee, guaranteed=_AMOUNT, share=_AMOUNT, used=_AMOUNT)),
+    "Victim": record(**_attributes(Victim, priority=_AMOUNT)),
+    "SparedAllocations": record(**_attributes(SparedAllocations)),
+    "ReclaimPlan": record(
+        **_attributes(ReclaimPlan, "subject", "usage", "priority", "preemptible", text=_TEXT),
     ),
     "Submission": record(
         placed=_BOOLEAN, queue_path=_optional(_TEXT), creates=_BOOLEAN, trials=listing(_OPEN), text=_TEXT

@@ -143,7 +143,7 @@ class Query(TypedDict, total=False):
 
 
 class RequestBody(TypedDict, total=False):
-    """The JSON body of `check` and `explain`; the schema of the route says which fields are required.
+    """The JSON body of `check`, `explain` and `plan_reclaim`; the schema of the route says which fields are required.
 
     The fields of the other bodies are in `ugm.server.operations`.
     """
@@ -156,6 +156,8 @@ class RequestBody(TypedDict, total=False):
     usage: dict[str, int | str]
     quota: dict[str, int | str]
     most: int
+    priority: int
+    preemptible: bool
 
 
 class RequestContext(NamedTuple):

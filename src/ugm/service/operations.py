@@ -98,6 +98,7 @@ _NAMES: Final[Mapping[Kind, tuple[str, ...]]] = {
         "take_over",
         "release_of",
         "forget",
+        "reclaim",
     ),
     Kind.QUERY: (
         "check",
@@ -143,6 +144,7 @@ _NAMES: Final[Mapping[Kind, tuple[str, ...]]] = {
         "snapshot",
         "model_utilization",
         "model_reports",
+        "plan_reclaim",
     ),
 }
 #: The number of the first operation of each kind.

@@ -130,6 +130,7 @@ class RemotePartition(AbstractPartition):
     preempt: Final = _calling(AbstractPartition.preempt)
     release: Final = _calling(AbstractPartition.release)
     adopt: Final = _calling(AbstractPartition.adopt)
+    reclaim: Final = _calling(AbstractPartition.reclaim)
 
     # Applications
 
@@ -163,6 +164,7 @@ class RemotePartition(AbstractPartition):
     # Queries about a subject
 
     check: Final = _calling(AbstractPartition.check)
+    plan_reclaim: Final = _calling(AbstractPartition.plan_reclaim)
     explain: Final = _calling(AbstractPartition.explain)
     headroom: Final = _calling(AbstractPartition.headroom)
     limits: Final = _calling(AbstractPartition.limits)
@@ -284,6 +286,7 @@ class AsyncRemotePartition:
     preempt: Final = _awaitable(RemotePartition.preempt)
     release: Final = _awaitable(RemotePartition.release)
     adopt: Final = _awaitable(RemotePartition.adopt)
+    reclaim: Final = _awaitable(RemotePartition.reclaim)
 
     # Applications
 
@@ -314,6 +317,7 @@ class AsyncRemotePartition:
     # Queries about a subject
 
     check: Final = _awaitable(RemotePartition.check)
+    plan_reclaim: Final = _awaitable(RemotePartition.plan_reclaim)
     explain: Final = _awaitable(RemotePartition.explain)
     headroom: Final = _awaitable(RemotePartition.headroom)
     limits: Final = _awaitable(RemotePartition.limits)

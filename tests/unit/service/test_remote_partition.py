@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from support.loopback import async_remote, remote
 from support.partition_fixtures import config, memory
 from ugm import AllocationRequest, Partition, RequestError, Resource, UserGroup, UserInQueue
-from ugm.partition import AbstractPartition, AuditReport, Difference, Plan, RunningAllocation
+from ugm.partition import AbstractPartition, AuditReport, Difference, Plan, ReclaimPlan, RunningAllocation, Victim
 from ugm.partition.plan import PlanInput, make_plan
 from ugm.partition.snapshot import PartitionSnapshot
 from ugm.service.operations import OPERATIONS
@@ -103,6 +104,10 @@ CALLS: Final[Mapping[str, Sequence[Callable[[AbstractPartition], object]]]] = {
         lambda p: p.release(""),
         lambda p: p.release("\udfff"),
     ],
+    "reclaim": [
+        lambda p: p.reclaim(p.plan_reclaim("two", memory(1))),
+        lambda p: p.reclaim(lending_plan(p)),
+    ],
     "adopt": [
         lambda p: p.adopt("n", "one", memory(50)),
         lambda p: p.adopt("n", "one", memory(50), priority=9),
@@ -152,6 +157,12 @@ CALLS: Final[Mapping[str, Sequence[Callable[[AbstractPartition], object]]]] = {
         lambda p: p.check("two", MANY),
         lambda p: p.check("two", MANY, priority=2, preemptible=False),
         lambda p: p.check("nobody", memory(1)),
+    ],
+    "plan_reclaim": [
+        lambda p: p.plan_reclaim("two", memory(1)),
+        lambda p: p.plan_reclaim("one", memory(1), priority=3, preemptible=False),
+        lambda p: p.plan_reclaim(UserInQueue(SUE, "root.a", {"a": "b"}), memory(200)),
+        lambda p: p.plan_reclaim("nobody", memory(1)),
     ],
     "explain": [
         lambda p: p.explain("one", memory(3)),
@@ -218,6 +229,12 @@ CALLS: Final[Mapping[str, Sequence[Callable[[AbstractPartition], object]]]] = {
 EACH: Final = [(name, position) for name, calls in CALLS.items() for position in range(len(calls))]
 
 
+def lending_plan(partition: AbstractPartition) -> ReclaimPlan:
+    """Return a plan with a victim that no model lends to."""
+    victim = Victim("one-0", "one", "sue", "root.a", memory(4), 0, ())
+    return replace(partition.plan_reclaim("one", memory(1)), victims=(victim,))
+
+
 def wrong_config() -> Any:  # noqa: ANN401 - an invalid argument
     """Return a value that is no configuration."""
     return "root"
@@ -278,7 +295,7 @@ def test_same_outcome_with_asyncio(name: str) -> None:
             return type(error), error.args
 
     call = CALLS[name][0]
-    if name in ("apply", "reconcile"):
+    if name in ("apply", "reconcile", "reclaim"):
         return  # they need the awaited result of another call
 
     assert asyncio.run(awaited(call)) == outcome(call, busy())

@@ -1,0 +1,224 @@
+"""Reclaiming: the choice of allocations that other groups have to return to a group that asks within its guarantee.
+
+**Problem.** Groups lend each other what they do not use. If the owner asks for it, allocations of other groups must
+end. Several models may lend, users and queues have limits as well, and no group may lose what it is guaranteed.
+
+**Idea.** A model only reports guarantees, usage and allocations of its groups (`ugm.model.LendingModel`). The rules are
+applied here, and whether a set of victims suffices is decided by all models and limits themselves, with the victims
+refunded. Terminating allocations count as released.
+
+The search for victims is in `ugm.partition.reclaim_search`, with the rules.
+
+**Cost.** A pass over the ledger, and for each candidate of the search a check of all models with the victims refunded.
+All of it happens under the lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from operator import itemgetter
+from typing import Final, NamedTuple, TypeAlias, final
+
+from ugm.arguments import require_resource
+from ugm.decision import Violation
+from ugm.errors import RequestError
+from ugm.identity import TrackingType, is_below
+from ugm.model import Claim
+from ugm.partition.admission import Admission
+from ugm.partition.allocation import AllocationState
+from ugm.partition.application import LedgerEntry
+from ugm.partition.model_set import ModelSet
+from ugm.partition.reclaim_plan import ReclaimOutcome, ReclaimPlan, Victim
+from ugm.partition.reclaim_search import Candidate, Search, Victims, is_entitled
+from ugm.partition.state import PartitionState
+from ugm.partition.subject import Subject, UserInQueue
+from ugm.partition.subject_queries import SubjectQueries, require_subject
+from ugm.resources import Resource
+
+__all__ = ["Reclaiming", "require_reclaim_plan"]
+
+#: The limits that eviction from other groups does not resolve.
+_BLOCKING: Final = (TrackingType.USER, TrackingType.GROUP)
+
+#: Allocations with their ids.
+_Entries: TypeAlias = Sequence[tuple[str, LedgerEntry]]
+
+
+def require_reclaim_plan(plan: object) -> ReclaimPlan:
+    """Return a plan whose request is checked and copied.
+
+    Raises:
+        RequestError: it is not a plan, or its request is invalid.
+    """
+    if not isinstance(plan, ReclaimPlan):
+        raise RequestError("plan", plan, "expected a ReclaimPlan")
+    return replace(plan, subject=require_subject(plan.subject), usage=require_resource("usage", plan.usage))
+
+
+class _Request(NamedTuple):
+    """A request for which allocations may be reclaimed."""
+
+    subject: Subject
+    usage: Resource
+    claim: Claim
+
+
+@final
+class Reclaiming:
+    """Makes plans and carries them out. The caller holds the lock, and has called `require_subject`."""
+
+    __slots__ = ("_admission", "_models", "_queries", "_state")
+
+    def __init__(self, state: PartitionState, models: ModelSet, admission: Admission, queries: SubjectQueries) -> None:
+        self._state: Final = state
+        self._models: Final = models
+        self._admission: Final = admission
+        self._queries: Final = queries
+
+    def plan(self, subject: Subject, usage: Resource, priority: int, preemptible: bool) -> ReclaimPlan:  # noqa: FBT001 - as in `check`
+        """Return the allocations to evict for a request."""
+        self._queries.check(subject, usage, priority, preemptible)
+        request = _Request(subject, usage, self._queries.claim(subject, usage, priority, preemptible))
+        made = ReclaimPlan(_plain(subject), usage, priority, preemptible, ReclaimOutcome.FITS)
+        if not self._shortage(request, ()):
+            return made
+        terminating = self._terminating()
+        missing = self._shortage(request, terminating)
+        outcome = _outcome_without_victims(missing)
+        if outcome is not None:
+            return replace(made, outcome=outcome, missing=missing)
+        search = self._search(request, missing, terminating)
+        victims = search.run()
+        chosen = victims or Victims()
+        return replace(
+            made,
+            outcome=ReclaimOutcome.NONE if victims is None else ReclaimOutcome.PLAN,
+            missing=missing,
+            entitled=search.entitled(chosen),
+            victims=tuple(_value_of(one, chosen) for one in chosen.chosen.values()),
+            spared=search.spared(chosen),
+        )
+
+    def _search(self, request: _Request, missing: Sequence[Violation], leaving: _Entries) -> Search:
+        candidates: dict[str, Candidate] = {}
+        borrowers = self._models.borrowers(request.claim, {name for name, _ in leaving})
+        for model, found in enumerate(borrowers):
+            for borrower in found:
+                for name in borrower.allocation_ids:
+                    entry = self._held(name)
+                    if entry is not None:
+                        candidate = candidates.setdefault(name, Candidate(name, entry, _freed(entry, missing)))
+                        candidate.groups.append((model, borrower))
+
+        def fits(victims: Iterable[Candidate]) -> bool:
+            gone = [*leaving, *((one.allocation_id, one.entry) for one in victims)]
+            return not self._shortage(request, gone)
+
+        return Search(missing, candidates, fits)
+
+    def _terminating(self) -> _Entries:
+        entries = self._state.ledger.items()
+        found = [(name, entry) for name, entry in entries if entry.traits.state is AllocationState.TERMINATING]
+        return sorted(found, key=itemgetter(0))
+
+    def _shortage(self, request: _Request, leaving: _Entries) -> tuple[Violation, ...]:
+        """Return every limit that a request would exceed after the release of some allocations."""
+        for _, entry in leaving:
+            self._state.refund(entry)
+        found = self._queries.own_violations(request.subject, request.usage)
+        for _, entry in leaving:
+            self._state.charge(entry, self._admission.vector(entry.usage))
+        if not self._models:
+            return found
+        return found + self._models.shortage(request.claim, [entry.claim(name) for name, entry in leaving])
+
+    def carry_out(self, plan: ReclaimPlan) -> tuple[str, ...]:
+        """Release the victims of a plan that still exist, or none of them.
+
+        Raises:
+            RequestError: the plan is stale.
+        """
+        entries = [(name, entry) for name in plan.allocation_ids if (entry := self._held(name)) is not None]
+        if not entries:
+            return ()
+        objection = self._objection(plan, dict(entries))
+        if objection is not None:
+            raise RequestError("plan", str(plan).partition("\n")[0], f"the plan is stale: {objection}")
+        self._admission.end(entries)
+        return tuple(name for name, _ in entries)
+
+    def _held(self, allocation_id: str) -> LedgerEntry | None:
+        entry = self._state.ledger.get(allocation_id)
+        return None if entry is None or entry.traits.state is AllocationState.PENDING else entry
+
+    def _objection(self, plan: ReclaimPlan, victims: Mapping[str, LedgerEntry]) -> str | None:
+        """Return the reason why the remaining victims of a plan may not be evicted now; None if they may."""
+        for victim in plan.victims:
+            entry = victims.get(victim.allocation_id)
+            if entry is not None and (entry.application.application_id, entry.usage) != (
+                victim.application_id,
+                victim.usage,
+            ):
+                return f"allocation {victim.allocation_id!r} has changed"
+        subject, properties = plan.subject, (plan.usage, plan.priority, plan.preemptible)
+        try:
+            self._queries.check(subject, *properties)
+        except RequestError as error:
+            return str(error)
+        request = _Request(subject, plan.usage, self._queries.claim(subject, *properties))
+        leaving = [(name, entry) for name, entry in self._terminating() if name not in victims]
+        missing = self._shortage(request, leaving)
+        if not missing:
+            return "the request fits without the eviction of the victims that are left"
+        return self._search(request, missing, leaving).objection(victims)
+
+
+def _plain(subject: Subject) -> Subject:
+    """Return a subject that can be pickled: the tags of a checked one are a view."""
+    if isinstance(subject, UserInQueue) and subject.tags is not None:
+        return replace(subject, tags=dict(subject.tags))
+    return subject
+
+
+def _outcome_without_victims(missing: Sequence[Violation]) -> ReclaimOutcome | None:
+    """Return the outcome for a request that no eviction lets fit, or that needs none; None for any other."""
+    if not missing:
+        return ReclaimOutcome.AWAITS_TERMINATING
+    if not all(violation.can_wait for violation in missing):
+        return ReclaimOutcome.NEVER
+    if any(violation.kind in _BLOCKING or violation.resource is None for violation in missing):
+        return ReclaimOutcome.BLOCKED
+    return None
+
+
+def _freed(entry: LedgerEntry, missing: Iterable[Violation]) -> dict[str, int]:
+    """Return the amounts that an allocation uses where a request lacks them."""
+    path = entry.application.queue.queue_path
+    return {
+        violation.resource: amount
+        for violation in missing
+        if violation.resource is not None and (amount := entry.usage.get(violation.resource, 0)) > 0
+        if violation.kind != TrackingType.QUEUE or is_below(path, violation.queue_path)
+    }
+
+
+def _value_of(candidate: Candidate, victims: Victims) -> Victim:
+    entry = candidate.entry
+    groups = sorted(candidate.groups, key=lambda group: not is_entitled(group[1].entitled, candidate.frees))
+    guarantees = tuple(
+        one._replace(used=victims.used(model, one))
+        for model, borrower in groups
+        for one in borrower.guarantees
+        if one.resource in candidate.frees
+    )
+    submission, path = entry.application.submission, entry.application.queue.queue_path
+    return Victim(
+        candidate.allocation_id,
+        submission.application_id,
+        submission.user.name,
+        path,
+        entry.usage,
+        entry.traits.priority,
+        guarantees,
+    )

@@ -1,0 +1,184 @@
+"""Plans for reclaiming what a group is guaranteed: the allocations of other groups to evict, with the reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, NamedTuple, final
+
+from ugm.decision import Violation
+from ugm.model import Guarantee
+from ugm.partition.subject import Subject, UserInQueue
+from ugm.resources import Resource, format_amount
+
+__all__ = ["Protection", "ReclaimOutcome", "ReclaimPlan", "SparedAllocations", "Victim"]
+
+
+class ReclaimOutcome(StrEnum):
+    """The result of planning; the first that applies."""
+
+    #: The request fits now.
+    FITS = "fits"
+    #: The request fits once the terminating allocations are released.
+    AWAITS_TERMINATING = "awaits_going"
+    #: The request can never fit.
+    NEVER = "never"
+    #: A limit of the user, the group or the number of applications denies the request. Eviction does not help.
+    BLOCKED = "blocked"
+    #: The request fits once the victims are released.
+    PLAN = "plan"
+    #: There are no victims that may be evicted and suffice.
+    NONE = "none"
+
+
+class Protection(StrEnum):
+    """The first reason for which an allocation is no victim."""
+
+    #: The allocation has ``preemptible=False``.
+    OPTED_OUT = "opted_out"
+    #: The allocation uses nothing that the request lacks.
+    USELESS = "useless"
+    #: The request is not within the guarantee of its group.
+    UNCLAIMED = "unclaimed"
+    #: The group of the allocation uses no more than its share.
+    WITHIN_SHARE = "within_share"
+    #: A group of the allocation would use less than it is guaranteed.
+    GUARANTEE = "guarantee"
+    #: Nothing protects the allocation, but other victims suffice, or all victims together do not.
+    SPARED = "spared"
+
+    @property
+    def text(self) -> str:
+        """The reason in words."""
+        return _TEXTS[self]
+
+
+_TEXTS: Final = {
+    Protection.OPTED_OUT: "not preemptible",
+    Protection.USELESS: "uses nothing that is missing",
+    Protection.UNCLAIMED: "the request is not within its guarantee",
+    Protection.WITHIN_SHARE: "the group is within its share",
+    Protection.GUARANTEE: "the group would be below its guarantee",
+    Protection.SPARED: "not needed",
+}
+
+#: The most groups that the text of a plan lists.
+_LISTED: Final = 5
+
+
+class Victim(NamedTuple):
+    """An allocation to evict."""
+
+    allocation_id: str
+    application_id: str
+    user: str
+    queue_path: str
+    usage: Resource
+    priority: int
+    #: The group that borrows, and the groups above it: each guarantee in a resource that the victim frees and the
+    #: request lacks. The usage is that after the eviction of all victims.
+    guarantees: tuple[Guarantee, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the victim for JSON."""
+        guarantees = [guarantee._asdict() for guarantee in self.guarantees]
+        return {**self._asdict(), "usage": dict(self.usage), "guarantees": guarantees}
+
+    def __str__(self) -> str:
+        text = f"evict {self.allocation_id!r} of {self.user!r} in {self.queue_path} ({self.usage})"
+        if not self.guarantees:
+            return text
+        own = self.guarantees[0]
+        used, guaranteed = _amount(own, own.used), _amount(own, own.guaranteed)
+        return f"{text}: {own.kind} {own.name!r} would use {used}, and is guaranteed {guaranteed}"
+
+
+class SparedAllocations(NamedTuple):
+    """The number of allocations of a group that are no victims for one reason."""
+
+    kind: str
+    name: str
+    reason: Protection
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.number} of {self.kind} {self.name!r} ({self.reason.text})"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ReclaimPlan:
+    """The allocations to evict so that a request within a guarantee fits; true if there are any.
+
+    A plan has no effect until it is carried out: with `ugm.Partition.reclaim`, or with ``preempt`` and ``release`` of
+    each victim.
+    """
+
+    #: The request: its application, or its user in a queue; its usage and its properties.
+    subject: Subject
+    usage: Resource
+    priority: int
+    preemptible: bool
+    outcome: ReclaimOutcome
+    #: What the request lacks once the terminating allocations are released.
+    missing: tuple[Violation, ...] = ()
+    #: The guarantees of the groups of the request in the missing resources; the usage includes the request.
+    entitled: tuple[Guarantee, ...] = ()
+    #: The least important first.
+    victims: tuple[Victim, ...] = ()
+    #: All other allocations of other groups, counted by group and reason.
+    spared: tuple[SparedAllocations, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.victims)
+
+    @property
+    def allocation_ids(self) -> tuple[str, ...]:
+        """The ids of the victims."""
+        return tuple(victim.allocation_id for victim in self.victims)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan for JSON."""
+        return {
+            "outcome": self.outcome.value,
+            "missing": [violation.to_dict() for violation in self.missing],
+            "entitled": [guarantee._asdict() for guarantee in self.entitled],
+            "victims": [victim.to_dict() for victim in self.victims],
+            "spared": [{**spared._asdict(), "reason": spared.reason.value} for spared in self.spared],
+        }
+
+    def __str__(self) -> str:
+        return "\n".join([self._headline(), *(f"  {line}" for line in self._lines())])
+
+    def _headline(self) -> str:
+        request = f"the request of {_subject_text(self.subject)}"
+        if self.outcome is ReclaimOutcome.FITS:
+            return f"{request} fits"
+        if self.outcome is ReclaimOutcome.AWAITS_TERMINATING:
+            return f"{request} fits once the terminating allocations are released"
+        if self.outcome is ReclaimOutcome.PLAN:
+            return f"{request} would fit without {', '.join(map(repr, self.allocation_ids))}"
+        if self.outcome is ReclaimOutcome.NEVER:
+            return f"{request} can never fit"
+        return f"no eviction lets {request} fit"
+
+    def _lines(self) -> Iterator[str]:
+        yield from map(str, self.missing)
+        for one in self.entitled:
+            is_within = "within" if one.used <= one.guaranteed else "above"
+            amounts = f"would use {_amount(one, one.used)} of {_amount(one, one.guaranteed)} guaranteed"
+            yield f"{one.kind} {one.name!r} {amounts}: {is_within} its guarantee"
+        yield from map(str, self.victims)
+        if self.spared:
+            rest = sum(one.number for one in self.spared[_LISTED:])
+            others = [f"{rest} of other groups"] if rest else []
+            yield f"not taken: {', '.join([*map(str, self.spared[:_LISTED]), *others])}"
+
+
+def _amount(guarantee: Guarantee, amount: int) -> str:
+    return f"{format_amount(guarantee.resource, amount)} {guarantee.resource}"
+
+
+def _subject_text(subject: Subject) -> str:
+    return f"{subject.user.name!r} in {subject.queue_path}" if isinstance(subject, UserInQueue) else repr(subject)

@@ -1,0 +1,255 @@
+"""The search for the allocations that groups have to return, among those that the rules allow.
+
+The values of `ugm.model.Borrower` determine which allocations the rules allow, and a function whether some of them
+suffice. The search knows neither the partition nor its models.
+
+**Rules.** They regard only the resources that the request lacks. An allocation may be evicted if
+
+1. it is preemptible and uses such a resource;
+2. in some model, the request is within the guarantee of its group, or of one above it that does not contain the
+   allocation: at least one such resource that the allocation uses is guaranteed, and no guarantee is exceeded;
+3. in that model, its group still uses more than its share when the victims before it have left;
+4. in no model, a group that loses the allocation falls below its guarantee.
+
+Priorities do not matter for the right to reclaim, only for the choice. A group that lost an allocation cannot reclaim
+it, because it used more than its guarantee with it. It may borrow again.
+
+**Choice.** Allocations of low priority come first, then those that use most of what is missing, then by id. They are
+added until the request fits. Each victim that is not needed is then removed, the most important first, so none can be
+left out. If this fails, the smallest allocations are tried first, and then all sets of at most `_COMPLETE` allocations.
+
+**Cost.** One call of the function for each candidate that is added or removed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Final, TypeAlias, final
+
+from ugm.decision import Violation
+from ugm.identity import TrackingType
+from ugm.model import Borrower, Guarantee
+from ugm.partition.application import LedgerEntry
+from ugm.partition.reclaim_plan import Protection, SparedAllocations
+
+__all__ = ["Candidate", "Search", "Victims", "is_entitled"]
+
+#: All sets of at most this many allocations are tried.
+_COMPLETE: Final = 10
+
+#: A guarantee: the number of the model, and the place, name and resource.
+_Key: TypeAlias = tuple[int, str, str, str]
+
+
+@final
+@dataclass(slots=True, eq=False)
+class Candidate:
+    """An allocation of another group."""
+
+    allocation_id: str
+    entry: LedgerEntry
+    #: The amounts of missing resources that it uses.
+    frees: dict[str, int]
+    #: Its group in each model that lends, with the number of the model.
+    groups: list[tuple[int, Borrower]] = field(default_factory=list)
+
+
+@final
+@dataclass(slots=True, eq=False)
+class Victims:
+    """A set of victims that the rules allow."""
+
+    chosen: dict[str, Candidate] = field(default_factory=dict)
+    _taken: Counter[_Key] = field(default_factory=Counter)
+
+    def add(self, candidate: Candidate) -> None:
+        """Add a candidate."""
+        self._count(candidate, 1)
+        self.chosen[candidate.allocation_id] = candidate
+
+    def remove(self, candidate: Candidate) -> None:
+        """Undo `add`."""
+        self._count(candidate, -1)
+        del self.chosen[candidate.allocation_id]
+
+    def _count(self, candidate: Candidate, times: int) -> None:
+        for model, borrower in candidate.groups:
+            for one in borrower.guarantees:
+                self._taken[_key(model, one)] += times * candidate.frees.get(one.resource, 0)
+
+    def used(self, model: int, guarantee: Guarantee) -> int:
+        """Return the usage of a group after the eviction of all victims."""
+        return guarantee.used - self._taken[_key(model, guarantee)]
+
+    def protection_of(self, candidate: Candidate) -> Protection | None:
+        """Return the first reason against a further victim; None if the rules allow it."""
+        if not candidate.entry.traits.preemptible:
+            return Protection.OPTED_OUT
+        if not candidate.frees:
+            return Protection.USELESS
+        entitled = [group for group in candidate.groups if is_entitled(group[1].entitled, candidate.frees)]
+        if not entitled:
+            return Protection.UNCLAIMED
+        if not any(self._exceeds_share(candidate, *group) for group in entitled):
+            return Protection.WITHIN_SHARE
+        return Protection.GUARANTEE if self._breaks_guarantee(candidate) else None
+
+    def _exceeds_share(self, candidate: Candidate, model: int, borrower: Borrower) -> bool:
+        return any(
+            self.used(model, one) > one.share
+            for one in borrower.guarantees
+            if one.name == borrower.name and one.resource in candidate.frees
+        )
+
+    def _breaks_guarantee(self, candidate: Candidate) -> bool:
+        return any(
+            self.used(model, one) - candidate.frees[one.resource] < one.guaranteed
+            for model, borrower in candidate.groups
+            for one in borrower.guarantees
+            if one.resource in candidate.frees and one.guaranteed
+        )
+
+
+def _key(model: int, guarantee: Guarantee) -> _Key:
+    return model, guarantee.place, guarantee.name, guarantee.resource
+
+
+def is_entitled(guarantees: Iterable[Guarantee], resources: Mapping[str, int]) -> bool:
+    """Return whether a request is within the guarantee of one of its groups in some resources."""
+    within: dict[tuple[str, str], bool] = {}
+    for one in guarantees:
+        if one.resource in resources and one.guaranteed:
+            group = one.place, one.name
+            within[group] = within.get(group, True) and one.used <= one.guaranteed
+    return any(within.values())
+
+
+@final
+@dataclass(slots=True, eq=False)
+class Search:
+    """The search for victims for one request."""
+
+    #: What the request lacks.
+    missing: Sequence[Violation]
+    #: By allocation id.
+    candidates: Mapping[str, Candidate]
+    #: Returns whether the request fits without some allocations.
+    fits: Callable[[Iterable[Candidate]], bool]
+
+    def run(self) -> Victims | None:
+        """Return the victims; None if there is no set that the rules allow and that suffices."""
+        allowed = [one for one in self.candidates.values() if Victims().protection_of(one) is None]
+        by_size = sorted(allowed, key=lambda one: (self._size(one), one.allocation_id))
+        by_priority = sorted(allowed, key=lambda one: (*self._importance(one), one.allocation_id))
+        for order in (by_priority, by_size):
+            found = self._add_until_fit(order)
+            if found is not None:
+                return self._without_needless(found)
+        return self._first_set(by_size) if len(by_size) <= _COMPLETE else None
+
+    def _importance(self, candidate: Candidate) -> tuple[int, int]:
+        return candidate.entry.traits.priority, -self._size(candidate)
+
+    def _size(self, candidate: Candidate) -> int:
+        """Return the part of the missing amounts that a candidate frees, in millionths."""
+        shortfalls: dict[str, int] = {}
+        for one in self.missing:
+            if one.resource is not None:
+                shortfalls[one.resource] = max(one.shortfall, shortfalls.get(one.resource, 1))
+        return sum(
+            min(amount, shortfalls[name]) * 1_000_000 // shortfalls[name] for name, amount in candidate.frees.items()
+        )
+
+    def _add_until_fit(self, order: Iterable[Candidate]) -> Victims | None:
+        victims = Victims()
+        for candidate in order:
+            if victims.protection_of(candidate) is None:
+                victims.add(candidate)
+                if self._may_suffice(victims) and self.fits(victims.chosen.values()):
+                    return victims
+        return None
+
+    def _may_suffice(self, victims: Victims) -> bool:
+        """Return whether the victims use as much as any queue lacks; this saves most checks."""
+        freed: Counter[str] = Counter()
+        for one in victims.chosen.values():
+            freed.update(one.frees)
+        return all(
+            freed[one.resource] >= one.shortfall
+            for one in self.missing
+            if one.kind == TrackingType.QUEUE and one.resource is not None
+        )
+
+    def _without_needless(self, victims: Victims) -> Victims:
+        """Remove each victim without which the request fits as well, until there is none."""
+        needless: Candidate | None = None
+        while True:
+            important_first = sorted(victims.chosen.values(), key=self._importance, reverse=True)
+            needless = next((one for one in important_first if self._fits_without(victims, one)), None)
+            if needless is None:
+                return victims
+            victims.remove(needless)
+
+    def _fits_without(self, victims: Victims, left_out: Candidate) -> bool:
+        return self.fits([one for one in victims.chosen.values() if one is not left_out])
+
+    def _first_set(self, order: Sequence[Candidate]) -> Victims | None:
+        """Return the first of all sets, the smallest sets first."""
+        for count in range(1, len(order) + 1):
+            for chosen in combinations(order, count):
+                victims = Victims()
+                if all(_add_if_allowed(victims, one) for one in chosen) and self.fits(chosen):
+                    return victims
+        return None
+
+    def objection(self, allocation_ids: Iterable[str]) -> str | None:
+        """Return the reason why some allocations are not the victims that the rules allow; None if they are."""
+        victims = Victims()
+        for name in allocation_ids:
+            candidate = self.candidates.get(name)
+            if candidate is None:
+                return f"allocation {name!r} is not of another group any more"
+            protection = victims.protection_of(candidate)
+            if protection is not None:
+                return f"allocation {name!r} may not be evicted: {protection.text}"
+            victims.add(candidate)
+        if not self.fits(victims.chosen.values()):
+            return "the request does not fit without the victims"
+        needless = [name for name, one in victims.chosen.items() if self._fits_without(victims, one)]
+        return f"the eviction of {needless[0]!r} is not needed any more" if needless else None
+
+    # The parts of a plan
+
+    def entitled(self, victims: Victims) -> tuple[Guarantee, ...]:
+        """Return the guarantees of the request against the victims, or against all groups if there are none."""
+        resources = {one.resource for one in self.missing}
+        found = (
+            guarantee
+            for candidate in (victims.chosen or self.candidates).values()
+            for _, borrower in candidate.groups
+            for guarantee in borrower.entitled
+            if guarantee.resource in resources
+        )
+        return tuple(dict.fromkeys(found))
+
+    def spared(self, victims: Victims) -> tuple[SparedAllocations, ...]:
+        """Return the number of other allocations by group and reason; the largest numbers first."""
+        counts: Counter[tuple[str, str, Protection]] = Counter()
+        for name, candidate in self.candidates.items():
+            if name not in victims.chosen:
+                _, group = candidate.groups[0]
+                counts[group.kind, group.name, Victims().protection_of(candidate) or Protection.SPARED] += 1
+        return tuple(
+            SparedAllocations(*key, count)
+            for key, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        )
+
+
+def _add_if_allowed(victims: Victims, candidate: Candidate) -> bool:
+    if victims.protection_of(candidate) is not None:
+        return False
+    victims.add(candidate)
+    return True

@@ -1,0 +1,269 @@
+"""Reclaiming: the outcomes of plans, their texts, and plans that have become stale."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from dataclasses import FrozenInstanceError, replace
+from pathlib import Path
+
+import pytest
+
+from support.partition_fixtures import SUE, Licences, config
+from support.reclaim_scenes import QUEUES, Held, lending_models, lending_partition, submit_groups
+from support.server_fixtures import PREFIX, client
+from ugm import Partition, RequestError, Resource, UserInQueue
+from ugm.elastic.model import GROUP_TAG
+from ugm.journal import open_partition
+from ugm.partition import Protection, ReclaimOutcome, ReclaimPlan
+
+KINDS = pytest.mark.parametrize("kinds", ["elastic", "tree", "elastic tree"])
+
+GUARANTEED = {"a": 4, "b": 6}
+TWO = Resource(gpu=2)
+THREE = Resource(gpu=3)
+
+
+def lent(kinds: str = "elastic", *held: Held) -> Partition:
+    """Return a partition of 10 whose group b holds everything, in allocations of 2."""
+    return lending_partition(kinds, GUARANTEED, 10, held or [Held("b", 2)] * 5)
+
+
+@KINDS
+def test_a_group_returns_what_it_borrows(kinds: str) -> None:
+    """A request within the guarantee of its group gets as many allocations of the borrower as it needs."""
+    partition = lent(kinds)
+    plan = partition.plan_reclaim("a", THREE)
+
+    assert (plan.outcome, plan.allocation_ids, bool(plan)) == (ReclaimOutcome.PLAN, ("b-0", "b-1"), True)
+    assert partition.reclaim(plan) == ("b-0", "b-1")
+    assert partition.allocate("a-0", "a", THREE)
+    assert partition.plan_reclaim("a", Resource(gpu=1)).outcome is ReclaimOutcome.FITS
+    partition.verify()
+
+
+@KINDS
+def test_priority_only_orders_the_victims(kinds: str) -> None:
+    """A group with higher priorities returns what it borrows as well, its least important allocations first."""
+    partition = lent(kinds, *(Held("b", 2, priority) for priority in (9, 5, 7, 5, 9)))
+
+    assert partition.plan_reclaim("a", THREE, priority=-1).allocation_ids == ("b-1", "b-3")
+
+
+@KINDS
+def test_nothing_beyond_the_guarantee(kinds: str) -> None:
+    """A request above the guarantee of its group gets nothing, and neither does one that would break another one."""
+    plan = lent(kinds).plan_reclaim("a", Resource(gpu=5))
+    assert (plan.outcome, plan.victims) == (ReclaimOutcome.NONE, ())
+    assert [(one.reason, one.number) for one in plan.spared] == [(Protection.UNCLAIMED, 5)]
+
+    plan = lent(kinds, Held("b", 5), Held("b", 5)).plan_reclaim("a", THREE)
+    assert (plan.outcome, plan.victims) == (ReclaimOutcome.NONE, ())
+    assert [(one.reason, one.number) for one in plan.spared] == [(Protection.GUARANTEE, 2)]
+
+
+@KINDS
+def test_protected_allocations(kinds: str) -> None:
+    """An allocation that is not preemptible is never a victim."""
+    plan = lent(kinds, *(Held("b", 2, preemptible=number > 2) for number in range(5))).plan_reclaim("a", THREE)
+
+    assert plan.allocation_ids == ("b-3", "b-4")
+    assert [(one.reason, one.number) for one in plan.spared] == [(Protection.OPTED_OUT, 3)]
+
+
+@KINDS
+def test_terminating_allocations_count_as_released(kinds: str) -> None:
+    """A plan that is being carried out is not planned again."""
+    partition = lent(kinds)
+    partition.preempt("b-4")
+    assert partition.plan_reclaim("a", THREE).allocation_ids == ("b-0",)
+    partition.preempt("b-0")
+
+    assert partition.plan_reclaim("a", THREE).outcome is ReclaimOutcome.AWAITS_TERMINATING
+
+
+def test_requests_that_no_eviction_helps() -> None:
+    """A request above a maximum can never fit, and a limit of the user blocks it."""
+    assert lent().plan_reclaim("a", Resource(gpu=11)).outcome is ReclaimOutcome.NEVER
+
+    models = lending_models("elastic", GUARANTEED, 10)
+    limits = "{users: [sue], maxresources: {gpu: 3}}"
+    partition = Partition(config(QUEUES, limits=limits), models=models)
+    submit_groups(partition, GUARANTEED)
+    partition.adopt("b-0", "b", THREE)
+    plan = partition.plan_reclaim("a", THREE)
+    assert (plan.outcome, plan.missing[0].name) == (ReclaimOutcome.BLOCKED, "sue")
+
+
+def test_no_model_lends() -> None:
+    """Without a model that lends, and with one that has only three methods, there are no victims."""
+    partition = Partition(config(QUEUES), cluster=Resource(gpu=1, licence=1), models=[Licences(1)])
+    partition.submit("app", SUE, "root.a")
+    partition.adopt("one", "app", Resource(gpu=1))
+
+    assert partition.plan_reclaim("app", Resource(gpu=1)).outcome is ReclaimOutcome.NONE
+
+
+def test_victims_must_satisfy_models_that_do_not_lend() -> None:
+    """Models with three methods are asked with the victims refunded, and are as before afterwards."""
+    licences = Licences(5)
+    models = [*lending_models("elastic", GUARANTEED, 10), licences]
+    partition = Partition(config(QUEUES), models=models)
+    submit_groups(partition, GUARANTEED)
+    for number in range(5):
+        partition.adopt(f"b-{number}", "b", Resource(gpu=2, licence=1))
+    used = licences.used
+    plan = partition.plan_reclaim("a", Resource(gpu=1, licence=1))
+
+    assert (plan.allocation_ids, licences.used) == (("b-0",), used)
+
+
+def test_groups_that_overuse_the_cluster_return_it() -> None:
+    """If only the elastic groups know the size of the cluster, the borrower has to return its part as well."""
+    partition = Partition(config(QUEUES), models=lending_models("elastic", GUARANTEED, 10))
+    submit_groups(partition, GUARANTEED)
+    for number in range(5):
+        assert partition.allocate(f"b-{number}", "b", TWO)
+    assert partition.check("a", TWO)
+
+    assert partition.plan_reclaim("a", TWO).allocation_ids == ("b-0",)
+
+
+def test_small_allocations_are_tried_if_large_ones_break_a_guarantee() -> None:
+    """The borrower returns several small allocations if a single one would leave it below its guarantee."""
+    plan = lent("elastic", Held("b", 5), *[Held("b", 1)] * 5).plan_reclaim("a", Resource(gpu=4))
+
+    assert plan.allocation_ids == ("b-1", "b-2", "b-3", "b-4")
+
+
+def test_a_user_in_a_queue() -> None:
+    """A user without an application asks as well."""
+    plan = lent().plan_reclaim(UserInQueue(SUE, "root.a", {GROUP_TAG: "a"}), TWO)
+
+    assert plan.allocation_ids == ("b-0",)
+    assert str(plan).startswith("the request of 'sue' in root.a would fit without 'b-0'\n")
+
+
+def test_text() -> None:
+    """The text says what is missing, who is guaranteed what, and why other allocations are not taken."""
+    assert str(lent("tree").plan_reclaim("a", THREE)) == (
+        "the request of 'a' would fit without 'b-0', 'b-1'\n"
+        "  queue root: 3 gpu requested, 10 of 10 used, 3 too much\n"
+        "  quota node 'top': 3 gpu requested, 10 of 10 used, 3 too much\n"
+        "  quota node 'a' would use 3 gpu of 4 gpu guaranteed: within its guarantee\n"
+        "  evict 'b-0' of 'sue' in root.b (gpu 2): quota node 'b' would use 6 gpu, and is guaranteed 6 gpu\n"
+        "  evict 'b-1' of 'sue' in root.b (gpu 2): quota node 'b' would use 6 gpu, and is guaranteed 6 gpu\n"
+        "  not taken: 3 of quota node 'b' (not needed)"
+    )
+
+
+def test_a_plan_is_a_frozen_value() -> None:
+    """A plan can be pickled and sent as JSON, and cannot be changed."""
+    plan = lent().plan_reclaim("a", THREE)
+
+    assert pickle.loads(pickle.dumps(plan)) == plan  # noqa: S301 - of this process
+    assert json.loads(json.dumps(plan.to_dict())) == plan.to_dict()
+    with pytest.raises(FrozenInstanceError):
+        plan.victims = ()  # type: ignore[misc]
+
+
+# Stale plans
+
+
+def stale(partition: Partition, plan: ReclaimPlan) -> str:
+    """Return the reason why a plan is refused, and make sure that nothing has changed."""
+    before = partition.allocations()
+    with pytest.raises(RequestError) as caught:
+        partition.reclaim(plan)
+    assert partition.allocations() == before
+    return caught.value.reason
+
+
+def test_a_plan_that_is_not_needed_any_more_is_refused() -> None:
+    """If the request fits, or would fit with fewer evictions, nobody is evicted."""
+    partition = lent("tree", *[Held("b", 1)] * 10)
+    plan = partition.plan_reclaim("a", THREE)
+    partition.release("b-9")
+    assert stale(partition, plan) == "the plan is stale: the eviction of 'b-0' is not needed any more"
+    partition.release("b-8")
+    partition.release("b-7")
+
+    assert stale(partition, plan).endswith("the request fits without the eviction of the victims that are left")
+
+
+def test_a_plan_that_is_not_allowed_any_more_is_refused() -> None:
+    """If the group of the request, or that of a victim, uses another amount, the rules are applied again."""
+    partition = lent()
+    plan = partition.plan_reclaim("a", THREE)
+    partition.resize("b-4", Resource(gpu=1))
+    partition.adopt("a-0", "a", Resource(gpu=1))
+    partition.adopt("a-1", "a", Resource(gpu=1))
+
+    assert stale(partition, plan).endswith("'b-0' may not be evicted: the request is not within its guarantee")
+
+
+def test_a_plan_with_changed_victims_is_refused() -> None:
+    """An allocation of the same id with another size is not the victim."""
+    partition = lent()
+    plan = partition.plan_reclaim("a", THREE)
+    partition.resize("b-1", Resource(gpu=1))
+    assert stale(partition, plan).endswith("allocation 'b-1' has changed")
+    partition.remove("a")
+    partition.resize("b-1", TWO)
+
+    assert "there is no such application" in stale(partition, plan)
+
+
+def test_withdrawn_victims_are_left_alone() -> None:
+    """After a plan was carried out, a victim that waits again is not withdrawn by a repeated call."""
+    partition = lent()
+    plan = partition.plan_reclaim("a", THREE)
+    partition.reclaim(plan)
+    partition.request("b-0", "b", TWO)
+
+    assert partition.reclaim(plan) == ()
+    assert partition.allocation("b-0") is not None
+
+
+def test_foreign_victims_are_refused() -> None:
+    """A plan that was changed by hand evicts nothing that the rules protect."""
+    partition = lent("elastic", *[Held("b", 2)] * 4, Held("a", 2))
+    plan = partition.plan_reclaim("a", TWO)
+    assert plan.allocation_ids == ("b-0",)
+    forged = replace(plan, victims=(plan.victims[0]._replace(allocation_id="a-0", application_id="a"),))
+
+    assert stale(partition, forged).endswith("allocation 'a-0' is not of another group any more")
+    with pytest.raises(RequestError, match="expected a ReclaimPlan"):
+        partition.reclaim("b-0")  # type: ignore[arg-type]
+
+
+# Everywhere
+
+
+def test_with_a_journal(tmp_path: Path) -> None:
+    """Reclaimed allocations are gone after a restart, and the same plan is made before and after it."""
+    file = tmp_path / "quota.journal"
+    models = lending_models("tree", GUARANTEED, 10)
+    with open_partition(file, config(QUEUES), models=models, cluster=Resource(gpu=10)) as partition:
+        submit_groups(partition, GUARANTEED)
+        for number in range(5):
+            partition.allocate(f"b-{number}", "b", TWO)
+        plan = partition.plan_reclaim("a", THREE)
+    with open_partition(file, models=lending_models("tree", GUARANTEED, 10)) as partition:
+        assert partition.plan_reclaim("a", THREE) == plan
+        assert partition.reclaim(plan) == ("b-0", "b-1")
+    with open_partition(file, models=lending_models("tree", GUARANTEED, 10)) as partition:
+        assert partition.allocation_ids() == ("b-2", "b-3", "b-4")
+
+
+def test_over_rest() -> None:
+    """A plan has the same contents over REST, for an application and for a user in a queue."""
+    partition = lent()
+    expected = partition.plan_reclaim("a", THREE)
+    answer = client(partition).post(f"{PREFIX}/plan_reclaim", json={"application_id": "a", "usage": {"gpu": 3}})
+    assert answer.json() == {**expected.to_dict(), "text": str(expected)}
+    body = {"user": "sue", "queue": "root.a", "tags": {GROUP_TAG: "a"}, "usage": {"gpu": 3}, "priority": 5}
+
+    assert client(partition).post(f"{PREFIX}/plan_reclaim", json=body).json()["victims"] == answer.json()["victims"]
+    unknown = client(partition).post(f"{PREFIX}/plan_reclaim", json={"application_id": "x", "usage": {}})
+    assert unknown.status_code == 404
