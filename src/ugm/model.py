@@ -33,6 +33,7 @@ __all__ = [
     "ReportingModel",
     "ResettableModel",
     "SetupViolation",
+    "TimedModel",
 ]
 
 _NO_TAGS: Final[Mapping[str, str]] = MappingProxyType({})
@@ -53,6 +54,8 @@ class Claim(NamedTuple):
     priority: int = 0
     #: Whether the allocation may be evicted for another.
     preemptible: bool = True
+    #: The second since 1970 at which its release is promised; None if nothing is promised. A pending claim has no end.
+    until: int | None = None
 
 
 class SetupViolation(Violation):
@@ -217,6 +220,21 @@ class ResettableModel(QuotaModel, Protocol):
 
     def reset(self) -> None:
         """Forget all claims, charged or waiting, even if the state of the model is inconsistent. Its limits stay."""
+        ...
+
+
+@runtime_checkable
+class TimedModel(QuotaModel, Protocol):
+    """A quota model whose limits depend on the time, for example a budget."""
+
+    def at(self, now: int) -> None:
+        """Note the time of a call of the partition. All other calls up to the next `at` happen at that time.
+
+        A partition calls this first, in every call that may need the model.
+
+        Args:
+            now: whole seconds since 1970, never earlier than in the call before.
+        """
         ...
 
 

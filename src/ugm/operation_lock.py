@@ -31,7 +31,7 @@ from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeAlias, Type
 
 from ugm.errors import ReentrantCallError, UgmError
 
-__all__ = ["CHANGING", "CommitLog", "OperationLock", "OwnedLock", "Step", "exclusive", "locked"]
+__all__ = ["CHANGING", "Begin", "CommitLog", "OperationLock", "OwnedLock", "Step", "exclusive", "locked"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -92,6 +92,14 @@ class CommitLog(Protocol):
         ...
 
 
+class Begin(Protocol):
+    """A function that is called before an operation."""
+
+    def __call__(self, *, changes: bool) -> None:
+        """Prepare for an operation; *changes* if a transaction log has stamped it."""
+        ...
+
+
 class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
     """A lock that detects interrupted operations.
 
@@ -102,6 +110,7 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
         undo: the undo steps of the current operation, in the order of its changes. Clearing the list commits them.
         repeats: whether the current undo step may have been executed before, in a call that was interrupted.
         needs_rebuild: whether all counters must be rebuilt before the next operation, although this one continues.
+        begin: called before each operation, under the lock; set by an engine that needs the time; None if not needed.
         rebuild: recomputes everything that follows from the ledger; set by the engine.
         harmless_error: an exception of foreign code that was raised before anything had changed.
         commit_log: knows which interrupted operations are committed; None if clearing the undo list alone decides.
@@ -109,6 +118,7 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
 
     __slots__ = (
         "_undoing",
+        "begin",
         "commit_log",
         "epoch",
         "harmless_error",
@@ -125,6 +135,7 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
     undo: list[Step]
     repeats: bool
     needs_rebuild: bool
+    begin: Begin | None
     rebuild: Callable[[], None]
     harmless_error: BaseException | None
     commit_log: CommitLog | None
@@ -133,6 +144,7 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
         self.epoch = self.valid_epoch = object()
         self.undo = []
         self.repeats = self.needs_rebuild = False
+        self.begin = None
         self.rebuild = _rebuild_nothing
         self.harmless_error = None
         self.commit_log = None
@@ -159,6 +171,8 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
         if epoch is not self.epoch:
             self.recover()
         try:
+            if self.begin is not None:
+                self.begin(changes=False)
             result = work(*args, **kwargs)
         except BaseException as error:
             self.abort(error)

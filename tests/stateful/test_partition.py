@@ -39,7 +39,11 @@ class FollowedMachine(PartitionMachine):
     def make_partition(self, config: PartitionConfig, models: Sequence[QuotaModel]) -> Partition:
         """Return a partition that is followed."""
         return Partition(
-            config, models=models, group_limits=self.group_limits, subscribers=[lambda _number, _events: None]
+            config,
+            models=models,
+            group_limits=self.group_limits,
+            subscribers=[lambda _number, _events: None],
+            clock=self.clock,
         )
 
 

@@ -24,6 +24,9 @@ DEEP: Final = settings(max_examples=1000, stateful_step_count=60)
 class RemoteMachine(PartitionMachine):
     """A partition of a service."""
 
+    #: The leader has a clock of its own.
+    reads_clock: ClassVar[bool] = False
+
     def __init__(self) -> None:
         super().__init__()
         self._service = ExitStack()

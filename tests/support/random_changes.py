@@ -107,10 +107,9 @@ class Actor:
     def _allocate(self, partition: Partition) -> None:
         pending = [told for told in partition.allocations() if told.state == "pending"]
         if pending and self._random.random() < 0.4:
-            name, application_id, usage, _, placeholder, priority, preemptible = self._random.choice(pending)
-            partition.allocate(
-                name, application_id, usage, placeholder=placeholder, priority=priority, preemptible=preemptible
-            )
+            name, application_id, usage, _, *traits, _, duration = self._random.choice(pending)
+            options: dict[str, Any] = dict(zip(("placeholder", "priority", "preemptible"), traits, strict=True))
+            partition.allocate(name, application_id, usage, **options, duration=duration)
         else:
             partition.allocate(self._new(), self._application(partition), self._usage(), **self._traits())
 

@@ -169,9 +169,9 @@ def open_partition(
     )
     with ExitStack() as undo:
         undo.callback(opened.journal.close)
+        model_set.clock.follow(opened.writer)
         partition = _assembled(opened, model_set, outbox)
-        if model_set:
-            model_set.apply(claims_of(opened.state))
+        model_set.restore(claims_of(opened.state))
         partition.verify()
         lock.mark_consistent()
         partition._start_recording()  # noqa: SLF001 - a part of the same engine

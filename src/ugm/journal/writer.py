@@ -99,6 +99,7 @@ class Writer:
         "_guard",
         "_instant",
         "_is_idle",
+        "_latest",
         "_log",
         "_process",
         "_thread",
@@ -115,6 +116,8 @@ class Writer:
     at: int
     #: The instant of the change that is being made.
     _instant: int
+    #: The last reading of the clock.
+    _latest: int
     #: Invariant: the changes after `_durable`, up to `number`.
     _appended: list[ChangeRow]
     #: The callbacks, with the numbers of their changes.
@@ -142,7 +145,8 @@ class Writer:
         self._clock: Final = clock
         self._process: Final = os.getpid()
         self.number, self.at = last
-        self._instant, self._durable = self.at, self.number
+        self._instant = self._latest = self.at
+        self._durable = self.number
         self._appended = []
         self._callbacks = []
         self._due = []
@@ -228,7 +232,7 @@ class Writer:
             raise JournalError(self.path, "it has been closed")
 
     def now(self) -> int:
-        """Return the time of the clock, or of the last change if that is later because the clock was set back.
+        """Return the time of the clock, or the last one that was returned if the clock was set back.
 
         Raises:
             RequestError: the clock returned an unusable value.
@@ -236,7 +240,16 @@ class Writer:
         now = self._clock()
         if type(now) is not int or now > _LAST_INSTANT:
             raise RequestError("clock", now, "expected whole milliseconds, before the year 10000")
-        return max(now, self.at)
+        self._latest = max(now, self._latest)
+        return self._latest
+
+    def second(self) -> int:
+        """Return `now` in seconds, rounded down."""
+        return self.now() // 1000
+
+    def second_of_change(self) -> int:
+        """Return the instant of the change that is being made in seconds, rounded down."""
+        return self._instant // 1000
 
     # Appending, under the lock of the partition
 

@@ -70,8 +70,13 @@ class Admission:
             raise RequestError("queue_path", queue_path, "there is no such queue")
         return found
 
-    def entry(self, request: AllocationRequest, state: AllocationState) -> LedgerEntry:
+    def entry(self, request: AllocationRequest, state: AllocationState, now: int | None = None) -> LedgerEntry:
         """Return the entry of a request, which is not in the ledger yet.
+
+        Args:
+            request: the request.
+            state: the state of the allocation.
+            now: the time of the call if it is known; otherwise the clock is read if a duration is promised.
 
         Raises:
             RequestError: an argument is invalid, or the application does not exist.
@@ -79,7 +84,20 @@ class Admission:
         require_name("allocation_id", request.allocation_id)
         application = self.require_application(request.application_id)
         self.vector(request.usage)
-        return LedgerEntry(application, request.usage, traits_of(state, request))
+        return LedgerEntry(application, request.usage, traits_of(state, request, self.now([request], now)))
+
+    def now(self, requests: Iterable[AllocationRequest], known: int | None = None, *, changes: bool = True) -> int:
+        """Return the time of the call if a request promises a duration; otherwise the clock is not read.
+
+        Args:
+            requests: the requests of the call.
+            known: the time of the call, if the clock has been read.
+            changes: whether the call is a change.
+        """
+        clock = self._models.clock
+        if known is None and any(request.duration is not None for request in requests):
+            return clock.now(changes=changes)
+        return clock.latest if known is None else known
 
     def vector(self, usage: Resource) -> RequestVector:
         """Return the amounts of a usage in the layout of the counters."""
@@ -103,8 +121,21 @@ class Admission:
         known = self._state.ledger.get(allocation_id)
         if known is None:
             return False
-        self.require_same(allocation_id, known, entry)
+        self.require_same(allocation_id, known, self._with_promise_of(known, entry))
         return known.traits.state is not _PENDING
+
+    def _with_promise_of(self, known: LedgerEntry, entry: LedgerEntry) -> LedgerEntry:
+        """Return an entry with its promise in the form of the known entry, if both have one.
+
+        A repeated call comes later than the first one, so its promised end is later as well. The first end holds.
+        """
+        first, promise = known.traits.promise, entry.traits.promise
+        if first is None or promise is None:
+            return entry
+        if known.traits.state is not _PENDING:
+            return entry.with_promise(first)
+        is_end = entry.traits.state is not _PENDING
+        return entry.with_promise(promise - self._models.clock.latest if is_end else promise)
 
     def require_same(self, allocation_id: str, known: LedgerEntry, entry: LedgerEntry) -> None:
         """Check that two entries of one id describe the same allocation.
@@ -141,9 +172,8 @@ class Admission:
     def request(self, request: AllocationRequest) -> None:
         """Add a pending allocation."""
         entry = self.entry(request, _PENDING)
-        known = self._state.ledger.get(request.allocation_id)
-        if known is not None:
-            self.require_same(request.allocation_id, known, entry)
+        if request.allocation_id in self._state.ledger:
+            self.is_repeated(request.allocation_id, entry)
             return
         self.require_not_failing(entry.application)
         if self._models:
@@ -236,7 +266,8 @@ class Admission:
         application = self.require_application(request.application_id)
         self.vector(request.usage)
         self.require_not_failing(application)
-        entry = LedgerEntry(application, request.usage, traits_of(_HELD, request))
+        now = self.now([request], changes=False)
+        entry = LedgerEntry(application, request.usage, traits_of(_HELD, request, now))
         violations = self.violations(_NO_ALLOCATION, entry)
         return Decision(violations, self._evictions(_NO_ALLOCATION, entry)) if violations else ALLOWED
 
@@ -268,12 +299,18 @@ class Admission:
         if not old.traits.placeholder:
             raise RequestError("placeholder_id", placeholder_id, "the allocation is not a placeholder")
         # A pending allocation has its own priority.
-        _, _, priority, preemptible = (known or old).traits
+        _, _, priority, preemptible, _ = (known or old).traits
         application_id = old.application.application_id
-        request = AllocationRequest(allocation_id, application_id, usage, priority=priority, preemptible=preemptible)
+        # It may also have its own duration; otherwise the promised end of the placeholder stays.
+        duration = known.traits.promise if known is not None and known.traits.state is _PENDING else None
+        request = AllocationRequest(
+            allocation_id, application_id, usage, priority=priority, preemptible=preemptible, duration=duration
+        )
         new = self.entry(request, _HELD)
         if self.is_repeated(allocation_id, new):
             raise RequestError("allocation_id", allocation_id, "an allocation with this id already exists")
+        if duration is None:
+            new = new.with_promise(old.traits.promise)
         self.require_not_failing(new.application)
         decision = self._exchange(placeholder_id, old, allocation_id, new)
         if decision:
@@ -299,8 +336,8 @@ class Admission:
         if not violations:
             self._swap(old_id, old, new_id, new)
             return ALLOWED
-        application_id, (_, *properties) = new.application.application_id, new.traits
-        request = AllocationRequest(new_id, application_id, new.usage, *properties)  # type: ignore[arg-type] # mypy merges them
+        application_id, (_, placeholder, priority, preemptible, _) = new.application.application_id, new.traits
+        request = AllocationRequest(new_id, application_id, new.usage, placeholder, priority, preemptible)
         return self.deny([request], Decision(violations))
 
     def _swap(self, old_id: str, old: LedgerEntry, new_id: str, new: LedgerEntry) -> None:
@@ -362,10 +399,13 @@ class Admission:
 
     def adopt(self, request: AllocationRequest) -> tuple[Violation, ...]:
         """Charge an existing allocation without a check, and return the limits that are exceeded now."""
-        entry = self.entry(request, _HELD)
-        if not self.is_repeated(request.allocation_id, entry):
-            self._state.count_unoffered(request.usage)
-            self.charge(request.allocation_id, entry)
+        return self.adopt_entry(request.allocation_id, self.entry(request, _HELD))
+
+    def adopt_entry(self, allocation_id: str, entry: LedgerEntry) -> tuple[Violation, ...]:
+        """Do the same for an entry, which may have a promised end."""
+        if not self.is_repeated(allocation_id, entry):
+            self._state.count_unoffered(entry.usage)
+            self.charge(allocation_id, entry)
         return tuple(
             found for node in self._state.holding_of(entry.application).chain() for found in already_exceeded(node)
         )
@@ -389,4 +429,4 @@ def _takes_more(old: Claim, new: Claim) -> bool:
     """Return whether a claim that replaces another needs anything that was not granted."""
     if any(amount > 0 for amount in (new.usage - old.usage).values()):
         return True
-    return (new.priority, new.preemptible) != (old.priority, old.preemptible)
+    return new[-3:] != old[-3:]

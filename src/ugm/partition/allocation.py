@@ -12,17 +12,22 @@ from ugm.resources import Resource
 
 __all__ = [
     "DEFAULT_PRIORITY",
+    "MAX_DURATION",
     "PLAIN",
     "Allocation",
     "AllocationRequest",
     "AllocationState",
     "Traits",
+    "require_duration",
     "shared_traits",
     "traits_of",
 ]
 
 #: Priorities are signed 32-bit integers, as in Kubernetes: below this number, and not below its negative.
 _PRIORITY_BOUND: Final = 2**31
+
+#: The longest promise, in seconds: about 3,000 years.
+MAX_DURATION: Final = 10**11
 
 #: The fast path compares priorities with this object by identity, because a test of the type costs each allocation 9 ns
 #: more. A value that is only equal takes the slow path, which rejects other types.
@@ -50,6 +55,8 @@ class AllocationRequest(NamedTuple):
     placeholder: bool = False
     priority: int = 0
     preemptible: bool = True
+    #: The promised number of seconds from the grant to the release; None if nothing is promised.
+    duration: int | None = None
 
 
 class Traits(NamedTuple):
@@ -59,6 +66,8 @@ class Traits(NamedTuple):
     placeholder: bool
     priority: int
     preemptible: bool
+    #: The promise: the duration of a pending allocation, the end of any other, in seconds; None if there is none.
+    promise: int | None = None
 
 
 #: Returns one object for equal traits, because a few combinations serve millions of allocations. The bound is for
@@ -70,20 +79,39 @@ shared_traits: Final = lru_cache(maxsize=4096)(Traits)
 PLAIN: Final = shared_traits(AllocationState.HELD, False, 0, True)  # noqa: FBT003 - the cache takes positions only
 
 
-def traits_of(state: AllocationState, request: AllocationRequest) -> Traits:
+def traits_of(state: AllocationState, request: AllocationRequest, now: int = 0) -> Traits:
     """Return the traits of a requested allocation.
+
+    Args:
+        state: the state of the allocation.
+        request: the request.
+        now: the time; needed if a duration is promised and the allocation is not pending.
 
     Raises:
         RequestError: a property has a wrong type or value.
     """
-    _, _, _, placeholder, priority, preemptible = request
+    _, _, _, placeholder, priority, preemptible, duration = request
     if type(placeholder) is not bool:
         raise RequestError("placeholder", placeholder, "expected True or False")
     if type(priority) is not int or not -_PRIORITY_BOUND <= priority < _PRIORITY_BOUND:
         raise RequestError("priority", priority, "expected a number of 32 bits")
     if type(preemptible) is not bool:
         raise RequestError("preemptible", preemptible, "expected True or False")
-    return shared_traits(state, placeholder, priority, preemptible)
+    if duration is None:
+        return shared_traits(state, placeholder, priority, preemptible)
+    require_duration(duration)
+    promise = duration if state is AllocationState.PENDING else now + duration
+    return shared_traits(state, placeholder, priority, preemptible, promise)
+
+
+def require_duration(duration: object) -> None:
+    """Check a promised duration.
+
+    Raises:
+        RequestError: it has a wrong type or value.
+    """
+    if type(duration) is not int or not 0 < duration <= MAX_DURATION:
+        raise RequestError("duration", duration, f"expected whole seconds, from 1 to {MAX_DURATION}")
 
 
 class Allocation(NamedTuple):
@@ -96,6 +124,23 @@ class Allocation(NamedTuple):
     placeholder: bool
     priority: int
     preemptible: bool
+    #: The second since 1970 at which its release is promised; None if nothing is promised, or it is pending.
+    until: int | None = None
+    #: The promised number of seconds from the grant on, while it is pending.
+    duration: int | None = None
+
+    @classmethod
+    def of(cls, allocation_id: str, application_id: str, usage: Resource, traits: Traits) -> Allocation:
+        """Return the allocation of an entry in the ledger."""
+        state, placeholder, priority, preemptible, promise = traits
+        until, duration = (None, promise) if state is AllocationState.PENDING else (promise, None)
+        return cls(allocation_id, application_id, usage, state, placeholder, priority, preemptible, until, duration)
+
+    @property
+    def traits(self) -> Traits:
+        """The properties besides the ids and the usage."""
+        promise = self.duration if self.state is AllocationState.PENDING else self.until
+        return shared_traits(*self[3:7], promise)
 
     def to_dict(self) -> Mapping[str, object]:
         """Return the allocation for JSON, with the names of its attributes."""

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from ugm.partition.allocation import PLAIN, Allocation, AllocationState, shared_traits
+from ugm.partition.allocation import PLAIN, Allocation, AllocationState
 from ugm.partition.application import Application, GangStyle, LedgerEntry
 from ugm.partition.state import PartitionState
 from ugm.queues import QueueSpec, Submission
@@ -120,8 +120,8 @@ def _restore_allocations(state: PartitionState, allocations: Iterable[Allocation
     """Add allocations to the ledger, and charge equal plain ones of an application at once: there may be millions."""
     owners, applications = state.ledger.owners, state.applications
     for allocation in allocations:
-        allocation_id, application_id, usage, held, placeholder, priority, preemptible = allocation
-        if held is _HELD and preemptible and not placeholder and not priority:
+        allocation_id, application_id, usage, held, placeholder, priority, preemptible, until, _ = allocation
+        if held is _HELD and preemptible and not placeholder and not priority and until is None:
             application = owners[allocation_id] = applications[application_id]
             application.allocations[allocation_id] = usage
         else:
@@ -176,8 +176,8 @@ def add_application(
 
 def add_allocation(state: PartitionState, allocation: Allocation) -> LedgerEntry:
     """Add an allocation to the ledger of a state, and charge it unless it is pending."""
-    allocation_id, application_id, usage, *traits = allocation
-    entry = LedgerEntry(state.applications[application_id], usage, shared_traits(*traits))
+    allocation_id, application_id, usage = allocation[:3]
+    entry = LedgerEntry(state.applications[application_id], usage, allocation.traits)
     if allocation.state is _PENDING:
         state.write_pending(allocation_id, entry)
         return entry

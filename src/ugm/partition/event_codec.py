@@ -24,7 +24,7 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from ugm.identity import UserGroup
-from ugm.partition.allocation import Allocation, AllocationRequest, AllocationState
+from ugm.partition.allocation import Allocation, AllocationRequest, AllocationState, Traits
 from ugm.partition.application import ApplicationState, GangStyle
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.events import (
@@ -132,11 +132,16 @@ _STATES: Final = {state.value: state for state in AllocationState}
 
 
 def encode_allocation(allocation: Allocation) -> list[Json]:
-    """Return the values of an allocation for a row: three for an ordinary one that is held, otherwise seven."""
-    allocation_id, application_id, usage, state, placeholder, priority, preemptible = allocation
-    if state is _HELD and preemptible and not placeholder and not priority:
+    """Return the values of an allocation for a row.
+
+    There are three for an ordinary one that is held, and seven for others. An eighth one is its promise.
+    """
+    allocation_id, application_id, usage, state, placeholder, priority, preemptible, until, duration = allocation
+    promise = until if duration is None else duration
+    if state is _HELD and preemptible and not placeholder and not priority and promise is None:
         return [allocation_id, application_id, usage.amounts]
-    return [allocation_id, application_id, usage.amounts, state, int(placeholder), priority, int(preemptible)]
+    values = [allocation_id, application_id, usage.amounts, state, int(placeholder), priority, int(preemptible)]
+    return values if promise is None else [*values, promise]
 
 
 def decode_allocation(values: Sequence[Json]) -> Allocation:
@@ -144,11 +149,9 @@ def decode_allocation(values: Sequence[Json]) -> Allocation:
     if len(values) == 3:  # noqa: PLR2004 - the short form
         allocation_id, application_id, amounts = values
         return Allocation(allocation_id, application_id, decode_amounts(amounts), _HELD, False, 0, True)  # noqa: FBT003 - a tuple
-    allocation_id, application_id, amounts, state, placeholder, priority, preemptible = values
-    usage = decode_amounts(amounts)
-    return Allocation(
-        allocation_id, application_id, usage, _STATES[state], placeholder == 1, priority, preemptible == 1
-    )
+    allocation_id, application_id, amounts, state, placeholder, priority, preemptible, *promise = values
+    traits = Traits(_STATES[state], placeholder == 1, priority, preemptible == 1, *promise)
+    return Allocation.of(allocation_id, application_id, decode_amounts(amounts), traits)
 
 
 # Values in dictionaries

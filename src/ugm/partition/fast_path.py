@@ -1,10 +1,10 @@
 """The fast path: `allocate`, `release`, `check` and `explain` for plain allocations, which are nearly all.
 
-An allocation is *plain* if it has the default priority, is preemptible and is not a placeholder. An application allows
-the fast path if only users, groups and queues limit it, nothing is recorded, and it may get more. For such requests a
-decision is a walk over the counters of the application, and the change is two assignments. The methods of this module
-do exactly that; everything else is left to `ugm.partition.admission`. Both give the same answers, which a property test
-compares.
+An allocation is *plain* if it has the default priority, is preemptible, is not a placeholder, and promises no end. An
+application allows the fast path if only users, groups and queues limit it, nothing is recorded, and it may get more.
+For such requests a decision is a walk over the counters of the application, and the change is two assignments. The
+methods of this module do exactly that; everything else is left to `ugm.partition.admission`. Both give the same
+answers, which a property test compares.
 
 The reasons for the guards:
 
@@ -46,7 +46,7 @@ from ugm.partition.interface import AbstractPartition
 from ugm.partition.model_set import ModelSet
 from ugm.partition.state import PartitionState
 from ugm.partition.subject import Subject
-from ugm.partition.subject_queries import SubjectQueries, require_subject
+from ugm.partition.subject_queries import QueryRequest, SubjectQueries, require_subject
 from ugm.partition.transaction import Transactions
 from ugm.resources import Resource
 from ugm.tracking.holding import Holding
@@ -82,7 +82,7 @@ class ShortPath:
 
     def allocate(self, request: AllocationRequest) -> Decision:
         """Decide like `Admission.allocate`."""
-        allocation_id, application_id, usage, placeholder, priority, preemptible = request
+        allocation_id, application_id, usage, placeholder, priority, preemptible, duration = request
         application = self._applications.get(application_id) if type(application_id) is str else None
         if (
             application is not None
@@ -99,8 +99,9 @@ class ShortPath:
                 if layout is not holding.epoch.layout:
                     vector = holding.epoch.layout.vector(usage)
                 stored: Resource | LedgerEntry = usage
-                if priority is not DEFAULT_PRIORITY or preemptible is not True:
-                    stored = LedgerEntry(application, usage, traits_of(_HELD, request))
+                if priority is not DEFAULT_PRIORITY or preemptible is not True or duration is not None:
+                    now = self._admission.now((request,))
+                    stored = LedgerEntry(application, usage, traits_of(_HELD, request, now))
                 if holding.try_charge(vector):
                     return self._grant(request, application, holding, vector, stored)
         return self._admission.allocate(request)
@@ -167,13 +168,14 @@ class ShortPath:
 
     def check(self, request: AllocationRequest) -> Decision:
         """Decide like `Admission.check`."""
-        _, application_id, usage, _, priority, preemptible = request
+        _, application_id, usage, _, priority, preemptible, duration = request
         application = self._applications.get(application_id) if type(application_id) is str else None
         if (
             application is not None
             and not application.failing
             and priority is DEFAULT_PRIORITY
             and preemptible is True
+            and duration is None
             and type(usage) is Resource
         ):
             holding = application.holding
@@ -230,6 +232,7 @@ class FastPath(AbstractPartition):
         placeholder: bool = False,
         priority: int = 0,
         preemptible: bool = True,
+        duration: int | None = None,
     ) -> Decision:
         lock = self._lock
         try:
@@ -251,6 +254,7 @@ class FastPath(AbstractPartition):
                     and placeholder is False
                     and preemptible is True
                     and priority is DEFAULT_PRIORITY
+                    and duration is None
                     and type(usage) is Resource
                 ):
                     holding = application.holding
@@ -272,14 +276,14 @@ class FastPath(AbstractPartition):
                         return lock.run_locked(epoch, self._start_new_size, application, allocation_id, usage)
                 if self._has_models_only:
                     request = AllocationRequest(
-                        allocation_id, application_id, usage, placeholder, priority, preemptible
+                        allocation_id, application_id, usage, placeholder, priority, preemptible, duration
                     )
                     return lock.run_locked(epoch, self._decisions.allocate, request)
                 lock.valid_epoch = epoch
         except BaseException as error:
             lock.release_after_error(error)
             raise
-        request = AllocationRequest(allocation_id, application_id, usage, placeholder, priority, preemptible)
+        request = AllocationRequest(allocation_id, application_id, usage, placeholder, priority, preemptible, duration)
         return self._transactions.run(self._decisions.allocate, request)
 
     def _start(self, application: Application, allocation_id: str, usage: Resource, vector: RequestVector) -> Decision:
@@ -332,7 +336,15 @@ class FastPath(AbstractPartition):
             raise
         return self._transactions.run_without_space(self._decisions.release, allocation_id)
 
-    def check(self, subject: Subject, usage: Resource, *, priority: int = 0, preemptible: bool = True) -> Decision:
+    def check(
+        self,
+        subject: Subject,
+        usage: Resource,
+        *,
+        priority: int = 0,
+        preemptible: bool = True,
+        duration: int | None = None,
+    ) -> Decision:
         lock = self._lock
         try:
             with lock:
@@ -343,6 +355,7 @@ class FastPath(AbstractPartition):
                     and application.allows_fast_path
                     and priority is DEFAULT_PRIORITY
                     and preemptible is True
+                    and duration is None
                     and type(usage) is Resource
                 ):
                     holding = application.holding
@@ -352,13 +365,14 @@ class FastPath(AbstractPartition):
                             lock.valid_epoch = epoch
                             return ALLOWED
                 if self._has_models_only and type(subject) is str:
-                    request = AllocationRequest("", subject, usage, False, priority, preemptible)  # noqa: FBT003
+                    request = AllocationRequest("", subject, usage, False, priority, preemptible, duration)  # noqa: FBT003
                     return lock.run_locked(epoch, self._decisions.check, request)
                 lock.valid_epoch = epoch
         except BaseException as error:
             lock.release_after_error(error)
             raise
-        return lock.run(self._subject_queries.check, require_subject(subject), usage, priority, preemptible)
+        query = QueryRequest(usage, priority, preemptible, duration)
+        return lock.run(self._subject_queries.check, require_subject(subject), query)
 
     def explain(
         self,
@@ -368,11 +382,13 @@ class FastPath(AbstractPartition):
         priority: int = 0,
         preemptible: bool = True,
         max_holders: int = 3,
+        duration: int | None = None,
     ) -> Explanation:
         if (
             type(subject) is str
             and priority is DEFAULT_PRIORITY
             and preemptible is True
+            and duration is None
             and type(max_holders) is int
             and max_holders >= 0
             and type(usage) is Resource
@@ -381,7 +397,8 @@ class FastPath(AbstractPartition):
             if granted is not None:
                 return granted
         require_holder_count(max_holders)
-        data = self._lock.run(self._subject_queries.explain, require_subject(subject), usage, priority, preemptible)
+        query = QueryRequest(usage, priority, preemptible, duration)
+        data = self._lock.run(self._subject_queries.explain, require_subject(subject), query)
         return data.explanation(max_holders)
 
     def _explain_grant(self, application_id: str, usage: Resource) -> Explanation | None:
@@ -412,6 +429,6 @@ def _value(allocation_id: str, application: Application, stored: Resource | Ledg
     """Return a stored allocation as a value for callers."""
     if type(stored) is Resource:
         # `Allocation(...)` takes twice as long.
-        fields = (allocation_id, application.submission.application_id, stored, _HELD, False, 0, True)
+        fields = (allocation_id, application.submission.application_id, stored, _HELD, False, 0, True, None, None)
         return tuple.__new__(Allocation, fields)
     return application.to_entry(stored).to_allocation(allocation_id)

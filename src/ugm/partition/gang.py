@@ -65,8 +65,9 @@ def allocate_all(
 def _new_entries(admission: Admission, requests: Sequence[AllocationRequest]) -> dict[str, LedgerEntry]:
     """Return the entries of the requests that are not held yet, by allocation id."""
     entries: dict[str, LedgerEntry] = {}
+    now = admission.now(requests)
     for request in requests:
-        entry = admission.entry(request, AllocationState.HELD)
+        entry = admission.entry(request, AllocationState.HELD, now)
         if not admission.is_repeated(request.allocation_id, entry):
             admission.require_not_failing(entry.application)
             admission.require_same(request.allocation_id, entries.setdefault(request.allocation_id, entry), entry)

@@ -61,11 +61,12 @@ class AbstractPartition(ABC):
         placeholder: bool = False,
         priority: int = 0,
         preemptible: bool = True,
+        duration: int | None = None,
     ) -> None:
         """Record a pending allocation, which `allocate` grants later or `release` withdraws.
 
         A pending allocation counts against no limit. While an application has pending allocations, it continues to run
-        even without any other allocation.
+        even without any other allocation. A promised duration counts from the grant on.
 
         Raises:
             RequestError: as for `allocate`.
@@ -81,6 +82,7 @@ class AbstractPartition(ABC):
         placeholder: bool = False,
         priority: int = 0,
         preemptible: bool = True,
+        duration: int | None = None,
     ) -> Decision:
         """Grant an allocation if no limit of the user, the group, the queues and the other quota models forbids it.
 
@@ -95,10 +97,13 @@ class AbstractPartition(ABC):
             placeholder: whether the allocation only reserves resources for another one, see `replace`.
             priority: the priority that other quota models see.
             preemptible: whether other quota models may evict the allocation.
+            duration: the number of seconds after which its release is promised; None for no promise. The promised end
+                is stored with the allocation, for quota models. Nothing happens to an allocation that is still held
+                then. `resize` and `replace` keep the end.
 
         Returns:
             The decision. A denial contains every limit that the allocation would exceed, and changes nothing. A
-            repeated call gets the same answer as the first.
+            repeated call gets the same answer as the first, and does not move the promised end.
 
         Raises:
             RequestError: an argument is invalid, the application does not exist or is failing, or the id belongs to
@@ -115,6 +120,7 @@ class AbstractPartition(ABC):
         placeholder: bool = False,
         priority: int = 0,
         preemptible: bool = True,
+        duration: int | None = None,
     ) -> Decision:
         """Grant an allocation, and release the allocations that other quota models evict for it.
 
@@ -128,6 +134,7 @@ class AbstractPartition(ABC):
             placeholder: as for `allocate`.
             priority: as for `allocate`.
             preemptible: as for `allocate`.
+            duration: as for `allocate`.
 
         Returns:
             The decision, with the allocations that were released.
@@ -155,8 +162,11 @@ class AbstractPartition(ABC):
         """Replace a placeholder by a real allocation of the same application in one step.
 
         Only the resources that grow are checked, so an allocation that is not larger than the placeholder in any
-        resource is always granted. Other quota models check the allocation again if its priority differs from that of
-        the placeholder, or if it is preemptible and the placeholder is not.
+        resource is always granted. Other quota models check the allocation again if its priority or its promised end
+        differs from that of the placeholder, or if only one of them is preemptible.
+
+        The allocation keeps the promised end of the placeholder. If it was requested with a duration of its own, this
+        duration counts from now on.
 
         Raises:
             RequestError: the placeholder does not exist, or an argument is invalid. A repeated call gets the same
@@ -200,6 +210,7 @@ class AbstractPartition(ABC):
         placeholder: bool = False,
         priority: int = 0,
         preemptible: bool = True,
+        duration: int | None = None,
     ) -> tuple[Violation, ...]:
         """Charge an existing allocation without a check: for recovery after a restart.
 
@@ -451,7 +462,15 @@ class AbstractPartition(ABC):
     # Queries about a subject: an application, or a user in a queue
 
     @abstractmethod
-    def check(self, subject: Subject, usage: Resource, *, priority: int = 0, preemptible: bool = True) -> Decision:
+    def check(
+        self,
+        subject: Subject,
+        usage: Resource,
+        *,
+        priority: int = 0,
+        preemptible: bool = True,
+        duration: int | None = None,
+    ) -> Decision:
         """Return the answer that `allocate` would give to one more allocation now.
 
         For a user in a queue it is the answer to the first allocation after a `submit`. Another thread may use the
@@ -486,7 +505,14 @@ class AbstractPartition(ABC):
 
     @abstractmethod
     def explain(
-        self, subject: Subject, usage: Resource, *, priority: int = 0, preemptible: bool = True, max_holders: int = 3
+        self,
+        subject: Subject,
+        usage: Resource,
+        *,
+        priority: int = 0,
+        preemptible: bool = True,
+        max_holders: int = 3,
+        duration: int | None = None,
     ) -> Explanation:
         """Return the answer of `check` with the largest holders of each short resource, the limits and the headroom.
 
@@ -499,14 +525,17 @@ class AbstractPartition(ABC):
             priority: as for `check`.
             preemptible: as for `check`.
             max_holders: the number of holders for each exceeded limit.
+            duration: as for `check`.
 
         Raises:
             RequestError: as for `check`, or *max_holders* is not a number.
         """
 
     @abstractmethod
-    def headroom(self, subject: Subject) -> Resource | None:
+    def headroom(self, subject: Subject, *, duration: int | None = None) -> Resource | None:
         """Return the amounts that the subject may still use, for each limited resource.
+
+        With a *duration*, they are the amounts for an allocation that promises to end after this number of seconds.
 
         Every request within the headroom fits all resource limits at the same moment, and one unit more of any resource
         does not. Limits of users, groups and queues, the size of the cluster and other quota models count. If a model
@@ -550,6 +579,7 @@ class AbstractPartition(ABC):
         *,
         quota: Resource | None = None,
         max_holders: int = 3,
+        duration: int | None = None,
     ) -> SubmissionReport:
         """Return the placement of a new application, and the answer to its first allocation, at one moment.
 
@@ -560,6 +590,7 @@ class AbstractPartition(ABC):
             tags: as for `submit`.
             quota: as for `submit`.
             max_holders: as for `explain`.
+            duration: as for `allocate`.
 
         Raises:
             RequestError: an argument is invalid, or the partition is being removed.

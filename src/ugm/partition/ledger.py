@@ -1,9 +1,9 @@
 """The ledger of allocations: all entries by allocation id, each stored by its application.
 
-Nearly every allocation is plain: held, of priority 0, preemptible, and not a placeholder. For a plain allocation the
-ledger stores only the usage, which is the caller's object, and the application. It makes the `LedgerEntry` on demand.
-So an allocation takes 139 bytes instead of 211, and the garbage collector has no objects to visit where a million
-allocations are live.
+Nearly every allocation is plain: held, of priority 0, preemptible, not a placeholder, and without a promised end. For a
+plain allocation the ledger stores only the usage, which is the caller's object, and the application. It makes the
+`LedgerEntry` on demand. So an allocation takes 139 bytes instead of 211, and the garbage collector has no objects to
+visit where a million allocations are live.
 """
 
 from __future__ import annotations

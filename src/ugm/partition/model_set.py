@@ -22,9 +22,10 @@ from typing import Final, Literal, TypeAlias, TypeVar, final
 
 from ugm.decision import SUSPENDED, Violation
 from ugm.errors import RequestError, UgmError
-from ugm.model import Borrower, Claim, EvictingModel, LendingModel, QuotaModel, ResettableModel
+from ugm.model import Borrower, Claim, EvictingModel, LendingModel, QuotaModel, ResettableModel, TimedModel
 from ugm.operation_lock import OperationLock
 from ugm.partition.allocation import AllocationState
+from ugm.partition.clock import PartitionClock
 from ugm.partition.state import PartitionState
 
 __all__ = ["Call", "ModelSet", "charging", "claims_of"]
@@ -55,7 +56,8 @@ _PENDING_METHODS: Final = ("add_pending", "remove_pending")
 
 def charging(claim: Claim, *, pending: bool) -> list[Call]:
     """Return the calls that charge a claim, which may be pending."""
-    return [("remove_pending", claim), ("charge", claim)] if pending else [("charge", claim)]
+    # A pending claim has no promised end.
+    return [("remove_pending", claim._replace(until=None)), ("charge", claim)] if pending else [("charge", claim)]
 
 
 def claims_of(state: PartitionState) -> list[Call]:
@@ -73,17 +75,31 @@ class ModelSet:
     Args:
         models: the models, in the order in which they are called.
         lock: the lock under which they are called.
+        clock: the clock of the partition.
 
     Raises:
         RequestError: one of them is not a `ugm.QuotaModel`, or occurs twice.
     """
 
-    __slots__ = ("_calling", "_exhausted", "_lock", "_resettable", "_suspended", "_undo_errors", "_unknown", "all")
+    __slots__ = (
+        "_calling",
+        "_exhausted",
+        "_lock",
+        "_resettable",
+        "_suspended",
+        "_timed",
+        "_undo_errors",
+        "_unknown",
+        "all",
+        "clock",
+    )
 
     #: All models, in the order in which they are called. Replaced by one assignment.
     all: tuple[QuotaModel, ...]
     #: The models, each with itself if it can be reset, and otherwise with None.
     _resettable: tuple[tuple[QuotaModel, QuotaModel | None], ...]
+    #: The models that depend on the time.
+    _timed: tuple[TimedModel, ...]
     #: The model in the middle of a call that changes it, which may have been interrupted.
     _calling: QuotaModel | None
     #: Models of unknown state that can be reset.
@@ -95,7 +111,7 @@ class ModelSet:
     #: The errors of models while their calls were undone.
     _undo_errors: list[Exception]
 
-    def __init__(self, models: Iterable[QuotaModel], lock: OperationLock) -> None:
+    def __init__(self, models: Iterable[QuotaModel], lock: OperationLock, clock: PartitionClock | None = None) -> None:
         if not isinstance(models, Iterable):
             raise RequestError("models", models, "expected several quota models")
         self._set(tuple(models))
@@ -104,10 +120,12 @@ class ModelSet:
             if any(model is other for other in self.all[:position]):
                 raise RequestError("models", model, "the model occurs twice")
         self._lock: Final = lock
+        self.clock: Final = clock or PartitionClock()
         self._calling = None
         self._unknown, self._suspended = [], []
         self._exhausted = 0
         self._undo_errors = []
+        self._note_timed()
 
     def _set(self, models: tuple[QuotaModel, ...]) -> None:
         self.all = models
@@ -125,6 +143,38 @@ class ModelSet:
     def is_unusable(self, model: QuotaModel) -> bool:
         """Return whether a model is not called, because its state is unknown."""
         return any(model is out for out in (*self._suspended, *self._unknown))
+
+    # Time
+
+    def _note_timed(self) -> None:
+        """Let every operation begin with a reading of the clock if a model depends on the time."""
+        self._timed = tuple(model for model in self.all if isinstance(model, TimedModel))
+        self.clock.is_read_first = bool(self._timed)
+        self._lock.begin = self.begin if self._timed else None
+
+    def begin(self, *, changes: bool) -> None:
+        """Read the clock for an operation, and pass the time to the models that depend on it.
+
+        Args:
+            changes: whether the operation is a change.
+        """
+        try:
+            now = self.clock.read(changes=changes)
+        except Exception as error:
+            self._lock.harmless_error = error
+            raise
+        for model in self._timed:
+            if not self.is_unusable(model):
+                self._pass_time(model, now)
+
+    def _pass_time(self, model: TimedModel, now: int) -> None:
+        self._calling = model
+        try:
+            model.at(now)
+        except BaseException:
+            self._lock.undo.append((self._note_interruption, ()))
+            raise
+        self._calling = None
 
     # Queries
 
@@ -224,6 +274,13 @@ class ModelSet:
             if isinstance(model, ResettableModel):
                 model.reset()
 
+    def restore(self, calls: Iterable[Call]) -> None:
+        """Charge all models with the ledger of a partition that was restored."""
+        if self._timed:
+            self.begin(changes=False)
+        if self.all:
+            self.apply(tuple(calls))
+
     def apply(self, calls: Sequence[Call]) -> None:
         """Change all models. If one of them raises, the operation fails, and its undo list undoes all changes."""
         for method, claim in calls:
@@ -314,7 +371,7 @@ class ModelSet:
             MemoryError, RecursionError: memory or the stack was exhausted; the next operation tries again.
         """
         try:
-            _reset_and_charge(model, calls)
+            self._reset_and_charge(model, calls)
         except (MemoryError, RecursionError):
             self._exhausted += 1
             if self._exhausted < _ATTEMPTS:
@@ -343,11 +400,21 @@ class ModelSet:
             # If it raises, the state of this model is unknown.
             self._lock.undo.append((self._note_interruption, ()))
             self._calling = new
-        _reset_and_charge(new, calls)
+        if isinstance(new, TimedModel) and not self.clock.is_read_first:
+            self.clock.read(changes=True)
+        self._reset_and_charge(new, calls)
         self._calling = None
         self._set(tuple(new if model is old else model for model in self.all))
+        self._note_timed()
         self._unknown = [model for model in self._unknown if model is not old]
         self._suspended = [model for model in self._suspended if model is not old]
+
+    def _reset_and_charge(self, model: QuotaModel, calls: Iterable[Call]) -> None:
+        if isinstance(model, ResettableModel):
+            model.reset()
+        if isinstance(model, TimedModel):
+            model.at(self.clock.latest)
+        _charge_all(model, calls)
 
 
 def _suspension(model: QuotaModel) -> Violation:
@@ -362,12 +429,6 @@ def require_model(model: object) -> None:
     """
     if isinstance(model, type) or not isinstance(model, QuotaModel):
         raise RequestError("models", model, "expected a QuotaModel with the methods check, charge and refund")
-
-
-def _reset_and_charge(model: QuotaModel, calls: Iterable[Call]) -> None:
-    if isinstance(model, ResettableModel):
-        model.reset()
-    _charge_all(model, calls)
 
 
 def _charge_all(model: QuotaModel, calls: Iterable[Call]) -> None:

@@ -38,6 +38,7 @@ from ugm.partition.admission import Admission
 from ugm.partition.allocation import Allocation, AllocationRequest
 from ugm.partition.application import ApplicationInfo
 from ugm.partition.audit import AuditReport, Differences, RunningAllocation, require_differences, require_running
+from ugm.partition.clock import Clock, PartitionClock, seconds
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.event_outbox import EventOutbox
 from ugm.partition.events import Subscriber
@@ -91,6 +92,8 @@ class Partition(FastPath):
         subscribers: functions that are called with every event, after the lock has been released; see
             `ugm.events.Subscriber`. A partition with subscribers takes longer for each allocation.
         group_limits: as for a `ugm.Manager`.
+        clock: a function that returns whole seconds since 1970. Only promised durations and quota models that depend on
+            the time read it, once in each call. If it goes back, the time stands still until it has caught up.
 
     Raises:
         RequestError: an argument is invalid.
@@ -119,12 +122,13 @@ class Partition(FastPath):
         models: Iterable[QuotaModel] = (),
         subscribers: Iterable[Subscriber] = (),
         group_limits: Literal["always", "unless-user-limited"] = "always",
+        clock: Clock = seconds,
     ) -> None:
         user_limits_win = require_group_limits(group_limits)
         callbacks, lock = tuple(subscribers), OperationLock()
         outbox = EventOutbox(callbacks) if callbacks else None
         state = PartitionState(CompiledConfig.of(config), user_limits_win=user_limits_win, lock=lock)
-        self._assemble(state, ModelSet(models, lock), outbox)
+        self._assemble(state, ModelSet(models, lock, PartitionClock(clock)), outbox)
         if outbox is not None:
             self._start_recording()
         if cluster is not None:
@@ -209,8 +213,9 @@ class Partition(FastPath):
         placeholder: bool = False,
         priority: int = 0,
         preemptible: bool = True,
+        duration: int | None = None,
     ) -> None:
-        request = AllocationRequest(allocation_id, application_id, usage, placeholder, priority, preemptible)
+        request = AllocationRequest(allocation_id, application_id, usage, placeholder, priority, preemptible, duration)
         self._transactions.run(self._admission.request, request)
 
     def allocate_evicting(
@@ -222,8 +227,9 @@ class Partition(FastPath):
         placeholder: bool = False,
         priority: int = 0,
         preemptible: bool = True,
+        duration: int | None = None,
     ) -> Decision:
-        request = AllocationRequest(allocation_id, application_id, usage, placeholder, priority, preemptible)
+        request = AllocationRequest(allocation_id, application_id, usage, placeholder, priority, preemptible, duration)
         return self._transactions.run(self._admission.allocate_evicting, request)
 
     def allocate_all(self, requests: Iterable[AllocationRequest | tuple[str, str, Resource]]) -> Decision:
@@ -248,8 +254,9 @@ class Partition(FastPath):
         placeholder: bool = False,
         priority: int = 0,
         preemptible: bool = True,
+        duration: int | None = None,
     ) -> tuple[Violation, ...]:
-        request = AllocationRequest(allocation_id, application_id, usage, placeholder, priority, preemptible)
+        request = AllocationRequest(allocation_id, application_id, usage, placeholder, priority, preemptible, duration)
         return self._transactions.run(self._admission.adopt, request)
 
     def reclaim(self, plan: ReclaimPlan) -> tuple[str, ...]:
@@ -371,8 +378,8 @@ class Partition(FastPath):
         checked, amounts = require_subject(subject), require_resource("usage", usage)
         return self._read(self._reclaiming.plan, checked, amounts, priority, preemptible)
 
-    def headroom(self, subject: Subject) -> Resource | None:
-        return self._read(self._subject_queries.headroom, require_subject(subject))
+    def headroom(self, subject: Subject, *, duration: int | None = None) -> Resource | None:
+        return self._read(self._subject_queries.headroom, require_subject(subject), duration)
 
     def limits(self, subject: Subject) -> tuple[EffectiveLimit, ...]:
         return self._read(self._subject_queries.limits, require_subject(subject))
@@ -389,11 +396,13 @@ class Partition(FastPath):
         *,
         quota: Resource | None = None,
         max_holders: int = 3,
+        duration: int | None = None,
     ) -> SubmissionReport:
         require_holder_count(max_holders)
         submission = require_query_submission(user, queue, tags)
         amounts, maximum = require_resource("usage", usage), require_amounts("quota", quota)
-        return self._read(self._subject_queries.explain_submission, submission, amounts, maximum).report(max_holders)
+        explain_submission = self._subject_queries.explain_submission
+        return self._read(explain_submission, submission, amounts, maximum, duration).report(max_holders)
 
     # Applications and allocations
 

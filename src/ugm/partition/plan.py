@@ -137,7 +137,7 @@ class PlanInput:
             for one in applications
         )
         # The sum of the allocations of an application is one allocation.
-        sums = (Allocation(one[0], one[0], Resource(one[-1]), *PLAIN) for one in applications if one[-1] is not None)
+        sums = (Allocation.of(one[0], one[0], Resource(one[-1]), PLAIN) for one in applications if one[-1] is not None)
         restore(
             state,
             Checkpoint(

@@ -33,7 +33,7 @@ from ugm.partition.reclaim_plan import ReclaimOutcome, ReclaimPlan, Victim
 from ugm.partition.reclaim_search import Candidate, Search, Victims, is_entitled
 from ugm.partition.state import PartitionState
 from ugm.partition.subject import Subject, UserInQueue
-from ugm.partition.subject_queries import SubjectQueries, require_subject
+from ugm.partition.subject_queries import QueryRequest, SubjectQueries, require_subject
 from ugm.resources import Resource
 
 __all__ = ["Reclaiming", "require_reclaim_plan"]
@@ -78,8 +78,9 @@ class Reclaiming:
 
     def plan(self, subject: Subject, usage: Resource, priority: int, preemptible: bool) -> ReclaimPlan:  # noqa: FBT001 - as in `check`
         """Return the allocations to evict for a request."""
-        self._queries.check(subject, usage, priority, preemptible)
-        request = _Request(subject, usage, self._queries.claim(subject, usage, priority, preemptible))
+        query = QueryRequest(usage, priority, preemptible)
+        self._queries.check(subject, query)
+        request = _Request(subject, usage, self._queries.claim(subject, query))
         made = ReclaimPlan(_plain(subject), usage, priority, preemptible, ReclaimOutcome.FITS)
         if not self._shortage(request, ()):
             return made
@@ -161,12 +162,12 @@ class Reclaiming:
                 victim.usage,
             ):
                 return f"allocation {victim.allocation_id!r} has changed"
-        subject, properties = plan.subject, (plan.usage, plan.priority, plan.preemptible)
+        subject, query = plan.subject, QueryRequest(plan.usage, plan.priority, plan.preemptible)
         try:
-            self._queries.check(subject, *properties)
+            self._queries.check(subject, query)
         except RequestError as error:
             return str(error)
-        request = _Request(subject, plan.usage, self._queries.claim(subject, *properties))
+        request = _Request(subject, plan.usage, self._queries.claim(subject, query))
         leaving = [(name, entry) for name, entry in self._terminating() if name not in victims]
         missing = self._shortage(request, leaving)
         if not missing:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ugm.partition.admission import Admission
 from ugm.partition.allocation import AllocationRequest, AllocationState
+from ugm.partition.application import LedgerEntry
 from ugm.partition.audit import AuditReport, Difference, RunningAllocation
 from ugm.partition.state import PartitionState
 
@@ -31,8 +32,19 @@ def _is_repaired(state: PartitionState, admission: Admission, difference: Differ
     known = state.ledger.get(name)
     # Also a pending allocation: its size or application may differ from the running one.
     admission.release(name)
-    admission.adopt(AllocationRequest(*running, *(known.traits[1:] if known else ())))
+    admission.adopt_entry(name, _entry(admission, running, known))
     return True
+
+
+def _entry(admission: Admission, running: RunningAllocation, known: LedgerEntry | None) -> LedgerEntry:
+    """Return the entry of a running allocation, with the properties and the promise that are known."""
+    if known is None:
+        return admission.entry(AllocationRequest(*running), AllocationState.HELD)
+    state, placeholder, priority, preemptible, promise = known.traits
+    duration = promise if state is AllocationState.PENDING else None
+    request = AllocationRequest(*running, placeholder, priority, preemptible, duration)
+    entry = admission.entry(request, AllocationState.HELD)
+    return entry if duration is not None else entry.with_promise(promise)
 
 
 def _in_ledger(state: PartitionState, allocation_id: str) -> RunningAllocation | None:

@@ -18,7 +18,7 @@ from ugm.hierarchy import Counter
 from ugm.identity import UserGroup, canonical_path
 from ugm.model import Claim
 from ugm.partition.admission import Admission
-from ugm.partition.allocation import AllocationRequest, AllocationState, traits_of
+from ugm.partition.allocation import AllocationRequest, AllocationState, require_duration, traits_of
 from ugm.partition.application import ApplicationInfo, LedgerEntry
 from ugm.partition.explanation import CopiedHolding, SubjectLimits, copy_holdings, explain
 from ugm.partition.model_queries import ModelQueries
@@ -31,11 +31,10 @@ from ugm.queues import Placement, Submission
 from ugm.resources import Resource
 from ugm.tracking.holding import Holding
 
-__all__ = ["SubjectQueries", "require_query_submission", "require_subject"]
+__all__ = ["QueryRequest", "SubjectQueries", "require_query_submission", "require_subject"]
 
 #: The id of an application that is not submitted yet, for quota models.
 _NO_APPLICATION: Final = "?"
-_NOTHING: Final = Resource()
 
 
 def require_subject(subject: Subject) -> Subject:
@@ -60,6 +59,25 @@ def require_query_submission(user: UserGroup, queue: str, tags: Mapping[str, str
         RequestError: an argument is invalid.
     """
     return require_submission(_NO_APPLICATION, user, queue, tags)
+
+
+class QueryRequest(NamedTuple):
+    """The allocation that a query is about, for any subject; see `AllocationRequest`."""
+
+    usage: Resource
+    priority: int = 0
+    preemptible: bool = True
+    duration: int | None = None
+
+    def of(self, application_id: str) -> AllocationRequest:
+        """Return the request of an application."""
+        usage, priority, preemptible, duration = self
+        return AllocationRequest(
+            "", application_id, usage, priority=priority, preemptible=preemptible, duration=duration
+        )
+
+
+_NOTHING: Final = QueryRequest(Resource())
 
 
 class _ExplanationData(NamedTuple):
@@ -115,18 +133,16 @@ class SubjectQueries:
         self._model_queries: Final = ModelQueries(models)
         self._admission: Final = admission
 
-    def check(self, subject: Subject, usage: Resource, priority: int, preemptible: bool) -> Decision:  # noqa: FBT001
+    def check(self, subject: Subject, query: QueryRequest) -> Decision:
         """Return the answer that one more allocation would get."""
-        application_id = _NO_APPLICATION if isinstance(subject, UserInQueue) else subject
-        request = AllocationRequest("", application_id, usage, priority=priority, preemptible=preemptible)
         if isinstance(subject, UserInQueue):
-            return self._check_user(subject, request)
-        return self._admission.check(request)
+            return self._check_user(subject, query)
+        return self._admission.check(query.of(subject))
 
-    def explain(self, subject: Subject, usage: Resource, priority: int, preemptible: bool) -> _ExplanationData:  # noqa: FBT001
+    def explain(self, subject: Subject, query: QueryRequest) -> _ExplanationData:
         """Return the same with the holdings and limits that the answer depends on."""
-        decision = self.check(subject, usage, priority, preemptible)
-        limits = self.limits_and_headroom(subject, priority, preemptible)
+        decision = self.check(subject, query)
+        limits = self.limits_and_headroom(subject, query)
         return _ExplanationData(decision, copy_holdings(self._state, decision), limits)
 
     def limits(self, subject: Subject) -> tuple[EffectiveLimit, ...]:
@@ -134,19 +150,23 @@ class SubjectQueries:
         found = self._own_limits(self._holding(subject))
         return found + self._model_queries.limits(self.claim(subject, _NOTHING)) if self._models else found
 
-    def headroom(self, subject: Subject) -> Resource | None:
-        """Return the amounts that the subject may request."""
+    def headroom(self, subject: Subject, duration: int | None) -> Resource | None:
+        """Return the amounts that the subject may request for a duration."""
+        if duration is not None:
+            require_duration(duration)
         holding = self._holding(subject)
         free = headroom_of(self._own_limits(holding))
-        return self._model_headroom(holding, self.claim(subject, _NOTHING), free) if self._models else free
+        if not self._models:
+            return free
+        return self._model_headroom(holding, self.claim(subject, _NOTHING._replace(duration=duration)), free)
 
-    def limits_and_headroom(self, subject: Subject, priority: int = 0, preemptible: bool = True) -> SubjectLimits:  # noqa: FBT001, FBT002
+    def limits_and_headroom(self, subject: Subject, query: QueryRequest = _NOTHING) -> SubjectLimits:
         """Return the limits of the subject with the headroom of the models, at one moment."""
         holding = self._holding(subject)
         limits = self._own_limits(holding)
         if not self._models:
             return SubjectLimits(holding.queue_path, limits)
-        claim = self.claim(subject, _NOTHING, priority, preemptible)
+        claim = self.claim(subject, query._replace(usage=_NOTHING.usage))
         headroom = self._model_headroom(holding, claim, headroom_of(limits))
         limits += self._model_queries.limits(claim)
         return SubjectLimits(holding.queue_path, limits, None if headroom == headroom_of(limits) else headroom)
@@ -164,13 +184,16 @@ class SubjectQueries:
         """Return where the placement rules would put an application."""
         return self._state.compiled.rules.place(submission, self._state.tree)
 
-    def explain_submission(self, submission: Submission, usage: Resource, quota: Resource | None) -> _SubmissionData:
+    def explain_submission(
+        self, submission: Submission, usage: Resource, quota: Resource | None, duration: int | None
+    ) -> _SubmissionData:
         """Return the placement of an application, with the answer to its first allocation."""
         placement = self.place(submission)
         if placement.queue_path is None:
             return _SubmissionData(placement, _ExplanationData(Decision(), (), SubjectLimits("", ())))
         path = canonical_path(placement.queue_path)
-        data = self.explain(UserInQueue(submission.user, path, submission.tags, quota), usage, 0, preemptible=True)
+        query = QueryRequest(usage, duration=duration)
+        data = self.explain(UserInQueue(submission.user, path, submission.tags, quota), query)
         return _SubmissionData(placement, data)
 
     def application_report(self, application_id: str, max_pending: int) -> _ApplicationData | None:
@@ -193,24 +216,27 @@ class SubjectQueries:
             return _violations(holding, usage)
         return holding.violations(self._admission.vector(usage))
 
-    def _check_user(self, subject: UserInQueue, request: AllocationRequest) -> Decision:
+    def _check_user(self, subject: UserInQueue, query: QueryRequest) -> Decision:
         if self._state.closed:
             raise RequestError("queue_path", subject.queue_path, "the partition is being removed")
-        usage = require_resource("usage", request.usage)
-        _, _, priority, preemptible = traits_of(AllocationState.HELD, request)
+        usage, claim = require_resource("usage", query.usage), self.claim(subject, query)
         violations = self.own_violations(subject, usage)
         if self._models:
-            violations += self._models.check(self.claim(subject, usage, priority, preemptible))
+            violations += self._models.check(claim)
         return Decision(violations)
 
-    def claim(self, subject: Subject, usage: Resource, priority: int = 0, preemptible: bool = True) -> Claim:  # noqa: FBT001, FBT002
-        """Return a query for models."""
-        if isinstance(subject, UserInQueue):
-            path, tags = subject.queue_path, subject.tags or {}
-            return Claim("", _NO_APPLICATION, usage, path, subject.user, tags, priority, preemptible)
-        request = AllocationRequest("", subject, usage, priority=priority, preemptible=preemptible)
-        application = self._admission.require_application(subject)
-        return LedgerEntry(application, usage, traits_of(AllocationState.HELD, request)).claim("")
+    def claim(self, subject: Subject, query: QueryRequest) -> Claim:
+        """Return a query for models.
+
+        Raises:
+            RequestError: the application does not exist, or a property has a wrong type or value.
+        """
+        request = query.of(_NO_APPLICATION if isinstance(subject, UserInQueue) else subject)
+        traits = traits_of(AllocationState.HELD, request, self._admission.now([request], changes=False))
+        if not isinstance(subject, UserInQueue):
+            return LedgerEntry(self._admission.require_application(subject), query.usage, traits).claim("")
+        path, tags = subject.queue_path, subject.tags or {}
+        return Claim("", _NO_APPLICATION, query.usage, path, subject.user, tags, *traits[2:])
 
     def _holding(self, subject: Subject) -> Holding:
         """Return the holding of an application, or a detached one for a user in a queue."""
@@ -228,8 +254,8 @@ class _QueueChain(NamedTuple):
 
 
 def _request(application_id: str, entry: LedgerEntry) -> AllocationRequest:
-    _, _, priority, preemptible = entry.traits
-    return AllocationRequest("", application_id, entry.usage, priority=priority, preemptible=preemptible)
+    _, _, priority, preemptible, duration = entry.traits
+    return QueryRequest(entry.usage, priority, preemptible, duration).of(application_id)
 
 
 def _violations(holding: Holding, usage: Resource) -> tuple[Violation, ...]:

@@ -198,6 +198,8 @@ class Transactions:
             lock.recover()
         try:
             log.prepare(needs_space=needs_space)
+            if lock.begin is not None:
+                lock.begin(changes=True)
             answer = decide()
             log.write(self._events[1])
         except BaseException as error:

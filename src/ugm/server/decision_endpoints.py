@@ -44,6 +44,7 @@ def explain_request(partition: AbstractPartition, body: RequestBody) -> dict[str
 def _explanation(partition: AbstractPartition, body: RequestBody) -> tuple[Placement | None, Explanation]:
     """Return the explanation of a request, and the placement if the request names a user instead of an application."""
     usage, most = parse_amounts(body["usage"]), body.get("most", 3)
+    duration: int | None = body.get("duration")
     if "application_id" not in body:
         user, quota = UserGroup(body["user"], body.get("groups", ())), body.get("quota")
         report = partition.explain_submission(
@@ -53,10 +54,11 @@ def _explanation(partition: AbstractPartition, body: RequestBody) -> tuple[Place
             body.get("tags"),
             quota=None if quota is None else parse_amounts(quota),
             max_holders=most,
+            duration=duration,
         )
         return report.placement, report.explanation
     try:
-        return None, partition.explain(body["application_id"], usage, max_holders=most)
+        return None, partition.explain(body["application_id"], usage, max_holders=most, duration=duration)
     except RequestError:
         require_found("application", body["application_id"], partition.application)
         raise

@@ -19,7 +19,7 @@ from ugm.queues import Placement
 from ugm.server.audit import AuditLog
 from ugm.server.decision_endpoints import parse_amounts
 from ugm.server.payloads import ApiError, require_found
-from ugm.server.schemas import NAME, QUANTITIES, SUBMISSION, TRAITS, USER, Schema, listing, record, reference
+from ugm.server.schemas import DURATION, NAME, QUANTITIES, SUBMISSION, TRAITS, USER, Schema, listing, record, reference
 from ugm.server.state import RequestContext, ServerState
 
 __all__ = ["BATCH", "OPERATIONS", "PartitionOperation", "create_endpoint", "execute_batch"]
@@ -30,7 +30,7 @@ _Fields: TypeAlias = Mapping[str, Any]
 #: The allocations of a gang, and the operations of a batch.
 _MOST: Final = 1000
 _FLAG: Final[Schema] = {"type": "boolean"}
-_TRAITS: Final = {"placeholder": _FLAG, **TRAITS}
+_TRAITS: Final = {"placeholder": _FLAG, **TRAITS, "duration": DURATION}
 _ALLOCATION: Final = {"allocation_id": NAME, "application_id": NAME, "usage": QUANTITIES}
 _GANG_STYLE: Final[Schema] = {"type": "string", "enum": [style.value for style in GangStyle]}
 

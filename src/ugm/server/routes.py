@@ -15,6 +15,7 @@ from ugm.partition import ApplicationState
 from ugm.server.access import Role
 from ugm.server.operations import BATCH, OPERATIONS, create_endpoint, execute_batch
 from ugm.server.schemas import (
+    DURATION,
     NAME,
     QUANTITIES,
     QUEUE,
@@ -69,13 +70,17 @@ _BORROWERS: Final = {**_RANKING, "tree": NAME, "node": NAME}
 _IN_TREE: Final = frozenset(("tree",))
 _NODE_IN_TREE: Final = frozenset(("tree", "node"))
 
+_DURATION: Final = {"duration": DURATION}
 _CHECK: Final[Schema] = {
-    "anyOf": [record(application_id=NAME, usage=QUANTITIES), record(SUBMISSION, user=USER, usage=QUANTITIES)]
+    "anyOf": [
+        record(_DURATION, application_id=NAME, usage=QUANTITIES),
+        record({**SUBMISSION, **_DURATION}, user=USER, usage=QUANTITIES),
+    ]
 }
 _EXPLAIN: Final[Schema] = {
     "anyOf": [
-        record({"most": _HOLDERS}, application_id=NAME, usage=QUANTITIES),
-        record({**SUBMISSION, "most": _HOLDERS}, user=USER, usage=QUANTITIES),
+        record({**_DURATION, "most": _HOLDERS}, application_id=NAME, usage=QUANTITIES),
+        record({**SUBMISSION, **_DURATION, "most": _HOLDERS}, user=USER, usage=QUANTITIES),
     ]
 }
 _RECLAIM: Final[Schema] = {

@@ -18,11 +18,13 @@ from ugm.errors import Problem
 from ugm.identity import MAX_NAME
 from ugm.model import Guarantee
 from ugm.partition import Allocation, ApplicationInfo, LimitUtilization, ReclaimPlan, SparedAllocations, Victim
+from ugm.partition.allocation import MAX_DURATION
 from ugm.queues import QueueState
 from ugm.resources import MAX_QUANTITY, Resource
 from ugm.server.trees import MEASURES, Borrower
 
 __all__ = [
+    "DURATION",
     "NAME",
     "QUANTITIES",
     "QUEUE",
@@ -49,6 +51,7 @@ _QUANTITY: Final = (
 _CORES: Final = "([0-9]{1,15}|[0-9]{1,18}m|[0-9]{1,12}k)"
 
 _TEXT: Final[Schema] = {"type": "string"}
+DURATION: Final[Schema] = {"type": "integer", "minimum": 1, "maximum": MAX_DURATION}
 NAME: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": MAX_NAME}
 #: A user or a group; the wildcard is not one.
 USER: Final[Schema] = {**NAME, "not": {"enum": ["*"]}}
@@ -194,7 +197,12 @@ _QUEUE: Final = _attributes(
     QueueState, **_PENDING, share=_optional(_NUMBER), applications=_COUNT, children=listing(reference("Queue"))
 )
 _ALLOCATION: Final = _attributes(
-    Allocation, priority=_AMOUNT, user=_optional(_TEXT), group=_optional(_TEXT), queue_path=_optional(_TEXT)
+    Allocation,
+    priority=_AMOUNT,
+    until=_optional(_AMOUNT),
+    user=_optional(_TEXT),
+    group=_optional(_TEXT),
+    queue_path=_optional(_TEXT),
 )
 #: Clients know terminating allocations as ``going``.
 _APPLICATION: Final = _attributes(ApplicationInfo, "terminating", going=_COUNT, user=record(name=_TEXT, groups=_TEXTS))

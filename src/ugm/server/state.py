@@ -155,6 +155,7 @@ class RequestBody(TypedDict, total=False):
     tags: dict[str, str]
     usage: dict[str, int | str]
     quota: dict[str, int | str]
+    duration: int
     most: int
     priority: int
     preemptible: bool

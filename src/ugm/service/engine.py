@@ -39,9 +39,8 @@ class ServicePartition(ListingPartition):
 
     def __init__(self, state: PartitionState, models: ModelSet, outbox: EventOutbox, log: BatchLog) -> None:
         self._assemble(state, models, outbox, log)
-        if models:
-            models.reset()
-            models.apply(claims_of(state))
+        models.reset()
+        models.restore(claims_of(state))
         state.active_limits.lock.mark_consistent()
         self._start_recording()
 
@@ -91,6 +90,8 @@ def build_engine(
     committer = Committer(asyncio.get_running_loop(), writer, sessions, outbox.deliver, feed, on_deposed)
     try:
         models = ModelSet(settings.models, state.active_limits.lock)
+        if writer is not None:
+            models.clock.follow(writer)
         partition = ServicePartition(state, models, outbox, committer.log)
         if settings.config is not None and partition.config is None:
             partition.configure(settings.config)

@@ -37,7 +37,7 @@ _Decode: TypeAlias = Callable[[bytes], tuple[Any, ...]]
 #: The number of bytes of the largest vector of resources that is cached.
 _LARGEST: Final = 256
 #: The types of the arguments that may be left out.
-_TRAITS: Final = (bool, int, bool)
+_TRAITS: Final = (bool, int, bool, int)
 
 
 class _AllocationRequest(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
@@ -49,6 +49,7 @@ class _AllocationRequest(msgspec.Struct, array_like=True, forbid_unknown_fields=
     placeholder: bool = False
     priority: int = 0
     preemptible: bool = True
+    duration: int | None = None
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -101,6 +102,8 @@ def decode_allocation_request(derived: _Decode) -> _Decode:
             ids_and_usage = request.allocation_id, request.application_id, _usage(request.usage)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return derived(data)
+        if request.duration is not None:
+            return *ids_and_usage, request.placeholder, request.priority, request.preemptible, request.duration
         if request.preemptible and not request.priority and not request.placeholder:
             return ids_and_usage
         return *ids_and_usage, request.placeholder, request.priority, request.preemptible

@@ -59,6 +59,10 @@ class PartitionMachine(RuleBasedStateMachine):
 
     #: The treatment of users with limits of their own; see `ugm.Partition`.
     group_limits: ClassVar[Literal["always", "unless-user-limited"]] = "always"
+    #: Whether the partition reads `clock`. If not, nothing promises a duration.
+    reads_clock: ClassVar[bool] = True
+    #: The time, in seconds.
+    time: int = 1_000_000
     #: The tested partition.
     partition: AbstractPartition
     #: Further quota models.
@@ -78,7 +82,11 @@ class PartitionMachine(RuleBasedStateMachine):
 
     def make_partition(self, config: PartitionConfig, models: Sequence[QuotaModel]) -> AbstractPartition:
         """Return the partition to be tested."""
-        return Partition(config, models=models, group_limits=self.group_limits)
+        return Partition(config, models=models, group_limits=self.group_limits, clock=self.clock)
+
+    def clock(self) -> int:
+        """Return the time in seconds."""
+        return self.time
 
     @initialize(config=full_partitions(), homes=st.lists(st.tuples(users(), drawn.HOMES), max_size=3))
     def start(self, config: PartitionConfig, homes: list[tuple[UserGroup, str]]) -> None:
@@ -86,6 +94,7 @@ class PartitionMachine(RuleBasedStateMachine):
         self.made, self.plans, self.reports = [], [], []
         self.models = self.make_models()
         self.model = PartitionModel(QueueModel(config), self.group_limits, self.make_models)
+        self.model.now = self.time
         self.partition = self.make_partition(config, self.models)
         for application_id, (user, path) in zip(SUBMITTED, homes, strict=False):
             self.adopt_application(application_id, user, path, gang_style="hard")
@@ -196,12 +205,23 @@ class PartitionMachine(RuleBasedStateMachine):
         self._ask("adopt", request)
 
     def _ask(self, operation: str, request: AllocationRequest) -> None:
+        request = self._timed(request)
         self.made.append(request)
         self.both(operation, **request._asdict())
+
+    def _timed(self, request: AllocationRequest) -> AllocationRequest:
+        return request if self.reads_clock else request._replace(duration=None)
+
+    @rule(seconds=st.sampled_from([1, 30, 3600]))
+    def wait(self, seconds: int) -> None:
+        """Time passes, which changes nothing."""
+        self.time += seconds
+        self.model.now = self.time
 
     @rule(gang=drawn.GANGS)
     def allocate_all(self, gang: list[AllocationRequest]) -> None:
         """Several allocations are granted together or not at all; a denial contains the sum of the requests."""
+        gang = list(map(self._timed, gang))
         self.made += gang
         self.both("allocate_all", gang, compared=unordered)
 

@@ -189,13 +189,38 @@ class PartitionModel(PartitionModelState):
         self.application(request.application_id)
         if any(amount < 0 for amount in request.usage.values()):
             raise RequestError("usage", request.usage, "an amount is negative")
-        return Allocation(*request[:3], state, *request[3:])
+        one = Allocation(*request[:3], state, *request[3:6])
+        if request.duration is None:
+            return one
+        if state is _PENDING:
+            return one._replace(duration=request.duration)
+        return one._replace(until=self.now + request.duration)
 
-    def _is_repeated(self, one: Allocation, *, known: Allocation | None = None) -> bool:
-        known = known or self.held.get(one.allocation_id)
-        if known is not None and known != one._replace(state=known.state):
+    def _is_repeated(self, one: Allocation) -> bool:
+        known = self.held.get(one.allocation_id)
+        if known is None:
+            return False
+        self._require_same(one, known)
+        has_promise = one.until is not None or one.duration is not None
+        if known.state is not _PENDING:
+            is_same = has_promise == (known.until is not None)
+        elif one.state is _PENDING or not has_promise:
+            is_same = one.duration == known.duration
+        else:
+            is_same = known.duration is not None and one.until == self.now + known.duration
+        if not is_same:
+            raise RequestError("duration", one.allocation_id, "the allocation has another promise")
+        return known.state is not _PENDING
+
+    @staticmethod
+    def _require_equal(one: Allocation, other: Allocation) -> None:
+        if one != other:
+            raise RequestError("requests", one.allocation_id, "the id stands for two allocations")
+
+    @staticmethod
+    def _require_same(one: Allocation, known: Allocation) -> None:
+        if known[:3] != one[:3] or known[4:7] != one[4:7]:
             raise RequestError("allocation_id", one.allocation_id, "the id stands for another allocation")
-        return known is not None and known.state is not _PENDING
 
     def _require_welcome(self, application_id: str) -> SubmittedApplication:
         if self.applications[application_id].failing:
@@ -237,7 +262,7 @@ class PartitionModel(PartitionModelState):
         for one in map(self._entry, allocation_requests):
             if not self._is_repeated(one):
                 self._require_welcome(one.application_id)
-                self._is_repeated(one, known=wanted.setdefault(one.allocation_id, one))
+                self._require_equal(one, wanted.setdefault(one.allocation_id, one))
         coming = list(wanted.values())
         denials = (self.denied_by_models(one, coming=coming[:index]) for index, one in enumerate(coming))
         denied: tuple[Violation, ...] = next(filter(None, denials), ())
@@ -266,11 +291,14 @@ class PartitionModel(PartitionModelState):
         old = self._counted("placeholder_id", placeholder_id)
         if not old.placeholder:
             raise RequestError("placeholder_id", placeholder_id, "the allocation is not a placeholder")
-        template = known or old
-        new = Allocation(allocation_id, old.application_id, usage, old.state, False, *template[5:])  # noqa: FBT003 - a field by position
-        new = self._entry(AllocationRequest(*new[:3], *new[4:]))
+        _, priority, preemptible, *_ = (known or old)[4:]
+        duration = known.duration if known is not None else None
+        request = AllocationRequest(allocation_id, old.application_id, usage, False, priority, preemptible, duration)  # noqa: FBT003 - a field by position
+        new = self._entry(request)
         if self._is_repeated(new):
             raise RequestError("allocation_id", allocation_id, "the allocation is held in addition to the placeholder")
+        if duration is None:
+            new = new._replace(until=old.until)
         self._require_welcome(old.application_id)
         violations = self._exchange(old, new)
         if not violations:
@@ -361,7 +389,9 @@ class PartitionModel(PartitionModelState):
             return True
         self.release(name)
         if truth is not None:
-            self.adopt(*truth, *(known[4:] if known is not None else ()))
+            self.adopt(*truth, *(known[4:7] if known is not None else ()), duration=known and known.duration)
+            if known is not None and known.until is not None:
+                self.held[name] = self.held[name]._replace(until=known.until)
         return True
 
 

@@ -67,6 +67,8 @@ class PartitionModelState:
     held: dict[str, Allocation] = field(default_factory=dict)
     #: Whether the partition is closed.
     closed: bool = False
+    #: The time, in seconds.
+    now: int = 0
 
     def keep_allocations(self, is_kept: Callable[[Allocation], bool]) -> None:
         """Remove all other allocations."""
@@ -200,7 +202,7 @@ class PartitionModelState:
         """Return an allocation in the form that quota models take."""
         application = self.applications[one.application_id]
         path, user, tags = application.queue_path, application.user, application.tags
-        return Claim(*one[:3], path, user, tags, one.priority, one.preemptible)
+        return Claim(*one[:3], path, user, tags, one.priority, one.preemptible, one.until)
 
     def denied_by_models(
         self, one: Allocation, leaving: Iterable[str] = (), coming: Iterable[Allocation] = ()

@@ -122,7 +122,7 @@ def test_reconcile_keeps_what_an_allocation_is(partition: Partition) -> None:
     partition.reconcile(partition.audit(running.values()))
     told = partition.allocation("p")
     assert told is not None
-    assert told[2:] == (memory(2), "going", True, 2, True)
+    assert told[2:] == (memory(2), "going", True, 2, True, None, None)
     partition.verify()
 
 
@@ -134,7 +134,7 @@ def test_reconcile_what_is_pending(partition: Partition, amount: int) -> None:
     )
     told = partition.allocation("waits")
     assert told is not None
-    assert told[2:] == (memory(amount), "held", False, 3, True)
+    assert told[2:] == (memory(amount), "held", False, 3, True, None, None)
     partition.verify()
 
 

@@ -45,6 +45,8 @@ HELD_DICT: Final = {
     "placeholder": False,
     "priority": 0,
     "preemptible": True,
+    "until": None,
+    "duration": None,
 }
 PENDING_DICT: Final = HELD_DICT | {"state": "pending", "placeholder": True, "priority": -3, "preemptible": False}
 HELD_ROW: Final = ["a", "app", {"memory": 1}]

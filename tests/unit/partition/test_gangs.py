@@ -111,7 +111,7 @@ def test_gang_of_tuples(partition: Partition) -> None:
     assert partition.allocate_all(iter([("one-0", "one", memory(1), True, 5, False)]))  # type: ignore[arg-type]  # as documented
     told = partition.allocation("one-0")
     assert told is not None
-    assert told[3:] == ("held", True, 5, False)
+    assert told[3:] == ("held", True, 5, False, None, None)
 
 
 def test_gang_of_nobody(partition: Partition) -> None:
@@ -142,7 +142,9 @@ def test_replace_by_the_same(partition: Partition) -> None:
     usage = partition.users()
     assert partition.replace("p", "r", memory(9))
     assert partition.users() == usage
-    assert [tuple(told) for told in partition.allocations()] == [("r", "one", memory(9), "held", False, 3, False)]
+    assert [tuple(told) for told in partition.allocations()] == [
+        ("r", "one", memory(9), "held", False, 3, False, None, None)
+    ]
 
 
 def test_replace_by_less(partition: Partition) -> None:
@@ -238,7 +240,9 @@ def test_resize(partition: Partition) -> None:
         )
     assert partition.resize("1", memory(9))
     assert partition.resize("1", memory(9)), "it may be repeated"
-    assert [tuple(told) for told in partition.allocations()] == [("1", "one", memory(9), "held", False, 2, True)]
+    assert [tuple(told) for told in partition.allocations()] == [
+        ("1", "one", memory(9), "held", False, 2, True, None, None)
+    ]
     partition.verify()
 
 

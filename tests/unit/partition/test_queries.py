@@ -239,6 +239,8 @@ def test_allocations_of_an_application(partition: Partition) -> None:
         "placeholder": False,
         "priority": -1,
         "preemptible": False,
+        "until": None,
+        "duration": None,
     }
 
 

@@ -1,0 +1,317 @@
+"""The clock of a partition: one reading for each call, promised ends, and models that depend on the time."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ugm import AllocationRequest, Partition, RequestError, Resource, UserGroup, parse_config
+from ugm.decision import Violation
+from ugm.journal import open_partition
+from ugm.model import Claim, TimedModel
+from ugm.partition.allocation import MAX_DURATION
+
+CONFIG = parse_config("partitions: [{name: default, queues: [{name: a, resources: {max: {memory: 100}}}]}]").partition()
+SUE = UserGroup("sue")
+
+
+class SetClock:
+    """A clock that is set, and counts its readings."""
+
+    def __init__(self, now: int = 1000) -> None:
+        self.now, self.readings = now, 0
+
+    def __call__(self) -> int:
+        """Return the time."""
+        self.readings += 1
+        return self.now
+
+
+class Curfew:
+    """A model that allows nothing that may run after an hour, and notes all of its calls."""
+
+    def __init__(self, end: int) -> None:
+        self.end, self.now = end, 0
+        self.calls: list[tuple[str, Any]] = []
+
+    def at(self, now: int) -> None:
+        """Note the time."""
+        self.now = now
+        self.calls.append(("at", now))
+
+    def check(self, claim: Claim) -> list[Violation]:
+        """Deny what has no end, or ends after the curfew."""
+        self.calls.append(("check", claim.until))
+        is_late = claim.until is None or claim.until > self.end
+        return [Violation("curfew", "night", "", "", None, self.end, self.now, 0)] if is_late else []
+
+    def charge(self, claim: Claim) -> None:
+        """Note the call."""
+        self.calls.append(("charge", claim.until))
+
+    def refund(self, claim: Claim) -> None:
+        """Note the call."""
+        self.calls.append(("refund", claim.until))
+
+    def add_pending(self, claim: Claim) -> None:
+        """Note the call."""
+        self.calls.append(("add_pending", claim.until))
+
+    def remove_pending(self, claim: Claim) -> None:
+        """Note the call."""
+        self.calls.append(("remove_pending", claim.until))
+
+    def reset(self) -> None:
+        """Note the call."""
+        self.calls.append(("reset", None))
+
+
+@pytest.fixture(name="clock")
+def _clock() -> SetClock:
+    return SetClock()
+
+
+@pytest.fixture(name="partition")
+def _partition(clock: SetClock) -> Partition:
+    return with_application(Partition(CONFIG, clock=clock))
+
+
+def with_application(partition: Partition) -> Partition:
+    """Return the partition with an application."""
+    partition.submit("app", SUE, "root.a")
+    return partition
+
+
+def memory(amount: int) -> Resource:
+    """Return an amount of memory."""
+    return Resource(memory=amount)
+
+
+def until(partition: Partition, allocation_id: str) -> int | None:
+    """Return the promised end of an allocation."""
+    told = partition.allocation(allocation_id)
+    assert told is not None
+    return told.until
+
+
+def test_a_grant_stores_the_promised_end(partition: Partition) -> None:
+    """The end is the time of the call plus the duration; without a promise there is none."""
+    partition.allocate("1", "app", memory(1), duration=60)
+    partition.allocate("2", "app", memory(1))
+    partition.adopt("3", "app", memory(1), duration=5)
+    partition.allocate_all([AllocationRequest("4", "app", memory(1), duration=7), ("5", "app", memory(1))])
+
+    assert [until(partition, name) for name in "12345"] == [1060, None, 1005, 1007, None]
+
+
+def test_a_pending_allocation_has_a_duration_and_no_end(partition: Partition, clock: SetClock) -> None:
+    """The duration counts from the grant, which has to promise the same."""
+    partition.request("1", "app", memory(1), duration=60)
+    told = partition.allocation("1")
+    assert told is not None
+    assert (told.until, told.duration) == (None, 60)
+    clock.now = 2000
+    for duration in (None, 61):
+        with pytest.raises(RequestError, match="another allocation"):
+            partition.allocate("1", "app", memory(1), duration=duration)
+    partition.allocate("1", "app", memory(1), duration=60)
+
+    assert until(partition, "1") == 2060
+
+
+def test_a_repeated_call_keeps_the_first_end(partition: Partition, clock: SetClock) -> None:
+    """A retry comes later and has the same answer; one without a promise is another request."""
+    partition.allocate("1", "app", memory(1), duration=60)
+    clock.now = 1030
+    assert partition.allocate("1", "app", memory(1), duration=60)
+    assert partition.allocate_all([AllocationRequest("1", "app", memory(1), duration=60)])
+    partition.request("1", "app", memory(1), duration=60)
+    assert until(partition, "1") == 1060
+    with pytest.raises(RequestError, match="another allocation"):
+        partition.allocate("1", "app", memory(1))
+
+
+def test_changes_keep_the_end(partition: Partition, clock: SetClock) -> None:
+    """A resize, a preemption and a replacement keep the promised end."""
+    partition.allocate("1", "app", memory(1), placeholder=True, duration=60)
+    clock.now = 1030
+    partition.resize("1", memory(2))
+    partition.replace("1", "2", memory(1))
+    partition.preempt("2")
+
+    assert until(partition, "2") == 1060
+
+
+def test_a_replacement_that_was_requested_has_its_own_end(partition: Partition, clock: SetClock) -> None:
+    """The duration of the pending allocation counts from the replacement."""
+    partition.allocate("1", "app", memory(1), placeholder=True, duration=60)
+    partition.request("2", "app", memory(1), duration=10)
+    partition.request("3", "app", memory(1))
+    clock.now = 1055
+    partition.replace("1", "2", memory(1))
+    assert until(partition, "2") == 1065
+
+    partition.allocate("4", "app", memory(1), placeholder=True, duration=60)
+    partition.replace("4", "3", memory(1))
+    assert until(partition, "3") == 1115
+
+
+def test_an_audit_keeps_the_end(partition: Partition) -> None:
+    """A corrected allocation keeps its end; one that runs although it was pending ends after its duration."""
+    partition.allocate("1", "app", memory(1), duration=60)
+    partition.request("2", "app", memory(1), duration=30)
+    partition.reconcile(partition.audit([("1", "app", memory(2)), ("2", "app", memory(1))]))
+
+    assert (until(partition, "1"), until(partition, "2")) == (1060, 1030)
+
+
+@pytest.mark.parametrize("duration", [0, -1, True, 1.5, "60", MAX_DURATION + 1])
+def test_wrong_durations(partition: Partition, duration: Any) -> None:  # noqa: ANN401 - what may be passed
+    """A duration is a positive number of whole seconds, and nothing changes otherwise."""
+    problem = f"expected whole seconds, from 1 to {MAX_DURATION}"
+    with pytest.raises(RequestError, match=re.escape(problem)):
+        partition.allocate("1", "app", memory(1), duration=duration)
+    with pytest.raises(RequestError, match=re.escape(problem)):
+        partition.request("1", "app", memory(1), duration=duration)
+    with pytest.raises(RequestError, match=re.escape(problem)):
+        partition.check("app", memory(1), duration=duration)
+    with pytest.raises(RequestError, match=re.escape(problem)):
+        partition.headroom("app", duration=duration)
+    assert partition.allocations() == ()
+
+
+def test_the_clock_is_read_once_for_a_promise_and_else_never(partition: Partition, clock: SetClock) -> None:
+    """Without models that depend on the time, only a promise reads the clock."""
+    partition.allocate("1", "app", memory(1))
+    partition.allocate("2", "app", memory(1), priority=3)
+    partition.check("app", memory(1), priority=3)
+    partition.release("1")
+    assert clock.readings == 0
+    partition.allocate_all([AllocationRequest(name, "app", memory(1), duration=9) for name in "345"])
+    assert clock.readings == 1
+
+
+def test_a_clock_that_goes_back_stands_still(partition: Partition, clock: SetClock) -> None:
+    """An earlier time counts as the last one."""
+    partition.allocate("1", "app", memory(1), duration=60)
+    clock.now = 10
+    partition.allocate("2", "app", memory(1), duration=60)
+
+    assert until(partition, "2") == 1060
+
+
+@pytest.mark.parametrize("now", [1.5, True, None, 10**12])
+def test_a_clock_that_is_wrong(partition: Partition, clock: SetClock, now: Any) -> None:  # noqa: ANN401 - what a clock may return
+    """A clock without whole seconds is an error, and nothing changes."""
+    clock.now = now
+    with pytest.raises(RequestError, match="expected whole seconds, before the year 10000"):
+        partition.allocate("1", "app", memory(1), duration=60)
+    with pytest.raises(RequestError, match="expected a function"):
+        Partition(CONFIG, clock=now)
+    assert partition.allocations() == ()
+
+
+def test_a_model_gets_the_time_first_and_once_in_each_call(clock: SetClock) -> None:
+    """Every call begins with the one reading, also a query."""
+    model = Curfew(1060)
+    assert isinstance(model, TimedModel)
+    partition = with_application(Partition(CONFIG, models=[model], clock=clock))
+    for call in (
+        lambda: partition.allocate("1", "app", memory(1), duration=60),
+        lambda: partition.check("app", memory(1), duration=60),
+        lambda: partition.allocate("2", "app", memory(1)),
+        lambda: partition.resize("1", memory(2)),
+        lambda: partition.release("1"),
+    ):
+        model.calls.clear()
+        clock.readings = 0
+        call()
+        assert model.calls[0] == ("at", 1000)
+        assert [name for name, _ in model.calls].count("at") == clock.readings == 1
+
+
+def test_a_model_sees_promised_ends(clock: SetClock) -> None:
+    """Claims have their ends, except pending ones."""
+    model = Curfew(1060)
+    partition = with_application(Partition(CONFIG, models=[model], clock=clock))
+    assert not partition.allocate("1", "app", memory(1))
+    assert not partition.allocate("1", "app", memory(1), duration=61)
+    partition.request("1", "app", memory(1), duration=60)
+    model.calls.clear()
+    assert partition.allocate("1", "app", memory(1), duration=60)
+
+    assert model.calls == [("at", 1000), ("check", 1060), ("remove_pending", None), ("charge", 1060)]
+    assert partition.headroom("app", duration=60) == memory(99)
+    assert partition.headroom("app", duration=61) == Resource(memory=0, vcore=0)
+
+
+def test_a_model_that_is_replaced_gets_the_time(clock: SetClock) -> None:
+    """The new model gets the time before it is charged."""
+    old, new = Curfew(2000), Curfew(2000)
+    partition = with_application(Partition(CONFIG, models=[old], clock=clock))
+    partition.allocate("1", "app", memory(1), duration=60)
+    clock.now = 1001
+    partition.replace_model(old, new)
+
+    assert new.calls == [("reset", None), ("at", 1001), ("charge", 1060)]
+
+
+def test_a_model_that_raises_at_a_time_is_reset(clock: SetClock) -> None:
+    """Its state is unknown then; the caller gets the error, and nothing else changes."""
+
+    class Raising(Curfew):
+        raises = False
+
+        def at(self, now: int) -> None:
+            """Note the time, and raise an error."""
+            super().at(now)
+            if self.raises:
+                raise ZeroDivisionError
+
+    model = Raising(2000)
+    partition = with_application(Partition(CONFIG, models=[model], clock=clock))
+    partition.allocate("1", "app", memory(1), duration=60)
+    model.raises = True
+    with pytest.raises(ZeroDivisionError):
+        partition.release("1")
+    model.raises = False
+    model.calls.clear()
+    partition.verify()
+    assert partition.allocation_ids() == ("1",)
+    assert partition.release("1")
+
+
+def test_a_journal_keeps_ends_and_rounds_its_time_down(tmp_path: Path) -> None:
+    """The time of a change is its instant in the journal, and a restart changes no end."""
+    instant = SetClock(1_000_999)
+    path = tmp_path / "journal"
+    with open_partition(path, CONFIG, clock=instant) as partition:
+        with_application(partition)
+        partition.allocate("1", "app", memory(1), duration=60)
+        partition.request("2", "app", memory(1), duration=7)
+        before = partition.allocations()
+        assert until(partition, "1") == 1060
+        partition.journal.compact()
+        partition.allocate("3", "app", memory(1), duration=1)
+        before = partition.allocations()
+    with open_partition(path, clock=instant) as partition:
+        assert partition.allocations() == before
+        instant.now = 1_001_000
+        partition.allocate("2", "app", memory(1), duration=7)
+        assert until(partition, "2") == 1008
+
+
+def test_a_query_and_a_change_of_a_journal_have_one_time(tmp_path: Path) -> None:
+    """A change is never stamped earlier than the time that a query has read."""
+    instant, model = SetClock(1_000_000), Curfew(10**6)
+    with open_partition(tmp_path / "journal", CONFIG, models=[model], clock=instant) as partition:
+        with_application(partition)
+        instant.now = 5_000_000
+        partition.check("app", memory(1), duration=1)
+        instant.now = 2_000_000
+        partition.allocate("1", "app", memory(1), duration=1)
+        assert until(partition, "1") == 5001
+        assert model.now == 5000
