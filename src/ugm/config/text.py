@@ -22,6 +22,7 @@ from ugm.config.loader import MAX_BYTES, Document, load, refusal, too_large
 from ugm.config.misspelling import misspelt_resources
 from ugm.config.places import locate, mark_after
 from ugm.config.problems import Problems
+from ugm.config.sort_properties import unknown_sort_properties
 from ugm.config.validation import find_problems, partitions_can_be_used
 from ugm.configuration import SchedulerConfig
 from ugm.errors import ConfigError, Problem, RequestError
@@ -172,6 +173,8 @@ def _warnings(config: SchedulerConfig, document: Document, file: str, known: Ite
     warnings = Problems(file)
     for path, code, message, _ in misspelt_resources(config, known):
         warnings.add(locate(document.place, path, key=True), path, code, message)
+    for path, code, message, _ in unknown_sort_properties(config):
+        warnings.add(locate(document.place, path), path, code, message)
     return warnings.error().problems
 
 

@@ -10,6 +10,7 @@ from ugm.fairness.continuous import ContinuousUsage
 from ugm.fairness.cost import cost, weighted_usage
 from ugm.fairness.decayed_usage import DecayedUsage
 from ugm.fairness.levels import INFINITE, Level
+from ugm.fairness.order_tree import Comparison, SortKeys
 from ugm.fairness.rank import FairRank, RankedNode, RankExplanation, RankStep
 from ugm.fairness.share_tree import PARENT, Shares, ShareTree
 
@@ -17,6 +18,7 @@ __all__ = [
     "INFINITE",
     "PARENT",
     "BinnedUsage",
+    "Comparison",
     "ContinuousUsage",
     "DecayedUsage",
     "FairRank",
@@ -26,6 +28,7 @@ __all__ = [
     "RankedNode",
     "ShareTree",
     "Shares",
+    "SortKeys",
     "bins_for",
     "cost",
     "weighted_usage",

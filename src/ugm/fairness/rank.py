@@ -111,20 +111,28 @@ class FairRank:
         order: groups of users that tie, the best first. The users of a group are sorted by path.
     """
 
-    __slots__ = ("_accounts", "_parents", "_ranks", "_scale", "_used", "order")
+    __slots__ = ("_accounts", "_parents", "_paths", "_positions", "_ranks", "_scale", "_used", "order")
 
     def __init__(
-        self, accounts: Mapping[str, UsedShares], used: Mapping[str, int], with_users: frozenset[str], scale: int
+        self,
+        accounts: Mapping[str, UsedShares],
+        used: Mapping[str, int],
+        with_users: frozenset[str],
+        paths: Mapping[str, str],
+        scale: int,
     ) -> None:
         self._accounts: Final = accounts
         self._used: Final = used
         self._scale: Final = scale
+        #: The path of each user by its path and by its name.
+        self._paths: Final = paths
         #: The account in which each node competes, with its place among the children.
         self._parents: Final = {
             child.path: (path, child) for path, account in accounts.items() for child in account.children
         }
         self.order: Final = tuple(self._tie_groups(with_users))
         self._ranks: Final = dict(self._numbered())
+        self._positions: Final = {path: number for number, group in enumerate(self.order) for path in group}
 
     def _tie_groups(self, with_users: frozenset[str]) -> Iterator[tuple[str, ...]]:
         """Yield the users that tie, the best first."""
@@ -169,6 +177,13 @@ class FairRank:
     def ranks(self) -> Mapping[str, int]:
         """The rank of every user by path; the best user has the highest rank."""
         return dict(self._ranks)
+
+    def position(self, owner: str) -> int:
+        """Return the number of tie groups before a user, given its path or a name that only one user has.
+
+        A user that the tree does not have comes after all others.
+        """
+        return self._positions.get(self._paths.get(owner, ""), len(self.order))
 
     def factor(self, user: str) -> Fraction:
         """Return the rank of a user divided by the number of users: 1 for the best user.

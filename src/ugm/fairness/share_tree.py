@@ -134,7 +134,7 @@ class ShareTree:
             total = sum(used.get(child.path, 0) for child in account.children)
             used[path] = total
             accounts[path] = UsedShares(account.children, account.total_shares, total)
-        return FairRank(accounts, used, _with_users(self._accounts), scale)
+        return FairRank(accounts, used, _with_users(self._accounts), self._paths, scale)
 
     def _used(self, usage: Mapping[str, int | Fraction]) -> tuple[dict[str, int], int]:
         """Return the usage of each user as integers, and the scale: scaling all usage changes no level."""

@@ -14,6 +14,8 @@ from ugm.partition.partition import Partition
 from ugm.partition.plan import DrainingQueue, Plan, PlanInput
 from ugm.partition.reclaim_plan import Protection, ReclaimOutcome, ReclaimPlan, SparedAllocations, Victim
 from ugm.partition.reports import ApplicationReport, OwnedAllocation, SubmissionReport
+from ugm.partition.scheduling_order import ApplicationKey, Turn, by_share
+from ugm.partition.scheduling_pass import Head, SchedulingPass
 from ugm.partition.snapshot import CooperativeIteration, PartitionSnapshot, Pending
 from ugm.partition.subject import Subject, UserInQueue
 from ugm.partition.usage_feed import UsageFeed, UsageOwner
@@ -25,6 +27,7 @@ __all__ = [
     "AllocationRequest",
     "AllocationState",
     "ApplicationInfo",
+    "ApplicationKey",
     "ApplicationReport",
     "ApplicationState",
     "AuditReport",
@@ -35,6 +38,7 @@ __all__ = [
     "DrainingQueue",
     "Explanation",
     "GangStyle",
+    "Head",
     "Holder",
     "LimitChange",
     "LimitUtilization",
@@ -51,13 +55,16 @@ __all__ = [
     "ReclaimOutcome",
     "ReclaimPlan",
     "RunningAllocation",
+    "SchedulingPass",
     "SparedAllocations",
     "Subject",
     "SubmissionReport",
+    "Turn",
     "UsageFeed",
     "UsageOwner",
     "UserInQueue",
     "Victim",
+    "by_share",
     "changes",
     "headroom_of",
 ]

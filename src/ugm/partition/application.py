@@ -122,6 +122,7 @@ class Application:
         "has_run",
         "holding",
         "is_adopted",
+        "number",
         "pending",
         "queue",
         "submission",
@@ -148,6 +149,8 @@ class Application:
     allows_fast_path: bool
     #: Whether it was adopted, so that the arguments of its submission are unknown.
     is_adopted: bool
+    #: Its place in the order of submission; later applications have higher numbers.
+    number: int
 
     def __init__(self, submission: Submission, queue: Queue, gang_style: GangStyle) -> None:
         self.submission = submission
@@ -162,6 +165,7 @@ class Application:
         self.failing = False
         self.allows_fast_path = True
         self.is_adopted = False
+        self.number = 0
 
     @property
     def application_id(self) -> str:

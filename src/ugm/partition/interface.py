@@ -25,6 +25,7 @@ from ugm.partition.model_queries import ModelReport
 from ugm.partition.plan import Plan, PlanInput
 from ugm.partition.reclaim_plan import ReclaimPlan
 from ugm.partition.reports import ApplicationReport, OwnedAllocation, SubmissionReport
+from ugm.partition.scheduling_order import Turn
 from ugm.partition.snapshot import CooperativeIteration, PartitionSnapshot
 from ugm.partition.subject import Subject
 from ugm.partition.utilization import LimitUtilization
@@ -353,6 +354,27 @@ class AbstractPartition(ABC):
 
         Returns:
             The allocations to stop and then release.
+        """
+
+    # Scheduling
+
+    @abstractmethod
+    def order(self, *, max_turns: int | None = None, ranks: Mapping[str, int] | None = None) -> tuple[Turn, ...]:
+        """Return the pending requests in the order in which a scheduler should try them, with the reasons.
+
+        The order is that of a scheduling pass which grants each request that fits the maxima of its queues. Limits of
+        users and groups and other quota models do not count. The properties ``application.sort.policy``,
+        ``application.sort.priority``, ``priority.offset`` and ``priority.policy`` of the queues decide it.
+
+        The lock is held only to copy the usage and the requests. The rest takes time proportional to their number.
+
+        Args:
+            max_turns: the maximum number of requests to return; None for all.
+            ranks: the place of each user, the first one lowest, which then orders the applications of every queue; for
+                example from `ugm.fairness.FairRank.position`. Other users come last.
+
+        Raises:
+            RequestError: an argument is invalid.
         """
 
     # Administration

@@ -22,6 +22,7 @@ Source: Apache YuniKorn, resource quota management; user based resource usage tr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from operator import attrgetter
 from time import sleep
 from typing import Final, Literal, ParamSpec, TypeVar
@@ -38,6 +39,7 @@ from ugm.partition.admission import Admission
 from ugm.partition.allocation import Allocation, AllocationRequest
 from ugm.partition.application import ApplicationInfo
 from ugm.partition.audit import AuditReport, Differences, RunningAllocation, require_differences, require_running
+from ugm.partition.change_marks import ChangeMarks, ChangeRecorder
 from ugm.partition.clock import Clock, PartitionClock, seconds
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.event_outbox import EventOutbox
@@ -54,6 +56,17 @@ from ugm.partition.reclaim import Reclaiming, require_reclaim_plan
 from ugm.partition.reclaim_plan import ReclaimPlan
 from ugm.partition.reconcile import reconcile
 from ugm.partition.reports import ApplicationReport, OwnedAllocation, SubmissionReport
+from ugm.partition.scheduling_order import (
+    ApplicationKey,
+    ApplicationOrder,
+    OrderCopy,
+    Turn,
+    require_keys,
+    require_max_turns,
+    require_ranks,
+    require_requests_by_application,
+)
+from ugm.partition.scheduling_pass import SchedulingPass
 from ugm.partition.self_check import verify
 from ugm.partition.snapshot import CooperativeIteration, PartitionSnapshot, copy_user_usage
 from ugm.partition.sorting import sort_in_parts
@@ -112,7 +125,10 @@ class Partition(FastPath):
     (True, False)
     """
 
-    __slots__ = ("_administration", "_lifecycle", "_model_queries", "_queries", "_reclaiming")
+    __slots__ = ("_administration", "_lifecycle", "_model_queries", "_queries", "_reclaiming", "_recorder")
+
+    #: Sets the marks of scheduling passes; None until the first one.
+    _recorder: ChangeRecorder | None
 
     def __init__(
         self,
@@ -159,6 +175,7 @@ class Partition(FastPath):
         has_short_path = outbox is not None or bool(models)
         self._decisions = ShortPath(state, models, self._admission) if has_short_path else self._admission
         self._has_models_only = bool(models) and outbox is None
+        self._recorder = None
         self._is_recorded_without_models = outbox is not None and not models
         lock.rebuild = self._rebuild
         lock.mark_consistent()
@@ -176,6 +193,8 @@ class Partition(FastPath):
     def _rebuild(self) -> None:
         """Recompute every counter from the ledger, and charge models of unknown state with the ledger."""
         self._state.rebuild()
+        if self._recorder is not None:
+            self._recorder.mark_everything()
         if self._models:
             self._models.rebuild(claims_of(self._state))
 
@@ -201,6 +220,50 @@ class Partition(FastPath):
 
     def _replace_model(self, old: QuotaModel, new: QuotaModel) -> None:
         self._models.replace(old, new, claims_of(self._state))
+
+    # Scheduling
+
+    def order(self, *, max_turns: int | None = None, ranks: Mapping[str, int] | None = None) -> tuple[Turn, ...]:
+        limit, keys = require_max_turns(max_turns), require_ranks(ranks)
+        copied = self._read(OrderCopy.of, self._state, for_keys=bool(keys))
+        users = {one.application.application_id: one.application.submission.user.name for one in copied.applications}
+        return tuple(islice(ApplicationOrder(copied, keys).turns(users), limit))
+
+    def scheduling_pass(
+        self,
+        requests: Mapping[str, Iterable[AllocationRequest]] | None = None,
+        *,
+        keys: Mapping[str, ApplicationKey] | None = None,
+    ) -> SchedulingPass:
+        """Return an iterator over the pending requests in scheduling order, each to be granted or skipped.
+
+        From the first pass on, the partition records which applications change, so an allocation takes longer.
+
+        Args:
+            requests: the requests by application that take part; None for the pending ones.
+            keys: a function by queue path that returns the key of an application of the queue or of one below it. The
+                smallest key comes first. It replaces the policy of the configuration; see `by_share`.
+
+        Raises:
+            RequestError: an argument is invalid.
+        """
+        passed, functions = require_requests_by_application(requests), require_keys(keys)
+        marks = self._lock.run(self._start_marking)
+        return SchedulingPass(self, self._state, self._lock, marks, passed, functions)
+
+    def _start_marking(self) -> ChangeMarks:
+        """Return marks of all changes from now on; the caller holds the lock."""
+        state, marks = self._state, ChangeMarks()
+        if self._recorder is None:
+            self._recorder = ChangeRecorder(state.record)
+            state.record = self._recorder
+            self._decisions = ShortPath(state, self._models, self._admission)
+            self._has_models_only, self._is_recorded_without_models = False, not self._models
+            for application in state.applications.values():
+                application.allows_fast_path = False
+        self._recorder.add(marks)
+        marks.everything = True
+        return marks
 
     # Allocations
 

@@ -65,6 +65,7 @@ class PartitionState:
 
     __slots__ = (
         "_running",
+        "_submitted",
         "active_limits",
         "applications",
         "closed",
@@ -115,6 +116,8 @@ class PartitionState:
         self.ledger = AllocationLedger(self.undo)
         self.closed = False
         self._running = None
+        #: The number of the last application that was submitted.
+        self._submitted = 0
         lock.rebuild = self.rebuild
         lock.mark_consistent()
 
@@ -213,6 +216,7 @@ class PartitionState:
         """Add an application to the queue in which it was placed."""
         submission, queue = application.submission, application.queue
         self.undo.append((self._restore_application, (submission.application_id, None)))
+        self._submitted = application.number = self._submitted + 1
         self.applications[submission.application_id] = application
         queue.applications[submission.application_id] = application
         if self.record:

@@ -145,6 +145,7 @@ _NAMES: Final[Mapping[Kind, tuple[str, ...]]] = {
         "model_utilization",
         "model_reports",
         "plan_reclaim",
+        "order",
     ),
 }
 #: The number of the first operation of each kind.

@@ -212,6 +212,7 @@ class RemotePartition(AbstractPartition):
     exceeded_limits: Final = _calling(AbstractPartition.exceeded_limits)
     model_utilization: Final = _calling(AbstractPartition.model_utilization)
     model_reports: Final = _calling(AbstractPartition.model_reports)
+    order: Final = _calling(AbstractPartition.order)
 
     # The whole partition
 
@@ -364,6 +365,7 @@ class AsyncRemotePartition:
     exceeded_limits: Final = _awaitable(RemotePartition.exceeded_limits)
     model_utilization: Final = _awaitable(RemotePartition.model_utilization)
     model_reports: Final = _awaitable(RemotePartition.model_reports)
+    order: Final = _awaitable(RemotePartition.order)
 
     # The whole partition
 

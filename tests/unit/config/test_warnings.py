@@ -133,3 +133,29 @@ def test_command(tmp_path: Path) -> None:
         "did you mean 'vcore'? [resource-name-misspelt]\n"
     )
     assert result.stderr == "0 problems and 1 warning in 1 file\n"
+
+
+def test_unknown_sort_properties() -> None:
+    """A property about the scheduling order with an unknown value gets a warning at the value."""
+    review = review_config(
+        "partitions:\n"
+        "- queues:\n"
+        "  - name: a\n"
+        "    properties: {application.sort.policy: nonsense, priority.offset: '5000000000', other: x}\n"
+        "    childtemplate:\n"
+        "      properties: {application.sort.priority: true}\n"
+        "  - name: b\n"
+        "    properties: {application.sort.policy: Fair, priority.offset: '-5', priority.policy: FENCE}\n"
+    )
+
+    assert [(one.line, one.column, one.code, one.message) for one in review.warnings] == [
+        (4, 43, "queue-property-unknown", "'nonsense' is unknown, so the default is used (allowed: 'fifo', 'fair')"),
+        (
+            4,
+            70,
+            "queue-property-unknown",
+            "'5000000000' is unknown, so the default is used (allowed: a number of 32 bits)",
+        ),
+        (6, 47, "queue-property-unknown", "'true' is unknown, so the default is used (allowed: 'enabled', 'disabled')"),
+    ]
+    assert review.config is not None

@@ -94,6 +94,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "queue": lambda p: p.queue(),
     "users": lambda p: p.users(),
     "exceeded_limits": lambda p: p.exceeded_limits(),
+    "order": lambda p: p.order(),
 }
 
 #: Of each operation, one point in so many is interrupted by default, and all of them in the deep run.

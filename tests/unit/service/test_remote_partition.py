@@ -223,6 +223,7 @@ CALLS: Final[Mapping[str, Sequence[Callable[[AbstractPartition], object]]]] = {
     "exceeded_limits": [lambda p: p.exceeded_limits()],
     "model_utilization": [lambda p: p.model_utilization()],
     "model_reports": [lambda p: p.model_reports()],
+    "order": [lambda p: p.order(), lambda p: p.order(max_turns=1, ranks={"sue": 1}), lambda p: p.order(max_turns=-1)],
     "snapshot": [lambda p: p.snapshot(), lambda p: p.snapshot(list)],
 }
 #: One call of each operation by itself, for parametrization.

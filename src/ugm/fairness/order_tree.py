@@ -1,0 +1,589 @@
+"""Scheduling order: which pending request of a tree of queues is next.
+
+The problem: the order of queues depends on their usage and on what is pending in them, so it changes with every grant.
+Sorting everything for every request would take time proportional to the tree.
+
+The idea: the search descends from the root into the first child until it reaches an application. Each queue keeps its
+children, or its applications, in a heap by their keys. After a change, only the keys on the path to the root are
+computed again. Entries of outdated keys stay in a heap until they come to its top.
+
+Invariant: the key of a queue or application is current, and is None if nothing is pending there. For each current key
+its heap has an entry.
+
+The cost: an offer takes time proportional to the depth, and the logarithm of the number of siblings.
+
+Source: Apache YuniKorn, sorting policies and priorities. Different from it, keys are a total order: ties between queues
+are decided by the earliest submission, then the path; between applications by the id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+from heapq import heapify, heappop, heappush
+from itertools import pairwise
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, final
+
+from ugm.fairness.ratios import ZERO_RATIO, Ratio
+
+__all__ = [
+    "Comparison",
+    "OrderTree",
+    "OrderedApplication",
+    "OrderedQueue",
+    "OrderedRequest",
+    "SortKeys",
+    "SortSettings",
+    "shares_of",
+]
+
+#: Priorities are signed 32-bit integers.
+_LOWEST: Final = -(2**31)
+_HIGHEST: Final = 2**31 - 1
+
+#: A key of a sort. Keys of siblings have the same length, and elements that can be compared.
+_Key: TypeAlias = tuple[Any, ...]
+
+
+class SortSettings(NamedTuple):
+    """The settings of a queue that concern the order."""
+
+    #: The order of the applications of a leaf: ``fifo`` or ``fair``.
+    policy: str = "fifo"
+    #: Whether the priority is compared first among the children or applications of the queue.
+    priority_first: bool = True
+    #: Added to the priority of the queue.
+    offset: int = 0
+    #: Whether the offset alone is the priority of the queue.
+    is_fenced: bool = False
+
+
+class OrderedRequest(NamedTuple):
+    """A pending request of an application."""
+
+    request_id: str
+    usage: Mapping[str, int]
+    priority: int = 0
+    #: Whatever the caller needs to know of the request.
+    origin: object = None
+
+
+class SortKeys(NamedTuple):
+    """The values by which a queue or an application is compared with its siblings."""
+
+    #: The path of the queue, or the id of the application.
+    name: str
+    #: The highest priority that is pending in the queue, with its offset; or that of the next request.
+    priority: int
+    #: The ratio of the queue; or the shares of the application, the largest first, for the order ``fair``.
+    shares: tuple[Fraction, ...]
+    #: The key of the program as a text; empty if it gives none.
+    custom: str
+    #: The place in the order of submission of the application, or of the first one in the queue.
+    submitted: int
+
+
+class Comparison(NamedTuple):
+    """One step of the search: the winner among the children or applications of a queue."""
+
+    #: The queue in which the step chooses.
+    queue_path: str
+    #: The first value that is compared besides priority: ``ratio``, ``shares``, ``custom`` or ``submitted``.
+    criterion: str
+    #: Whether priority is compared before it.
+    priority_first: bool
+    winner: SortKeys
+    #: The next best; None if the winner is alone.
+    beaten: SortKeys | None
+
+    def __str__(self) -> str:
+        winner, beaten = self.winner, self.beaten
+        if beaten is None:
+            return f"{winner.name} is the only one in {self.queue_path} with pending requests"
+        order = ("priority", self.criterion) if self.priority_first else (self.criterion, "priority")
+        for value in (*order, "submitted"):
+            one, other = _value(winner, value), _value(beaten, value)
+            if one != other:
+                return f"{winner.name} comes before {beaten.name} by {_WORDS[value]}: {one} against {other}"
+        return f"{winner.name} comes before {beaten.name} by name, because everything else is equal"
+
+
+#: The words for the compared values.
+_WORDS: Final = {
+    "priority": "priority",
+    "ratio": "the ratio of its usage",
+    "shares": "its shares",
+    "custom": "the key of the program",
+    "submitted": "the order of submission",
+}
+
+
+def _value(keys: SortKeys, name: str) -> str:
+    if name in ("ratio", "shares"):
+        return ", ".join(map(str, keys.shares)) or "none"
+    return str(getattr(keys, name))
+
+
+class _Item(Protocol):
+    """A child queue or an application, as one of several siblings."""
+
+    key: _Key | None
+    priority: int
+    submitted: int
+
+
+_ItemT = TypeVar("_ItemT", bound=_Item)
+
+
+class _Ranked:
+    """The base of everything in a heap: entries with equal keys belong to the same item."""
+
+    __slots__ = ()
+
+    def __lt__(self, other: object) -> bool:
+        return False
+
+
+@final
+class _Siblings(Generic[_ItemT]):
+    """The children or the applications of a queue that have pending requests.
+
+    Entries of outdated values stay in the heaps, until they come to the top or are more than the current ones.
+    """
+
+    __slots__ = ("_by_key", "_by_priority", "_by_submission", "_count")
+
+    def __init__(self) -> None:
+        self._by_key: list[tuple[_Key, _ItemT]] = []
+        self._by_priority: list[tuple[int, _ItemT]] = []
+        self._by_submission: list[tuple[int, _ItemT]] = []
+        #: The number of items with a key.
+        self._count = 0
+
+    def best(self) -> _ItemT | None:
+        """Return the first one; None if there is none."""
+        heap = self._by_key
+        while heap:
+            key, item = heap[0]
+            if item.key is key:
+                return item
+            heappop(heap)
+        return None
+
+    def runner_up(self) -> _ItemT | None:
+        """Return the second one; None if there is none."""
+        if self.best() is None:
+            return None
+        entry = heappop(self._by_key)
+        found = self.best()
+        heappush(self._by_key, entry)
+        return found
+
+    def priority(self) -> int | None:
+        """Return the highest priority; None if there is none."""
+        heap = self._by_priority
+        while heap:
+            negative, item = heap[0]
+            if item.key is not None and item.priority == -negative:
+                return item.priority
+            heappop(heap)
+        return None
+
+    def submitted(self) -> int | None:
+        """Return the earliest submission; None if there is none."""
+        heap = self._by_submission
+        while heap:
+            at, item = heap[0]
+            if item.key is not None and item.submitted == at:
+                return at
+            heappop(heap)
+        return None
+
+    def remove(self, item: _ItemT) -> None:
+        """Remove an item, because nothing is pending there."""
+        if item.key is not None:
+            item.key = None
+            self._count -= 1
+
+    def update(self, item: _ItemT, key: _Key, priority: int, submitted: int) -> None:
+        """Change the keys of an item."""
+        is_new = item.key is None
+        if is_new:
+            self._count += 1
+        if len(self._by_key) > 64 + 4 * self._count:
+            # Rarely, so that it costs little per entry.
+            self._clean()
+        if is_new or item.key != key:
+            item.key = key
+            heappush(self._by_key, (key, item))
+        if is_new or item.priority != priority:
+            item.priority = priority
+            heappush(self._by_priority, (-priority, item))
+        if is_new or item.submitted != submitted:
+            item.submitted = submitted
+            heappush(self._by_submission, (submitted, item))
+
+    def _clean(self) -> None:
+        """Remove all entries of outdated values."""
+        items = [item for key, item in self._by_key if item.key is key]
+        self._by_key = [(item.key, item) for item in items if item.key is not None]
+        self._by_priority = [(-item.priority, item) for item in items]
+        self._by_submission = [(item.submitted, item) for item in items]
+        heapify(self._by_key)
+        heapify(self._by_priority)
+        heapify(self._by_submission)
+
+
+@final
+class OrderedQueue(_Ranked):
+    """A queue of an `OrderTree`."""
+
+    __slots__ = (
+        "_ratio",
+        "applications",
+        "children",
+        "fair_maximum",
+        "first_key",
+        "guaranteed",
+        "key",
+        "maximum",
+        "parent",
+        "path",
+        "priority",
+        "settings",
+        "submitted",
+        "used",
+    )
+
+    path: str
+    parent: OrderedQueue | None
+    settings: SortSettings
+    guaranteed: Mapping[str, int]
+    #: What the queue may use itself; a missing resource is not limited.
+    maximum: Mapping[str, int]
+    #: What its ratio refers to.
+    fair_maximum: Mapping[str, int]
+    #: The usage in and below the queue.
+    used: dict[str, int]
+    #: The first key of the order of its applications besides their priority; None for the submission.
+    first_key: Callable[[OrderedApplication], Any] | None
+    children: _Siblings[OrderedQueue]
+    applications: _Siblings[OrderedApplication]
+    key: _Key | None
+    #: Valid while something is pending.
+    priority: int
+    submitted: int
+
+    def __init__(
+        self,
+        path: str,
+        parent: OrderedQueue | None,
+        settings: SortSettings,
+        guaranteed: Mapping[str, int],
+        maximum: Mapping[str, int],
+    ) -> None:
+        self.path = path
+        self.parent = parent
+        self.settings = settings
+        self.guaranteed = guaranteed
+        self.maximum = maximum
+        if parent is None:
+            self.fair_maximum = {name: amount for name, amount in maximum.items() if amount}
+        else:
+            self.fair_maximum = {**parent.fair_maximum, **maximum}
+        self.used = {}
+        self.first_key = shares_of if settings.policy == "fair" else None
+        self.children = _Siblings()
+        self.applications = _Siblings()
+        self.key = None
+        self.priority = self.submitted = 0
+        self._ratio: Ratio | None = ZERO_RATIO
+
+    @property
+    def ratio(self) -> Ratio:
+        """The part that the queue uses of its guarantee or fair maximum."""
+        if self._ratio is None:
+            self._ratio = Ratio.used(self.used, self.guaranteed, self.fair_maximum)
+        return self._ratio
+
+    def lineage(self) -> Iterator[OrderedQueue]:
+        """Yield the queue and the queues above it."""
+        queue: OrderedQueue | None = self
+        while queue is not None:
+            yield queue
+            queue = queue.parent
+
+    def add_usage(self, amounts: Mapping[str, int], sign: int = 1) -> None:
+        """Add a usage to the queue and those above it; the keys are outdated until `refresh`."""
+        for queue in self.lineage():
+            used = queue.used
+            for name, amount in amounts.items():
+                used[name] = used.get(name, 0) + sign * amount
+            queue._ratio = None  # noqa: SLF001 - of the same class
+
+    def fits(self, amounts: Mapping[str, int]) -> OrderedQueue | None:
+        """Return the queue, from this one upward, whose maximum a further usage would exceed; None if it fits."""
+        for queue in self.lineage():
+            for name, amount in amounts.items():
+                limit = queue.maximum.get(name)
+                if limit is not None and amount and queue.used.get(name, 0) + amount > limit:
+                    return queue
+        return None
+
+    def pending_priority(self) -> int | None:
+        """Return the priority of the queue; None if nothing is pending."""
+        found = [one for one in (self.applications.priority(), self.children.priority()) if one is not None]
+        if not found:
+            return None
+        settings = self.settings
+        highest = settings.offset if settings.is_fenced else max(found) + settings.offset
+        return min(max(highest, _LOWEST), _HIGHEST)
+
+    def refresh(self) -> None:
+        """Compute the keys of the queue and of those above it again."""
+        for queue in self.lineage():
+            queue._refresh()  # noqa: SLF001 - of the same class
+
+    def _refresh(self) -> None:
+        priority = self.pending_priority()
+        parent = self.parent
+        if priority is None:
+            if parent is None:
+                self.key = None
+            else:
+                parent.children.remove(self)
+            return
+        submitted = min(one for one in (self.applications.submitted(), self.children.submitted()) if one is not None)
+        if parent is None:
+            self.key, self.priority, self.submitted = (), priority, submitted
+            return
+        ratio = self.ratio
+        if parent.settings.priority_first:
+            key: _Key = (-priority, ratio.nearest, ratio, submitted, self.path)
+        else:
+            key = (ratio.nearest, ratio, -priority, submitted, self.path)
+        parent.children.update(self, key, priority, submitted)
+
+    @property
+    def criterion(self) -> str:
+        """The first value by which its applications are compared besides priority."""
+        if self.first_key is None:
+            return "submitted"
+        return "shares" if self.first_key is shares_of else "custom"
+
+    def keys(self) -> SortKeys:
+        """Return the compared values."""
+        return SortKeys(self.path, self.priority, (self.ratio.fraction,), "", self.submitted)
+
+
+@final
+class OrderedApplication(_Ranked):
+    """An application of an `OrderTree`."""
+
+    __slots__ = (
+        "_heap",
+        "_made",
+        "application_id",
+        "key",
+        "number",
+        "priority",
+        "queue",
+        "requests",
+        "submitted",
+        "used",
+        "value",
+    )
+
+    application_id: str
+    queue: OrderedQueue
+    #: Its usage, which is part of the usage of its queue.
+    used: Mapping[str, int]
+    #: Its pending requests by id.
+    requests: dict[str, OrderedRequest]
+    key: _Key | None
+    priority: int
+    submitted: int
+    #: The submission, also while nothing is pending.
+    number: int
+    #: The value of the first key; None for the order of submission.
+    value: Any
+
+    def __init__(self, application_id: str, queue: OrderedQueue, number: int) -> None:
+        self.application_id = application_id
+        self.queue = queue
+        self.number = number
+        self.used = {}
+        self.requests = {}
+        #: By negative priority, and the order in which they were made.
+        self._heap: list[tuple[int, int, OrderedRequest]] = []
+        self._made = 0
+        self.key = self.value = None
+        self.priority = self.submitted = 0
+
+    def add(self, request: OrderedRequest) -> None:
+        """Add a pending request, or replace the one of the same id; the key is outdated until `refresh`."""
+        self.requests[request.request_id] = request
+        self._made += 1
+        heappush(self._heap, (-request.priority, self._made, request))
+
+    def next(self) -> OrderedRequest | None:
+        """Return the request that the application would place next; None if nothing is pending."""
+        heap, requests = self._heap, self.requests
+        while heap:
+            request = heap[0][2]
+            if requests.get(request.request_id) is request:
+                return request
+            heappop(heap)
+        return None
+
+    def refresh(self) -> None:
+        """Compute the key again."""
+        queue, number = self.queue, self.number
+        request = self.next()
+        if request is None:
+            queue.applications.remove(self)
+            return
+        priority = request.priority
+        if queue.first_key is None:
+            parts: _Key = (number,)
+        else:
+            self.value = queue.first_key(self)
+            parts = (self.value, number)
+        name = self.application_id
+        if queue.settings.priority_first:
+            key: _Key = (-priority, *parts, name)
+        else:
+            key = (parts[0], -priority, *parts[1:], name)
+        queue.applications.update(self, key, priority, number)
+
+    def keys(self) -> SortKeys:
+        """Return the compared values."""
+        criterion = self.queue.criterion
+        shares = tuple(ratio.fraction for _, ratio in self.value) if criterion == "shares" else ()
+        custom = str(self.value) if criterion == "custom" else ""
+        return SortKeys(self.application_id, self.priority, shares, custom, self.submitted)
+
+
+def shares_of(application: OrderedApplication) -> tuple[tuple[float, Ratio], ...]:
+    """Return the shares of an application in its queue, the largest first, without zeros.
+
+    The denominator is the guarantee of the queue, or else its fair maximum. Resources without either do not count.
+    """
+    queue, shares = application.queue, []
+    for name, amount in application.used.items():
+        available = queue.guaranteed.get(name, 0)
+        if available <= 0:
+            available = queue.fair_maximum.get(name, 0)
+        if available > 0 and amount:
+            ratio = Ratio(amount, available)
+            shares.append((ratio.nearest, ratio))
+    shares.sort(reverse=True)
+    return tuple(shares)
+
+
+@final
+class OrderTree:
+    """The queues, applications and pending requests of one scheduling pass.
+
+    Args:
+        settings: those of the root.
+        maximum: the size of the cluster; empty if it is not known.
+    """
+
+    __slots__ = ("applications", "queues", "root")
+
+    def __init__(self, settings: SortSettings, maximum: Mapping[str, int]) -> None:
+        self.root: Final = OrderedQueue("root", None, settings, {}, maximum)
+        self.queues: Final = {"root": self.root}
+        self.applications: Final[dict[str, OrderedApplication]] = {}
+
+    def add_queue(
+        self, path: str, settings: SortSettings, guaranteed: Mapping[str, int], maximum: Mapping[str, int]
+    ) -> OrderedQueue:
+        """Add a queue below one that was added before."""
+        parent = self.queues[path.rpartition(".")[0]]
+        queue = self.queues[path] = OrderedQueue(path, parent, settings, guaranteed, maximum)
+        return queue
+
+    def add_application(self, application_id: str, queue_path: str, submitted: int) -> OrderedApplication:
+        """Add an application without usage and requests.
+
+        Args:
+            application_id: the application.
+            queue_path: its queue.
+            submitted: its place in the order of submission.
+        """
+        application = OrderedApplication(application_id, self.queues[queue_path], submitted)
+        self.applications[application_id] = application
+        return application
+
+    def set_usage(self, application: OrderedApplication, used: Mapping[str, int]) -> None:
+        """Change the usage of an application; the keys are outdated until `update`."""
+        if used != application.used:
+            application.queue.add_usage(application.used, -1)
+            application.queue.add_usage(used)
+            application.used = used
+
+    def update(self, application: OrderedApplication) -> None:
+        """Compute the keys again that depend on an application."""
+        application.refresh()
+        application.queue.refresh()
+
+    def remove(self, application_id: str) -> None:
+        """Remove an application with its usage."""
+        application = self.applications.pop(application_id)
+        application.queue.add_usage(application.used, -1)
+        application.requests.clear()
+        self.update(application)
+
+    def refresh(self) -> None:
+        """Compute all keys again, for example after the tree was filled."""
+        for application in self.applications.values():
+            application.refresh()
+        for queue in reversed(self.queues.values()):
+            queue._refresh()  # noqa: SLF001 - children come before their parents
+
+    def first(self) -> OrderedApplication | None:
+        """Return the application whose next request is the first one; None if nothing is pending."""
+        if self.root.key is None:
+            return None
+        queue = self.root
+        while True:
+            application = queue.applications.best()
+            if application is not None:
+                return application
+            child = queue.children.best()
+            if child is None:
+                return None
+            queue = child
+
+    def comparisons(self, application: OrderedApplication) -> tuple[Comparison, ...]:
+        """Return the steps of the search that led to the first application."""
+        path = list(application.queue.lineage())[::-1]
+        steps = [_comparison(above, "ratio", queue, above.children.runner_up()) for above, queue in pairwise(path)]
+        last = application.queue
+        return (*steps, _comparison(last, last.criterion, application, last.applications.runner_up()))
+
+    def skip(self, application: OrderedApplication, request: OrderedRequest) -> None:
+        """Remove a request of an application."""
+        application.requests.pop(request.request_id, None)
+        self.update(application)
+
+    def grant(self, application: OrderedApplication, request: OrderedRequest) -> None:
+        """Remove a request of an application, and add it to the usage."""
+        del application.requests[request.request_id]
+        total = dict(application.used)
+        for name, amount in request.usage.items():
+            total[name] = total.get(name, 0) + amount
+        self.set_usage(application, total)
+        self.update(application)
+
+
+def _comparison(
+    queue: OrderedQueue,
+    criterion: str,
+    winner: OrderedQueue | OrderedApplication,
+    beaten: OrderedQueue | OrderedApplication | None,
+) -> Comparison:
+    keys = None if beaten is None else beaten.keys()
+    return Comparison(queue.path, criterion, queue.settings.priority_first, winner.keys(), keys)

@@ -1,0 +1,344 @@
+"""The scheduling order of a partition: which pending request comes next, and why.
+
+Under the lock only the data are copied that decide the order. The `OrderTree` is built and searched without the lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any, Final, NamedTuple, TypeAlias, final
+
+from ugm.arguments import require_name
+from ugm.errors import RequestError
+from ugm.fairness import Comparison, FairRank
+from ugm.fairness.order_tree import OrderedApplication, OrderedRequest, OrderTree
+from ugm.fairness.sort_settings import QueueSettings
+from ugm.identity import ROOT, canonical_path
+from ugm.partition.allocation import AllocationRequest
+from ugm.partition.application import Application, ApplicationCopy, ApplicationInfo, LedgerEntry
+from ugm.partition.compiled_config import CompiledConfig
+from ugm.partition.state import PartitionState
+from ugm.queues.queue import Queue
+from ugm.resources import Resource
+
+__all__ = [
+    "ApplicationChange",
+    "ApplicationKey",
+    "ApplicationOrder",
+    "CopiedApplication",
+    "OrderCopy",
+    "Turn",
+    "allocation_request",
+    "by_share",
+    "ordered_request",
+    "require_keys",
+    "require_max_turns",
+    "require_ranks",
+    "require_requests_by_application",
+]
+
+#: A function that returns the key of an application in the order of its queue; the smallest key comes first.
+ApplicationKey: TypeAlias = Callable[[ApplicationInfo], Any]
+
+_NOTHING: Final[Mapping[str, int]] = {}
+
+
+class Turn(NamedTuple):
+    """A pending request at its place in the order."""
+
+    request: AllocationRequest
+    user: str
+    queue_path: str
+    #: Whether it fits the maximum of each queue on its path, together with those before it that fit.
+    fits: bool
+    #: The queue whose maximum it exceeds; empty if it fits.
+    blocked_by: str
+    #: The comparisons that chose it, from the root down.
+    keys: tuple[Comparison, ...]
+
+    def explain(self) -> str:
+        """Return the reasons for the place in words, one line for each comparison."""
+        return "\n".join(map(str, self.keys))
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the turn for JSON; exact numbers are texts."""
+        return {
+            "allocation_id": self.request.allocation_id,
+            "application_id": self.request.application_id,
+            "user": self.user,
+            "queue_path": self.queue_path,
+            "usage": dict(self.request.usage),
+            "priority": self.request.priority,
+            "fits": self.fits,
+            "blocked_by": self.blocked_by,
+            "reasons": [str(one) for one in self.keys],
+        }
+
+
+def by_share(rank: FairRank) -> ApplicationKey:
+    """Return the key that orders the applications of a queue by the rank of their users.
+
+    Users that tie, and applications of one user, are ordered by submission.
+
+    >>> from ugm.fairness import ShareTree
+    >>> tree = ShareTree({}, {"ana": 1, "ben": 1})
+    >>> keys = {"root.research": by_share(tree.rank({"ana": 5}))}
+    """
+    return lambda application: rank.position(application.user.name)
+
+
+class CopiedApplication(NamedTuple):
+    """What decides the place of an application, copied under the lock."""
+
+    application: Application
+    used: Mapping[str, int]
+    #: Its pending requests in the order in which they were made.
+    requests: tuple[OrderedRequest, ...]
+    #: Only if the program gives keys.
+    copy: ApplicationCopy | None
+
+    @classmethod
+    def of(cls, application: Application, *, for_key: bool) -> CopiedApplication:
+        """Copy an application; the caller holds the lock."""
+        requests = tuple(ordered_request(name, entry) for name, entry in application.pending.items())
+        return cls.without_requests(application, for_key=for_key)._replace(requests=requests)
+
+    @classmethod
+    def without_requests(cls, application: Application, *, for_key: bool) -> CopiedApplication:
+        """Copy the rest of an application; the caller holds the lock."""
+        return cls(application, application.held() or _NOTHING, (), application.copy() if for_key else None)
+
+
+class ApplicationChange(NamedTuple):
+    """A change of an application."""
+
+    application_id: str
+    #: The application after the change, with all its requests only if it is new; None if it was removed.
+    copied: CopiedApplication | None
+    #: Its requests that have perhaps changed; None for one that is not pending.
+    requests: Mapping[str, OrderedRequest | None]
+
+
+class OrderCopy(NamedTuple):
+    """What decides the order, copied under the lock."""
+
+    compiled: CompiledConfig
+    cluster: Resource | None
+    queues: tuple[tuple[str, Mapping[str, int], Mapping[str, int]], ...]
+    applications: list[CopiedApplication]
+
+    @classmethod
+    def of(cls, state: PartitionState, *, for_keys: bool) -> OrderCopy:
+        """Copy what decides the order; the caller holds the lock."""
+        return cls(
+            state.compiled,
+            state.tree.cluster,
+            tuple(map(_copy_queue, state.tree.root.below())),
+            [CopiedApplication.of(one, for_key=for_keys) for one in state.applications.values()],
+        )
+
+
+def ordered_request(request_id: str, entry: LedgerEntry) -> OrderedRequest:
+    """Return a pending entry of the ledger as a request."""
+    return OrderedRequest(request_id, entry.usage, entry.traits.priority, entry)
+
+
+def allocation_request(application_id: str, request: OrderedRequest) -> AllocationRequest:
+    """Return a request of an order as the caller or the ledger has it."""
+    origin = request.origin
+    if isinstance(origin, AllocationRequest):
+        return origin
+    assert isinstance(origin, LedgerEntry)  # noqa: S101 - `ordered_request` made it
+    return AllocationRequest(request.request_id, application_id, origin.usage, *origin.traits[1:])
+
+
+def _copy_queue(queue: Queue) -> tuple[str, Mapping[str, int], Mapping[str, int]]:
+    quota = queue.quota
+    return queue.queue_path, quota.guaranteed or _NOTHING, quota.max_resources or _NOTHING
+
+
+@final
+class ApplicationOrder:
+    """The order of the pending requests of a partition at one moment, which follows its changes.
+
+    Args:
+        copy: the partition.
+        keys: see `require_keys`.
+        requests: the requests by application that take part; None for the pending ones.
+        without: requests that take no part.
+    """
+
+    __slots__ = ("_copies", "_keys", "_requests", "_settings", "tree")
+
+    def __init__(
+        self,
+        copy: OrderCopy,
+        keys: Mapping[str, ApplicationKey],
+        requests: Mapping[str, tuple[AllocationRequest, ...]] | None = None,
+        without: AbstractSet[str] = frozenset(),
+    ) -> None:
+        self._keys: Final = keys
+        self._requests: Final = requests
+        self._settings: Final = QueueSettings(copy.compiled.config)
+        #: The copies of applications whose keys the program computes.
+        self._copies: Final[dict[str, ApplicationCopy]] = {}
+        self.tree: Final = OrderTree(self._settings.of(ROOT), copy.cluster or _NOTHING)
+        self._set_key(ROOT)
+        for path, guaranteed, maximum in copy.queues:
+            if path != ROOT:
+                self._add_queue(path, guaranteed, maximum)
+        for application in copy.applications:
+            self._fill(application, without)
+        self.tree.refresh()
+
+    def _add_queue(self, path: str, guaranteed: Mapping[str, int], maximum: Mapping[str, int]) -> None:
+        self.tree.add_queue(path, self._settings.of(path), guaranteed, maximum)
+        self._set_key(path)
+
+    def _set_key(self, path: str) -> None:
+        queue = self.tree.queues[path]
+        key = self._keys.get(path)
+        if key is not None:
+            queue.first_key = lambda application: key(self._copies[application.application_id].info())
+        elif queue.parent is not None and queue.parent.criterion == "custom":
+            queue.first_key = queue.parent.first_key
+
+    def _fill(self, copied: CopiedApplication, without: AbstractSet[str]) -> OrderedApplication:
+        """Add an application, with all its requests."""
+        application = copied.application
+        name, path = application.application_id, application.queue.queue_path
+        if path not in self.tree.queues:
+            for queue in reversed(list(application.queue.lineage())):
+                if queue.queue_path not in self.tree.queues:
+                    self._add_queue(*_copy_queue(queue))
+        ordered = self.tree.add_application(name, path, application.number)
+        self._change(ordered, copied)
+        for request in self._requests_of(copied):
+            if request.request_id not in without:
+                ordered.add(request)
+        return ordered
+
+    def _change(self, ordered: OrderedApplication, copied: CopiedApplication) -> None:
+        self.tree.set_usage(ordered, copied.used)
+        if copied.copy is not None:
+            self._copies[ordered.application_id] = copied.copy
+
+    def _requests_of(self, copied: CopiedApplication) -> Iterable[OrderedRequest]:
+        if self._requests is None:
+            return copied.requests
+        passed = self._requests.get(copied.application.application_id, ())
+        return [OrderedRequest(one.allocation_id, one.usage, one.priority, one) for one in passed]
+
+    def apply(self, change: ApplicationChange, without: AbstractSet[str]) -> None:
+        """Follow a change of an application.
+
+        Args:
+            change: the change.
+            without: requests that take no further part.
+        """
+        name, copied = change.application_id, change.copied
+        ordered = self.tree.applications.get(name)
+        if copied is None:
+            if ordered is not None:
+                self.tree.remove(name)
+                self._copies.pop(name, None)
+            return
+        if ordered is None:
+            self.tree.update(self._fill(copied, without))
+            return
+        self._change(ordered, copied)
+        for request_id, request in change.requests.items():
+            self._change_request(ordered, request_id, None if request_id in without else request)
+        self.tree.update(ordered)
+
+    def _change_request(self, ordered: OrderedApplication, request_id: str, request: OrderedRequest | None) -> None:
+        if self._requests is None and request is not None:
+            if ordered.requests.get(request_id) != request:
+                ordered.add(request)
+        elif request is None:
+            ordered.requests.pop(request_id, None)
+
+    # The pass of `order`
+
+    def turns(self, users: Mapping[str, str]) -> Iterator[Turn]:
+        """Yield the requests in their order, each granted if it fits the maxima of its queues; ends the order.
+
+        Args:
+            users: the user of each application.
+        """
+        tree = self.tree
+        while (application := tree.first()) is not None and (request := application.next()) is not None:
+            keys, blocking = tree.comparisons(application), application.queue.fits(request.usage)
+            yield Turn(
+                allocation_request(application.application_id, request),
+                users[application.application_id],
+                application.queue.path,
+                blocking is None,
+                "" if blocking is None else blocking.path,
+                keys,
+            )
+            if blocking is None:
+                tree.grant(application, request)
+            else:
+                tree.skip(application, request)
+
+
+def require_keys(keys: Mapping[str, ApplicationKey] | None) -> dict[str, ApplicationKey]:
+    """Return the keys of a program by canonical queue path; a key also applies to the queues below.
+
+    Raises:
+        RequestError: a key is not callable.
+    """
+    found: dict[str, ApplicationKey] = {}
+    for path, key in (keys or {}).items():
+        if not callable(key):
+            raise RequestError("keys", key, f"the key of {path} must be a function of an application")
+        found[canonical_path(path)] = key
+    return found
+
+
+def require_requests_by_application(
+    requests: Mapping[str, Iterable[AllocationRequest]] | None,
+) -> dict[str, tuple[AllocationRequest, ...]] | None:
+    """Return the requests of a program by application; None for the pending ones.
+
+    Raises:
+        RequestError: a request is not an `AllocationRequest` of its application.
+    """
+    if requests is None:
+        return None
+    found: dict[str, tuple[AllocationRequest, ...]] = {}
+    for application_id, listed in requests.items():
+        found[require_name("application_id", application_id)] = tuple(listed)
+        for request in found[application_id]:
+            if type(request) is not AllocationRequest or request.application_id != application_id:
+                raise RequestError("requests", request, f"expected an AllocationRequest of {application_id!r}")
+    return found
+
+
+def require_max_turns(max_turns: int | None) -> int | None:
+    """Return a maximum number of turns; None for no maximum.
+
+    Raises:
+        RequestError: it is neither None nor a number of at least 0.
+    """
+    if max_turns is not None and (type(max_turns) is not int or max_turns < 0):
+        raise RequestError("max_turns", max_turns, "expected an int of at least 0, or None")
+    return max_turns
+
+
+def require_ranks(ranks: Mapping[str, int] | None) -> dict[str, ApplicationKey]:
+    """Return the keys that order the applications of all queues by the places of their users.
+
+    Raises:
+        RequestError: a place is not a number.
+    """
+    if ranks is None:
+        return {}
+    places = dict(ranks)
+    for name, place in places.items():
+        if type(place) is not int:
+            raise RequestError("ranks", place, f"the place of {name} must be an int")
+    last = max(places.values(), default=0) + 1
+    return {ROOT: lambda application: places.get(application.user.name, last)}

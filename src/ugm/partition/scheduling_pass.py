@@ -1,0 +1,177 @@
+"""Scheduling passes: the pending requests of a partition, one after the other, each to be granted or skipped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, Self, final
+
+from ugm.decision import Decision
+from ugm.fairness import Comparison
+from ugm.fairness.order_tree import OrderedApplication, OrderedRequest
+from ugm.operation_lock import OperationLock
+from ugm.partition.allocation import AllocationRequest
+from ugm.partition.application import Application
+from ugm.partition.change_marks import ChangeMarks
+from ugm.partition.interface import AbstractPartition
+from ugm.partition.scheduling_order import (
+    ApplicationChange,
+    ApplicationKey,
+    ApplicationOrder,
+    CopiedApplication,
+    OrderCopy,
+    allocation_request,
+    ordered_request,
+)
+from ugm.partition.state import PartitionState
+
+__all__ = ["Head", "SchedulingPass"]
+
+
+@final
+class Head:
+    """The request that comes next in a scheduling pass.
+
+    Attributes:
+        request: the request.
+        queue_path: the queue of its application.
+        keys: the comparisons that chose it, from the root down.
+    """
+
+    __slots__ = ("_decide", "_pass", "keys", "queue_path", "request")
+
+    def __init__(
+        self, owner: SchedulingPass, request: AllocationRequest, queue_path: str, keys: tuple[Comparison, ...]
+    ) -> None:
+        self._pass: Final = owner
+        self.request: Final = request
+        self.queue_path: Final = queue_path
+        self.keys: Final = keys
+
+    def __repr__(self) -> str:
+        return f"<Head {self.request.allocation_id!r} of {self.request.application_id!r} in {self.queue_path}>"
+
+    def allocate(self) -> Decision:
+        """Grant the request if the partition allows it; otherwise it takes no further part in the pass.
+
+        Raises:
+            RequestError: as for `ugm.Partition.allocate`.
+        """
+        return self._pass._allocate(self.request)  # noqa: SLF001 - a part of the same class
+
+    def skip(self) -> None:
+        """Leave the request out of the rest of the pass. To continue with the next head has the same effect."""
+        self._pass._skip(self.request.allocation_id)  # noqa: SLF001 - a part of the same class
+
+    def explain(self) -> str:
+        """Return the reasons for the choice in words, one line for each comparison."""
+        return "\n".join(map(str, self.keys))
+
+
+@final
+class SchedulingPass:
+    """An iterator over the requests in scheduling order; `ugm.Partition.scheduling_pass` returns it.
+
+    Each head follows the usage and the requests at the moment when it is returned, also if other callers have changed
+    them. No lock is held between two heads. A request that is denied or skipped takes no further part, and the next
+    request of its application takes its place. One thread at a time may use the pass.
+    """
+
+    __slots__ = ("_head", "_keys", "_lock", "_marks", "_order", "_out", "_partition", "_requests", "_state")
+
+    def __init__(
+        self,
+        partition: AbstractPartition,
+        state: PartitionState,
+        lock: OperationLock,
+        marks: ChangeMarks,
+        requests: Mapping[str, tuple[AllocationRequest, ...]] | None,
+        keys: Mapping[str, ApplicationKey],
+    ) -> None:
+        self._partition: Final = partition
+        self._state: Final = state
+        self._lock: Final = lock
+        #: What has changed since the last head; marks of everything let the first head build the order.
+        self._marks: Final = marks
+        self._requests: Final = requests
+        self._keys: Final = keys
+        #: The requests that were granted or skipped.
+        self._out: Final[set[str]] = set()
+        self._order: ApplicationOrder | None = None
+        #: The last head: its id, its application and its request.
+        self._head: tuple[str, OrderedApplication, OrderedRequest] | None = None
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Head:
+        if self._head is not None:
+            self._skip(self._head[0])
+        order = self._follow()
+        application = order.tree.first()
+        request = None if application is None else application.next()
+        if application is None or request is None:
+            raise StopIteration
+        self._head = request.request_id, application, request
+        keys, wanted = order.tree.comparisons(application), allocation_request(application.application_id, request)
+        return Head(self, wanted, application.queue.path, keys)
+
+    # Following the partition
+
+    def _follow(self) -> ApplicationOrder:
+        """Return the order at this moment."""
+        order, changes = self._order, self._lock.run(self._changes)
+        if order is None or isinstance(changes, OrderCopy):
+            assert isinstance(changes, OrderCopy)  # noqa: S101 - the marks begin with everything
+            order = self._order = ApplicationOrder(changes, self._keys, self._requests, self._out)
+        else:
+            for change in changes:
+                order.apply(change, self._out)
+        return order
+
+    def _changes(self) -> OrderCopy | list[ApplicationChange]:
+        """Return what has changed since the last head; the caller holds the lock."""
+        marks = self._marks
+        if self._order is None or marks.everything:
+            return self._copy()
+        return list(self._read(marks.take(), self._order))
+
+    def _copy(self) -> OrderCopy:
+        self._marks.take()
+        return OrderCopy.of(self._state, for_keys=bool(self._keys))
+
+    def _read(self, marked: Mapping[str, Iterable[str]], order: ApplicationOrder) -> Iterator[ApplicationChange]:
+        for name, request_ids in marked.items():
+            application = self._state.applications.get(name)
+            if application is None:
+                yield ApplicationChange(name, None, {})
+            elif name not in order.tree.applications:
+                yield ApplicationChange(name, CopiedApplication.of(application, for_key=bool(self._keys)), {})
+            else:
+                copied = CopiedApplication.without_requests(application, for_key=bool(self._keys))
+                yield ApplicationChange(name, copied, dict(self._read_requests(application, request_ids)))
+
+    def _read_requests(
+        self, application: Application, request_ids: Iterable[str]
+    ) -> Iterator[tuple[str, OrderedRequest | None]]:
+        pending = application.pending
+        for name in request_ids:
+            entry = pending.get(name)
+            if entry is not None:
+                yield name, ordered_request(name, entry)
+            elif self._requests is None or name in application.allocations:
+                yield name, None
+
+    # Changes by the caller
+
+    def _allocate(self, request: AllocationRequest) -> Decision:
+        # Named, so that it does not matter which properties a request has.
+        decision = self._partition.allocate(**request._asdict())
+        self._skip(request.allocation_id)
+        return decision
+
+    def _skip(self, request_id: str) -> None:
+        self._out.add(request_id)
+        if self._head is not None and self._head[0] == request_id and self._order is not None:
+            _, application, request = self._head
+            self._head = None
+            self._order.tree.skip(application, request)

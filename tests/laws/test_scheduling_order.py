@@ -1,0 +1,219 @@
+"""Every head of a scheduling pass is the one that sorting everything gives, whatever happens between two heads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.naive_order import NaiveApplication, NaiveOrder, NaiveQueue
+from ugm import Partition, Resource, UserGroup
+from ugm.configuration import PartitionConfig, QueueConfig, QueueResources
+from ugm.partition import AllocationState, ApplicationInfo, Head
+
+NAMES: Final = ("memory", "vcore", "gpu")
+KEYED: Final = "root.q0"
+
+
+def random_queue(rng: Random, path: str, depth: int) -> dict[str, Any]:
+    """Return the settings of a random queue, with the queues below it."""
+    properties = {}
+    if rng.random() < 0.5:
+        properties["application.sort.policy"] = rng.choice(["fifo", "fair"])
+    if rng.random() < 0.4:
+        properties["application.sort.priority"] = rng.choice(["enabled", "disabled"])
+    if rng.random() < 0.3:
+        properties["priority.offset"] = str(rng.randint(-3, 3))
+    if rng.random() < 0.2:
+        properties["priority.policy"] = "fence"
+    children = [
+        random_queue(rng, f"{path}.q{number}", depth - 1) for number in range(rng.randint(1, 3) if depth else 0)
+    ]
+    return {
+        "path": path,
+        "properties": properties,
+        "guaranteed": {name: rng.randint(0, 9) for name in NAMES if rng.random() < 0.3},
+        "max": {name: rng.randint(10, 30) for name in NAMES if rng.random() < 0.2},
+        "children": children,
+    }
+
+
+def config_of(queue: Mapping[str, Any]) -> QueueConfig:
+    """Return the configuration of a queue. Sums of guarantees need not fit, so it cannot be a file."""
+    is_root = queue["path"] == "root"
+    amounts = {field: None if is_root else Resource(queue[field]) for field in ("guaranteed", "max")}
+    return QueueConfig(
+        queue["path"].rpartition(".")[2],
+        resources=QueueResources(**amounts),
+        properties=queue["properties"],
+        queues=tuple(map(config_of, queue["children"])),
+    )
+
+
+def flattened(queue: Mapping[str, Any], policy: str = "fifo", priority_first: str = "enabled") -> list[NaiveQueue]:
+    """Return a queue and those below it with their settings."""
+    properties, is_root = queue["properties"], queue["path"] == "root"
+    policy = properties.get("application.sort.policy", policy)
+    priority_first = properties.get("application.sort.priority", priority_first)
+    own = NaiveQueue(
+        queue["path"],
+        {} if is_root else queue["guaranteed"],
+        {} if is_root else queue["max"],
+        policy,
+        priority_first == "enabled",
+        int(properties.get("priority.offset", 0)),
+        "priority.policy" in properties,
+    )
+    return [own, *(each for child in queue["children"] for each in flattened(child, policy, priority_first))]
+
+
+class Play:
+    """A partition with a scheduling pass, and random changes by others."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = rng = Random(seed)
+        tree = random_queue(rng, "root", 2)
+        tree["children"] = tree["children"] or [random_queue(rng, "root.q0", 0)]
+        self.queues = flattened(tree)
+        self.partition = Partition(PartitionConfig(queues=(config_of(tree),)))
+        if rng.random() < 0.5:
+            self.partition.add_node("n0", Resource(memory=60, vcore=60, gpu=60))
+        self.leaves = [
+            one.path for one in self.queues if not any(each.path.startswith(f"{one.path}.") for each in self.queues)
+        ]
+        self.submitted: dict[str, int] = {}
+        self.out: set[str] = set()
+        self.made = 0
+        for _ in range(rng.randint(1, 8)):
+            self.submit()
+        for _ in range(rng.randint(1, 12)):
+            self.request()
+        self.keys = {KEYED: self.key} if rng.random() < 0.3 else {}
+
+    @staticmethod
+    def key(application: ApplicationInfo) -> int:
+        """Return the key of an application for the queue that the program sorts."""
+        return -application.usage.get("vcore", 0)
+
+    def amounts(self) -> Resource:
+        """Return a random usage."""
+        return Resource({name: self.rng.randint(0, 4) for name in NAMES if self.rng.random() < 0.7})
+
+    def submit(self) -> None:
+        """Submit an application in a random leaf."""
+        name = f"app-{self.rng.randint(0, 99)}"
+        if name not in self.submitted and self.partition.application(name) is None:
+            self.partition.submit(name, UserGroup("ana"), self.rng.choice(self.leaves))
+            self.made += 1
+            self.submitted[name] = self.made
+            self.partition.adopt(f"{name}.held", name, self.amounts())
+
+    def request(self) -> None:
+        """Add a pending request of a random application."""
+        self.made += 1
+        application = self.rng.choice(sorted(self.submitted))
+        priority = self.rng.choice([0, 0, 0, 1, 2, -1, 2**31 - 1])
+        self.partition.request(f"request-{self.made:04}", application, self.amounts(), priority=priority)
+
+    def change(self) -> None:
+        """Do something that another caller may do between two heads."""
+        allocations = [one.allocation_id for one in self.partition.allocations()]
+        choice = self.rng.randrange(9)
+        if choice < 2 and allocations:
+            self.partition.release(self.rng.choice(allocations))
+        elif choice == 2:
+            self.submit()
+        elif choice == 3:
+            self.request()
+        elif choice == 4 and allocations:
+            self.partition.allocate_all([])
+            held = [one for one in self.partition.allocations() if one.state is AllocationState.HELD]
+            if held:
+                self.partition.resize(self.rng.choice(held).allocation_id, self.amounts())
+        elif choice == 5 and self.rng.random() < 0.3:
+            self.partition.add_node(f"n{self.made}-{self.rng.random()}", self.amounts())
+        elif choice == 6 and self.rng.random() < 0.3:
+            name = self.rng.choice(sorted(self.submitted))
+            del self.submitted[name]
+            self.partition.remove(name)
+            if not self.submitted:
+                self.submit()
+
+    def expected(self) -> tuple[str, str] | None:
+        """Return the application and the request that sorting everything gives."""
+        state = self.partition.queue()
+        assert state is not None
+        for queue in self.queues:
+            found = self.partition.queue(queue.path)
+            assert found is not None
+            queue.used = dict(found.usage)
+        self.queues[0].maximum = state.max_resources or {}
+        infos = {one.application_id: one for one in self.partition.applications()}
+        applications = [
+            NaiveApplication(
+                name, one.queue_path, self.submitted[name], one.usage, self.pending(name), self.key_of(one)
+            )
+            for name, one in infos.items()
+        ]
+        return NaiveOrder(self.queues, applications).first()
+
+    def key_of(self, application: ApplicationInfo) -> int | None:
+        """Return the key of an application if the program sorts its queue."""
+        is_keyed = self.keys and f"{application.queue_path}.".startswith(f"{KEYED}.")
+        return self.key(application) if is_keyed else None
+
+    def pending(self, application: str) -> list[tuple[str, int, Mapping[str, int]]]:
+        """Return the pending requests of an application that take part; the ids are in the order of the requests."""
+        found = self.partition.allocations(application)
+        return [
+            (one.allocation_id, one.priority, one.usage)
+            for one in found
+            if one.state is AllocationState.PENDING and one.allocation_id not in self.out
+        ]
+
+    def decide(self, head: Head) -> None:
+        """Grant or skip a head, or let another caller grant it."""
+        choice = self.rng.randrange(4)
+        if choice < 2:
+            head.allocate()
+        elif choice == 2:
+            head.skip()
+        else:
+            request = head.request
+            self.partition.allocate(
+                request.allocation_id, request.application_id, request.usage, priority=request.priority
+            )
+        self.out.add(head.request.allocation_id)
+
+    def run(self) -> int:
+        """Compare all heads, and return their number."""
+        heads = 0
+        turn = self.partition.scheduling_pass(keys=self.keys)
+        while True:
+            expected, head = self.expected(), next(turn, None)
+            assert (head and (head.request.application_id, head.request.allocation_id)) == expected
+            if head is None:
+                self.partition.verify()
+                return heads
+            heads += 1
+            assert head.explain()
+            self.decide(head)
+            for _ in range(self.rng.randrange(3)):
+                if heads < 40:
+                    self.change()
+
+
+@given(st.integers(0, 2**40))
+def test_heads(seed: int) -> None:
+    """The head is that of the naive order after every change."""
+    Play(seed).run()
+
+
+@pytest.mark.parametrize("seed", [*range(12), *(pytest.param(seed, marks=pytest.mark.ci) for seed in range(12, 1000))])
+def test_heads_of_random_trees(seed: int) -> None:
+    """The same for recorded random trees, so that the default run has some as well."""
+    Play(seed).run()

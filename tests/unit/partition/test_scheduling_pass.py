@@ -1,0 +1,275 @@
+"""Scheduling passes and `order`: what takes part, what a caller may do, and the errors of other implementations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.partition_fixtures import BOB, SUE, config, memory
+from ugm import AllocationRequest, Partition, RequestError, Resource
+from ugm.fairness import ShareTree
+from ugm.journal import open_partition
+from ugm.partition import AbstractPartition, SchedulingPass, by_share
+
+
+def waiting(queues: str, *applications: str, **options: Any) -> Partition:  # noqa: ANN401 - handed on
+    """Return a partition with applications, given as ``name queue priority...``, that request 1 each time."""
+    partition = Partition(config(queues), **options)
+    for text in applications:
+        add(partition, text)
+    return partition
+
+
+def add(partition: AbstractPartition, text: str) -> None:
+    """Submit an application, given as ``name queue priority...``, and its requests."""
+    name, queue, *priorities = text.split()
+    partition.submit(name, BOB if name.startswith("bob") else SUE, f"root.{queue}")
+    for number, priority in enumerate(priorities):
+        partition.request(f"{name}.{number}", name, memory(1), priority=int(priority))
+
+
+def ids(turn: SchedulingPass) -> list[str]:
+    """Return the ids of all heads, of which none is granted."""
+    return [head.request.allocation_id for head in turn]
+
+
+def test_priority_and_age_of_requests() -> None:
+    """Requests of an application are offered by priority, then in the order in which they were made."""
+    partition = waiting("{name: a}", "x a 0 5 0 5")
+
+    assert ids(partition.scheduling_pass()) == ["x.1", "x.3", "x.0", "x.2"]
+
+
+def test_order_of_submission() -> None:
+    """Applications of a queue are offered by submission, and their requests keep their priority."""
+    partition = waiting("{name: a, properties: {application.sort.priority: disabled}}", "y a 0", "x a 9")
+
+    assert ids(partition.scheduling_pass()) == ["y.0", "x.0"]
+
+
+def test_inherited_settings() -> None:
+    """The sort of applications is inherited; the offset is not."""
+    properties = "properties: {application.sort.priority: disabled, priority.offset: '5'}"
+    partition = waiting(f"{{name: p, {properties}, queues: [{{name: a}}]}}, {{name: b}}", "y b 4", "z p.a 0", "x p.a 9")
+
+    assert ids(partition.scheduling_pass()) == ["z.0", "x.0", "y.0"]
+
+
+def test_template_of_created_queues() -> None:
+    """A queue that placement creates has the settings of the template, and otherwise those of its parent."""
+    template = "childtemplate: {properties: {application.sort.priority: disabled}}"
+    partition = Partition(config(f"{{name: p, parent: true, {template}}}", "{name: provided, create: true}"))
+    for text in ("y p.new 0", "x p.new 9"):
+        add(partition, text)
+
+    assert ids(partition.scheduling_pass()) == ["y.0", "x.0"]
+
+
+def test_grants_change_the_order() -> None:
+    """The queue that uses less of its guarantee comes first after each grant."""
+    partition = waiting(
+        "{name: a, resources: {guaranteed: {memory: 4}}}, {name: b, resources: {guaranteed: {memory: 2}}}",
+        "x a 0 0 0",
+        "y b 0 0 0",
+    )
+    found = []
+    for head in partition.scheduling_pass():
+        assert head.allocate()
+        found.append(head.queue_path[-1])
+
+    # The ratios before each: 0 and 0, 1/4 and 0, 1/4 and 1/2, 1/2 and 1/2, 3/4 and 1/2.
+    assert "".join(found) == "abaabb"
+
+
+def test_denied_head_holds_nothing_back() -> None:
+    """A head that does not fit is offered once, and everything else after it. A cut-off list would starve the rest."""
+    partition = waiting("{name: a, resources: {max: {memory: 1}}}, {name: b}", "x a 9 9 9", "y b 0 0")
+    granted = [head.request.allocation_id for head in partition.scheduling_pass() if head.allocate()]
+
+    assert granted == ["x.0", "y.0", "y.1"]
+
+
+def test_maximum_of_the_own_queue() -> None:
+    """Each queue is compared with its own maximum, in whatever order siblings are. YuniKorn mixes them up."""
+    queues = ", ".join(f"{{name: q{n}, resources: {{max: {{memory: {10 * (n + 1)}}}}}}}" for n in range(3))
+    partition = waiting(queues, *(f"x{n} q{n} 0" for n in range(3)))
+    for number in range(3):
+        partition.adopt(f"held-{number}", f"x{number}", memory(5))
+
+    assert ids(partition.scheduling_pass()) == ["x2.0", "x1.0", "x0.0"]
+
+
+def test_shares_are_relative() -> None:
+    """A fair queue compares parts of what it has, not bytes with cores, as YuniKorn does."""
+    queue = (
+        "{name: a, resources: {guaranteed: {memory: 1000000, vcore: 2}}, properties: {application.sort.policy: fair}}"
+    )
+    partition = waiting(queue, "x a 0", "y a 0")
+    partition.adopt("held-x", "x", Resource(memory=1000))
+    partition.adopt("held-y", "y", Resource(vcore=1000))
+
+    assert ids(partition.scheduling_pass()) == ["x.0", "y.0"]
+
+
+def test_ties_do_not_depend_on_hashes() -> None:
+    """Queues with equal ratios are ordered by their first submission, then by path."""
+    partition = waiting("{name: a}, {name: b}, {name: c}", "x c 0", "y a 0", "z b 0")
+
+    assert ids(partition.scheduling_pass()) == ["x.0", "y.0", "z.0"]
+
+
+def test_changes_of_others() -> None:
+    """The next head follows requests, releases and removals of other callers."""
+    partition = waiting("{name: a}", "x a 0", "y a 0 0")
+    turn = partition.scheduling_pass()
+    next(turn).skip()
+    partition.release("y.0")
+    add(partition, "z a 7")
+
+    assert ids(turn) == ["z.0", "y.1"]
+
+
+def test_granted_by_another() -> None:
+    """A head that another caller grants is not offered again, and a denied one is skipped."""
+    partition = waiting("{name: a}", "x a 0 0")
+    turn = partition.scheduling_pass()
+    head = next(turn)
+    partition.allocate("x.1", "x", memory(1))
+
+    assert (head.request.allocation_id, head.allocate().allowed, ids(turn)) == ("x.0", True, [])
+
+
+def test_requests_that_are_passed() -> None:
+    """A program that keeps its requests passes them; nothing else takes part."""
+    partition = waiting("{name: a}", "x a 0", "y a")
+    wanted = [AllocationRequest("y.1", "y", memory(1)), AllocationRequest("y.2", "y", memory(2), priority=1)]
+    turn = partition.scheduling_pass({"y": wanted})
+
+    assert [head.request for head in turn if head.allocate()] == wanted[::-1]
+    assert partition.application("y").usage == memory(3)  # type: ignore[union-attr] # it exists
+
+
+def test_user_supplied_keys() -> None:
+    """A function of the program orders the applications of a queue and of those below it."""
+    partition = waiting("{name: p, queues: [{name: a}]}", "x p.a 0", "bob p.a 0")
+    tree = ShareTree({}, {"sue": 1, "bob": 1})
+    turn = partition.scheduling_pass(keys={"root.p": by_share(tree.rank({"sue": 1}))})
+
+    heads = list(turn)
+    assert [head.request.allocation_id for head in heads] == ["bob.0", "x.0"]
+    assert heads[0].explain().splitlines()[-1] == "bob comes before x by the key of the program: 0 against 1"
+
+
+def test_explanation() -> None:
+    """A head has the compared values and the loser of each level, and explains them in words."""
+    partition = waiting("{name: a, properties: {priority.offset: '2'}}, {name: b}", "x a 0", "y b 1", "z a 0")
+    head = next(partition.scheduling_pass())
+
+    first, second = head.keys
+    assert (first.winner.name, first.winner.priority) == ("root.a", 2)
+    assert first.beaten is not None
+    assert (first.beaten.name, first.beaten.priority) == ("root.b", 1)
+    assert (second.winner.name, second.beaten and second.beaten.name) == ("x", "z")
+    assert head.explain() == (
+        "root.a comes before root.b by priority: 2 against 1\nx comes before z by the order of submission: 1 against 3"
+    )
+
+
+def test_order_changes_nothing() -> None:
+    """`order` is the whole pass with everything granted that fits the maxima, and changes nothing."""
+    partition = waiting("{name: a, resources: {max: {memory: 1}}}, {name: b}", "x a 9 9", "y b 0")
+    turns = partition.order()
+
+    assert [(one.request.allocation_id, one.fits, one.blocked_by) for one in turns] == [
+        ("x.0", True, ""),
+        ("x.1", False, "root.a"),
+        ("y.0", True, ""),
+    ]
+    assert (partition.order(), partition.order(max_turns=1)) == (turns, turns[:1])
+    assert turns[0].to_dict()["reasons"] == turns[0].explain().split("\n")
+
+
+def test_order_by_ranks() -> None:
+    """The places of users order the applications of every queue; other users come last."""
+    partition = waiting("{name: a}", "x a 0", "bob a 0")
+
+    assert [one.user for one in partition.order(ranks={"bob": 3})] == ["bob", "sue"]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda p: p.order(max_turns=-1),
+        lambda p: p.order(max_turns=True),
+        lambda p: p.order(ranks={"sue": 0.5}),
+        lambda p: p.scheduling_pass(keys={"root.a": 1}),
+        lambda p: p.scheduling_pass({"x": [("x.1", "x", memory(1))]}),
+        lambda p: p.scheduling_pass({"x": [AllocationRequest("y.1", "y", memory(1))]}),
+    ],
+)
+def test_misuse(call: Any) -> None:  # noqa: ANN401 - a call that is rejected
+    """A wrong argument is an error at once."""
+    with pytest.raises(RequestError):
+        call(waiting("{name: a}", "x a 0"))
+
+
+def test_failing_application() -> None:
+    """An application that is failing takes no part."""
+    partition = waiting("{name: a}", "x a 0", "y a 0")
+    turn = partition.scheduling_pass()
+    partition.fail("x")
+
+    assert ids(turn) == ["y.0"]
+
+
+def test_empty_partition() -> None:
+    """Without pending requests a pass is empty, and can be continued when there are some."""
+    partition = waiting("{name: a}")
+    turn = partition.scheduling_pass()
+
+    assert (ids(turn), partition.order()) == ([], ())
+    add(partition, "x a 0")
+    assert ids(turn) == ["x.0"]
+
+
+def test_configuration_in_the_middle() -> None:
+    """A configuration that is put in force between two heads takes effect, and skipped heads stay skipped."""
+    partition = waiting("{name: a}", "x a 0", "y a 0", "z a 9")
+    turn = partition.scheduling_pass()
+    assert next(turn).request.allocation_id == "z.0"
+    partition.configure(config("{name: a, properties: {application.sort.policy: fair}}", root=""))
+    partition.adopt("held", "x", memory(1))
+    partition.add_node("n", memory(10))
+
+    assert ids(turn) == ["y.0", "x.0"]
+
+
+def test_journal(tmp_path: Path) -> None:
+    """Passes work with a journal, and the order survives a restart and a compaction."""
+    path = tmp_path / "journal"
+    with open_partition(path, config("{name: a}")) as partition:
+        for text in ("y a 0 0", "x a 0"):
+            add(partition, text)
+        head = next(partition.scheduling_pass())
+        assert head.allocate()
+        partition.journal.compact()
+    with open_partition(path) as partition:
+        assert ids(partition.scheduling_pass()) == ["y.1", "x.0"]
+        partition.verify()
+
+
+def test_without_passes_nothing_is_marked() -> None:
+    """A partition uses its fast path until the first pass, and is still consistent after it."""
+    partition = waiting("{name: a}", "x a 0")
+    application = partition._state.applications["x"]
+    allowed = []
+    for call in (partition.order, partition.scheduling_pass):
+        call()
+        allowed.append(application.allows_fast_path)
+
+    assert allowed == [True, False]
+    assert partition.allocate("x.0", "x", memory(1))
+    assert partition.release("x.0")
+    partition.verify()
