@@ -7,8 +7,9 @@ from typing import Any, Final
 from msgspec import Raw
 
 from ugm.partition import AbstractPartition
-from ugm.service.operations import RESULT, Operation, operation_by_number
+from ugm.service.operations import RESULT, Operation, operations_of
 from ugm.service.remote_partition import AsyncRemotePartition, RemotePartition
+from ugm.service.wire import OperationRequest
 
 __all__ = ["AsyncLoopback", "Loopback", "remote"]
 
@@ -21,7 +22,8 @@ class Loopback:
 
     def call(self, operation: Operation, arguments: bytes, /) -> Any:  # noqa: ANN401 - the result of the operation
         """Execute an operation as a leader does, which knows only its number."""
-        status, answer = operation_by_number(operation.number).execute(self.partition, Raw(arguments))
+        [found] = operations_of([OperationRequest(operation.number, Raw(arguments))])
+        status, answer = found.execute(self.partition, Raw(arguments))
         if status == RESULT:
             return operation.decode_result(answer)
         raise operation.decode_error(answer)

@@ -20,10 +20,10 @@ from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.event_codec import Json, decode_rows, event_rows, from_json
 from ugm.partition.events import ConfigurationChanged, Event
 
-__all__ = ["LoggedOperation", "add_operation", "config_after", "decode_change"]
+__all__ = ["SEPARATOR", "LoggedOperation", "add_operation", "config_after", "decode_change"]
 
 #: The row between two operations.
-_SEPARATOR: Final[list[Json]] = []
+SEPARATOR: Final[list[Json]] = []
 
 
 class LoggedOperation(NamedTuple):
@@ -37,7 +37,7 @@ class LoggedOperation(NamedTuple):
 def add_operation(rows: list[Json], records: Sequence[SessionRecord], events: Iterable[Event]) -> None:
     """Add an operation to the rows of a change, whose data are `ugm.partition.event_codec.to_json` of all rows."""
     if rows and not records:
-        rows.append(_SEPARATOR)
+        rows.append(SEPARATOR)
     rows += map(record_row, records)
     rows += event_rows(events)
 

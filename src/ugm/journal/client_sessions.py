@@ -230,8 +230,9 @@ class ClientSession:
         if not last_number:
             return
         kept = self.answers
-        for number in [number for number in kept if number <= acknowledged]:
-            del kept[number]
+        if kept:
+            for number in [number for number in kept if number <= acknowledged]:
+                del kept[number]
         for answer in answers:
             kept[answer.number] = answer
         self.last_number, self.acknowledged = last_number, acknowledged
@@ -283,11 +284,15 @@ class SessionTable:
                 if by not in self.sessions:
                     # The session that made the operation before has been forgotten.
                     by = NO_SESSION
-        if by or self.owners:
-            owner = self.sessions[by] if by else None
-            for event in events:
-                self._apply_event(event, owner, at // 1000)
+        self.apply_events(events, at, by)
         return by
+
+    def apply_events(self, events: Iterable[Event], at: int, by: str) -> None:
+        """Apply the events of an operation of a session; see `apply`."""
+        if by or self.owners:
+            owner, second = self.sessions[by] if by else None, at // 1000
+            for event in events:
+                self._apply_event(event, owner, second)
 
     def _apply_record(self, record: SessionRecord, at: int) -> None:
         match record:

@@ -227,6 +227,25 @@ class Writer:
             with self._writing:
                 self._log.restore_reserve()
 
+    def require_ready(self, *, needs_space: bool) -> None:
+        """Check what `require_writable` or `require_space` checks, but do not retry, and do not read the clock.
+
+        A leader makes many changes before it appends them together, after `read_clock`.
+
+        Raises:
+            JournalError: a change is in doubt, the journal is closed, or the disk is full.
+        """
+        if self.is_closed or self._failure is not None or (needs_space and not self._log.has_reserve):
+            (self.require_space if needs_space else self.require_writable)(retry=False)
+
+    def read_clock(self) -> None:
+        """Read the clock for the next change.
+
+        Raises:
+            RequestError: the clock returned an unusable value.
+        """
+        self._instant = self.now()
+
     def _require_open(self) -> None:
         if self.is_closed:
             raise JournalError(self.path, "it has been closed")

@@ -15,17 +15,17 @@ The cost: a caller waits for at most two commits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from threading import Event as Flag
 from threading import Lock, get_ident
 from time import monotonic
 from typing import Final, final
 
-from ugm.journal.change_data import add_operation
-from ugm.journal.client_sessions import NO_SESSION, By, SessionRecord, SessionTable
+from ugm.journal.change_data import SEPARATOR, add_operation
+from ugm.journal.client_sessions import NO_SESSION, By, SessionRecord, SessionTable, record_row
 from ugm.journal.errors import JournalError
 from ugm.journal.writer import copy_of, milliseconds
-from ugm.partition.event_codec import Json
+from ugm.partition.event_codec import Json, event_rows
 from ugm.partition.events import Denied, Event
 from ugm.partition.transaction import LogPosition
 
@@ -84,6 +84,7 @@ class BatchLog:
         "_guard",
         "_in_flight",
         "_loop_thread",
+        "_message_row",
         "_owner",
         "_request_commit",
         "_require_writable",
@@ -133,6 +134,8 @@ class BatchLog:
         self.now = milliseconds()
         #: The session of the last row.
         self._owner = ""
+        #: The row that names the session of the current message, if the batch has one.
+        self._message_row: list[Json] | None = None
         #: The thread that runs the loop; 0 before there is one.
         self._loop_thread = 0
 
@@ -164,45 +167,69 @@ class BatchLog:
 
     def write(self, events: Sequence[Event]) -> None:
         """Add the rows of the events of a change to the batch."""
-        stored = [event for event in events if type(event) is not Denied]
+        stored = [event for event in events if type(event) is not Denied] if Denied in map(type, events) else events
         if stored:
-            self._add((), stored)
+            owner = self.owner if get_ident() == self._loop_thread else NO_SESSION
+            with self._guard:
+                if self.is_stored:
+                    self._add_rows(event_rows(stored), owner)
+                self.number += 1
+                self._changes += 1
+                self._gathering.last_change = self.number
+                self._sessions.apply_events(stored, self.now, owner)
+                if self.is_followed and not self.is_stored:
+                    add_operation(self._gathering.rows, (), stored)
+                    self._request_commit()
         if self.are_denials_followed and len(stored) < len(events):
             with self._guard:
                 self._gathering.denials.extend(event for event in events if type(event) is Denied)
             self._request_commit()
 
-    def add_record(self, record: SessionRecord) -> None:
-        """Add a record about a session to the batch."""
-        self._add((record,), ())
-
-    def _add(self, records: tuple[SessionRecord, ...], events: Sequence[Event]) -> None:
-        owner = self.owner if get_ident() == self._loop_thread else NO_SESSION
-        with self._guard:
-            if self.is_stored:
-                self._add_rows(records, events, owner)
-            else:
-                self._sessions.apply(records, events, self.now, owner)
-                self._count(events)
-                if self.is_followed and events:
-                    add_operation(self._gathering.rows, (), events)
-                    self._request_commit()
-
-    def _add_rows(self, records: tuple[SessionRecord, ...], events: Sequence[Event], owner: str) -> None:
-        batch = self._gathering
+    def _add_rows(self, rows: Iterable[Json], owner: str) -> None:
+        """Add the rows of one operation of a session."""
+        gathered = self._gathering.rows
         # A change in the log begins without a session.
-        by = self._owner if batch.rows else NO_SESSION
-        if events and owner != by:
-            records = (By(owner),)
-        self._owner = self._sessions.apply(records, events, self.now, by)
-        self._count(events)
-        add_operation(batch.rows, records, events)
-        batch.last_change = self.number
+        if owner != (self._owner if gathered else NO_SESSION):
+            row = record_row(By(owner))
+            gathered.append(row)
+            self._owner = owner
+            if owner:
+                self._message_row = row
+        elif gathered:
+            gathered.append(SEPARATOR)
+        gathered += rows
 
-    def _count(self, events: Sequence[Event]) -> None:
-        self.number += 1
-        if events:
-            self._changes += 1
+    def begin_message(self, owner: str) -> None:
+        """Note that the loop executes operations of a session from now on."""
+        self.owner, self._message_row = owner, None
+
+    def end_message(self) -> None:
+        """Note that the loop executes no operation now."""
+        self.owner = NO_SESSION
+
+    def add_progress(self, record: By) -> None:
+        """Record the answers to the operations of the message that was executed last."""
+        with self._guard:
+            self._sessions.sessions[record.session_id].record_answers(record)
+            row = record_row(record)
+            if self._message_row is None:
+                self._gathering.rows.append(row)
+                self._owner = record.session_id
+            else:
+                # The batch is written as a whole, so the answers may stand before the events.
+                self._message_row[:] = row
+
+    def add_record(self, record: SessionRecord) -> None:
+        """Add another record about a session to the batch."""
+        with self._guard:
+            self.number += 1
+            batch = self._gathering
+            by = self._owner if batch.rows else NO_SESSION
+            owner = self._sessions.apply((record,), (), self.now, by)
+            if self.is_stored:
+                self._owner = owner
+                add_operation(batch.rows, (record,), ())
+                batch.last_change = self.number
 
     def is_written(self) -> bool:
         """Return whether the current change is in a batch."""

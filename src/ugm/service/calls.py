@@ -13,7 +13,7 @@ from typing import Final, Protocol, final
 import msgspec
 
 from ugm.errors import RequestError
-from ugm.service.operations import Kind, Operation
+from ugm.service.operations import Operation
 from ugm.service.wire import Do, OperationRequest, Reply, frame
 
 __all__ = ["Call", "OpenCalls", "require_query"]
@@ -145,5 +145,5 @@ def require_query(operation: Operation) -> None:
     Raises:
         RequestError: it is a change, or an operation on sessions.
     """
-    if operation.kind is Kind.CHANGE or operation.is_about_sessions:
+    if operation.is_change or operation.is_about_sessions:
         raise RequestError("operation", operation.name, "the connection is read-only")

@@ -90,20 +90,19 @@ class Committer:
             return
         if get_ident() != self._thread:
             self._loop.call_soon_threadsafe(self.request)
-        elif not self._is_scheduled:
+        else:
+            self._schedule()
+
+    def _schedule(self) -> None:
+        if not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._commit)
 
     def _require_writable(self, needs_space: bool) -> None:  # noqa: FBT001 - a callback
         if self.outage is not None:
             raise copy_of(self.outage)
-        if self._writer is None:
-            return
-        # A retry waits for the log. `_retry` does it in another thread, so that the loop continues.
-        if needs_space:
-            self._writer.require_space(retry=False)
-        else:
-            self._writer.require_writable(retry=False)
+        if self._writer is not None:
+            self._writer.require_ready(needs_space=needs_space)
 
     def _commit(self) -> None:
         self._is_scheduled = False
@@ -127,6 +126,7 @@ class Committer:
         """Commit a batch. If it has no changes, ask the log whether this process still leads."""
         if batch.rows:
             batch.data = to_json(batch.rows)
+            writer.read_clock()
             writer.append(batch.data)
             batch.number = writer.number
             writer.when_durable(batch.number, partial(self._note_end, batch))
@@ -196,7 +196,7 @@ class Committer:
                 callback()
         else:
             self.log.gathering.callbacks.append(callback)
-            self.request()
+            self._schedule()
 
     def _retry(self, batch: Batch) -> None:
         self._loop.run_in_executor(None, self._flush, batch)

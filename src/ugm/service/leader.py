@@ -37,7 +37,7 @@ from ugm.service.engine import Engine
 from ugm.service.error_codec import encode_error
 from ugm.service.errors import FencedError
 from ugm.service.leader_sessions import LeaderSessions
-from ugm.service.operations import ERROR, Kind, Operation, operation_by_number
+from ugm.service.operations import ERROR, Kind, Operation, operations_of
 from ugm.service.server_connection import ServerConnection
 from ugm.service.session import Session
 from ugm.service.status import ServiceStatus, StandbyStatus
@@ -65,6 +65,8 @@ _SILENCE: Final = 2.0
 _ROUND: Final = 2.0
 #: The time between two looks at the clock, for the age of allocations, in seconds.
 _TICK: Final = 1.0
+#: Looked up faster than a member of an enumeration.
+_SCAN: Final = Kind.SCAN
 #: The number of threads for queries over the whole partition.
 _SCANS: Final = 2
 
@@ -194,39 +196,41 @@ class Leader:
         Raises:
             ProtocolError: there is no such operation; none of the message was executed.
         """
-        operations = [operation_by_number(request.operation) for request in message.requests]
+        operations = operations_of(message.requests)
         session.acknowledge(message.acknowledged)
         log = self._log
-        before, log.owner, self._sessions.caller = log.number, session.name, session
+        before, self._sessions.caller = log.number, session
+        log.begin_message(session.name)
         try:
             answers = self._execute_all(session, message, operations)
         finally:
-            log.owner, self._sessions.caller = "", None
+            log.end_message()
+            self._sessions.caller = None
         if log.number != before and log.is_stored:
-            log.add_record(session.progress())
+            log.add_progress(session.progress())
         if answers:
             self._committer.when_durable(partial(session.finish, answers))
 
     def _execute_all(self, session: Session, message: Do, operations: list[Operation]) -> list[Reply]:
-        answers, repeated = [], []
-        for number, (operation, request) in enumerate(zip(operations, message.requests, strict=True), message.first):
-            if session.begin(number, is_change=operation.kind is Kind.CHANGE):
-                answer = self._execute(session, number, operation, bytes(request.arguments))
-                if answer is not None:
-                    answers.append(answer)
-            elif (kept := session.kept_answer(number)) is not None:
-                repeated.append(kept)
+        answers, repeated, number = [], [], message.first
+        for operation, request in zip(operations, message.requests, strict=True):
+            if not session.begin(number, is_change=operation.is_change):
+                kept = session.kept_answer(number)
+                if kept is not None:
+                    repeated.append(kept)
+            elif operation.kind is _SCAN:
+                self._scan(session, number, operation, bytes(request.arguments))
+            else:
+                answers.append(self._execute(session, number, operation, bytes(request.arguments)))
+            number += 1
         if repeated:
             session.send(repeated)
         return answers
 
-    def _execute(self, session: Session, number: int, operation: Operation, arguments: bytes) -> Reply | None:
-        """Return the answer to one operation, or None if it is given later."""
-        if operation.kind is Kind.SCAN:
-            self._scan(session, number, operation, arguments)
-            return None
+    def _execute(self, session: Session, number: int, operation: Operation, arguments: bytes) -> Reply:
+        """Return the answer to one operation."""
         target = self._sessions if operation.is_about_sessions else self._partition
-        if operation.kind is Kind.QUERY:
+        if not operation.is_change:
             return Reply(number, *operation.execute(target, arguments))
         if session.is_fenced:
             answer = Reply(number, ERROR, Raw(encode_error(FencedError(session.name))))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Final, NoReturn, TypeAlias, final, get_type_hints
@@ -40,8 +40,9 @@ from ugm.service.fast_codecs import (
 from ugm.service.listing import ListingPartition
 from ugm.service.session_interface import AbstractSessions
 from ugm.service.shapes import ARGUMENTS, RESULTS
+from ugm.service.wire import OperationRequest
 
-__all__ = ["ERROR", "OPERATIONS", "RESULT", "Arguments", "Kind", "Operation", "operation_by_number"]
+__all__ = ["ERROR", "OPERATIONS", "RESULT", "Arguments", "Kind", "Operation", "operations_of"]
 
 #: The arguments of a call, in the order of the parameters.
 Arguments: TypeAlias = tuple[Any, ...]
@@ -160,6 +161,8 @@ class Operation:
     name: str
     number: int
     kind: Kind
+    #: Whether it may change something.
+    is_change: bool
     #: Whether it is an operation of `AbstractSessions`; otherwise of `AbstractPartition`.
     is_about_sessions: bool
     #: Returns the encoded form of arguments, or raises a RequestError if one has a wrong type.
@@ -320,6 +323,7 @@ def _operation(name: str, kind: Kind, number: int) -> Operation:
         name,
         number,
         kind,
+        kind is Kind.CHANGE,
         interface is AbstractSessions,
         parameters.encode,
         parameters.decode,
@@ -409,13 +413,13 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
 _BY_NUMBER: Final = {operation.number: operation for operation in OPERATIONS.values()}
 
 
-def operation_by_number(number: int) -> Operation:
-    """Return the operation of a number.
+def operations_of(requests: Iterable[OperationRequest]) -> list[Operation]:
+    """Return the operations of requests.
 
     Raises:
         ProtocolError: there is no such operation.
     """
-    operation = _BY_NUMBER.get(number)
-    if operation is None:
-        raise ProtocolError("unknown-operation", f"there is no operation {number}")
-    return operation
+    try:
+        return [_BY_NUMBER[request.operation] for request in requests]
+    except KeyError as error:
+        raise ProtocolError("unknown-operation", f"there is no operation {error}") from error

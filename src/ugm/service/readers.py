@@ -32,7 +32,7 @@ from ugm.service.calls import require_query
 from ugm.service.error_codec import encode_error
 from ugm.service.errors import ProtocolError
 from ugm.service.listing import ListingPartition
-from ugm.service.operations import ERROR, Operation, operation_by_number
+from ugm.service.operations import ERROR, Operation, operations_of
 from ugm.service.server_connection import ServerConnection
 from ugm.service.session import Session
 from ugm.service.status import ServiceStatus, StandbyStatus
@@ -147,7 +147,7 @@ class Readers:
         Raises:
             ProtocolError: there is no such operation; none of the message was executed.
         """
-        operations = [operation_by_number(request.operation) for request in message.requests]
+        operations = operations_of(message.requests)
         session.acknowledge(message.acknowledged)
         loop, view = asyncio.get_running_loop(), self._view()
         for number, (operation, request) in enumerate(zip(operations, message.requests, strict=True), message.first):

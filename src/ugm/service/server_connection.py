@@ -15,7 +15,7 @@ import socket
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol, final
+from typing import Final, NoReturn, Protocol, final
 
 from ugm.service.errors import ProtocolError
 from ugm.service.session import Session
@@ -126,6 +126,8 @@ class ServerConnection(asyncio.Protocol):
         self._is_full: Final = is_full
         self._reader: Final = FrameReader(min(limits.frame, _LARGEST_GREETING))
         self._transport: asyncio.Transport | None = None
+        #: The transport as long as something can be sent.
+        self._output: asyncio.Transport | None = None
         self._greeting: asyncio.TimerHandle | None = None
         self._backlog: Final[deque[ClientMessage]] = deque()
         self._is_working = False
@@ -151,6 +153,7 @@ class ServerConnection(asyncio.Protocol):
         if self._is_ended:
             transport.abort()
             return
+        self._output = transport
         _detect_lost_peer(transport)
         if self._is_full:
             self._refuse(ProtocolError("too-many-connections", "too many clients are connected"))
@@ -162,10 +165,15 @@ class ServerConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Handle the messages that are complete."""
-        if self._is_closing:
+        if self._output is None:
             return
         try:
-            self._backlog.extend(map(decode_client_message, self._reader.feed(data)))
+            frames = self._reader.feed(data)
+            if len(frames) == 1 and not self._backlog:
+                # Nearly always, at least if the client has one outstanding operation.
+                self._handle(decode_client_message(frames[0]))
+                return
+            self._backlog.extend(map(decode_client_message, frames))
             if not self._is_working:
                 self._work()
         except ProtocolError as error:
@@ -190,7 +198,7 @@ class ServerConnection(asyncio.Protocol):
         for timer in (self._greeting, self._closing):
             if timer is not None:
                 timer.cancel()
-        self._transport = None
+        self._transport = self._output = None
         self._backlog.clear()
         self._pieces.clear()
         if self.session is not None and self.session.peer is self:
@@ -227,11 +235,16 @@ class ServerConnection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _handle(self, message: ClientMessage) -> None:
-        session = self.session
+        session, limits = self.session, self._limits
         if session is None:
             self._greet(message)
         elif type(message) is Do:
-            self._require_bounded(session, message)
+            if (
+                not 0 <= message.acknowledged < message.first < _LARGEST_NUMBER
+                or len(message.requests) > limits.requests
+                or session.outstanding > limits.outstanding
+            ):
+                self._refuse_unbounded(message)
             self._clients.execute(session, message)
         elif type(message) is Ping:
             self.send(_PONG)
@@ -251,16 +264,16 @@ class ServerConnection(asyncio.Protocol):
         self._is_following = True
         self._clients.follow(self, message)
 
-    def _require_bounded(self, session: Session, message: Do) -> None:
+    def _refuse_unbounded(self, message: Do) -> NoReturn:
+        """Raise the error for operations that exceed a bound."""
         if not 0 <= message.acknowledged < message.first < _LARGEST_NUMBER:
             reason = f"{message.acknowledged} cannot be acknowledged with an operation {message.first}"
             raise ProtocolError("numbers", reason)
         if len(message.requests) > self._limits.requests:
             reason = f"a message has {len(message.requests)} operations, at most {self._limits.requests} are allowed"
             raise ProtocolError("too-many-operations", reason)
-        if session.outstanding > self._limits.outstanding:
-            reason = f"more than {self._limits.outstanding} operations are not acknowledged"
-            raise ProtocolError("too-many-outstanding", reason)
+        reason = f"more than {self._limits.outstanding} operations are not acknowledged"
+        raise ProtocolError("too-many-outstanding", reason)
 
     def _greet(self, message: ClientMessage) -> None:
         if type(message) is not Hello:
@@ -288,15 +301,15 @@ class ServerConnection(asyncio.Protocol):
 
     def send(self, data: bytes) -> None:
         """Send a frame, or disconnect a client that has too much to read."""
-        transport = self._transport
-        if transport is None or transport.is_closing():
+        transport = self._output
+        if transport is None:
             return
         if len(data) > _PIECE or self._pieces:
             self._send_in_pieces(data)
         else:
             transport.write(data)
         if self._is_unread and transport.get_write_buffer_size() + self._waiting > self._limits.unread + self._largest:
-            transport.abort()
+            self.abort()
 
     def _send_in_pieces(self, data: bytes) -> None:
         """Send a frame as fast as the client reads it. The loop would stop while the transport copies a large one."""
@@ -313,13 +326,9 @@ class ServerConnection(asyncio.Protocol):
             self._waiting -= len(piece)
             transport.write(piece)
 
-    @property
-    def _is_closing(self) -> bool:
-        return self._transport is None or self._transport.is_closing()
-
     def abort(self) -> None:
         """End the connection at once, also if it is just being made."""
-        self._is_ended = True
+        self._is_ended, self._output = True, None
         if self._transport is not None:
             self._transport.abort()
 
@@ -328,6 +337,7 @@ class ServerConnection(asyncio.Protocol):
         self._backlog.clear()
         if self._transport is not None and not self._transport.is_closing():
             self._send_pieces(at_once=True)
+            self._output = None
             self._transport.close()
             self._closing = asyncio.get_running_loop().call_later(self._limits.hello, self._transport.abort)
 

@@ -97,20 +97,20 @@ class Session:
 
     def acknowledge(self, number: int) -> None:
         """Forget the answers up to a number."""
-        kept = self._kept
-        if number > self.acknowledged:
-            unlogged = self._unlogged
-            while unlogged and unlogged[0].number <= number:
-                unlogged.popleft()
-            if not kept:
-                pass
-            elif len(kept) < number - self.acknowledged:
-                for old in [old for old in kept if old <= number]:
-                    del kept[old]
-            else:
-                for old in range(self.acknowledged + 1, number + 1):
-                    kept.pop(old, None)
-            self.acknowledged = number
+        kept, unlogged, before = self._kept, self._unlogged, self.acknowledged
+        if number <= before:
+            return
+        self.acknowledged = number
+        while unlogged and unlogged[0].number <= number:
+            unlogged.popleft()
+        if number == before + 1:
+            kept.pop(number, None)
+        elif len(kept) < number - before:
+            for old in [old for old in kept if old <= number]:
+                del kept[old]
+        else:
+            for old in range(before + 1, number + 1):
+                kept.pop(old, None)
 
     def begin(self, number: int, *, is_change: bool) -> bool:
         """Note that an operation is going to be executed; return False if it was, and need not be again."""
@@ -132,13 +132,13 @@ class Session:
     def progress(self) -> By:
         """Return the record of the executed operations for the log."""
         acknowledged = self.acknowledged
-        answers = tuple(
+        answers = [
             Answer(answer.number, answer.status, bytes(answer.value))
             for answer in self._unlogged
             if answer.number > acknowledged
-        )
+        ]
         self._unlogged.clear()
-        return By(self.name, self.last, acknowledged, answers)
+        return By(self.name, self.last, acknowledged, tuple(answers))
 
     def disconnect(self) -> None:
         """Note that there is no connection any more."""
@@ -146,10 +146,13 @@ class Session:
 
     def finish(self, answers: list[Reply]) -> None:
         """Send answers that are durable now if the client is connected, and keep those to changes."""
+        undecided, acknowledged = self._undecided, self.acknowledged
         for answer in answers:
-            if self._undecided.pop(answer.number, False) and answer.number > self.acknowledged:
-                self._kept[answer.number] = answer
-        self.send(answers)
+            number = answer.number
+            if undecided.pop(number, False) and number > acknowledged:
+                self._kept[number] = answer
+        if self.peer is not None:
+            self.peer.send(frame(Replies(answers)))
 
     def finish_query(self, number: int, data: bytes) -> None:
         """Send the frame with the answer to a query if the client is connected."""

@@ -68,6 +68,8 @@ FINAL_REFUSALS: Final = frozenset({"token", "version"})
 
 _LENGTH: Final = Struct(">I")
 _HEADER: Final = _LENGTH.size
+_pack_length: Final = _LENGTH.pack
+_unpack_length: Final = _LENGTH.unpack_from
 
 
 class Hello(msgspec.Struct, tag=0, array_like=True):
@@ -250,7 +252,7 @@ _decode_leader: Final = msgspec.msgpack.Decoder(LeaderMessage).decode
 def frame(message: ClientMessage | LeaderMessage) -> bytes:
     """Return the frame of a message."""
     data = _encode(message)
-    return _LENGTH.pack(len(data)) + data
+    return _pack_length(len(data)) + data
 
 
 def decode_client_message(data: bytes) -> ClientMessage:
@@ -304,12 +306,12 @@ class FrameReader:
         """
         buffer, end = self._buffer, len(data)
         # Nearly always the data are one frame.
-        if not buffer and end >= _HEADER and _LENGTH.unpack_from(data)[0] == end - _HEADER <= self.limit:
+        if not buffer and end >= _HEADER and _unpack_length(data)[0] == end - _HEADER <= self.limit:
             return [data[_HEADER:]]
         buffer += data
         frames, start, end = [], 0, len(buffer)
         while end - start >= _HEADER:
-            [length] = _LENGTH.unpack_from(buffer, start)
+            [length] = _unpack_length(buffer, start)
             if length > self.limit:
                 raise ProtocolError("frame-too-large", f"a frame has {length} bytes, at most {self.limit} are allowed")
             begin = start + _HEADER

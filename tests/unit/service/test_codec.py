@@ -36,8 +36,9 @@ from ugm.quotatree import SoftQuotaViolation
 from ugm.quotatree.models import InMaintenance
 from ugm.service import ProtocolError, ServiceError
 from ugm.service.codec import Codec, Shape, Shapes
-from ugm.service.operations import ERROR, OPERATIONS, operation_by_number
+from ugm.service.operations import ERROR, OPERATIONS, operations_of
 from ugm.service.shapes import RESULTS
+from ugm.service.wire import OperationRequest
 from ugm.tracking import EffectiveLimit
 
 #: The number of values for each of the about 60 operations.
@@ -295,7 +296,7 @@ def test_unknown_operation() -> None:
     """A number without an operation is refused."""
     for number in (-1, 99, 2**40):
         with pytest.raises(ProtocolError, match=f"there is no operation {number}"):
-            operation_by_number(number)
+            operations_of([OperationRequest(number, Raw(b""))])
 
 
 @pytest.mark.parametrize("data", [b"", b"\xc1", b"\x92\x01", msgpack.encode([1]), msgpack.encode("text")])
