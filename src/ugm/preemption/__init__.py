@@ -1,0 +1,47 @@
+"""Preemption: plans that name the allocations to evict for a request, with the reasons.
+
+A plan is a value that follows from queues and allocations alone, so this package knows no partition.
+`ugm.Partition.plan_preemption` copies the state, and `ugm.Partition.carry_out` marks the victims.
+"""
+
+from ugm.preemption.facts import (
+    AllocationFacts,
+    PlacedRequest,
+    PreemptionPolicy,
+    PreemptionRequest,
+    QueueFacts,
+    World,
+)
+from ugm.preemption.laws import Law
+from ugm.preemption.plan import (
+    Freed,
+    GuaranteeUse,
+    MissingAmount,
+    Outcome,
+    PlanCost,
+    PreemptionPlan,
+    ProtectedAllocations,
+    QueueInput,
+    Victim,
+)
+from ugm.preemption.planner import plan_preemption
+
+__all__ = [
+    "AllocationFacts",
+    "Freed",
+    "GuaranteeUse",
+    "Law",
+    "MissingAmount",
+    "Outcome",
+    "PlacedRequest",
+    "PlanCost",
+    "PreemptionPlan",
+    "PreemptionPolicy",
+    "PreemptionRequest",
+    "ProtectedAllocations",
+    "QueueFacts",
+    "QueueInput",
+    "Victim",
+    "World",
+    "plan_preemption",
+]

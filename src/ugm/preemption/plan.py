@@ -1,0 +1,255 @@
+"""The plan for a request: the allocations to evict, the reasons, and why no others were chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any, Final, NamedTuple, TypeVar, final
+
+from ugm.decision import Decision
+from ugm.preemption.facts import PreemptionRequest
+from ugm.resources import Resource, format_amount
+
+__all__ = [
+    "Freed",
+    "GuaranteeUse",
+    "MissingAmount",
+    "Outcome",
+    "PlanCost",
+    "PreemptionPlan",
+    "ProtectedAllocations",
+    "QueueInput",
+    "Victim",
+]
+
+T = TypeVar("T")
+
+
+class Outcome(StrEnum):
+    """The outcome of a plan for a request."""
+
+    #: The request fits now.
+    FITS = "fits"
+    #: The request fits once the terminating allocations are released.
+    AWAITS_TERMINATING = "awaits_going"
+    #: A limit denies the request that no eviction of another application can resolve.
+    BLOCKED = "blocked"
+    #: The request alone exceeds a maximum.
+    NEVER = "never"
+    #: The request must not preempt.
+    UNWILLING = "unwilling"
+    #: The request has not waited for the delay of its queue.
+    EARLY = "early"
+    #: The request fits after the eviction of the victims.
+    PLAN = "plan"
+    #: No lawful set of victims was found.
+    NONE = "none"
+
+
+class MissingAmount(NamedTuple):
+    """The amount of a resource by which the request exceeds the maximum of a queue."""
+
+    queue_path: str
+    resource: str
+    amount: int
+
+    def __str__(self) -> str:
+        return f"queue {self.queue_path}: {format_amount(self.resource, self.amount)} {self.resource} missing"
+
+
+class Freed(NamedTuple):
+    """The amount of a missing resource that a victim frees in a queue."""
+
+    queue_path: str
+    resource: str
+    amount: int
+
+
+class GuaranteeUse(NamedTuple):
+    """The usage of a queue compared with its guarantee, now and after the plan."""
+
+    queue_path: str
+    resource: str
+    used: int
+    guaranteed: int
+    after: int
+
+    def __str__(self) -> str:
+        used, guaranteed, after = (
+            format_amount(self.resource, amount) for amount in (self.used, self.guaranteed, self.after)
+        )
+        return f"{self.queue_path}: {used} of {guaranteed} {self.resource} guaranteed, {after} after"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """An allocation to evict."""
+
+    allocation_id: str
+    application_id: str
+    queue_path: str
+    usage: Resource
+    priority: int
+    #: What it frees of the missing amounts, leaf to root.
+    frees: tuple[Freed, ...] = ()
+    #: The guarantees of its queue and of those above that the queues exceed, up to the first queue of the request.
+    exceeds: tuple[GuaranteeUse, ...] = ()
+    #: The guarantees that entitle the request; empty for a victim in the queue of the request.
+    entitled_by: tuple[GuaranteeUse, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the victim for JSON, with the names of its attributes."""
+        lists = {name: [one._asdict() for one in getattr(self, name)] for name in ("frees", "exceeds", "entitled_by")}
+        return {**_values(self), "usage": dict(self.usage), **lists}
+
+
+class ProtectedAllocations(NamedTuple):
+    """Allocations of a queue that the plan does not evict, for the same reason."""
+
+    queue_path: str
+    #: A `Law`.
+    law: str
+    #: In the order of the ledger.
+    allocation_ids: tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PlanCost:
+    """The cost of a set of victims, in the order of comparison."""
+
+    count: int
+    waste: Fraction
+    #: Highest first.
+    priorities: tuple[int, ...]
+    #: The positions of the victims in the ledger, oldest first; of two equal sets, the later positions win.
+    positions: tuple[int, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the cost for JSON, with the names of its attributes."""
+        return {
+            "count": self.count,
+            "waste": str(self.waste),
+            "priorities": list(self.priorities),
+            "positions": list(self.positions),
+        }
+
+
+class QueueInput(NamedTuple):
+    """The state of a queue on which a plan depends."""
+
+    queue_path: str
+    kept: Resource
+    maximum: Resource
+    guaranteed: Resource
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PreemptionPlan:
+    """A plan for a request. It has no effect until it is carried out."""
+
+    request: PreemptionRequest
+    outcome: Outcome
+    now: int
+    #: The time from which the request may preempt, if it is early.
+    due: int | None = None
+    #: The answer to the request, if it is blocked.
+    decision: Decision | None = None
+    #: In the order of the ledger, oldest first.
+    victims: tuple[Victim, ...] = ()
+    #: What is missing, leaf to root.
+    missing: tuple[MissingAmount, ...] = ()
+    #: All other allocations, by queue and law.
+    protected: tuple[ProtectedAllocations, ...] = ()
+    #: None if there are no victims.
+    cost: PlanCost | None = None
+    #: Whether the search was complete: no other set of victims costs less, or none is lawful.
+    is_optimal: bool = True
+    #: The state of the queues on which the plan depends.
+    inputs: tuple[QueueInput, ...] = ()
+
+    def __bool__(self) -> bool:
+        return self.outcome is Outcome.PLAN
+
+    @property
+    def others(self) -> Mapping[str, str]:
+        """The first law that every other allocation alone would break, or ``spared``, by allocation id."""
+        return {name: group.law for group in self.protected for name in group.allocation_ids}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plan for JSON."""
+        return {
+            "request": {**self.request._asdict(), "usage": dict(self.request.usage)},
+            "outcome": self.outcome.value,
+            "now": self.now,
+            "due": self.due,
+            "decision": self.decision and self.decision.to_dict(),
+            "victims": [victim.to_dict() for victim in self.victims],
+            "missing": [one._asdict() for one in self.missing],
+            "others": dict(self.others),
+            "cost": self.cost and self.cost.to_dict(),
+            "is_optimal": self.is_optimal,
+        }
+
+    def __str__(self) -> str:
+        return "\n  ".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        name = f"{self.request.allocation_id!r}"
+        yield from _head(self, name)
+        yield from map(str, self.missing)
+        yield from _distinct(self._entitlement(use) for victim in self.victims for use in victim.entitled_by)
+        yield from map(_eviction, self.victims)
+        if self.protected:
+            counted = (f"{len(one.allocation_ids)} of {one.queue_path} ({one.law})" for one in self.protected)
+            yield f"not taken: {', '.join(counted)}"
+        if not self.is_optimal:
+            yield "the search was not complete"
+
+    @staticmethod
+    def _entitlement(use: GuaranteeUse) -> str:
+        guaranteed, after = (format_amount(use.resource, amount) for amount in (use.guaranteed, use.after))
+        return f"{use.queue_path} is guaranteed {guaranteed} {use.resource}, and would have {after}"
+
+
+def _head(plan: PreemptionPlan, name: str) -> Iterator[str]:
+    yield _HEADS[plan.outcome].format(
+        name=name, due=plan.due, now=plan.now, victims=", ".join(repr(victim.allocation_id) for victim in plan.victims)
+    )
+    yield from map(str, plan.decision.violations if plan.decision else ())
+
+
+_HEADS: Final = {
+    Outcome.FITS: "{name} fits",
+    Outcome.AWAITS_TERMINATING: "{name} fits once the terminating allocations are released",
+    Outcome.BLOCKED: "{name} is denied by a limit that preemption cannot resolve",
+    Outcome.NEVER: "{name} never fits: it alone exceeds a maximum",
+    Outcome.UNWILLING: "{name} must not preempt",
+    Outcome.EARLY: "{name} may preempt from {due} on, and it is {now}",
+    Outcome.PLAN: "{name} would fit without {victims}",
+    Outcome.NONE: "no allocation may be evicted for {name}",
+}
+
+
+def _values(one: Victim) -> dict[str, Any]:
+    return {field.name: getattr(one, field.name) for field in fields(one)}
+
+
+def _eviction(victim: Victim) -> str:
+    freed = {one.resource: one.amount for one in victim.frees}
+    amounts = ", ".join(f"{format_amount(name, amount)} {name}" for name, amount in freed.items())
+    left = (
+        f"{use.queue_path} would have {format_amount(use.resource, use.after)} of "
+        f"{format_amount(use.resource, use.guaranteed)} {use.resource} guaranteed"
+        for use in victim.exceeds
+        if use.guaranteed
+    )
+    return "; ".join([f"evict {victim.allocation_id!r} of {victim.queue_path}: {amounts}", *left])
+
+
+def _distinct(items: Iterable[T]) -> Iterator[T]:
+    return iter(dict.fromkeys(items))

@@ -1,0 +1,239 @@
+"""Plans for requests: the outcome, the victims and the explanation.
+
+Source: Apache YuniKorn, preemption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import Final, final
+
+from ugm.decision import Decision
+from ugm.preemption.facts import DEFAULT_DELAY, AllocationFacts, PreemptionRequest, World
+from ugm.preemption.laws import Law, Situation
+from ugm.preemption.plan import (
+    Freed,
+    GuaranteeUse,
+    MissingAmount,
+    Outcome,
+    PlanCost,
+    PreemptionPlan,
+    ProtectedAllocations,
+    QueueInput,
+    Victim,
+)
+from ugm.preemption.search import DEFAULT_STEPS, choose
+from ugm.preemption.usage_tree import AllocationClass, QueueNode, UsageTree
+from ugm.resources import Resource
+
+__all__ = ["plan_preemption"]
+
+
+def plan_preemption(
+    world: World,
+    request: PreemptionRequest,
+    now: int,
+    *,
+    within_queue: bool = False,
+    blocked: Decision | None = None,
+    steps: int = DEFAULT_STEPS,
+) -> PreemptionPlan:
+    """Choose the allocations to evict for a request.
+
+    Args:
+        world: the queues and allocations.
+        request: the request.
+        now: the time in seconds.
+        within_queue: whether allocations of lower priority in the queue of the request may be evicted.
+        blocked: the answer of a limit that no eviction can resolve, if there is one.
+        steps: the limit of the search for the best set. It does not apply to up to 14 candidates.
+
+    >>> from ugm.preemption import AllocationFacts, QueueFacts
+    >>> queues = [QueueFacts("root", Resource(gpu=4)), QueueFacts("root.lab", guaranteed=Resource(gpu=2))]
+    >>> world = World([*queues, QueueFacts("root.web")], [AllocationFacts("web-1", "web", "root.web", Resource(gpu=3))])
+    >>> print(plan_preemption(world, PreemptionRequest("lab-1", "lab", "root.lab", Resource(gpu=2)), now=30))
+    'lab-1' would fit without 'web-1'
+      queue root: 1 gpu missing
+      root.lab is guaranteed 2 gpu, and would have 2
+      evict 'web-1' of root.web: 3 gpu
+    """
+    tree = UsageTree(world, request.application_id)
+    situation = Situation(tree, request, within_queue=within_queue)
+    planner = _Planner(situation, now, blocked)
+    outcome = planner.early_outcome()
+    if outcome is not None:
+        due = planner.due if outcome is Outcome.EARLY else None
+        decision = blocked if outcome is Outcome.BLOCKED else None
+        return PreemptionPlan(request, outcome, now, due, decision, missing=planner.missing())
+    return planner.plan(steps)
+
+
+@final
+class _Planner:
+    """One planning."""
+
+    __slots__ = ("_blocked", "_now", "_situation", "due")
+
+    #: The time from which the request may preempt.
+    due: int
+
+    def __init__(self, situation: Situation, now: int, blocked: Decision | None) -> None:
+        self._situation: Final = situation
+        self._now: Final = now
+        self._blocked: Final = blocked
+        delays = (node.facts.delay for node in situation.path)
+        delay = next((delay for delay in delays if delay is not None), DEFAULT_DELAY)
+        self.due = situation.request.since + delay
+
+    def early_outcome(self) -> Outcome | None:
+        """Return the outcome if it follows without a search."""
+        situation = self._situation
+        requested = situation.requested
+        is_missing = any(situation.missing)
+        found = (
+            (not self._blocked and not is_missing and not any(map(self._lacks_now, situation.path)), Outcome.FITS),
+            (not self._blocked and not is_missing, Outcome.AWAITS_TERMINATING),
+            (bool(self._blocked), Outcome.BLOCKED),
+            (any(node.lacking({}, requested) for node in situation.path), Outcome.NEVER),
+            (not situation.request.may_preempt, Outcome.UNWILLING),
+            (self._now < self.due, Outcome.EARLY),
+        )
+        return next((outcome for applies, outcome in found if applies), None)
+
+    def _lacks_now(self, node: QueueNode) -> bool:
+        used = {name: amount + node.terminating.get(name, 0) for name, amount in node.kept.items()}
+        used |= {name: amount for name, amount in node.terminating.items() if name not in used}
+        return bool(node.lacking(used, self._situation.requested))
+
+    def missing(self) -> tuple[MissingAmount, ...]:
+        """Return what is missing, leaf to root."""
+        levels = zip(self._situation.path, self._situation.missing, strict=True)
+        return tuple(MissingAmount(node.path, name, amount) for node, lacks in levels for name, amount in lacks.items())
+
+    def plan(self, steps: int) -> PreemptionPlan:
+        """Search for victims."""
+        situation = self._situation
+        protections = [(one, *situation.protection(one)) for one in situation.tree.classes]
+        candidates = [one for one, _, is_candidate in protections if is_candidate]
+        chosen = choose(situation, candidates, steps)
+        positions = chosen.positions or ()
+        victims = _Victims(situation, candidates, positions)
+        return PreemptionPlan(
+            situation.request,
+            Outcome.PLAN if positions else Outcome.NONE,
+            self._now,
+            victims=victims.explained(),
+            missing=self.missing(),
+            protected=_protected(situation.tree.world, [(one, law) for one, law, _ in protections], set(positions)),
+            cost=victims.cost() if positions else None,
+            is_optimal=chosen.is_optimal,
+            inputs=victims.inputs() if positions else (),
+        )
+
+
+def _protected(
+    world: World, laws: list[tuple[AllocationClass, Law]], victims: set[int]
+) -> tuple[ProtectedAllocations, ...]:
+    found: dict[tuple[str, Law], list[int]] = {}
+    for one, law in laws:
+        spared = one.positions if victims.isdisjoint(one.positions) else set(one.positions) - victims
+        if spared:
+            found.setdefault((one.node.path, law), []).extend(spared)
+    names = [facts.allocation_id for facts in world.allocations]
+    return tuple(
+        ProtectedAllocations(path, law, tuple([names[position] for position in sorted(positions)]))
+        for (path, law), positions in sorted(found.items())
+    )
+
+
+@final
+class _Victims:
+    """The explanation of the chosen victims."""
+
+    __slots__ = ("_freed", "_positions", "_situation", "_victims")
+
+    def __init__(self, situation: Situation, candidates: list[AllocationClass], positions: tuple[int, ...]) -> None:
+        self._situation: Final = situation
+        self._positions: Final = positions
+        chosen = set(positions)
+        owners = {
+            position: one for one in candidates if not chosen.isdisjoint(one.positions) for position in one.positions
+        }
+        allocations = situation.tree.world.allocations
+        self._victims: Final = [(allocations[position], owners[position]) for position in positions]
+        #: The freed amounts of each queue.
+        self._freed: Final[dict[str, dict[str, int]]] = {}
+        for _, one in self._victims:
+            for node in one.node.lineage():
+                freed = self._freed.setdefault(node.path, {})
+                for name, amount in one.usage.items():
+                    freed[name] = freed.get(name, 0) + amount
+
+    def cost(self) -> PlanCost:
+        """Return the cost of the victims."""
+        root = self._situation.tree.root
+        largest: dict[str, int] = {}
+        for missing in self._situation.missing:
+            largest |= {name: max(amount, largest.get(name, 0)) for name, amount in missing.items()}
+        freed = self._freed[root.path]
+        waste = sum(
+            (Fraction(amount - largest.get(name, 0), root.kept[name]) for name, amount in freed.items()), Fraction()
+        )
+        priorities = sorted((facts.priority for facts, _ in self._victims), reverse=True)
+        return PlanCost(len(self._victims), waste, tuple(priorities), self._positions)
+
+    def explained(self) -> tuple[Victim, ...]:
+        """Return the victims with their reasons."""
+        return tuple(self._explained(facts, one) for facts, one in self._victims)
+
+    def _explained(self, facts: AllocationFacts, one: AllocationClass) -> Victim:
+        situation = self._situation
+        role = situation.roles[one.node.path]
+        helps = [name for name in one.usage if name in situation.reachable[role.level]]
+        return Victim(
+            facts.allocation_id,
+            facts.application_id,
+            facts.queue_path,
+            facts.usage,
+            facts.priority,
+            tuple(self._frees(one.usage, role.level)),
+            tuple(self._exceeds(one.node, helps)),
+            tuple(self._entitled_by(role.level, helps)),
+        )
+
+    def _frees(self, usage: Mapping[str, int], level: int) -> Iterator[Freed]:
+        for node, missing in list(zip(self._situation.path, self._situation.missing, strict=True))[level:]:
+            for name in missing:
+                if name in usage:
+                    yield Freed(node.path, name, usage[name])
+
+    def _exceeds(self, leaf: QueueNode, helps: list[str]) -> Iterator[GuaranteeUse]:
+        side = [node for node in leaf.lineage() if node not in self._situation.path]
+        for node in side:
+            for name in helps:
+                guaranteed = node.facts.guaranteed.get(name)
+                # A queue without a guarantee exceeds one of 0; it is listed only if it is the leaf.
+                if guaranteed is not None or node is leaf:
+                    used = node.kept.get(name, 0)
+                    yield GuaranteeUse(node.path, name, used, guaranteed or 0, used - self._freed[node.path][name])
+
+    def _entitled_by(self, level: int, helps: list[str]) -> Iterator[GuaranteeUse]:
+        situation = self._situation
+        for name in helps:
+            for below, _ in situation.entitled[level].get(name, ()):
+                node = situation.path[below]
+                used = node.kept.get(name, 0)
+                after = used + situation.requested[name] - self._freed.get(node.path, {}).get(name, 0)
+                yield GuaranteeUse(node.path, name, used, node.facts.guaranteed[name], after)
+
+    def inputs(self) -> tuple[QueueInput, ...]:
+        """Return the state of the queues of the request and of the victims."""
+        nodes = {node.path: node for _, one in self._victims for node in one.node.lineage()}
+        nodes |= {node.path: node for node in self._situation.path}
+        return tuple(queue_input(node) for _, node in sorted(nodes.items()))
+
+
+def queue_input(node: QueueNode) -> QueueInput:
+    """Return the state of a queue."""
+    return QueueInput(node.path, Resource(node.kept).without_zeros(), node.facts.maximum, node.facts.guaranteed)
