@@ -18,6 +18,7 @@ from support.config_cases import EVERYTHING
 from support.examples import examples
 from support.vectors import vectors
 from ugm import Partition
+from ugm._documents.loader import load
 from ugm.config import (
     ChildTemplate,
     FilterConfig,
@@ -35,7 +36,6 @@ from ugm.config import (
     parse_config,
 )
 from ugm.config.assembly import Assembly
-from ugm.config.loader import load
 from ugm.errors import ConfigError, QuantityError, RequestError
 from ugm.resources import Resource, parse_quantity
 

@@ -20,8 +20,8 @@ import yaml
 from support.config_cases import EVERYTHING
 from support.vectors import vectors
 from ugm import Partition, Resource, UgmError, UserGroup, parse_config
+from ugm._documents.loader import load
 from ugm.config import SchedulerConfig, dump_config, export_config, review_config
-from ugm.config.loader import load
 from ugm.configuration import FilterConfig
 from ugm.kubernetes import pod_usage, read_elastic_quota, read_namespace, read_pod
 from ugm.queues import Filter

@@ -13,8 +13,8 @@ from typing import Final, cast, get_args
 
 import click
 
+from ugm._documents.loader import MAX_BYTES
 from ugm.config import PartitionConfig, SchedulerConfig, load_config
-from ugm.config.loader import MAX_BYTES
 from ugm.config.text import Review, decode_config, review_bytes, review_file
 from ugm.errors import QuantityError, RequestError
 from ugm.resources import VCORE, Resource, parse_quantity

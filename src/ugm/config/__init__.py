@@ -1,11 +1,10 @@
 """Queue configurations in YAML: reading, validation and writing.
 
 `load_config` and `parse_config` return a `SchedulerConfig`, or raise one `ugm.ConfigError` that lists every problem
-with its line and column. The values themselves are defined in `ugm.configuration`. Only this package imports pydantic
-and yaml.
+with its line and column. The values themselves are defined in `ugm.configuration`. Only this package imports pydantic.
 
-A file is read in three steps: `ugm.config.loader` turns YAML into plain data, `ugm.config.assembly` builds the values
-with the schema of `ugm.config.scalars`, and the rules of the ``validation`` modules check them as a whole.
+A file is read in three steps: `ugm._documents` turns YAML into plain data, `ugm.config.assembly` builds the values with
+the schema of `ugm.config.scalars`, and the rules of the ``validation`` modules check them as a whole.
 """
 
 from __future__ import annotations

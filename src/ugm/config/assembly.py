@@ -12,10 +12,10 @@ from typing import Final, TypeAlias, TypeVar
 from pydantic import ValidationError
 
 from ugm._config_fields import ConfigValue, FieldShape, field_shapes
-from ugm.config._builder import UNUSABLE, Value
+from ugm._documents.builder import UNUSABLE, Value
+from ugm._documents.loader import Document
+from ugm._documents.places import Path, locate
 from ugm.config.findings import Finding
-from ugm.config.loader import Document
-from ugm.config.places import Path, locate
 from ugm.config.scalars import SCALARS, kind_of
 from ugm.configuration import SchedulerConfig
 from ugm.errors import quote

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from ugm._documents.places import Path, format_path
 from ugm.config.names import is_yunikorn_name
-from ugm.config.places import Path, format_path
 from ugm.configuration import (
     Extensions,
     LimitConfig,

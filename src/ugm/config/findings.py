@@ -11,8 +11,8 @@ from dataclasses import KW_ONLY, dataclass, field
 from itertools import chain
 from typing import Final, NamedTuple
 
+from ugm._documents.places import Path
 from ugm.config.names import YUNIKORN
-from ugm.config.places import Path
 from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig
 from ugm.errors import cut
 from ugm.identity import ROOT

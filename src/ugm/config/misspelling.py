@@ -25,8 +25,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from ugm._config_fields import ConfigValue, field_shapes
+from ugm._documents.places import Path
 from ugm.config.findings import Finding
-from ugm.config.places import Path
 from ugm.configuration import SchedulerConfig
 from ugm.errors import quote
 from ugm.resources import MEMORY, VCORE, Resource

@@ -17,11 +17,12 @@ from typing import Annotated, Any, Final, TypeVar, get_args
 from pydantic import PlainValidator, TypeAdapter, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from ugm._documents.builder import Quoted
 from ugm.configuration import AcceptedNames
 from ugm.errors import QuantityError, quote
 from ugm.resources import MAX_RESOURCE_NAME, VCORE, Resource, bounded_int, parse_quantity
 
-__all__ = ["MAX_COUNT", "SCALARS", "Quoted", "kind_of"]
+__all__ = ["MAX_COUNT", "SCALARS", "kind_of"]
 
 #: The largest count of applications in a configuration.
 MAX_COUNT: Final = 2**63 - 1
@@ -32,12 +33,6 @@ _DIGITS: Final = re.compile(r"[0-9]+")
 _DECIMAL: Final = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 _WHITE_SPACE: Final = re.compile(r"\s")
 _T = TypeVar("_T")
-
-
-class Quoted(str):
-    """A scalar in quotes or in a block: never a number, a boolean or null."""
-
-    __slots__ = ()
 
 
 def kind_of(value: object) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from ugm._config_fields import ConfigValue, field_shapes
 from ugm.config.findings import Finding
-from ugm.config.places import Path
+from ugm._documents.places import Path
 from ugm.configuration import ChildTemplate, QueueConfig, SchedulerConfig
 from ugm.errors import quote
 from ugm.fairness.sort_settings import PROPERTIES, is_known_value

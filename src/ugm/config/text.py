@@ -2,8 +2,8 @@
 
 A file is read in three steps: the loader turns it into plain data, the assembly builds values with the schema, and the
 rules check the whole. Each step sets invalid parts aside, and the next step continues with the rest. So one reading
-reports all problems, up to `ugm.config.problems.MAX_PROBLEMS`. Findings that may only follow from a part that was set
-aside are not reported.
+reports all problems, up to `ugm._documents.problems.MAX_PROBLEMS`. Findings that may only follow from a part that was
+set aside are not reported.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import NamedTuple
 import yaml
 
 from ugm._config_fields import to_data
+from ugm._documents.loader import MAX_BYTES, Document, load, refusal, too_large
+from ugm._documents.places import locate, mark_after
+from ugm._documents.problems import Problems
 from ugm.config.assembly import Assembly, SetAside
 from ugm.config.findings import Finding
-from ugm.config.loader import MAX_BYTES, Document, load, refusal, too_large
 from ugm.config.misspelling import misspelt_resources
-from ugm.config.places import locate, mark_after
-from ugm.config.problems import Problems
 from ugm.config.sort_properties import unknown_sort_properties
 from ugm.config.validation import find_problems, partitions_can_be_used
 from ugm.configuration import SchedulerConfig

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from ugm._documents.places import Path
 from ugm.config.findings import KINDS, Finding, LimitChain, NamedLimit, QueueSpot
 from ugm.config.names import invalid_name_reason
-from ugm.config.places import Path
 from ugm.configuration import LimitConfig
 from ugm.errors import cut, quote
 from ugm.identity import WILDCARD

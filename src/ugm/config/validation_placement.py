@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple, TypeVar
 
-from ugm.config._builder import MAX_DEPTH
+from ugm._documents.builder import MAX_DEPTH
+from ugm._documents.places import Path
 from ugm.config.findings import Finding, PartitionSpot, QueueSpot
 from ugm.config.names import invalid_name_reason
-from ugm.config.places import Path
 from ugm.configuration import FilterConfig, PlacementRule
 from ugm.errors import RequestError, cut, quote
 from ugm.identity import MAX_NAME, ROOT

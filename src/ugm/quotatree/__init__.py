@@ -8,7 +8,7 @@ or on none.
 The package reimplements the quota manager of the multi-cluster app dispatcher, called *MCAD* in the documentation of
 its modules.
 
-Reading a JSON document loads neither pydantic nor yaml; reading a YAML document does.
+Reading a JSON document does not load yaml; reading a YAML document does.
 """
 
 from ugm.quotatree._registry import Mode

@@ -15,9 +15,9 @@ from difflib import get_close_matches
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeVar
 
+from ugm._documents.located import KeyValue, Located, from_struct, from_text
 from ugm.errors import ConfigError, Problem, cut
 from ugm.identity import MAX_NAME
-from ugm.quotatree._reader import KeyValue, Located, from_struct, from_text
 from ugm.quotatree.consumer import REQUEST_KEYS, ConsumerInfo, TreeRequest
 from ugm.resources import Resource
 

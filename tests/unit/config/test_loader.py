@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 import yaml
 
-import ugm.config.loader
+import ugm._documents.loader
 from support.config_cases import problems_of, table
+from ugm._documents.builder import MAX_ALIASED, MAX_COLLECTIONS, MAX_KEYS, MAX_VALUES, UNUSABLE, Quoted
+from ugm._documents.loader import MAX_BYTES, load
+from ugm._documents.places import line_and_column, locate
 from ugm.config import parse_config
-from ugm.config._builder import MAX_ALIASED, MAX_COLLECTIONS, MAX_KEYS, MAX_VALUES, UNUSABLE
-from ugm.config.loader import MAX_BYTES, load
-from ugm.config.places import line_and_column, locate
-from ugm.config.scalars import Quoted
 
 STRUCTURE = table("""
 a key given twice
@@ -115,7 +114,7 @@ a:
 def _parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run everything with the parser in C, if there is one, and with that in Python."""
     parser = getattr(yaml, request.param, yaml.SafeLoader)
-    monkeypatch.setattr(ugm.config.loader, "_Parser", parser)
+    monkeypatch.setattr(ugm._documents.loader, "_Parser", parser)
 
 
 @pytest.mark.parametrize(("text", "problems"), STRUCTURE)
@@ -266,7 +265,7 @@ def test_merge_bomb() -> None:
 
 def test_many_values(monkeypatch: pytest.MonkeyPatch) -> None:
     """More values than the bound are refused where it is reached."""
-    monkeypatch.setattr(ugm.config._builder, "MAX_VALUES", 1000)
+    monkeypatch.setattr(ugm._documents.builder, "MAX_VALUES", 1000)
 
     assert MAX_VALUES == 500_000
     assert problems_of("- a\n" * 1001) == ["1001:3 yaml-too-many-values\n[1000]\nthere are more than 1000 values"]
@@ -282,7 +281,7 @@ def test_large_texts(piece: str, times: int) -> None:
 
 def test_many_collections(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lists and mappings have a bound of their own: models are made of them."""
-    monkeypatch.setattr(ugm.config._builder, "MAX_COLLECTIONS", 1000)
+    monkeypatch.setattr(ugm._documents.builder, "MAX_COLLECTIONS", 1000)
 
     assert MAX_COLLECTIONS == 100_000
     assert problems_of("- {}\n" * 1001) == [

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from support.config_cases import EVERYTHING, problems_of, table
+from ugm._documents.loader import MAX_BYTES
+from ugm._documents.problems import MAX_CONSEQUENCES, MAX_PROBLEMS
 from ugm.config import (
     LimitConfig,
     PartitionConfig,
@@ -16,8 +18,6 @@ from ugm.config import (
     load_config,
     parse_config,
 )
-from ugm.config.loader import MAX_BYTES
-from ugm.config.problems import MAX_CONSEQUENCES, MAX_PROBLEMS
 from ugm.errors import ConfigError, printable
 
 TOGETHER = table("""

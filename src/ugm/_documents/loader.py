@@ -1,7 +1,7 @@
 """Step one of reading a configuration: from YAML text to plain data, with the place of every value.
 
 This module rejects a text with invalid characters or directives, or above the maximum size, before it is parsed.
-`ugm.config._builder` builds the data from the events of the parser. Loading reports as many problems as possible; it
+`ugm._documents.builder` builds the data from the events of the parser. Loading reports as many problems as possible; it
 stops only at a syntax error or if the text has too many values.
 
 The module knows nothing of queues and limits.
@@ -14,9 +14,9 @@ from typing import Final, NamedTuple, cast
 
 import yaml
 
-from ugm.config._builder import Builder, Value, mark_in, not_text
-from ugm.config.places import START, Mark, Place, mark_after
-from ugm.config.problems import Problems
+from ugm._documents.builder import Builder, Value, mark_in, not_text
+from ugm._documents.places import START, Mark, Place, mark_after
+from ugm._documents.problems import Problems
 from ugm.errors import ConfigError
 
 __all__ = ["MAX_BYTES", "Document", "load", "refusal", "too_large"]

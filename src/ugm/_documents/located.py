@@ -6,9 +6,9 @@ standard library parses JSON, for three reasons:
 - the YAML parser accepts texts that are not valid JSON, such as one with a comma behind the last entry, and refuses
   some that are, such as one with a character written as a surrogate pair;
 - it does not tell the text ``"1"`` from the number ``1``, which JSON documents must not confuse;
-- a program whose documents are in JSON loads neither yaml nor pydantic.
+- a program whose documents are in JSON does not load yaml.
 
-YAML is parsed by the loader of the configuration. Its scalars remain texts until the schema gives them a type, and a
+YAML is parsed by `ugm._documents.loader`. Its scalars remain texts until the schema gives them a type, and a
 key must not occur twice.
 """
 
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, TypeAlias, cast
 from ugm.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
-    from ugm.config.places import Place
+    from ugm._documents.places import Place
 
 __all__ = ["KeyValue", "Located", "from_struct", "from_text"]
 
@@ -87,7 +87,7 @@ def from_text(text: str, file: str) -> Located:
     if text.lstrip(_BLANKS + "\ufeff")[:1] in ("{", "[", '"', ""):
         return _from_json(text.removeprefix("\ufeff"), file)
     # Imported late: documents in JSON need no yaml.
-    from ugm.config.loader import load  # noqa: PLC0415 - documents in JSON need no yaml
+    from ugm._documents.loader import load  # noqa: PLC0415 - documents in JSON need no yaml
 
     document = load(text, file)
     if document.problems:
@@ -115,7 +115,7 @@ def from_struct(value: object, depth: int = 0) -> Located:
 
 
 def _from_yaml(value: object, place: Place) -> Located:
-    from ugm.config.places import ListPlace, MappingPlace, line_and_column, mark_of  # noqa: PLC0415 - as above
+    from ugm._documents.places import ListPlace, MappingPlace, line_and_column, mark_of  # noqa: PLC0415 - as above
 
     line, column = line_and_column(mark_of(place))
     if isinstance(place, MappingPlace) and isinstance(value, dict):

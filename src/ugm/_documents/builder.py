@@ -1,4 +1,4 @@
-"""The construction of plain data and places from the events of a YAML parser, for `ugm.config.loader`.
+"""The construction of plain data and places from the events of a YAML parser, for `ugm._documents.loader`.
 
 Problem
     A configuration comes from outside. It may be nested too deeply for recursion, its aliases may stand for far more
@@ -37,7 +37,7 @@ from yaml.events import (
     StreamEndEvent,
 )
 
-from ugm.config.places import (
+from ugm._documents.places import (
     START,
     ListPlace,
     MappingPlace,
@@ -47,8 +47,7 @@ from ugm.config.places import (
     mark_at,
     mark_of,
 )
-from ugm.config.problems import Problems
-from ugm.config.scalars import Quoted
+from ugm._documents.problems import Problems
 from ugm.errors import quote
 
 __all__ = [
@@ -59,6 +58,7 @@ __all__ = [
     "MAX_VALUES",
     "UNUSABLE",
     "Builder",
+    "Quoted",
     "Value",
     "mark_in",
     "not_text",
@@ -93,6 +93,12 @@ _MERGING: Final = object()
 
 #: A mapping, a list, a text, None or `UNUSABLE`.
 Value: TypeAlias = Any
+
+
+class Quoted(str):
+    """A scalar in quotes or in a block: never a number, a boolean or null."""
+
+    __slots__ = ()
 
 
 class _Event(Protocol):

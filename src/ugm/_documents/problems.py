@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NoReturn, final
 
-from ugm.config.places import Mark, Path, format_path, line_and_column
+from ugm._documents.places import Mark, Path, format_path, line_and_column
 from ugm.errors import ConfigError, Problem
 
 __all__ = ["MAX_CONSEQUENCES", "MAX_PROBLEMS", "Problems"]
