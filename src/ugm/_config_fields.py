@@ -26,6 +26,8 @@ __all__ = ["ConfigValue", "FieldShape", "field_shapes", "from_data", "to_data"]
 _WHITE_SPACE: Final = re.compile(r"\s")
 _V = TypeVar("_V", bound="ConfigValue")
 _KNOWN: Final[dict[type[ConfigValue], tuple[FieldShape, ...]]] = {}
+#: Writes resource vectors in base units.
+_PLAIN: Final[Mapping[type, Callable[[Any], object]]] = {Resource: dict}
 
 
 class ConfigValue:
@@ -137,19 +139,20 @@ def _changed_fields(value: ConfigValue) -> Iterator[tuple[FieldShape, object]]:
             yield shape, given
 
 
-def to_data(value: object, amounts: Callable[[Resource], object] = dict) -> object:
+def to_data(value: object, writers: Mapping[type, Callable[[Any], object]] = _PLAIN) -> object:
     """Return a value as mappings, lists and scalars, with the keys of a file and without the defaults.
 
     Args:
         value: a value, or the value of a field.
-        amounts: writes a resource vector.
+        writers: functions that write the values of some classes in another form; that of resource vectors is required.
     """
+    writer = writers.get(type(value))
+    if writer is not None:
+        return writer(value)
     if isinstance(value, ConfigValue):
-        return {shape.yaml_name: to_data(given, amounts) for shape, given in _changed_fields(value)}
-    if isinstance(value, Resource):
-        return amounts(value)
+        return {shape.yaml_name: to_data(given, writers) for shape, given in _changed_fields(value)}
     if isinstance(value, tuple):
-        return [to_data(item, amounts) for item in value]
+        return [to_data(item, writers) for item in value]
     return dict(value) if isinstance(value, Mapping) else value
 
 
@@ -194,11 +197,27 @@ def _check_texts(field_name: str, value: object) -> Mapping[str, str]:
 def _check_weights(field_name: str, value: object) -> Mapping[str, float]:
     if not isinstance(value, Mapping) or not all(map(is_text, value)) or not all(map(_is_number, value.values())):
         raise RequestError(field_name, value, "expected a mapping of finite numbers")
-    return value
+    # Equal configurations must have one stored form, so 1 becomes 1.0.
+    return {name: float(number) for name, number in value.items()}
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
+def _check_quotas(field_name: str, value: object) -> Mapping[str, int]:
+    if not isinstance(value, Mapping) or not all(map(is_text, value)) or not all(map(_is_amount, value.values())):
+        raise RequestError(field_name, value, "expected a mapping of integers that fit 64 bits")
+    return value
+
+
+def _is_amount(value: object) -> bool:
+    return type(value) is int and -MAX_QUANTITY - 1 <= value <= MAX_QUANTITY
 
 
 _CHECKS: Final[Mapping[object, Callable[[str, object], object]]] = {
@@ -208,4 +227,5 @@ _CHECKS: Final[Mapping[object, Callable[[str, object], object]]] = {
     Resource: _check_resource,
     Mapping[str, str]: _check_texts,
     Mapping[str, float]: _check_weights,
+    Mapping[str, int]: _check_quotas,
 }

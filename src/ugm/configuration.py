@@ -26,8 +26,12 @@ __all__ = [
     "DEFAULT_PARTITION",
     "AcceptedNames",
     "ChildTemplate",
+    "ElasticConfig",
+    "ElasticGroupConfig",
     "Extensions",
     "FilterConfig",
+    "GroupSource",
+    "GroupSourceKind",
     "LimitConfig",
     "NodeSortPolicy",
     "PartitionConfig",
@@ -35,8 +39,13 @@ __all__ = [
     "PreemptionConfig",
     "QueueConfig",
     "QueueResources",
+    "QuotaNodeConfig",
+    "QuotaTreeConfig",
+    "QuotaTreeDocument",
+    "QuotaTreeRules",
     "SchedulerConfig",
     "UserGroupResolver",
+    "VictimChoice",
 ]
 
 #: The name of a partition that has none.
@@ -44,6 +53,12 @@ DEFAULT_PARTITION: Final = "default"
 
 #: The names of users and groups that limits and filters may contain; see `ugm.config.names`.
 AcceptedNames: TypeAlias = Literal["yunikorn", "any"]
+
+#: The properties of a claim that can name its group in a quota model.
+GroupSourceKind: TypeAlias = Literal["tag", "namespace", "queue", "user", "group"]
+
+#: The choice of the consumers that a quota tree preempts; see `ugm.quotatree.VictimPolicy`.
+VictimChoice: TypeAlias = Literal["first-found", "fewest"]
 
 
 @final
@@ -194,12 +209,133 @@ class UserGroupResolver(ConfigValue):
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSource(ConfigValue):
+    """A property of a claim that names its group: an elastic group, or a leaf of a quota tree.
+
+    Of several sources, the first one that has a name for a claim decides, even if there is no group of that name. A
+    misspelt name therefore never removes a limit.
+    """
+
+    #: ``tag`` is a tag of the application, ``namespace`` its tag ``namespace``, ``queue`` its queue, ``user`` its user,
+    #: and ``group`` a group of its user.
+    source: GroupSourceKind = "tag"
+    #: The name of the tag. ``namespace`` has a default, and only it and ``tag`` use a tag.
+    tag: str = ""
+    #: The group of each value of the property; other values have no group. A queue belongs to the group of the nearest
+    #: queue path at it or above it, and a user to that of its first listed group. If it is empty, the value itself is
+    #: the group: of a queue its last name, and of the groups of a user the first.
+    names: Mapping[str, str] = field(default_factory=dict)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ElasticGroupConfig(ConfigValue):
+    """An elastic group; the fields mean the same as those of `ugm.elastic.ElasticGroup`."""
+
+    name: str = ""
+    #: The parent group; empty for the root.
+    parent: str = field(default="", kw_only=True)
+    min: Resource = field(default=Resource(), kw_only=True)
+    max: Resource = field(default=Resource(), kw_only=True)
+    shared_weight: Resource | None = field(default=None, kw_only=True)
+    allow_lent: bool = field(default=True, kw_only=True)
+    is_parent: bool = field(default=False, kw_only=True)
+    namespaces: tuple[str, ...] = field(default=(), kw_only=True)
+    namespace: str = field(default="", kw_only=True)
+    #: Empty for no id.
+    tree_id: str = field(default="", kw_only=True)
+    is_root: bool = field(default=False, kw_only=True)
+    force_update: bool = field(default=False, kw_only=True)
+    strict_max: tuple[str, ...] = field(default=(), kw_only=True)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElasticConfig(ConfigValue):
+    """The elastic groups of a partition: a `ugm.elastic.ElasticModel`."""
+
+    groups: tuple[ElasticGroupConfig, ...] = ()
+    #: The amounts that the groups share. None for those of the nodes; before the first node is registered, only the
+    #: maximums limit.
+    total: Resource | None = None
+    #: Whether minimums are scaled down if their sum exceeds the available amount.
+    scale_min: bool = True
+    #: Whether groups may use up to their maximum, instead of up to their runtime.
+    ignore_runtime: bool = False
+    #: Whether the limits of the groups above a group apply as well.
+    check_parents: bool = False
+    #: Whether allocations in the default group may be evicted for each other.
+    preempt_in_default: bool = False
+    #: The sources of the group of a claim. If it is empty: the tag ``quota.scheduling.koordinator.sh/name``, then the
+    #: namespace.
+    group_by: tuple[GroupSource, ...] = ()
+    #: Whether claims without a group are accepted if no default group is configured.
+    unrestricted: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class QuotaNodeConfig(ConfigValue):
+    """A node of a quota tree."""
+
+    name: str = ""
+    #: Empty for the root.
+    parent: str = field(default="", kw_only=True)
+    #: Whether consumers below the node must not borrow from above it.
+    hard: bool = field(default=False, kw_only=True)
+    #: In base units, by resource.
+    quota: Mapping[str, int] = field(default_factory=dict, kw_only=True)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class QuotaTreeDocument(ConfigValue):
+    """The content of a document with a quota tree."""
+
+    name: str = ""
+    #: The resources that the tree counts; if it is empty, `ugm.quotatree.DEFAULT_RESOURCES`.
+    resources: tuple[str, ...] = field(default=(), kw_only=True)
+    nodes: tuple[QuotaNodeConfig, ...] = field(default=(), kw_only=True)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaTreeConfig(ConfigValue):
+    """A quota tree of a partition: a `ugm.quotatree.TreeModel`, or a part of a `ugm.quotatree.ForestModel`."""
+
+    tree: QuotaTreeDocument = QuotaTreeDocument()
+    #: The forest of the tree; empty for none. The trees of a forest are charged together.
+    forest: str = ""
+    #: The sources of the leaf of a claim.
+    group_by: tuple[GroupSource, ...] = ()
+    #: The leaf of claims for which no source has a name; empty for none.
+    default_group: str = ""
+    #: Whether the tree does not limit claims without a leaf; otherwise they are denied.
+    unrestricted: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaTreeRules(ConfigValue):
+    """The rules that all quota trees of a partition share; see `ugm.quotatree.QuotaManager`."""
+
+    victims: VictimChoice = "first-found"
+    requeue_rejected: bool = False
+    check_unrequested: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Extensions(ConfigValue):
     """The settings of a partition that Apache YuniKorn does not have, under the one key ``ugm``."""
 
     #: The names of users and groups that limits and filters may contain: ``yunikorn``, those that Apache YuniKorn
     #: accepts, or ``any``.
     names: AcceptedNames = "yunikorn"
+    #: None for no elastic groups.
+    elastic: ElasticConfig | None = None
+    quota_trees: tuple[QuotaTreeConfig, ...] = ()
+    quota_tree_rules: QuotaTreeRules = QuotaTreeRules()
 
 
 @final

@@ -25,6 +25,7 @@ from ugm.resources import Resource
 __all__ = [
     "Borrower",
     "Claim",
+    "ClusterModel",
     "EvictingModel",
     "Guarantee",
     "LendingModel",
@@ -205,6 +206,19 @@ class PendingModel(QuotaModel, Protocol):
 
     def remove_pending(self, claim: Claim) -> None:
         """Undo `add_pending` of an equal claim, because it is withdrawn or about to be charged."""
+        ...
+
+
+@runtime_checkable
+class ClusterModel(QuotaModel, Protocol):
+    """A quota model whose limits depend on the size of the cluster."""
+
+    def set_cluster(self, total: Resource | None) -> None:
+        """Note the sum of the nodes of the partition; None if no node was registered yet.
+
+        Called before the first claim is charged, and after each change of the nodes. A second call with the same sum
+        has no effect.
+        """
         ...
 
 

@@ -10,11 +10,11 @@ from typing import Final
 
 import pytest
 
-import ugm.config
+import ugm
 from support.places import DOCS
 from ugm import configuration, parse_config
 from ugm._config_fields import field_shapes
-from ugm.config import _builder, loader
+from ugm._documents import builder, loader
 
 PAGE: Final = (DOCS / "reference" / "configuration.md").read_text(encoding="utf-8")
 #: The values that an expression in a code may have.
@@ -23,7 +23,26 @@ PARTS: Final = {
     "field": ("users", "groups"),
     "above.relation": ("ancestor", "wildcard"),
     "part": ("type", "users", "groups"),
+    "refusal.rule.replace('_', '-')": (
+        "already-exists",
+        "children-min-exceeds-min",
+        "cycle",
+        "max-keys-mismatch",
+        "min-exceeds-max",
+        "min-key-not-in-max",
+        "min-keys-not-in-parent",
+        "namespace-bound",
+        "parent-is-not-parent",
+        "parent-not-found",
+        "siblings-min-exceeds-parent-min",
+        "tree-id-child-mismatch",
+        "tree-id-parent-mismatch",
+    ),
 }
+#: The packages and modules that report problems of a configuration.
+SOURCES: Final = ("config/*.py", "_documents/*.py", "quotatree/documents.py")
+#: The labels and annotations of manifests, which look like codes.
+LABELS: Final = frozenset(("shared-weight", "tree-id"))
 HEADINGS: Final = {
     configuration.SchedulerConfig: "File",
     configuration.PartitionConfig: "Partition keys",
@@ -37,6 +56,11 @@ HEADINGS: Final = {
     configuration.PreemptionConfig: "Preemption keys",
     configuration.UserGroupResolver: "User group resolver keys",
     configuration.Extensions: "Extension keys",
+    configuration.ElasticConfig: "Elastic keys",
+    configuration.ElasticGroupConfig: "Elastic group keys",
+    configuration.GroupSource: "Group source keys",
+    configuration.QuotaTreeConfig: "Quota tree keys",
+    configuration.QuotaTreeRules: "Quota tree rule keys",
 }
 
 
@@ -53,8 +77,9 @@ def spellings(node: ast.AST) -> list[str]:
 
 
 def texts() -> Iterator[str]:
-    """Yield all literal texts of the package."""
-    for path in Path(ugm.config.__file__).parent.glob("*.py"):
+    """Yield all literal texts of the modules."""
+    folder = Path(ugm.__file__).parent
+    for path in (path for pattern in SOURCES for path in folder.glob(pattern)):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant | ast.JoinedStr):
                 yield from spellings(node)
@@ -69,7 +94,7 @@ def test_codes_are_described() -> None:
         for code in re.findall("`([a-z]+-[a-z-]+)`", row)
     }
 
-    assert listed == codes
+    assert listed == codes - LABELS
 
 
 @pytest.mark.parametrize("kind", HEADINGS, ids=lambda kind: kind.__name__)
@@ -93,5 +118,5 @@ def test_example_has_every_key() -> None:
 
 def test_bounds_are_those_of_the_loader() -> None:
     """The page states the bounds of the loader."""
-    assert (loader.MAX_BYTES, _builder.MAX_VALUES, _builder.MAX_COLLECTIONS) == (8 * 2**20, 500_000, 100_000)
-    assert (_builder.MAX_KEYS, _builder.MAX_DEPTH, _builder.MAX_ALIASED) == (256, 100, 100_000)
+    assert (loader.MAX_BYTES, builder.MAX_VALUES, builder.MAX_COLLECTIONS) == (8 * 2**20, 500_000, 100_000)
+    assert (builder.MAX_KEYS, builder.MAX_DEPTH, builder.MAX_ALIASED) == (256, 100, 100_000)

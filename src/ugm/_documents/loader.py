@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, cast
 import yaml
 
 from ugm._documents.builder import Builder, Value, mark_in, not_text
-from ugm._documents.places import START, Mark, Place, mark_after
+from ugm._documents.places import START, Mark, Path, Place, locate, mark_after
 from ugm._documents.problems import Problems
 from ugm.errors import ConfigError
 
@@ -40,6 +40,21 @@ class Document(NamedTuple):
     data: Value
     place: Place
     problems: Problems
+
+    def report(self, path: Path, code: str, message: str, *, key: bool = False) -> None:
+        """Record a problem at the place of a path.
+
+        Args:
+            path: the path.
+            code: its code.
+            message: its message.
+            key: if true, its place is that of the last key, not of the value.
+
+        Raises:
+            ConfigError: there are too many problems.
+        """
+        file, mark = locate(self.place, path, key=key)
+        self.problems.add(mark, path, code, message, file=file)
 
 
 def load(text: str, file: str) -> Document:

@@ -18,14 +18,15 @@ import json
 import re
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple, NoReturn, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeAlias, cast
 
 from ugm.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
+    from ugm._documents.loader import Document
     from ugm._documents.places import Place
 
-__all__ = ["KeyValue", "Located", "from_struct", "from_text"]
+__all__ = ["KeyValue", "Located", "from_place", "from_struct", "from_text", "load_any"]
 
 #: The deepest nesting of a document.
 _MAX_DEPTH: Final = 64
@@ -84,7 +85,7 @@ def from_text(text: str, file: str) -> Located:
     """
     if not isinstance(text, str):
         raise ConfigError((Problem(file, 0, 0, "", "text-invalid", "expected a text"),))
-    if text.lstrip(_BLANKS + "\ufeff")[:1] in ("{", "[", '"', ""):
+    if _is_json(text):
         return _from_json(text.removeprefix("\ufeff"), file)
     # Imported late: documents in JSON need no yaml.
     from ugm._documents.loader import load  # noqa: PLC0415 - documents in JSON need no yaml
@@ -92,7 +93,45 @@ def from_text(text: str, file: str) -> Located:
     document = load(text, file)
     if document.problems:
         raise document.problems.error()
-    return _from_yaml(document.data, document.place)
+    return from_place(document.data, document.place)
+
+
+def _is_json(text: str) -> bool:
+    return text.lstrip(_BLANKS + "\ufeff")[:1] in ("{", "[", '"', "")
+
+
+def load_any(text: str, file: str) -> Document:
+    """Read a text in JSON or YAML as plain data with places. All scalars are texts, as in YAML.
+
+    Raises:
+        ConfigError: the text is neither, or exceeds a bound.
+    """
+    from ugm._documents.loader import Document, load  # noqa: PLC0415 - as above
+    from ugm._documents.problems import Problems  # noqa: PLC0415 - as above
+
+    if not _is_json(text):
+        return load(text, file)
+    return Document(*_plain(_from_json(text.removeprefix("\ufeff"), file)), Problems(file))
+
+
+def _plain(item: Located) -> tuple[Any, Place]:
+    """Return the data and the place of a value in JSON, as the loader of YAML returns them."""
+    from ugm._documents.builder import Quoted  # noqa: PLC0415 - as above
+    from ugm._documents.places import ListPlace, MappingPlace, mark_at  # noqa: PLC0415 - as above
+
+    mark = mark_at(item.line - 1, item.column - 1)
+    if isinstance(item.value, tuple):
+        keys = {str(entry.key.value): entry.key for entry in item.value}
+        values = {str(entry.key.value): _plain(entry.item) for entry in item.value}
+        marks = {name: mark_at(key.line - 1, key.column - 1) for name, key in keys.items()}
+        places = MappingPlace(mark, marks, {name: place for name, (_, place) in values.items()})
+        return {name: value for name, (value, _) in values.items()}, places
+    if isinstance(item.value, list):
+        items = list(map(_plain, item.value))
+        return [value for value, _ in items], ListPlace(mark, [place for _, place in items])
+    if isinstance(item.value, str):
+        return Quoted(item.value), mark
+    return (None if item.value is None else json.dumps(item.value)), mark
 
 
 def from_struct(value: object, depth: int = 0) -> Located:
@@ -114,18 +153,19 @@ def from_struct(value: object, depth: int = 0) -> Located:
     return Located(cast("Scalar", value))
 
 
-def _from_yaml(value: object, place: Place) -> Located:
+def from_place(value: object, place: Place) -> Located:
+    """Return data of YAML with their places."""
     from ugm._documents.places import ListPlace, MappingPlace, line_and_column, mark_of  # noqa: PLC0415 - as above
 
     line, column = line_and_column(mark_of(place))
     if isinstance(place, MappingPlace) and isinstance(value, dict):
         entries = (
-            KeyValue(Located(key, *line_and_column(place.keys[key])), _from_yaml(item, place.values[key]))
+            KeyValue(Located(key, *line_and_column(place.keys[key])), from_place(item, place.values[key]))
             for key, item in value.items()
         )
         return Located(tuple(entries), line, column)
     if isinstance(place, ListPlace) and isinstance(value, list):
-        return Located([_from_yaml(*pair) for pair in zip(value, place.items, strict=True)], line, column)
+        return Located([from_place(*pair) for pair in zip(value, place.items, strict=True)], line, column)
     return Located(cast("Scalar", value), line, column, is_plain=True)
 
 

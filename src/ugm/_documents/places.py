@@ -7,13 +7,15 @@ and key. A path is converted to a line and a column only when a problem is repor
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from ugm.errors import cut
 
 __all__ = [
     "START",
+    "FilePlace",
     "ListPlace",
+    "Location",
     "MappingPlace",
     "Mark",
     "Path",
@@ -24,6 +26,7 @@ __all__ = [
     "mark_after",
     "mark_at",
     "mark_of",
+    "value_at",
 ]
 
 #: The keys and list indices that lead from the top of a document to a value.
@@ -58,8 +61,29 @@ class MappingPlace(NamedTuple):
     values: Mapping[str, Place]
 
 
+class FilePlace(NamedTuple):
+    """The place of a value that is the content of another file."""
+
+    #: The name of the file in problems.
+    file: str
+    place: Place
+
+    @property
+    def mark(self) -> Mark:
+        """The beginning of the content."""
+        return mark_of(self.place)
+
+
+class Location(NamedTuple):
+    """A position in one of the files of a configuration."""
+
+    #: Empty for the configuration itself.
+    file: str
+    mark: Mark
+
+
 #: The place of a scalar is its mark.
-Place: TypeAlias = "Mark | ListPlace | MappingPlace"
+Place: TypeAlias = "Mark | ListPlace | MappingPlace | FilePlace"
 
 
 def mark_at(line: int, column: int) -> Mark:
@@ -91,8 +115,8 @@ def mark_of(place: Place) -> Mark:
     return place if isinstance(place, int) else place.mark
 
 
-def locate(place: Place, path: Path, *, key: bool = False) -> Mark:
-    """Return the mark of a path, or of the longest beginning of the path that is in the text.
+def locate(place: Place, path: Path, *, key: bool = False) -> Location:
+    """Return the location of a path, or of the longest beginning of the path that is in the text.
 
     A list or a mapping is located at its key, because its own beginning may be several lines below.
 
@@ -101,7 +125,7 @@ def locate(place: Place, path: Path, *, key: bool = False) -> Mark:
         path: the path to locate.
         key: if true, locate the last key, not its value.
     """
-    mark = mark_of(place)
+    file, mark = "", mark_of(place)
     for part in path:
         if isinstance(place, MappingPlace) and isinstance(part, str) and part in place.values:
             key_mark, place = place.keys[part], place.values[part]
@@ -111,7 +135,25 @@ def locate(place: Place, path: Path, *, key: bool = False) -> Mark:
             mark = mark_of(place)
         else:
             break
-    return mark
+        if isinstance(place, FilePlace):
+            file, place = place
+            mark = mark_of(place)
+    return Location(file, mark)
+
+
+def value_at(data: object, place: Place, path: Path) -> tuple[str, object, Place]:
+    """Return the file, the value and the place at a path that exists."""
+    file = ""
+    for part in path:
+        container: Any = data
+        data = container[part]
+        if isinstance(place, MappingPlace):
+            place = place.values[str(part)]
+        elif isinstance(place, ListPlace) and isinstance(part, int):
+            place = place.items[part]
+        if isinstance(place, FilePlace):
+            file, place = place
+    return file, data, place
 
 
 def format_path(path: Path) -> str:

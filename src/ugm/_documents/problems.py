@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, NoReturn, final
 
 from ugm._documents.places import Mark, Path, format_path, line_and_column
@@ -26,18 +27,39 @@ class Problems:
         self._found: Final[list[Problem]] = []
         self._left_out = 0
 
+    @property
+    def file(self) -> str:
+        """The name of the text."""
+        return self._file
+
     def __len__(self) -> int:
         return len(self._found)
 
-    def add(self, mark: Mark, path: Path, code: str, message: str) -> None:
+    def add(self, mark: Mark, path: Path, code: str, message: str, *, file: str = "") -> None:
         """Record a problem.
+
+        Args:
+            mark: its place.
+            path: the path of the value.
+            code: its code.
+            message: its message.
+            file: the name of another file to which the place belongs; empty for the text itself.
 
         Raises:
             ConfigError: the maximum number of problems (`MAX_PROBLEMS`) is exceeded.
         """
-        if len(self._found) == MAX_PROBLEMS:
-            self.stop()
-        self._found.append(Problem(self._file, *line_and_column(mark), format_path(path), code, message))
+        self.include([Problem(file or self._file, *line_and_column(mark), format_path(path), code, message)])
+
+    def include(self, problems: Iterable[Problem]) -> None:
+        """Record problems of another file.
+
+        Raises:
+            ConfigError: the maximum number of problems (`MAX_PROBLEMS`) is exceeded.
+        """
+        for problem in problems:
+            if len(self._found) == MAX_PROBLEMS:
+                self.stop()
+            self._found.append(problem)
 
     def skip(self) -> None:
         """Count a finding that is not reported because it may follow from another problem.

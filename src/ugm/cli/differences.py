@@ -83,7 +83,7 @@ def render_differences(found: list[PartitionDifference], console: Console, *, ti
 
 
 def _render(difference: PartitionDifference, console: Console) -> None:
-    queues, limits, _, orders = difference.changes
+    queues, limits, _, orders, models = difference.changes
     if queues:
         section(console, "Queues", _queue_table(difference.changes))
     if limits:
@@ -93,6 +93,8 @@ def _render(difference: PartitionDifference, console: Console) -> None:
         section(console, "Order of groups, which determines the group of a user", rows)
     if difference.changes.placement_rules:
         section(console, "Placement rules", _rule_table(difference))
+    if models:
+        section(console, "Quota models", _model_table(difference.changes))
 
 
 def _queue_table(found: Changes) -> Table:
@@ -105,6 +107,12 @@ def _limit_table(found: Changes) -> Table:
     rows = [row for first, details in changed for row in _rows(first, details)]
     columns = ("", "queue", "limit for", "what", "before", "after")
     return table(*columns, rows=rows, folded=("queue", "limit for", "before", "after"))
+
+
+def _model_table(found: Changes) -> Table:
+    changed = [([each.sign, f"{each.kind} {each.name}"], each.details() or [_NO_DETAIL]) for each in found.models]
+    rows = [row for first, details in changed for row in _rows(first, details)]
+    return table("", "part", "what", "before", "after", rows=rows, folded=("part", "before", "after"))
 
 
 def _rows(first: Sequence[str], details: Iterable[Detail]) -> Iterator[list[str | Text]]:

@@ -7,15 +7,16 @@ is set aside, and the rest is read as if it were not there.
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar, cast
 
 from pydantic import ValidationError
 
 from ugm._config_fields import ConfigValue, FieldShape, field_shapes
 from ugm._documents.builder import UNUSABLE, Value
 from ugm._documents.loader import Document
-from ugm._documents.places import Path, locate
+from ugm._documents.places import Path
 from ugm.config.findings import Finding
+from ugm.config.model_documents import DocumentReader, document_reader, is_usable
 from ugm.config.scalars import SCALARS, kind_of
 from ugm.configuration import SchedulerConfig
 from ugm.errors import quote
@@ -29,10 +30,12 @@ _V = TypeVar("_V", bound=ConfigValue)
 class Assembly:
     """Builds a configuration from a document."""
 
-    __slots__ = ("_document", "set_aside")
+    __slots__ = ("_document", "_moved", "set_aside")
 
     def __init__(self, document: Document) -> None:
         self._document: Final = document
+        #: The paths of fields that are at another place in the document than in the value.
+        self._moved: Final[dict[Path, Path]] = {}
         #: The values that could not be used.
         self.set_aside: Final = SetAside()
 
@@ -44,7 +47,17 @@ class Assembly:
         """
         return self._value(SchedulerConfig, {} if self._document.data is None else self._document.data, ())
 
+    def path_of(self, path: Path) -> Path:
+        """Return the path in the document of a path in the value."""
+        for length in range(len(path), 0, -1) if self._moved else ():
+            if (moved := self._moved.get(path[:length])) is not None:
+                return (*moved, *path[length:])
+        return path
+
     def _value(self, kind: type[_V], data: Value, path: Path) -> _V | None:
+        read = document_reader(kind, data)
+        if read is not None and data is not UNUSABLE:
+            return cast("_V | None", self._read(read, data, path))
         if not isinstance(data, dict):
             self._refuse(path, data, "wrong-type", f"expected a mapping, found {kind_of(data)}")
             return None
@@ -58,6 +71,18 @@ class Assembly:
             elif (read := self._field(shapes[name], item, (*path, name))) is not None:
                 fields[shapes[name].name] = read
         return kind(**fields)
+
+    def _read(self, read: DocumentReader, data: Value, path: Path) -> ConfigValue | None:
+        """Return the value of a document inside of the configuration."""
+        if not is_usable(data):
+            self.set_aside.add(path)
+            self._document.problems.skip()
+            return None
+        found = read(self._document, data, path)
+        for refused in found.refused:
+            self.set_aside.add(refused)
+        self._moved.update(found.moved)
+        return found.value
 
     def _field(self, shape: FieldShape, value: Value, path: Path) -> Value:
         """Return the value of a field; None to leave the field out."""
@@ -90,12 +115,10 @@ class Assembly:
     def _refuse(self, path: Path, value: Value, code: str, message: str) -> None:
         """Set a value aside and report it, unless the loader has reported it."""
         self.set_aside.add(path)
-        problems = self._document.problems
         if value is UNUSABLE:
-            problems.skip()
+            self._document.problems.skip()
             return
-        mark = locate(self._document.place, path, key=code == "field-unknown")
-        problems.add(mark, path, code, message)
+        self._document.report(path, code, message, key=code == "field-unknown")
 
 
 class SetAside:

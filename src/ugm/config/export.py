@@ -72,6 +72,11 @@ class _Export:
     def partition(self, partition: PartitionConfig, path: Path) -> PartitionConfig:
         queues = partition.queues and self._queues(partition.queues, (*path, "queues"))
         rules = tuple(_rule(rule) for rule in partition.placement_rules)
+        if partition.ugm.elastic is not None:
+            self._leave_out((*path, "ugm", "elastic"), "the elastic groups are left out")
+        for at, one in enumerate(partition.ugm.quota_trees):
+            message = f"the quota tree {quote(one.tree.name)} is left out"
+            self._leave_out((*path, "ugm", "quotatrees", at), message)
         limits = self._limits(partition.limits, (*path, "limits"))
         return replace(partition, queues=queues, limits=limits, placement_rules=rules, ugm=Extensions())
 

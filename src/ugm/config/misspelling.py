@@ -27,7 +27,7 @@ from typing import Final, NamedTuple
 from ugm._config_fields import ConfigValue, field_shapes
 from ugm._documents.places import Path
 from ugm.config.findings import Finding
-from ugm.configuration import SchedulerConfig
+from ugm.configuration import QuotaTreeDocument, SchedulerConfig
 from ugm.errors import quote
 from ugm.resources import MEMORY, VCORE, Resource
 
@@ -158,7 +158,9 @@ def _is_slip(one: str, other: str) -> bool:
 
 def _vectors(value: object, path: Path = ()) -> Iterator[tuple[Path, Iterable[str]]]:
     """Yield the path and the names of every mapping of resources in a part of a configuration."""
-    if isinstance(value, ConfigValue):
+    if isinstance(value, QuotaTreeDocument):
+        yield from (((*path, "spec", "nodes", node.name, "quota"), node.quota) for node in value.nodes)
+    elif isinstance(value, ConfigValue):
         for shape in field_shapes(type(value)):
             given, place = getattr(value, shape.name), (*path, shape.yaml_name)
             if shape.kind in _BY_RESOURCE:

@@ -18,7 +18,7 @@ from pydantic import PlainValidator, TypeAdapter, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from ugm._documents.builder import Quoted
-from ugm.configuration import AcceptedNames
+from ugm.configuration import AcceptedNames, GroupSourceKind, VictimChoice
 from ugm.errors import QuantityError, quote
 from ugm.resources import MAX_RESOURCE_NAME, VCORE, Resource, bounded_int, parse_quantity
 
@@ -89,7 +89,7 @@ def _to_boolean(value: object) -> bool:
 
 def _to_choice(*allowed: str) -> Callable[[object], str]:
     """Return a reader that accepts only some words."""
-    words = " or ".join(map(repr, allowed))
+    words = ", ".join(map(repr, allowed[:-1])) + f" or {allowed[-1]!r}"
 
     def read(value: object) -> str:
         if isinstance(value, str) and value in allowed:
@@ -158,7 +158,7 @@ _READERS: Final[Mapping[object, Callable[[object], object]]] = {
     str: _to_text,
     int: _to_count,
     bool: _to_boolean,
-    AcceptedNames: _to_choice(*get_args(AcceptedNames)),
+    **{choice: _to_choice(*get_args(choice)) for choice in (AcceptedNames, GroupSourceKind, VictimChoice)},
     Resource: _to_resource,
     Mapping[str, str]: _to_texts,
     Mapping[str, float]: _to_weights,

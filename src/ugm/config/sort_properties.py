@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ugm._config_fields import ConfigValue, field_shapes
-from ugm.config.findings import Finding
 from ugm._documents.places import Path
+from ugm.config.findings import Finding
 from ugm.configuration import ChildTemplate, QueueConfig, SchedulerConfig
 from ugm.errors import quote
 from ugm.fairness.sort_settings import PROPERTIES, is_known_value

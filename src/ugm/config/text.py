@@ -9,24 +9,24 @@ set aside are not reported.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path as FilePath
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 import yaml
 
 from ugm._config_fields import to_data
 from ugm._documents.loader import MAX_BYTES, Document, load, refusal, too_large
-from ugm._documents.places import locate, mark_after
+from ugm._documents.places import mark_after
 from ugm._documents.problems import Problems
-from ugm.config.assembly import Assembly, SetAside
-from ugm.config.findings import Finding
+from ugm.config.assembly import Assembly
+from ugm.config.inclusion import include_files, reader_in
 from ugm.config.misspelling import misspelt_resources
 from ugm.config.sort_properties import unknown_sort_properties
 from ugm.config.validation import find_problems, partitions_can_be_used
-from ugm.configuration import SchedulerConfig
+from ugm.configuration import QuotaTreeDocument, SchedulerConfig
 from ugm.errors import ConfigError, Problem, RequestError
-from ugm.resources import format_amount
+from ugm.resources import Resource, format_amount
 
 __all__ = [
     "Review",
@@ -52,18 +52,22 @@ class Review(NamedTuple):
 
 
 def load_config(path: str | os.PathLike[str]) -> SchedulerConfig:
-    """Read a configuration from a file.
+    """Read a configuration from a file. The names of files in it are relative to its folder.
 
     Raises:
         ConfigError: the file cannot be read, or the configuration is not valid; with all problems.
     """
     text, file = _read(path)
-    return parse_config(text, file=file)
+    return _config_of(*_parsed(text, file, _folder_of(file)))
 
 
 def review_file(path: str | os.PathLike[str], *, known: Iterable[str] = ()) -> Review:
     """Read a configuration from a file and report all problems and warnings; see `review_config`."""
-    return _review(lambda: _read(path), known)
+    return _review(lambda: _read(path), known, _folder_of)
+
+
+def _folder_of(file: str) -> str:
+    return str(FilePath(file).parent)
 
 
 def _read(path: str | os.PathLike[str]) -> tuple[str, str]:
@@ -82,17 +86,19 @@ def _read(path: str | os.PathLike[str]) -> tuple[str, str]:
 
 
 def decode_config(content: bytes, *, file: str) -> SchedulerConfig:
-    """Read a configuration from the content of a file; its first `MAX_BYTES` + 1 bytes suffice.
+    """Read a configuration from the standard input, of which the first `MAX_BYTES` + 1 bytes suffice.
+
+    The names of files in it are relative to the working directory.
 
     Raises:
         ConfigError: see `load_config`.
     """
-    return parse_config(_decoded(content, file), file=file)
+    return _config_of(*_parsed(_decoded(content, file), file, "."))
 
 
 def review_bytes(content: bytes, *, file: str) -> Review:
-    """Review the content of a file, of which the first `MAX_BYTES` + 1 bytes suffice; see `review_config`."""
-    return _review(lambda: (_decoded(content, file), file), ())
+    """Review the standard input, like `decode_config`; see `review_config`."""
+    return _review(lambda: (_decoded(content, file), file), (), lambda _: ".")
 
 
 def _decoded(content: bytes, file: str) -> str:
@@ -112,7 +118,7 @@ def _unreadable(file: str, reason: str) -> ConfigError:
 
 
 def parse_config(text: str, *, file: str = "<text>") -> SchedulerConfig:
-    """Read a configuration from a text.
+    """Read a configuration from a text. It cannot name other files.
 
     Args:
         text: YAML, as in a file.
@@ -125,7 +131,10 @@ def parse_config(text: str, *, file: str = "<text>") -> SchedulerConfig:
     >>> config.partition().root.queues[0].limits[0].max_applications
     2
     """
-    document, config = _parsed(text, file)
+    return _config_of(*_parsed(text, file))
+
+
+def _config_of(document: Document, config: SchedulerConfig | None) -> SchedulerConfig:
     if config is None or document.problems:
         raise document.problems.error()
     return config
@@ -147,11 +156,13 @@ def review_config(text: str, *, file: str = "<text>", known: Iterable[str] = ())
     return _review(lambda: (text, file), known)
 
 
-def _review(read: Callable[[], tuple[str, str]], known: Iterable[str]) -> Review:
+def _review(
+    read: Callable[[], tuple[str, str]], known: Iterable[str], folder_of: Callable[[str], str] | None = None
+) -> Review:
     """Review the text that a function returns together with its name."""
     try:
         text, file = read()
-        document, config = _parsed(text, file)
+        document, config = _parsed(text, file, None if folder_of is None else folder_of(file))
     except ConfigError as error:
         return Review(None, error.problems, ())
     problems = document.problems.error().problems if document.problems else ()
@@ -159,38 +170,55 @@ def _review(read: Callable[[], tuple[str, str]], known: Iterable[str]) -> Review
     return Review(None if problems else config, problems, warnings)
 
 
-def _parsed(text: str, file: str) -> tuple[Document, SchedulerConfig | None]:
-    """Read a configuration and collect its problems in the document."""
-    document = load(text, file)
+def _parsed(text: str, file: str, folder: str | None = None) -> tuple[Document, SchedulerConfig | None]:
+    """Read a configuration and collect its problems in the document.
+
+    Args:
+        text: the text.
+        file: its name in problems.
+        folder: the folder of the files that it names; None if it must not name any.
+    """
+    document = include_files(load(text, file), None if folder is None else reader_in(folder))
     assembly = Assembly(document)
     config = assembly.config()
     if config is not None:
-        _apply_rules(config, document, assembly.set_aside)
+        _apply_rules(config, document, assembly)
     return document, config
 
 
 def _warnings(config: SchedulerConfig, document: Document, file: str, known: Iterable[str]) -> tuple[Problem, ...]:
-    warnings = Problems(file)
+    warned = document._replace(problems=Problems(file))
     for path, code, message, _ in misspelt_resources(config, known):
-        warnings.add(locate(document.place, path, key=True), path, code, message)
+        warned.report(path, code, message, key=True)
     for path, code, message, _ in unknown_sort_properties(config):
-        warnings.add(locate(document.place, path), path, code, message)
-    return warnings.error().problems
+        warned.report(path, code, message)
+    return warned.problems.error().problems
 
 
-def _apply_rules(config: SchedulerConfig, document: Document, set_aside: SetAside) -> None:
+def _apply_rules(config: SchedulerConfig, document: Document, assembly: Assembly) -> None:
     """Report all violations of rules."""
     for finding in find_problems(config):
-        if set_aside.explains(finding):
+        moved = finding._replace(
+            path=assembly.path_of(finding.path), sources=tuple(map(assembly.path_of, finding.sources))
+        )
+        if assembly.set_aside.explains(moved):
             document.problems.skip()
         else:
-            _report(document, finding)
+            document.report(moved.path, finding.code, finding.message)
     for finding in partitions_can_be_used(config) if not document.problems else ():
-        _report(document, finding)
+        document.report(finding.path, finding.code, finding.message)
 
 
-def _report(document: Document, finding: Finding) -> None:
-    document.problems.add(locate(document.place, finding.path), finding.path, finding.code, finding.message)
+def _tree_document(tree: QuotaTreeDocument) -> object:
+    from ugm.quotatree.declared import document_of  # noqa: PLC0415 - most configurations declare no trees
+
+    return document_of(tree, format_amount)
+
+
+_WRITERS: Final[Mapping[type, Callable[[Any], object]]] = {
+    Resource: lambda amounts: {name: format_amount(name, amount) for name, amount in amounts.items()},
+    QuotaTreeDocument: _tree_document,
+}
 
 
 def dump_config(config: SchedulerConfig) -> str:
@@ -211,5 +239,5 @@ def dump_config(config: SchedulerConfig) -> str:
     if not isinstance(config, SchedulerConfig):
         raise RequestError("config", type(config).__name__, "expected a SchedulerConfig")
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    data = to_data(config, lambda amounts: {name: format_amount(name, amount) for name, amount in amounts.items()})
+    data = to_data(config, _WRITERS)
     return str(yaml.dump(data, Dumper=dumper, sort_keys=False, allow_unicode=True))

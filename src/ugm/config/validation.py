@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from ugm._declared_models import definitions_of
 from ugm.config.findings import Finding, PartitionSpot
 from ugm.config.validation_limits import LIMIT_RULES
+from ugm.config.validation_models import MODEL_RULES
 from ugm.config.validation_placement import PLACEMENT_RULES, placement_patterns_are_short
 from ugm.config.validation_queues import QUEUE_RULES, guaranteed_fits_above
 from ugm.configuration import SchedulerConfig
@@ -52,6 +54,7 @@ def partitions_can_be_used(config: SchedulerConfig) -> Iterator[Finding]:
     for index, partition in enumerate(config.partitions):
         try:
             Limits.compile(partition)
+            definitions_of(partition)
             QueueSpecs.compile(partition.root)
             PlacementRules(partition.placement_rules)
         except RequestError as error:
@@ -167,4 +170,5 @@ PARTITION_RULES: Final[tuple[Callable[[PartitionSpot], Iterator[Finding]], ...]]
     node_sort_policy_is_known,
     node_sort_weights_are_not_negative,
     *PLACEMENT_RULES,
+    *MODEL_RULES,
 )

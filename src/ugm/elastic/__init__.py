@@ -2,6 +2,7 @@
 
 from ugm.elastic.admission import AdmissionRules, RuntimeViolation
 from ugm.elastic.audit import verify
+from ugm.elastic.declared import declared_group
 from ugm.elastic.eviction import OveruseClock, PreemptionPlan, RevokePlan
 from ugm.elastic.explain import GroupShare, RuntimeCap, RuntimeExplanation, Shortage, explain, shortage
 from ugm.elastic.group import DEFAULT_GROUP, ROOT_GROUP, SYSTEM_GROUP, ElasticGroup, GroupError, Refusal
@@ -38,6 +39,7 @@ __all__ = [
     "SharingResult",
     "SharingRound",
     "Shortage",
+    "declared_group",
     "explain",
     "share",
     "shortage",

@@ -13,11 +13,15 @@ If an exception from outside interrupts a call, the call either takes effect or 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, Final, TypeVar, final
+from typing import Any, Final, Self, TypeVar, final
 
+from ugm._claim_groups import NAMESPACE_TAG, GroupFinder, finder_of
+from ugm._config_fields import to_data
 from ugm.arguments import require_name
+from ugm.configuration import ElasticConfig, GroupSource
 from ugm.decision import EffectiveLimit, Violation
 from ugm.elastic.admission import GROUP
+from ugm.elastic.declared import declared_quota, unlimited_total
 from ugm.elastic.group import DEFAULT_GROUP
 from ugm.elastic.lending import borrowers, overuse
 from ugm.elastic.pods import Pod
@@ -25,12 +29,14 @@ from ugm.elastic.quota import ElasticQuota
 from ugm.elastic.tree_copy import TreeCopy
 from ugm.errors import InvariantError, RequestError
 from ugm.model import Borrower, Claim, ReportingModel, SetupViolation
+from ugm.resources import Resource
 
 __all__ = ["GROUP_TAG", "NAMESPACE_TAG", "ElasticModel"]
 
-#: The tags for the group and the namespace of an application, as in Kubernetes.
+#: The tag for the group of an application, as in Kubernetes.
 GROUP_TAG: Final = "quota.scheduling.koordinator.sh/name"
-NAMESPACE_TAG: Final = "namespace"
+
+_NOTHING: Final = Resource()
 
 #: The name of the pod of a claim without an allocation id; repeated if there is such a pod.
 _QUERY_POD_NAME: Final = "?"
@@ -50,6 +56,13 @@ class _MissingGroupTag(SetupViolation):
 
     __slots__ = ()
     reason = "the application has no such tag, its namespace has no group, and no default group is configured"
+
+
+class _UnnamedGroup(SetupViolation):
+    """The configured sources name no elastic group."""
+
+    __slots__ = ()
+    reason = "no source names a group of the application, and no default group is configured"
 
 
 @final
@@ -101,6 +114,32 @@ class ElasticModel(ReportingModel):
         self._group_tag: Final = require_name("group_tag", group_tag)
         self._namespace_tag: Final = require_name("namespace_tag", namespace_tag)
         self._unrestricted: Final = unrestricted
+        #: The configuration that declares the model; None for a model of the program.
+        self._config: ElasticConfig | None = None
+        #: The configured sources of the group, and whether they name a namespace; empty for the two tags.
+        self._sources: tuple[tuple[GroupFinder, bool], ...] = ()
+
+    @classmethod
+    def declared(cls, config: ElasticConfig) -> Self:
+        """Return the model that a configuration declares, without claims.
+
+        Raises:
+            GroupError: the groups violate rules.
+            RequestError: a group has no name, or another field is invalid.
+        """
+        model = cls(declared_quota(config), unrestricted=config.unrestricted)
+        model._config = config
+        model._sources = tuple((finder_of(one), one.source == "namespace" and not one.names) for one in config.group_by)
+        return model
+
+    def set_cluster(self, total: Resource | None) -> None:
+        """Share the amounts of the cluster, if the configuration declares the model without a total.
+
+        Args:
+            total: the sum of the nodes; None if no node was registered yet. Then only the maximums limit.
+        """
+        if self._config is not None and self._config.total is None:
+            self.quota.tree.set_total(unlimited_total(self._config) if total is None else total)
 
     def reset(self) -> None:
         """Remove all claims, charged or waiting. Groups, and pods that are not claims, stay.
@@ -121,12 +160,16 @@ class ElasticModel(ReportingModel):
         pod = self._pod(claim)
         group = self.quota.group_of(pod)
         if self._has_no_group(group):
-            missing = _MissingGroupTag.of("elastic group tag", self._group_tag)
-            return (_UnknownGroup.of(GROUP, pod.group) if pod.group else missing,)
+            return (_UnknownGroup.of(GROUP, pod.group) if pod.group else self._missing(),)
         if self.quota.refuses_pods(group):
             requested = pod.usage.without_zeros().amounts.items()
             return [Violation(GROUP, group, "", "", name, 0, 0, amount) for name, amount in requested]
         return self._if_expected(pod, lambda: self.quota.check(pod).violations)
+
+    def _missing(self) -> SetupViolation:
+        if self._config is None or not self._config.group_by:
+            return _MissingGroupTag.of("elastic group tag", self._group_tag)
+        return _UnnamedGroup.of("elastic group source", ", ".join(_described(one) for one in self._config.group_by))
 
     def limits(self, claim: Claim) -> Iterable[EffectiveLimit]:
         """Return the limits of the group of *claim*, with the largest amounts that it can get now.
@@ -152,6 +195,10 @@ class ElasticModel(ReportingModel):
     def state(self) -> Mapping[str, Any]:
         """Return the total of the cluster, and the status of every group, every parent before its children."""
         return self.capture_state()()
+
+    def definition(self) -> Mapping[str, Any] | None:
+        """Return the configuration that declares the model, with amounts in base units; None without one."""
+        return None if self._config is None else {"elastic": to_data(self._config)}
 
     def verify(self, held: Mapping[str, Claim], pending: Mapping[str, Claim]) -> Iterable[str]:
         """Compare the pods with the claims, and all counts with the pods."""
@@ -261,5 +308,22 @@ class ElasticModel(ReportingModel):
         name = claim.allocation_id or _QUERY_POD_NAME
         while not claim.allocation_id and self.quota.has_pod(name):
             name += _QUERY_POD_NAME
-        group, namespace = claim.tags.get(self._group_tag, ""), claim.tags.get(self._namespace_tag, "")
+        if self._sources:
+            group, namespace = self._named(claim)
+        else:
+            group, namespace = claim.tags.get(self._group_tag, ""), claim.tags.get(self._namespace_tag, "")
         return Pod(name, claim.usage, group, namespace, claim.priority, claim.preemptible)
+
+    def _named(self, claim: Claim) -> tuple[str, str]:
+        """Return the group that the configured sources name, or a namespace that has a group."""
+        for find, is_namespace in self._sources:
+            found = find(claim)
+            if found and not is_namespace:
+                return found, ""
+            if found and self.quota.group_of(Pod(_QUERY_POD_NAME, _NOTHING, namespace=found)) != DEFAULT_GROUP:
+                return "", found
+        return "", ""
+
+
+def _described(source: GroupSource) -> str:
+    return f"{source.source} {source.tag}".strip()

@@ -19,7 +19,14 @@ from ugm.elastic.pods import PodIndex
 from ugm.elastic.tree import ElasticTree
 from ugm.resources import Resource, format_amount
 
-__all__ = ["BrokenRule", "refusals_of_create", "refusals_of_delete", "refusals_of_update", "with_defaults"]
+__all__ = [
+    "BrokenRule",
+    "refusals_of_amounts",
+    "refusals_of_create",
+    "refusals_of_delete",
+    "refusals_of_update",
+    "with_defaults",
+]
 
 #: The rule and the reason of a `ugm.elastic.Refusal`.
 BrokenRule: TypeAlias = tuple[str, str]
@@ -54,7 +61,7 @@ def refusals_of_create(group: ElasticGroup, tree: ElasticTree, pods: PodIndex) -
         yield "already_exists", "there is already a group of this name"
         return
     yield from _namespaces(group, pods)
-    yield from _amounts(group)
+    yield from refusals_of_amounts(group)
     if group.name != ROOT_GROUP:
         yield from _placement(group, None, tree)
 
@@ -75,7 +82,7 @@ def refusals_of_update(group: ElasticGroup, tree: ElasticTree, pods: PodIndex) -
     if node is None or old is None:
         yield "not_found", "there is no such group"
         return
-    yield from _amounts(group)
+    yield from refusals_of_amounts(group)
     yield from _role(group, node, old, pods)
     yield from _placement(group, old, tree)
 
@@ -106,8 +113,8 @@ def _namespaces(group: ElasticGroup, pods: PodIndex) -> Iterator[BrokenRule]:
             yield "namespace_bound", f"namespace {namespace!r} is already listed by {other!r}"
 
 
-def _amounts(group: ElasticGroup) -> Iterator[BrokenRule]:
-    """Check the amounts of the group itself."""
+def refusals_of_amounts(group: ElasticGroup) -> Iterator[BrokenRule]:
+    """Yield the rules that the amounts of a group violate by themselves."""
     weight = group.shared_weight or Resource()
     for word, vector in (("max", group.max), ("min", group.min), ("shared_weight", weight)):
         for name, amount in vector.amounts.items():

@@ -18,6 +18,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import ExitStack
+from functools import partial
 from types import TracebackType
 from typing import Final, Literal, ParamSpec, Self, TypeVar, final
 
@@ -170,8 +171,9 @@ def open_partition(
     with ExitStack() as undo:
         undo.callback(opened.journal.close)
         model_set.clock.follow(opened.writer)
+        state = opened.state
+        model_set.restore(state.compiled.models, state.cluster.total, partial(claims_of, state))
         partition = _assembled(opened, model_set, outbox)
-        model_set.restore(claims_of(opened.state))
         partition.verify()
         lock.mark_consistent()
         partition._start_recording()  # noqa: SLF001 - a part of the same engine

@@ -11,8 +11,8 @@ A value that cannot be understood is an error: a misspelt boolean could lend res
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar, cast
 
 from ugm.elastic import ROOT_GROUP, ElasticGroup, GroupStatus
 from ugm.errors import RequestError
@@ -20,7 +20,9 @@ from ugm.identity import MAX_NAME
 from ugm.kubernetes.manifests import CPU, Fields, ManifestError, read_object
 from ugm.resources import MAX_QUANTITY, VCORE, Resource, format_amount
 
-__all__ = ["read_elastic_quota", "write_elastic_quota"]
+__all__ = ["read_elastic_quota", "review_elastic_quota", "write_elastic_quota"]
+
+FieldT = TypeVar("FieldT")
 
 _PREFIX: Final = "quota.scheduling.koordinator.sh/"
 
@@ -46,27 +48,49 @@ def read_elastic_quota(manifest: Mapping[str, object]) -> ElasticGroup:
     >>> group.parent, group.allow_lent, group.min, group.shared_weight
     ('team', False, Resource(vcore=10000), Resource(memory=8589934592, vcore=4000))
     """
-    name, metadata = read_object(manifest, _KIND)
-    labels, annotations = metadata.mapping("labels"), metadata.mapping("annotations")
-    spec, status = Fields(manifest).mapping("spec"), Fields(manifest).mapping("status")
-    return ElasticGroup(
+    group, errors = review_elastic_quota(manifest)
+    if errors:
+        raise errors[0]
+    return group
+
+
+def review_elastic_quota(manifest: Mapping[str, object]) -> tuple[ElasticGroup, list[ManifestError]]:
+    """Read the manifest of an elastic group, and return it with all errors. Fields with an error have their default."""
+    errors: list[ManifestError] = []
+
+    def read(field: Callable[[], FieldT], default: FieldT) -> FieldT:
+        try:
+            return field()
+        except ManifestError as error:
+            errors.append(error)
+            return default
+
+    nothing, no_names = Fields({}), cast("tuple[str, ...]", ())
+    name, metadata = read(lambda: read_object(manifest, _KIND), ("", nothing))
+    if errors:
+        return ElasticGroup(name), errors
+    labels = read(lambda: metadata.mapping("labels"), nothing)
+    annotations = read(lambda: metadata.mapping("annotations"), nothing)
+    spec = read(lambda: Fields(manifest).mapping("spec"), nothing)
+    status = read(lambda: Fields(manifest).mapping("status"), nothing)
+    strict = read(lambda: _names(annotations, "max-strict-check-resource-keys"), no_names)
+    group = ElasticGroup(
         name,
-        _parent(labels),
-        min=spec.mapping("min").amounts(),
-        max=spec.mapping("max").amounts(),
-        shared_weight=_vector(annotations, "shared-weight"),
-        allow_lent=_boolean(labels, "allow-lent-resource", default=True),
-        is_parent=_boolean(labels, "is-parent", default=False),
-        namespaces=_names(annotations, "namespaces"),
-        namespace=metadata.name("namespace") or "",
-        tree_id=labels.name(f"{_PREFIX}tree-id"),
-        is_root=_boolean(labels, "is-root", default=False),
-        force_update=_boolean(labels, "allow-force-update", default=False),
-        strict_max=tuple(
-            VCORE if each == CPU else each for each in _names(annotations, "max-strict-check-resource-keys")
-        ),
-        reported_used=status.mapping("used").amounts(),
+        read(lambda: _parent(labels), ROOT_GROUP),
+        min=read(lambda: spec.mapping("min").amounts(), Resource()),
+        max=read(lambda: spec.mapping("max").amounts(), Resource()),
+        shared_weight=read(lambda: _vector(annotations, "shared-weight"), None),
+        allow_lent=read(lambda: _boolean(labels, "allow-lent-resource", default=True), default=True),
+        is_parent=read(lambda: _boolean(labels, "is-parent", default=False), default=False),
+        namespaces=read(lambda: _names(annotations, "namespaces"), no_names),
+        namespace=read(lambda: metadata.name("namespace"), None) or "",
+        tree_id=read(lambda: labels.name(f"{_PREFIX}tree-id"), None),
+        is_root=read(lambda: _boolean(labels, "is-root", default=False), default=False),
+        force_update=read(lambda: _boolean(labels, "allow-force-update", default=False), default=False),
+        strict_max=tuple(VCORE if each == CPU else each for each in strict),
+        reported_used=read(lambda: status.mapping("used").amounts(), Resource()),
     )
+    return group, errors
 
 
 def _parent(labels: Fields) -> str:

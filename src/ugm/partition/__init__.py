@@ -7,7 +7,7 @@ from ugm.decision import Explanation, Holder, headroom_of
 from ugm.partition.allocation import Allocation, AllocationRequest, AllocationState
 from ugm.partition.application import ApplicationInfo, ApplicationState, GangStyle
 from ugm.partition.audit import AuditReport, Difference, RunningAllocation
-from ugm.partition.config_changes import Changes, Detail, LimitChange, LimitValue, QueueChange, changes
+from ugm.partition.config_changes import Changes, Detail, LimitChange, LimitValue, ModelChange, QueueChange, changes
 from ugm.partition.interface import AbstractPartition
 from ugm.partition.model_queries import ModelReport
 from ugm.partition.partition import Partition
@@ -43,6 +43,7 @@ __all__ = [
     "LimitChange",
     "LimitUtilization",
     "LimitValue",
+    "ModelChange",
     "ModelReport",
     "OwnedAllocation",
     "Partition",

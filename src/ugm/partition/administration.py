@@ -6,12 +6,14 @@ Source: Apache YuniKorn, resource quota management.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final, TypeVar, final
 
 from ugm.arguments import require_amounts, require_name, require_resource
 from ugm.errors import RequestError
 from ugm.partition.admission import Admission
 from ugm.partition.compiled_config import CompiledConfig
+from ugm.partition.model_set import ModelSet, claims_of
 from ugm.partition.plan import Plan
 from ugm.partition.state import PartitionState
 from ugm.resources import Resource
@@ -25,10 +27,11 @@ T = TypeVar("T")
 class Administration:
     """Administrative changes: nodes, queue quotas and configuration. The caller runs them as transactions."""
 
-    __slots__ = ("_admission", "_state")
+    __slots__ = ("_admission", "_models", "_state")
 
-    def __init__(self, state: PartitionState, admission: Admission) -> None:
+    def __init__(self, state: PartitionState, models: ModelSet, admission: Admission) -> None:
         self._state: Final = state
+        self._models: Final = models
         self._admission: Final = admission
 
     def set_queue_quota(self, queue_path: str, quota: Resource) -> None:
@@ -60,17 +63,20 @@ class Administration:
         return self._change_node(self._state.cluster.remove, name)
 
     def _change_node(self, change: Callable[..., T], name: str, *offers: Resource) -> T:
-        before = self._state.cluster.nodes.get(name)
-        self._state.prepare_node_change(name)
+        state = self._state
+        before, total = state.cluster.nodes.get(name), state.cluster.total
+        state.prepare_node_change(name)
         changed = change(name, *offers)
-        self._state.finish_node_change(name, before)
+        state.finish_node_change(name, before)
+        self._models.resize(total, state.cluster.total)
         return changed
 
     # The configuration
 
     def configure(self, config: CompiledConfig) -> None:
-        """Put another configuration in force."""
+        """Put another configuration in force, with the models that it declares."""
         self._state.replace_config(config)
+        self._models.declare(config.models, self._state.cluster.total, partial(claims_of, self._state))
 
     def apply(self, plan: Plan) -> None:
         """Put the configuration of a plan in force.
@@ -83,7 +89,7 @@ class Administration:
             return
         if plan.base.version != version:
             raise RequestError("plan", "outdated", "it was made for another configuration than the one in force")
-        self._state.replace_config(plan.compiled)
+        self.configure(plan.compiled)
 
 
 def require_node(name: str, offers: Resource) -> None:

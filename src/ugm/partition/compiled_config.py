@@ -1,4 +1,4 @@
-"""The compiled form of a configuration: its limits, queues and placement rules as the engine uses them.
+"""The compiled form of a configuration: its limits, queues, placement rules and models as the engine uses them.
 
 Compiling validates the configuration, and takes time proportional to its size. So it is done before the lock of the
 partition is taken, and an invalid configuration changes nothing. Under the lock,
@@ -11,6 +11,7 @@ import json
 from hashlib import blake2b
 from typing import Final, NamedTuple, Self
 
+from ugm._declared_models import ModelDefinition, definitions_of
 from ugm.configuration import PartitionConfig, PlacementRule
 from ugm.partition.stored_config import config_to_data
 from ugm.queues import PlacementRules
@@ -29,6 +30,8 @@ class CompiledConfig(NamedTuple):
     limits: Limits
     specs: QueueSpecs
     rules: PlacementRules
+    #: The definitions of the declared quota models.
+    models: tuple[ModelDefinition, ...]
     #: The configuration that was compiled; None for none.
     config: PartitionConfig | None
     #: Identifies the content of the configuration. It is the same in every process, so a plan that was made at one
@@ -48,10 +51,11 @@ class CompiledConfig(NamedTuple):
             RequestError: the value is not a `PartitionConfig`, or a partition cannot use the configuration.
         """
         if config is None:
-            return cls(Limits.compile(None), QueueSpecs.compile(None), PlacementRules(), None, _version_of(None))
+            return cls(Limits.compile(None), QueueSpecs.compile(None), PlacementRules(), (), None, _version_of(None))
         # The limits come first, because they check the type of the configuration.
         limits, specs = Limits.compile(config), QueueSpecs.compile(config.root)
-        return cls(limits, specs, PlacementRules(config.placement_rules), config, _version_of(config))
+        rules, models = PlacementRules(config.placement_rules), definitions_of(config)
+        return cls(limits, specs, rules, models, config, _version_of(config))
 
 
 def _version_of(config: PartitionConfig | None) -> str:

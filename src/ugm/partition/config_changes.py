@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple, cast
 
-from ugm.configuration import PartitionConfig
+from ugm._config_fields import ConfigValue, to_data
+from ugm._declared_models import ModelDefinition
+from ugm.configuration import ElasticConfig, PartitionConfig
 from ugm.identity import TrackingType
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.queues import QueueSpec, Quota
 from ugm.resources import Resource, format_amount, optional_dict
 
-__all__ = ["Changes", "Detail", "LimitChange", "LimitValue", "QueueChange", "changes", "changes_between"]
+__all__ = [
+    "Changes",
+    "Detail",
+    "LimitChange",
+    "LimitValue",
+    "ModelChange",
+    "QueueChange",
+    "changes",
+    "changes_between",
+]
+
+#: The settings of models that are amounts by resource.
+_AMOUNTS: Final = ("total", "min", "max", "sharedweight", "quota")
 
 
 class LimitValue(NamedTuple):
@@ -101,6 +116,40 @@ class QueueChange(NamedTuple):
         return f"{self.sign} queue {self.queue_path}" + (f": {'; '.join(texts)}" if texts else "")
 
 
+class ModelChange(NamedTuple):
+    """An added, removed or changed part of a declared quota model: an elastic group, a node of a tree, or settings."""
+
+    #: ``elastic group``, ``quota node`` or ``settings``.
+    kind: str
+    #: The name of the group or node, that of a node with its tree before it; or the model whose settings change.
+    name: str
+    #: The properties by name as texts for people; None if the part is new.
+    before: Mapping[str, str] | None
+    #: None if the part is removed.
+    after: Mapping[str, str] | None
+
+    @property
+    def sign(self) -> str:
+        """The sign of the change: ``+`` for an added, ``-`` for a removed and ``~`` for a changed part."""
+        return _sign(self)
+
+    def details(self) -> tuple[Detail, ...]:
+        """Return the properties that differ, each amount separately."""
+        return _details(self.before or {}, self.after or {})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the change for JSON, with the names of its attributes."""
+        sides = {side: value and dict(value) for side, value in (("before", self.before), ("after", self.after))}
+        return {"kind": self.kind, "name": self.name, **sides}
+
+    def __str__(self) -> str:
+        if self.before is None or self.after is None:
+            texts = [f"{what} {before or after}" for what, before, after in self.details()]
+        else:
+            texts = [f"{what} {before or 'none'} -> {after or 'none'}" for what, before, after in self.details()]
+        return f"{self.sign} {self.kind} {self.name!r}" + (f": {'; '.join(texts)}" if texts else "")
+
+
 class Changes(NamedTuple):
     """All differences between two configurations; false if there are none."""
 
@@ -112,9 +161,11 @@ class Changes(NamedTuple):
     placement_rules: bool = False
     #: The queues in which the order of the group limits differs, which chooses between the groups of a user; by path.
     group_orders: tuple[str, ...] = ()
+    #: By model, in the order of the configuration.
+    models: tuple[ModelChange, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.queues or self.limits or self.placement_rules or self.group_orders)
+        return any(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the changes for JSON."""
@@ -123,12 +174,14 @@ class Changes(NamedTuple):
             "limits": [change.to_dict() for change in self.limits],
             "placement_rules": self.placement_rules,
             "group_orders": list(self.group_orders),
+            "models": [change.to_dict() for change in self.models],
         }
 
     def __str__(self) -> str:
         lines = [str(change) for change in (*self.queues, *self.limits)]
         lines += [f"~ order of the group limits in {path}" for path in self.group_orders]
         lines += ["~ placement rules"] if self.placement_rules else []
+        lines += [str(change) for change in self.models]
         return "\n".join(lines) or "no changes"
 
 
@@ -155,7 +208,46 @@ def changes_between(old: CompiledConfig, new: CompiledConfig) -> Changes:
         for path, order, name in [key]
         if before.get(key) != after.get(key)
     )
-    return Changes(queues, limits, old.rule_configs != new.rule_configs, _group_orders(old, new))
+    models = _model_changes(old.models, new.models)
+    return Changes(queues, limits, old.rule_configs != new.rule_configs, _group_orders(old, new), models)
+
+
+def _model_changes(old: Iterable[ModelDefinition], new: Iterable[ModelDefinition]) -> tuple[ModelChange, ...]:
+    before, after = ({part: texts for one in side for part, texts in _model_parts(one)} for side in (old, new))
+    return tuple(
+        ModelChange(*part, before.get(part), after.get(part))
+        for part in {**before, **after}
+        if before.get(part) != after.get(part)
+    )
+
+
+def _model_parts(definition: ModelDefinition) -> Iterator[tuple[tuple[str, str], dict[str, str]]]:
+    """Yield the parts of a declared model: kind and name of each, and its properties as texts."""
+    if isinstance(definition.content, ElasticConfig):
+        yield ("settings", definition.kind), _settings(definition.content, "groups")
+        for group in definition.content.groups:
+            yield ("elastic group", group.name), _settings(group, "name")
+        return
+    rules, trees = definition.content
+    for config in trees:
+        tree = config.tree
+        shared = {**_settings(config, "tree"), **_settings(rules), "resources": ", ".join(tree.resources)}
+        yield ("settings", f"quota tree {tree.name}"), {name: text for name, text in shared.items() if text}
+        for node in tree.nodes:
+            yield ("quota node", f"{tree.name}/{node.name}"), _settings(node, "name")
+
+
+def _settings(value: ConfigValue, left_out: str = "") -> dict[str, str]:
+    """Return the settings that differ from their defaults as texts, each amount separately."""
+    texts: dict[str, str] = {}
+    for name, setting in cast("dict[str, object]", to_data(value)).items():
+        if name == left_out:
+            continue
+        if name in _AMOUNTS and isinstance(setting, dict):
+            texts |= {f"{name} {each}": format_amount(each, amount) for each, amount in setting.items()}
+        else:
+            texts[name] = setting if isinstance(setting, str) else json.dumps(setting, ensure_ascii=False)
+    return texts
 
 
 def _group_orders(old: CompiledConfig, new: CompiledConfig) -> tuple[str, ...]:
@@ -178,7 +270,7 @@ def _values(compiled: CompiledConfig) -> dict[tuple[str, int, str], LimitValue]:
     }
 
 
-def _sign(change: LimitChange | QueueChange) -> str:
+def _sign(change: LimitChange | QueueChange | ModelChange) -> str:
     if change.before is None:
         return "+"
     return "-" if change.after is None else "~"

@@ -421,10 +421,15 @@ class AbstractPartition(ABC):
         """
 
     @abstractmethod
-    def plan_input(self) -> PlanInput:
+    def plan_input(self, *, allocations: bool = False) -> PlanInput:
         """Return a copy of everything that a plan depends on, so that another process can make the plan.
 
-        The lock is held for a time proportional to the number of queues and applications.
+        The lock is held for a time proportional to the number of queues and applications, and to that of the
+        allocations if they are copied.
+
+        Args:
+            allocations: whether to copy every allocation, which a plan needs for a configuration that declares quota
+                models. They are copied in any case if the configuration in force declares any.
         """
 
     @abstractmethod

@@ -23,6 +23,7 @@ from typing import Any, Final, TypeAlias, final
 from ugm.decision import EffectiveLimit, Violation
 from ugm.model import Claim, QuotaModel, ReportingModel
 from ugm.partition.model_set import Call, ModelSet
+from ugm.partition.plan import PlannedModels
 from ugm.partition.utilization import LimitUtilization, utilization_of
 from ugm.resources import MAX_QUANTITY, Resource
 
@@ -66,11 +67,21 @@ class ModelQueries:
         """Return every limit that is exceeded."""
         return tuple(found for model in self._reporting() for found in self._read(model, lambda m: m.exceeded()))
 
-    def exceeded_with(self, config: object) -> tuple[Violation, ...]:
-        """Return every limit that would be exceeded with another configuration of the partition."""
-        return tuple(
-            found for model in self._reporting() for found in self._read(model, lambda m: m.exceeded_with(config))
-        )
+    def planned(self, config: object) -> PlannedModels:
+        """Return the limits that are exceeded now, and what a plan for another configuration must know of the models.
+
+        Args:
+            config: the configuration; None if it is not known yet.
+        """
+        declared = {id(one.model): one.definition.key for one in self._models.declared}
+        now: list[tuple[str, str, list[Violation]]] = []
+        planned: list[Violation] = []
+        for model in self._reporting():
+            kind, name = declared.get(id(model), ("", ""))
+            now.append((kind, name, list(self._read(model, lambda m: m.exceeded()))))
+            if not kind:
+                planned += self._read(model, lambda m: m.exceeded_with(config))
+        return now, planned
 
     def utilization(self) -> tuple[LimitUtilization, ...]:
         """Return the utilization of the most used limit of every owner of limits, sorted by kind and name."""

@@ -1,4 +1,8 @@
-"""The quota models that the embedding program adds: checked together, and changed together or not at all.
+"""The quota models besides users, groups and queues: checked together, and changed together or not at all.
+
+The configuration declares some of them, and the embedding program adds others. The declared ones come first. When
+another configuration is put in force, each declared model whose definition has changed is replaced by a new one that is
+charged with the whole ledger. The old models are not changed, so that this can be undone with one assignment.
 
 The problem: a model is foreign code. It may raise in the middle of any call, and so may an exception from outside while
 it runs. The partition and the other models must stay consistent.
@@ -18,17 +22,28 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
-from typing import Final, Literal, TypeAlias, TypeVar, final
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, final, runtime_checkable
 
+from ugm._declared_models import ModelDefinition
 from ugm.decision import SUSPENDED, Violation
 from ugm.errors import RequestError, UgmError
-from ugm.model import Borrower, Claim, EvictingModel, LendingModel, QuotaModel, ResettableModel, TimedModel
+from ugm.model import (
+    Borrower,
+    Claim,
+    ClusterModel,
+    EvictingModel,
+    LendingModel,
+    QuotaModel,
+    ResettableModel,
+    TimedModel,
+)
 from ugm.operation_lock import OperationLock
 from ugm.partition.allocation import AllocationState
 from ugm.partition.clock import PartitionClock
 from ugm.partition.state import PartitionState
+from ugm.resources import Resource
 
-__all__ = ["Call", "ModelSet", "charging", "claims_of"]
+__all__ = ["Call", "DeclaredModel", "ModelSet", "charged_model", "charging", "claims_of"]
 
 _A = TypeVar("_A")
 _T = TypeVar("_T")
@@ -68,6 +83,20 @@ def claims_of(state: PartitionState) -> list[Call]:
     ]
 
 
+@runtime_checkable
+class _AcceptsMissingGroups(Protocol):
+    """A declared model that can hold allocations whose group the configuration has removed."""
+
+    def accept_missing_groups(self, allocation_ids: Iterable[str]) -> None: ...
+
+
+class DeclaredModel(NamedTuple):
+    """A model that the configuration declares."""
+
+    definition: ModelDefinition
+    model: QuotaModel
+
+
 @final
 class ModelSet:
     """Any number of quota models, used as one; false if there are none.
@@ -82,7 +111,9 @@ class ModelSet:
     """
 
     __slots__ = (
+        "_added",
         "_calling",
+        "_declared",
         "_exhausted",
         "_lock",
         "_resettable",
@@ -94,12 +125,17 @@ class ModelSet:
         "clock",
     )
 
-    #: All models, in the order in which they are called. Replaced by one assignment.
+    #: All models, in the order in which they are called: the declared ones, then those of the program. Replaced by one
+    #: assignment.
     all: tuple[QuotaModel, ...]
     #: The models, each with itself if it can be reset, and otherwise with None.
     _resettable: tuple[tuple[QuotaModel, QuotaModel | None], ...]
     #: The models that depend on the time.
     _timed: tuple[TimedModel, ...]
+    #: The declared models with their definitions.
+    _declared: tuple[DeclaredModel, ...]
+    #: The models of the program.
+    _added: tuple[QuotaModel, ...]
     #: The model in the middle of a call that changes it, which may have been interrupted.
     _calling: QuotaModel | None
     #: Models of unknown state that can be reset.
@@ -114,25 +150,36 @@ class ModelSet:
     def __init__(self, models: Iterable[QuotaModel], lock: OperationLock, clock: PartitionClock | None = None) -> None:
         if not isinstance(models, Iterable):
             raise RequestError("models", models, "expected several quota models")
-        self._set(tuple(models))
+        self._lock: Final = lock
+        self.clock: Final = clock or PartitionClock()
+        self._set((), tuple(models))
         for position, model in enumerate(self.all):
             require_model(model)
             if any(model is other for other in self.all[:position]):
                 raise RequestError("models", model, "the model occurs twice")
-        self._lock: Final = lock
-        self.clock: Final = clock or PartitionClock()
         self._calling = None
         self._unknown, self._suspended = [], []
         self._exhausted = 0
         self._undo_errors = []
-        self._note_timed()
 
-    def _set(self, models: tuple[QuotaModel, ...]) -> None:
-        self.all = models
+    def _set(self, declared: tuple[DeclaredModel, ...], added: tuple[QuotaModel, ...]) -> None:
+        models = (*(one.model for one in declared), *added)
+        self._declared, self._added, self.all = declared, added, models
         self._resettable = tuple((model, model if hasattr(model, "reset") else None) for model in models)
+        self._note_timed()
 
     def __bool__(self) -> bool:
         return bool(self.all)
+
+    @property
+    def added(self) -> tuple[QuotaModel, ...]:
+        """The models of the program."""
+        return self._added
+
+    @property
+    def declared(self) -> tuple[DeclaredModel, ...]:
+        """The declared models with their definitions."""
+        return self._declared
 
     @property
     def _usable(self) -> Iterable[QuotaModel]:
@@ -174,6 +221,59 @@ class ModelSet:
         except BaseException:
             self._lock.undo.append((self._note_interruption, ()))
             raise
+        self._calling = None
+
+    # Declared models
+
+    def declare(
+        self, definitions: Iterable[ModelDefinition], total: Resource | None, calls: Callable[[], Sequence[Call]]
+    ) -> None:
+        """Replace the declared models by those of some definitions. A model whose definition is the same stays.
+
+        Args:
+            definitions: the definitions.
+            total: the sum of the nodes; None if there is none.
+            calls: returns the calls that charge a new model with the ledger.
+        """
+        known = {one.definition.key: one for one in self._declared}
+        declared = []
+        for definition in definitions:
+            found = known.get(definition.key)
+            if found is None or found.definition != definition:
+                found = DeclaredModel(definition, charged_model(definition, total, calls()))
+            declared.append(found)
+        self._lock.undo.append((self._set, (self._declared, self._added)))
+        self._set(tuple(declared), self._added)
+
+    def restore(
+        self, definitions: Iterable[ModelDefinition], total: Resource | None, calls: Callable[[], Sequence[Call]]
+    ) -> None:
+        """Charge the models of the program with the ledger of a restored partition, and make the declared models."""
+        if self._timed:
+            self.begin(changes=False)
+        self.resize(None, total)
+        if self.all:
+            self.apply(calls())
+        self.declare(definitions, total, calls)
+
+    def resize(self, before: Resource | None, after: Resource | None) -> None:
+        """Pass the sum of the nodes on to the models that depend on it."""
+        for model in self._usable:
+            if isinstance(model, ClusterModel):
+                self._lock.undo.append((self._undo_resize, (model, before)))
+                self._calling = model
+                model.set_cluster(after)
+                self._calling = None
+
+    def _undo_resize(self, model: ClusterModel, before: Resource | None) -> None:
+        self._note_interruption()
+        self._calling = model
+        try:
+            model.set_cluster(before)
+        except Exception:
+            # The model is reset before it is used again.
+            _LOGGER.exception("quota model %s did not accept the size of the cluster", type(model).__name__)
+            self._mark_state_unknown(model)
         self._calling = None
 
     # Queries
@@ -273,13 +373,6 @@ class ModelSet:
         for model in self._usable:
             if isinstance(model, ResettableModel):
                 model.reset()
-
-    def restore(self, calls: Iterable[Call]) -> None:
-        """Charge all models with the ledger of a partition that was restored."""
-        if self._timed:
-            self.begin(changes=False)
-        if self.all:
-            self.apply(tuple(calls))
 
     def apply(self, calls: Sequence[Call]) -> None:
         """Change all models. If one of them raises, the operation fails, and its undo list undoes all changes."""
@@ -394,6 +487,8 @@ class ModelSet:
         require_model(new)
         if not any(model is old for model in self.all):
             raise RequestError("old", old, "expected one of the models of the partition")
+        if new is not old and not any(model is old for model in self._added):
+            raise RequestError("old", old, "the configuration declares this model; change the configuration instead")
         if any(model is new for model in self.all) and new is not old:
             raise RequestError("new", new, "already a model of this partition")
         if new is old:
@@ -404,8 +499,7 @@ class ModelSet:
             self.clock.read(changes=True)
         self._reset_and_charge(new, calls)
         self._calling = None
-        self._set(tuple(new if model is old else model for model in self.all))
-        self._note_timed()
+        self._set(self._declared, tuple(new if model is old else model for model in self._added))
         self._unknown = [model for model in self._unknown if model is not old]
         self._suspended = [model for model in self._suspended if model is not old]
 
@@ -419,6 +513,17 @@ class ModelSet:
 
 def _suspension(model: QuotaModel) -> Violation:
     return Violation(SUSPENDED, type(model).__name__, "", "", None, 0, 0, 0)
+
+
+def charged_model(definition: ModelDefinition, total: Resource | None, calls: Sequence[Call]) -> QuotaModel:
+    """Return a new declared model that is charged with the ledger."""
+    model = definition.build()
+    if isinstance(model, ClusterModel):
+        model.set_cluster(total)
+    if isinstance(model, _AcceptsMissingGroups):
+        model.accept_missing_groups(claim.allocation_id for _, claim in calls)
+    _charge_all(model, calls)
+    return model
 
 
 def require_model(model: object) -> None:

@@ -22,6 +22,7 @@ Source: Apache YuniKorn, resource quota management; user based resource usage tr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from itertools import islice
 from operator import attrgetter
 from time import sleep
@@ -50,7 +51,7 @@ from ugm.partition.gang import allocate_all, require_requests
 from ugm.partition.lifecycle import ApplicationLifecycle
 from ugm.partition.model_queries import ModelQueries, ModelReport
 from ugm.partition.model_set import ModelSet, claims_of
-from ugm.partition.plan import ModelLimits, Plan, PlanInput, make_plan
+from ugm.partition.plan import Plan, PlanInput, make_plan
 from ugm.partition.queries import CopiedAllocations, Queries
 from ugm.partition.reclaim import Reclaiming, require_reclaim_plan
 from ugm.partition.reclaim_plan import ReclaimPlan
@@ -99,9 +100,10 @@ class Partition(FastPath):
         config: the partition of a configuration, from `ugm.load_config`; None for a root without queues and limits.
         cluster: the resources of the cluster, for a program that registers no nodes. It counts as one node, called
             ``cluster``. Without it, and until a first node is registered, the size of the cluster limits nothing.
-        models: other quota models. They are checked and charged in this order, after users, groups and queues. An
-            exception of a model goes to the caller, and changes neither the partition nor another model. A model that
-            raises in a call that changes it is reset, or suspended until `replace_model` replaces it.
+        models: other quota models. They are checked and charged in this order, after users, groups, queues and the
+            models that the configuration declares. An exception of a model goes to the caller, and changes neither the
+            partition nor another model. A model that raises in a call that changes it is reset, or suspended until
+            `replace_model` replaces it.
         subscribers: functions that are called with every event, after the lock has been released; see
             `ugm.events.Subscriber`. A partition with subscribers takes longer for each allocation.
         group_limits: as for a `ugm.Manager`.
@@ -125,8 +127,21 @@ class Partition(FastPath):
     (True, False)
     """
 
-    __slots__ = ("_administration", "_lifecycle", "_model_queries", "_queries", "_reclaiming", "_recorder")
+    __slots__ = (
+        "_administration",
+        "_has_models",
+        "_is_recorded",
+        "_lifecycle",
+        "_model_queries",
+        "_queries",
+        "_reclaiming",
+        "_recorder",
+    )
 
+    #: Whether other quota models take part.
+    _has_models: bool
+    #: Whether changes are recorded as events.
+    _is_recorded: bool
     #: Sets the marks of scheduling passes; None until the first one.
     _recorder: ChangeRecorder | None
 
@@ -144,7 +159,9 @@ class Partition(FastPath):
         callbacks, lock = tuple(subscribers), OperationLock()
         outbox = EventOutbox(callbacks) if callbacks else None
         state = PartitionState(CompiledConfig.of(config), user_limits_win=user_limits_win, lock=lock)
-        self._assemble(state, ModelSet(models, lock, PartitionClock(clock)), outbox)
+        model_set = ModelSet(models, lock, PartitionClock(clock))
+        model_set.restore(state.compiled.models, None, list)
+        self._assemble(state, model_set, outbox)
         if outbox is not None:
             self._start_recording()
         if cluster is not None:
@@ -165,20 +182,29 @@ class Partition(FastPath):
         self._transactions = Transactions(lock, outbox, log)
         self._admission = Admission(state, models)
         self._lifecycle = ApplicationLifecycle(state, models, self._admission)
-        self._administration = Administration(state, self._admission)
+        self._administration = Administration(state, models, self._admission)
         self._subject_queries = SubjectQueries(state, models, self._admission)
         self._reclaiming = Reclaiming(state, models, self._admission, self._subject_queries)
         self._queries = Queries(state, self._admission)
         self._model_queries = ModelQueries(models)
         self._applications = state.applications
         self._owners = state.ledger.owners
-        has_short_path = outbox is not None or bool(models)
-        self._decisions = ShortPath(state, models, self._admission) if has_short_path else self._admission
-        self._has_models_only = bool(models) and outbox is None
         self._recorder = None
-        self._is_recorded_without_models = outbox is not None and not models
+        self._is_recorded = outbox is not None
+        self._choose_paths()
         lock.rebuild = self._rebuild
         lock.mark_consistent()
+
+    def _choose_paths(self) -> None:
+        """Choose the paths of decisions by whether changes are recorded, and whether quota models take part."""
+        has_models, is_recorded = bool(self._models), self._is_recorded
+        has_short_path = is_recorded or has_models
+        self._decisions = ShortPath(self._state, self._models, self._admission) if has_short_path else self._admission
+        self._has_models_only = has_models and not is_recorded
+        self._is_recorded_without_models = is_recorded and not has_models
+        for application in self._applications.values():
+            application.allows_fast_path = not has_short_path and not application.failing
+        self._has_models = has_models
 
     def _start_recording(self) -> None:
         """Start recording events. The initial state is not recorded."""
@@ -257,10 +283,8 @@ class Partition(FastPath):
         if self._recorder is None:
             self._recorder = ChangeRecorder(state.record)
             state.record = self._recorder
-            self._decisions = ShortPath(state, self._models, self._admission)
-            self._has_models_only, self._is_recorded_without_models = False, not self._models
-            for application in state.applications.values():
-                application.allows_fast_path = False
+            self._is_recorded = True
+            self._choose_paths()
         self._recorder.add(marks)
         marks.everything = True
         return marks
@@ -394,24 +418,32 @@ class Partition(FastPath):
 
     def plan(self, config: PartitionConfig | None) -> Plan:
         compiled = CompiledConfig.of(config)
-        models = self._model_queries
-        copied = PlanInput.copy(self._state, self._lock.run, lambda: (models.exceeded(), models.exceeded_with(config)))
-        return make_plan(copied, compiled)
+        return make_plan(self._plan_input(config, allocations=bool(compiled.models)), compiled)
 
-    def plan_input(self) -> PlanInput:
-        return PlanInput.copy(self._state, self._lock.run, self._exceeded_in_models)
+    def plan_input(self, *, allocations: bool = False) -> PlanInput:
+        return self._plan_input(self.config, allocations=allocations)
 
-    def _exceeded_in_models(self) -> ModelLimits:
-        exceeded = self._model_queries.exceeded()
-        return exceeded, exceeded
+    def _plan_input(self, config: PartitionConfig | None, *, allocations: bool) -> PlanInput:
+        in_models = partial(self._model_queries.planned, config)
+        return PlanInput.copy(self._state, self._lock.run, in_models, allocations=allocations)
 
     def apply(self, plan: Plan) -> None:
         if not isinstance(plan, Plan):
             raise RequestError("plan", plan, "expected a Plan")
-        self._transactions.run(self._administration.apply, plan)
+        self._transactions.run(self._change_config, self._administration.apply, plan)
 
     def configure(self, config: PartitionConfig | None) -> None:
-        self._transactions.run(self._administration.configure, CompiledConfig.of(config))
+        self._transactions.run(self._change_config, self._administration.configure, CompiledConfig.of(config))
+
+    def _change_config(self, change: Callable[[T], None], argument: T) -> None:
+        """Put another configuration in force. Its models replace those of the old one in the same step."""
+        self._lock.undo.append((self._follow_models, ()))
+        change(argument)
+        self._follow_models()
+
+    def _follow_models(self) -> None:
+        if bool(self._models) is not self._has_models:
+            self._choose_paths()
 
     def audit(self, running: Iterable[RunningAllocation | tuple[str, str, Resource]]) -> AuditReport:
         return AuditReport(tuple(self._differences(running)))

@@ -16,10 +16,10 @@ from functools import lru_cache
 from typing import Final, NamedTuple, TypeVar
 
 from ugm._documents.located import KeyValue, Located, from_struct, from_text
-from ugm.errors import ConfigError, Problem, cut
+from ugm.errors import ConfigError, Problem, QuantityError, cut
 from ugm.identity import MAX_NAME
 from ugm.quotatree.consumer import REQUEST_KEYS, ConsumerInfo, TreeRequest
-from ugm.resources import Resource
+from ugm.resources import VCORE, Resource, parse_quantity
 
 __all__ = [
     "NodeSpec",
@@ -27,6 +27,7 @@ __all__ = [
     "consumer_from_struct",
     "nodes_from",
     "parse_consumer",
+    "tree_from_located",
     "tree_from_struct",
     "tree_from_text",
     "tree_info_from_text",
@@ -96,6 +97,24 @@ def tree_from_struct(document: Mapping[str, object]) -> TreeDocument:
     return _Schema(_STRUCT).result(from_struct(document), _Schema.tree)
 
 
+def tree_from_located(item: Located, file: str, path: str) -> tuple[TreeDocument, list[Problem]]:
+    """Read a tree document that is a part of another document, and return it with its problems.
+
+    Its quotas are quantities as in a queue configuration: a suffix is allowed, and ``vcore`` counts cores.
+
+    Args:
+        item: the document.
+        file: the name of the text in problems.
+        path: the path of the document in the other one.
+
+    Raises:
+        ConfigError: there are too many problems.
+    """
+    schema = _QuantitySchema(file, path)
+    document = schema.tree(item, "")
+    return document, schema.problems
+
+
 def parse_consumer(text: str, *, file: str = _TEXT) -> ConsumerInfo:
     """Read a consumer document.
 
@@ -145,8 +164,10 @@ def tree_info_from_text(text: str) -> tuple[str, tuple[str, ...]]:
 class _Schema:
     """The schema of the documents, with the problems found in one of them."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, above: str = "") -> None:
         self.file: Final = file
+        #: The path of the document in another one.
+        self.above: Final = above
         self.problems: Final[list[Problem]] = []
 
     def result(self, item: Located, read_as: Callable[[_Schema, Located, str], T]) -> T:
@@ -176,7 +197,8 @@ class _Schema:
             message = f"there may be more problems; the search ends after {_MAX_PROBLEMS}"
             last = max(self.problems)._replace(path="", code="too-many-problems", message=message)
             raise ConfigError((*sorted(self.problems), last))
-        self.problems.append(Problem(self.file, item.line, item.column, cut(path, _LONG_PATH), code, message))
+        whole = cut(_join(self.above, path) if path else self.above, _LONG_PATH)
+        self.problems.append(Problem(self.file, item.line, item.column, whole, code, message))
 
     # Documents
 
@@ -232,7 +254,7 @@ class _Schema:
         quota, where = spec["quota"]
         if quota.value is None and (item.is_mapping or item.value is None):
             self.refuse(item, where, "node-quota-missing", "expected a quota, at least an empty one")
-        amounts = {name: self.quota(*amount) for name, amount in self.named(quota, where).items()}
+        amounts = {name: self.quota(name, *amount) for name, amount in self.named(quota, where).items()}
         return NodeSpec(None if parent in _NO_PARENT else parent, hard in _TRUE, amounts)
 
     def request(self, item: Located, path: str) -> TreeRequest:
@@ -287,7 +309,7 @@ class _Schema:
             return item.value if self.is_short(item, path, item.value) else ""
         return self.default(item, path, "type-text", "a text", "")
 
-    def quota(self, item: Located, path: str) -> int:
+    def quota(self, _name: str, item: Located, path: str) -> int:
         if not isinstance(item.value, str):
             return self.default(item, path, "type-text", "a whole number in quotation marks", 0)
         if not _INTEGER.fullmatch(item.value):
@@ -315,6 +337,22 @@ class _Schema:
         if type(value) is bool:
             return value
         return self.default(item, path, "type-boolean", "true or false", default=False)
+
+
+class _QuantitySchema(_Schema):
+    """The schema of a tree in a configuration, in which amounts are quantities."""
+
+    def quota(self, name: str, item: Located, path: str) -> int:
+        text = item.value
+        if not isinstance(text, str) or (_INTEGER.fullmatch(text) and name != VCORE):
+            return super().quota(name, item, path)
+        sign = -1 if text.startswith("-") else 1
+        try:
+            amount = parse_quantity(text.lstrip("+-") if text[:1] in ("+", "-") else text, vcore=name == VCORE)
+        except QuantityError as error:
+            self.refuse(item, path, "quantity-invalid", f"{cut(text)!r} is not a quantity: {error.reason}")
+            return 0
+        return self.bounded(item, path, sign * amount)
 
 
 def _join(path: str, key: str) -> str:

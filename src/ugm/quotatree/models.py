@@ -94,6 +94,9 @@ class _Model(ReportingModel, ABC):
         RequestError: an argument is of the wrong type, or the manager has no tree or forest of that name.
     """
 
+    #: The configuration that declares the model, as plain data; None for a model of the program.
+    described: Mapping[str, Any] | None = None
+
     #: The word for the tree or forest in violations.
     _kind: ClassVar[str]
     #: The denial if it does not exist.
@@ -269,6 +272,17 @@ class _Model(ReportingModel, ABC):
     def state(self) -> Mapping[str, Any]:
         """Return the mode of the manager, and all trees with their consumers."""
         return self.capture_state()()
+
+    def definition(self) -> Mapping[str, Any] | None:
+        """Return the configuration that declares the model, with amounts in base units; None without one."""
+        return self.described
+
+    def accept_missing_groups(self, allocation_ids: Iterable[str]) -> None:
+        """Let the root hold allocations that are charged next and whose group is not in the tree.
+
+        A configuration may remove a group that still holds allocations.
+        """
+        self._withdrawn.update(allocation_ids)
 
     def verify(self, held: Mapping[str, Claim], pending: Mapping[str, Claim]) -> Iterable[str]:  # noqa: ARG002 - not counted
         """Compare the charged claims with the ledger, and all counters of the trees with their consumers."""

@@ -92,7 +92,8 @@ class Worker:
         Raises:
             ApiError: as for `validate`.
         """
-        current = partition.plan_input()
+        # A configuration that declares quota models has the key `ugm`.
+        current = partition.plan_input(allocations="ugm" in text)
         return cast("Payload", self._run(PlanJob(text, name, current.parts(), current.compiled.config)))
 
     def read(self, text: str) -> SchedulerConfig:

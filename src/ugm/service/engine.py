@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from time import time_ns
 from typing import Literal, NamedTuple, final
 
@@ -38,9 +39,9 @@ class ServicePartition(ListingPartition):
     __slots__ = ()
 
     def __init__(self, state: PartitionState, models: ModelSet, outbox: EventOutbox, log: BatchLog) -> None:
-        self._assemble(state, models, outbox, log)
         models.reset()
-        models.restore(claims_of(state))
+        models.restore(state.compiled.models, state.cluster.total, partial(claims_of, state))
+        self._assemble(state, models, outbox, log)
         state.active_limits.lock.mark_consistent()
         self._start_recording()
 

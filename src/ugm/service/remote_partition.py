@@ -151,7 +151,8 @@ class RemotePartition(AbstractPartition):
 
     def plan(self, config: PartitionConfig | None) -> Plan:
         compiled = CompiledConfig.of(config)
-        made: Plan = self._call(_PLAN_INPUT.then(lambda given: make_plan(given, compiled)), _NO_ARGUMENTS)
+        arguments = _PLAN_INPUT.encode_arguments((bool(compiled.models),))
+        made: Plan = self._call(_PLAN_INPUT.then(lambda given: make_plan(given, compiled)), arguments)
         return made
 
     plan_input: Final = _calling(AbstractPartition.plan_input)

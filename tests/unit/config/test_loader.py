@@ -228,7 +228,7 @@ def test_places(path: tuple[str | int, ...], key: bool, place: tuple[int, int]) 
     """A path leads to a line and column; lists and mappings are at their key; what is not there, above it."""
     document = load(PLACES, "x")
 
-    assert line_and_column(locate(document.place, path, key=key)) == place
+    assert line_and_column(locate(document.place, path, key=key).mark) == place
 
 
 @pytest.mark.parametrize("opening", ["[", "{a: ", "- ", "? ", "!!seq ["])

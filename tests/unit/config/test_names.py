@@ -67,7 +67,12 @@ def test_the_switch_is_of_one_partition() -> None:
 @pytest.mark.parametrize(
     ("settings_text", "problem"),
     [
-        ("{name: any}", "2:9 field-unknown\npartitions[0].ugm.name\nunknown field 'name'; known here: names"),
+        (
+            "{name: any}",
+            """2:9 field-unknown
+partitions[0].ugm.name
+unknown field 'name'; known here: elastic, names, quotatreerules, quotatrees""",
+        ),
         ("{names: some}", "2:16 choice-invalid\npartitions[0].ugm.names\nexpected 'yunikorn' or 'any', found 'some'"),
         ("{names: [any]}", "2:9 choice-invalid\npartitions[0].ugm.names\nexpected 'yunikorn' or 'any', found a list"),
         ("any", "2:8 wrong-type\npartitions[0].ugm\nexpected a mapping, found 'any'"),

@@ -1,0 +1,286 @@
+"""Quota models that the configuration of a partition declares."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from ugm import Claim, Partition, RequestError, Resource, UserGroup, Violation
+from ugm.configuration import (
+    ElasticConfig,
+    ElasticGroupConfig,
+    Extensions,
+    GroupSource,
+    PartitionConfig,
+    QueueConfig,
+    QuotaNodeConfig,
+    QuotaTreeConfig,
+    QuotaTreeDocument,
+)
+from ugm.partition.compiled_config import CompiledConfig
+from ugm.partition.plan import PlanInput, make_plan
+
+SUE: Final = UserGroup("sue", ("physics",))
+BY_QUEUE: Final = (GroupSource(source="queue"),)
+GROUPS: Final = (
+    ElasticGroupConfig("a", min=Resource(gpu=4), max=Resource(gpu=8)),
+    ElasticGroupConfig("b", min=Resource(gpu=4), max=Resource(gpu=8)),
+)
+ELASTIC: Final = ElasticConfig(groups=GROUPS, group_by=BY_QUEUE)
+NODES: Final = (
+    QuotaNodeConfig("root", quota={"gpu": 8}),
+    QuotaNodeConfig("a", parent="root", quota={"gpu": 3}),
+    QuotaNodeConfig("b", parent="root", hard=True, quota={"gpu": 3}),
+)
+TREE: Final = QuotaTreeConfig(tree=QuotaTreeDocument("t", resources=("gpu",), nodes=NODES), group_by=BY_QUEUE)
+
+
+def config(*trees: QuotaTreeConfig, elastic: ElasticConfig | None = None) -> PartitionConfig:
+    """Return a configuration with two queues and some models."""
+    extensions = Extensions(elastic=elastic, quota_trees=trees)
+    return PartitionConfig(queues=(QueueConfig("a"), QueueConfig("b")), ugm=extensions)
+
+
+def used(partition: Partition, **amounts: int) -> Partition:
+    """Return a partition with an allocation in some queues."""
+    for queue, amount in amounts.items():
+        partition.submit(queue, SUE, f"root.{queue}")
+        assert partition.allocate(f"{queue}-0", queue, Resource(gpu=amount))
+    return partition
+
+
+def kinds(violations: tuple[Violation, ...]) -> list[tuple[str, str, int, int]]:
+    """Return the kind, name, limit and usage of exceeded limits."""
+    return [(one.kind, one.name, one.limit, one.used) for one in violations]
+
+
+def test_all_models_decide() -> None:
+    """A request is granted only if all declared models agree, and a denial has the limits of all."""
+    partition = used(Partition(config(TREE, elastic=ELASTIC), cluster=Resource(gpu=10)), a=5)
+
+    assert kinds(partition.allocate("b-0", "a", Resource(gpu=4)).violations) == [
+        ("elastic group", "a", 8, 5),
+        ("quota node", "a", 3, 0),
+        ("quota node", "root", 8, 5),
+    ]
+    partition.verify()
+
+
+def test_models_carry_usage_over() -> None:
+    """Models that a new configuration declares begin with the present usage, also of pending allocations."""
+    partition = used(Partition(config(), cluster=Resource(gpu=10)), a=6)
+    partition.submit("b", SUE, "root.b")
+    partition.request("b-0", "b", Resource(gpu=4))
+
+    partition.configure(config(TREE, elastic=ELASTIC))
+
+    partition.verify()
+    assert kinds(partition.allocate("a-1", "a", Resource(gpu=1)).violations) == [("elastic group", "a", 6, 6)]
+    partition.configure(config())
+    assert partition.allocate("a-1", "a", Resource(gpu=1))
+    partition.verify()
+
+
+def test_unchanged_models_stay() -> None:
+    """A model whose definition is the same is not made again."""
+    partition = Partition(config(TREE, elastic=ELASTIC))
+    elastic, tree = partition._models.all
+
+    partition.configure(config(replace(TREE, default_group="a"), elastic=ELASTIC))
+
+    assert partition._models.all[0] is elastic
+    assert partition._models.all[1] is not tree
+
+
+def test_invalid_models_change_nothing() -> None:
+    """A configuration with a model that cannot be made is refused, and the one in force stays."""
+    partition = used(Partition(config(elastic=ELASTIC), cluster=Resource(gpu=10)), a=3)
+    broken = ElasticConfig(groups=(ElasticGroupConfig("a", min=Resource(gpu=4), max=Resource(gpu=2)),))
+
+    for wrong in (config(elastic=broken), config(TREE, TREE), config(QuotaTreeConfig())):
+        with pytest.raises(RequestError, match="config"):
+            partition.configure(wrong)
+        with pytest.raises(RequestError, match="config"):
+            Partition(wrong)
+    assert partition.config == config(elastic=ELASTIC)
+    partition.verify()
+
+
+class Unwilling:
+    """A model that is asked about the cluster, and raises for some sizes."""
+
+    def check(self, claim: Claim) -> Iterator[Violation]:  # noqa: ARG002 - as declared
+        """Allow everything."""
+        return iter(())
+
+    def charge(self, claim: Claim) -> None:
+        """Count nothing."""
+
+    def refund(self, claim: Claim) -> None:
+        """Count nothing."""
+
+    def set_cluster(self, total: Resource | None) -> None:
+        """Refuse a cluster of 13."""
+        if total == Resource(gpu=13):
+            raise ArithmeticError
+
+
+def test_failed_changes_leave_the_models() -> None:
+    """If a change of the nodes fails in one model, the others have the size of before."""
+    partition = Partition(config(elastic=ELASTIC), cluster=Resource(gpu=10), models=[Unwilling()])
+
+    with pytest.raises(ArithmeticError):
+        partition.update_node("cluster", Resource(gpu=13))
+
+    assert partition.nodes() == {"cluster": Resource(gpu=10)}
+    assert partition.model_reports()[0].state["total"] == {"gpu": 10}
+
+
+def test_groups_share_the_nodes() -> None:
+    """Without a total, elastic groups share the sum of the nodes; before the first node, only maximums limit."""
+    partition = used(Partition(config(elastic=ELASTIC)), a=8)
+    assert not partition.allocate("a-1", "a", Resource(gpu=1))
+
+    partition.add_node("n", Resource(gpu=6))
+    assert kinds(partition.exceeded_limits()) == [("queue", "root", 6, 8), ("elastic group", "a", 6, 8)]
+    partition.remove_node("n")
+    assert kinds(partition.exceeded_limits())[1:] == [("elastic group", "a", 0, 8)]
+    partition.verify()
+
+
+def test_a_total_is_fixed() -> None:
+    """With a total, nodes do not change the amounts to share."""
+    elastic = replace(ELASTIC, total=Resource(gpu=5))
+    partition = Partition(config(elastic=elastic), cluster=Resource(gpu=100))
+    partition.submit("a", SUE, "root.a")
+
+    assert not partition.allocate("a-0", "a", Resource(gpu=6))
+
+
+def test_removed_leaves() -> None:
+    """An allocation whose leaf is removed is held at the root, and released as usual."""
+    partition = used(Partition(config(TREE)), a=2)
+    without = replace(TREE, tree=replace(TREE.tree, nodes=(NODES[0], NODES[2])))
+
+    partition.configure(config(without))
+
+    partition.verify()
+    assert partition.model_reports()[0].state["trees"][0]["nodes"][0]["allocated"] == {"gpu": 2}
+    assert partition.release("a-0")
+    partition.verify()
+
+
+def test_forests() -> None:
+    """The trees of a forest are one model, which limits a claim in each tree that has a leaf for it."""
+    users = QuotaTreeDocument("users", resources=("gpu",), nodes=(QuotaNodeConfig("sue", quota={"gpu": 4}),))
+    by_user = QuotaTreeConfig(
+        tree=users, forest="f", group_by=(GroupSource(source="user", names={"sue": "sue"}),), unrestricted=True
+    )
+    partition = used(Partition(config(replace(TREE, forest="f"), by_user)), a=4)
+
+    assert len(partition.model_reports()) == 1
+    assert kinds(partition.allocate("a-1", "a", Resource(gpu=1)).violations) == [("quota node", "sue", 4, 4)]
+    partition.submit("z", UserGroup("zoe"), "root.a")
+    assert partition.allocate("z-0", "z", Resource(gpu=4))
+    assert not partition.allocate("z-1", "z", Resource(gpu=1))
+
+
+@pytest.mark.parametrize(
+    ("sources", "allowed"),
+    [
+        ([GroupSource(source="tag", tag="team")], {"tagged": True, "plain": False, "misspelt": False}),
+        ([GroupSource(source="tag", tag="team"), BY_QUEUE[0]], {"tagged": True, "plain": True, "misspelt": False}),
+        ([GroupSource(source="user", names={"sue": "a"})], {"tagged": True, "plain": True, "misspelt": True}),
+        ([GroupSource(source="group", names={"physics": "a"})], {"tagged": True, "plain": True, "misspelt": True}),
+        ([GroupSource(source="group")], {"tagged": False, "plain": False, "misspelt": False}),
+        ([GroupSource(source="queue", names={"root": "b"})], {"tagged": True, "plain": True, "misspelt": True}),
+        ([GroupSource(source="namespace")], {"tagged": True, "plain": False, "misspelt": False}),
+        ([GroupSource(source="namespace", names={"x": "a"})], {"tagged": False, "plain": False, "misspelt": False}),
+        ([GroupSource(source="namespace"), BY_QUEUE[0]], {"tagged": True, "plain": True, "misspelt": True}),
+    ],
+)
+def test_sources(sources: list[GroupSource], allowed: dict[str, bool]) -> None:
+    """The first source with a name decides, even if there is no such group; without a name, the request is denied."""
+    groups = (replace(GROUPS[0], namespaces=("vision",)), GROUPS[1])
+    partition = Partition(config(elastic=ElasticConfig(groups=groups, group_by=tuple(sources))))
+    tags = {"tagged": {"team": "b", "namespace": "vision"}, "plain": {}, "misspelt": {"team": "B", "namespace": "y"}}
+    found = {}
+    for name, own in tags.items():
+        partition.submit(name, SUE, "root.a", tags=own)
+        found[name] = partition.allocate(name, name, Resource(gpu=1)).allowed
+
+    assert found == allowed
+
+
+def test_models_of_the_program_follow() -> None:
+    """Models of the program come after declared ones, and only these can be replaced by the program."""
+    own = Unwilling()
+    partition = Partition(config(elastic=ELASTIC), models=[own])
+    declared = partition._models.all[0]
+
+    assert partition._models.all[1] is own
+    with pytest.raises(RequestError, match="declares"):
+        partition.replace_model(declared, Unwilling())
+    other = Unwilling()
+    partition.replace_model(own, other)
+    assert partition._models.all == (declared, other)
+
+
+@pytest.mark.parametrize("before", [config(), config(TREE, elastic=ELASTIC), config(elastic=ELASTIC)])
+@pytest.mark.parametrize(
+    "after",
+    [config(), config(TREE), config(elastic=replace(ELASTIC, total=Resource(gpu=6))), config(TREE, elastic=ELASTIC)],
+)
+def test_plans_are_right(before: PartitionConfig, after: PartitionConfig) -> None:
+    """What a plan says about models is what holds after it was applied, also if another process makes the plan."""
+    partition = used(Partition(before, cluster=Resource(gpu=10)), a=5, b=3)
+    partition.submit("c", SUE, "root.b")
+    partition.request("c-0", "c", Resource(gpu=2))
+
+    plan = partition.plan(after)
+    copied = partition.plan_input(allocations=True)
+    parts = pickle.loads(pickle.dumps(copied.parts()))  # noqa: S301 - written by this test
+    elsewhere = make_plan(PlanInput(CompiledConfig.of(before), parts), CompiledConfig.of(after))
+    partition.apply(plan)
+
+    assert partition.exceeded_limits() == plan.exceeded == elsewhere.exceeded
+    assert bool(plan.changes) is (before != after)
+    partition.verify()
+
+
+def test_plans_need_the_allocations() -> None:
+    """A copy without allocations cannot be used to plan models."""
+    copied = used(Partition(config()), a=1).plan_input()
+
+    with pytest.raises(RequestError, match="allocations"):
+        make_plan(copied, CompiledConfig.of(config(TREE)))
+
+
+def test_changes_of_models() -> None:
+    """The comparison of configurations lists changed groups and nodes with their properties."""
+    groups = (GROUPS[0], replace(GROUPS[1], max=Resource(gpu=6)), ElasticGroupConfig("c"))
+    tree = replace(TREE, default_group="a")
+    changes = (
+        Partition(config(TREE, elastic=ELASTIC)).plan(config(tree, elastic=replace(ELASTIC, groups=groups))).changes
+    )
+
+    assert str(changes).splitlines() == [
+        "~ elastic group 'b': max gpu 8 -> 6",
+        "~ settings 'quota tree t': defaultgroup none -> a",
+        "+ elastic group 'c'",
+    ]
+
+
+def test_versions_of_equal_configurations() -> None:
+    """Equal configurations have one version, whether a weight is an integer or not."""
+    one, same = (
+        replace(config(), node_sort_policy=replace(config().node_sort_policy, resource_weights={"gpu": weight}))
+        for weight in (1, 1.0)
+    )
+
+    assert one == same
+    assert CompiledConfig.of(one).version == CompiledConfig.of(same).version
