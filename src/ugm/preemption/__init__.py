@@ -1,4 +1,4 @@
-"""Preemption: plans that name the allocations to evict for a request, with the reasons.
+"""Preemption: plans that name the allocations to evict for a request or for a lowered maximum, with the reasons.
 
 A plan is a value that follows from queues and allocations alone, so this package knows no partition.
 `ugm.Partition.plan_preemption` copies the state, and `ugm.Partition.carry_out` marks the victims.
@@ -25,6 +25,7 @@ from ugm.preemption.plan import (
     Victim,
 )
 from ugm.preemption.planner import plan_preemption
+from ugm.preemption.reduction import Reduction, ReductionPlan, ReductionTimer, plan_reductions, updated_timers
 
 __all__ = [
     "AllocationFacts",
@@ -41,7 +42,12 @@ __all__ = [
     "ProtectedAllocations",
     "QueueFacts",
     "QueueInput",
+    "Reduction",
+    "ReductionPlan",
+    "ReductionTimer",
     "Victim",
     "World",
     "plan_preemption",
+    "plan_reductions",
+    "updated_timers",
 ]

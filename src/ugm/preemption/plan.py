@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar, final
 
 from ugm.decision import Decision
 from ugm.preemption.facts import PreemptionRequest
+from ugm.preemption.usage_tree import QueueNode
 from ugm.resources import Resource, format_amount
 
 __all__ = [
@@ -145,6 +146,11 @@ class QueueInput(NamedTuple):
     kept: Resource
     maximum: Resource
     guaranteed: Resource
+
+
+def queue_input(node: QueueNode) -> QueueInput:
+    """Return the state of a queue."""
+    return QueueInput(node.path, Resource(node.kept).without_zeros(), node.facts.maximum, node.facts.guaranteed)
 
 
 @final

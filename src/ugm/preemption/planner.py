@@ -22,10 +22,10 @@ from ugm.preemption.plan import (
     ProtectedAllocations,
     QueueInput,
     Victim,
+    queue_input,
 )
 from ugm.preemption.search import DEFAULT_STEPS, choose
 from ugm.preemption.usage_tree import AllocationClass, QueueNode, UsageTree
-from ugm.resources import Resource
 
 __all__ = ["plan_preemption"]
 
@@ -232,8 +232,3 @@ class _Victims:
         nodes = {node.path: node for _, one in self._victims for node in one.node.lineage()}
         nodes |= {node.path: node for node in self._situation.path}
         return tuple(queue_input(node) for _, node in sorted(nodes.items()))
-
-
-def queue_input(node: QueueNode) -> QueueInput:
-    """Return the state of a queue."""
-    return QueueInput(node.path, Resource(node.kept).without_zeros(), node.facts.maximum, node.facts.guaranteed)
