@@ -36,6 +36,8 @@ class Picture(NamedTuple):
 OF_DEMO = (
     Picture("page-light", "queues/root.site1"),
     Picture("page-dark", "users/user1", scheme="dark"),
+    Picture("page-elastic", "elastic", height=560),
+    Picture("page-quota", "quota/site7", scheme="dark", height=760),
     Picture("page-denials", "denials", height=600),
     Picture("page-narrow", "queues", width=390, height=720),
 )
@@ -53,6 +55,7 @@ def take(browser: Browser, address: str, pictures: Iterable[Picture]) -> None:
         tab = context.new_page()
         tab.goto(f"{address}#/default/{picture.view}")
         tab.locator("#heading").wait_for()
+        tab.locator("#detail-heading" if "/" in picture.view else ".tree, table, .denials").first.wait_for()
         tab.wait_for_timeout(300)
         tab.screenshot(path=HERE / "images" / f"{picture.name}.png")
         context.close()
@@ -60,7 +63,7 @@ def take(browser: Browser, address: str, pictures: Iterable[Picture]) -> None:
 
 def main() -> None:
     """Take all screenshots."""
-    player, history = demo.stage()
+    player, history = demo.create_player()
     player.advance(demo.START)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])

@@ -48,8 +48,8 @@ def lending(create: Callable[..., AbstractPartition] = Partition) -> AbstractPar
     return partition
 
 
-def crowd_of_groups(groups: int, per_team: int = 100) -> Partition:
-    """Return a partition with a number of elastic groups, and as many nodes of a quota tree, all of them in use."""
+def crowd_of_groups(groups: int, *, per_team: int = 100, every: int = 3) -> Partition:
+    """Return a partition with a number of elastic groups, and as many nodes of a quota tree; some are in use."""
     teams, random = groups // per_team, Random(7)
     elastic = [_group(f"team{team}", "", 200_000, 400_000, is_parent=True) for team in range(teams)]
     nodes = {"R": ("nil", 300_000 * teams, False)}
@@ -61,7 +61,7 @@ def crowd_of_groups(groups: int, per_team: int = 100) -> Partition:
     models: list[QuotaModel] = [_elastic(Resource(vcore=300_000 * teams), elastic), _tree_model("Teams", nodes)]
     partition = Partition(config("{name: a}"), models=models)
     for team in range(teams):
-        for number in range(0, per_team - 1, 3):
+        for number in range(0, per_team - 1, every):
             name = f"team{team}-{number}"
             partition.submit(name, UserGroup("sue"), "root.a", tags={GROUP_TAG: name, LEAF_TAG: name})
             partition.allocate(f"{name}/0", name, Resource(vcore=random.randint(100, 4000)))

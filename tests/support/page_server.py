@@ -16,13 +16,30 @@ from starlette.routing import Mount
 
 from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.config import PartitionConfig
+from ugm.partition import AbstractPartition
 from ugm.server import History, create_app
 from ugm.service import ServiceStatus
 
-__all__ = ["BROWSER", "MARKUP", "crowd", "served"]
+__all__ = ["BROWSER", "CUT_OFF", "MARKUP", "ROWS", "TIMEOUT", "crowd", "served"]
 
 #: The path of the browser: the value of this variable, or the first that is installed.
 BROWSER = os.environ.get("UGM_BROWSER") or next(filter(None, map(shutil.which, ("chromium", "google-chrome"))), None)
+
+#: Milliseconds that the page may take for anything on a busy machine.
+TIMEOUT = 30_000
+
+#: Rows of a tree grid that are in the document.
+ROWS = '.rows > [role="row"]'
+
+#: Elements whose text is cut off without dots, and elements that exceed the window.
+CUT_OFF = """() => [...document.querySelectorAll('#view *, #top *')].filter((e) => {
+  const style = getComputedStyle(e);
+  if (!e.offsetParent || !e.clientWidth || e.closest('.unseen')) return false;
+  const hasDots = style.textOverflow === 'ellipsis' || /[0-9]/.test(style.webkitLineClamp);
+  const cut = style.overflowX !== 'visible' && !hasDots;
+  const isOut = e.getBoundingClientRect().right > document.documentElement.clientWidth + 1;
+  return isOut || (cut && e.scrollWidth > e.clientWidth + 1);
+}).map((e) => `${e.tagName}.${e.className}`)"""
 
 #: A name that has an effect if it is inserted as markup.
 MARKUP = "<img/src=x/onerror=document.title=1>"
@@ -76,10 +93,10 @@ def _add_application(partition: Partition, application_id: str, user: UserGroup,
 
 @contextmanager
 def served(
-    partition: Partition,
+    partition: AbstractPartition,
     history: History | None = None,
     status: Callable[[], ServiceStatus] | None = None,
-    **others: Partition,
+    **others: AbstractPartition,
 ) -> Iterator[str]:
     """Serve partitions in a thread during the block, mounted below a path; yield the address."""
     services = {"default": status} if status else None

@@ -15,6 +15,7 @@ import click
 
 import ugm
 from ugm import Partition, Resource, load_config
+from ugm.cli.demo_models import create_models, tags_of
 from ugm.cli.serve import HOST, JSON, PORT, extras_required, listening, names_of, run_server
 from ugm.server import History
 from ugm.simulation import Job, JobMapping, read_swf
@@ -70,8 +71,9 @@ def create_player() -> tuple[Player, History]:
     """Return a player of the bundled workload, at its beginning, and the history of its partition."""
     history = History()
     config = load_config(_bundled("demo.yaml")).partition()
-    jobs = list(JobMapping().jobs(read_swf(_bundled("grid.swf.gz"))))
-    return Player(Partition(config, cluster=_CLUSTER, subscribers=[history]), endless(jobs)), history
+    jobs = [replace(job, tags=tags_of(job.user)) for job in JobMapping().jobs(read_swf(_bundled("grid.swf.gz")))]
+    partition = Partition(config, cluster=_CLUSTER, models=create_models(), subscribers=[history])
+    return Player(partition, endless(jobs)), history
 
 
 def play(player: Player, speed: float, over: threading.Event) -> None:

@@ -34,17 +34,14 @@ def add_tree(gauges: Gauges, partition: str, tree: ModelTree, names: Iterable[st
     Clients choose the names of resources that they request, so only resources that a node limits have samples.
     """
     prefix, label = _NAMES[tree.kind]
-    limiting = MEASURES[tree.kind][1]
     for node in map(tree.nodes.__getitem__, names):
         labels = {"partition": partition, "tree": tree.name, label: node.name}
-        limited = node.amounts[limiting]
         for measure in MEASURES[tree.kind]:
             metric, sentence = _SENTENCES[measure]
             amounts = node.amounts[measure]
             # A missing maximum is not 0.
-            known = {
-                resource: amounts.get(resource, 0) for resource in limited if measure != "max" or resource in amounts
-            }
+            has_zeros = measure != "max"
+            known = {name: amounts.get(name, 0) for name in tree.limited(node) if has_zeros or name in amounts}
             gauges.add_amounts(f"{prefix}_{metric}", sentence, known, labels)
         if tree.kind == "quota":
             held = tree.held_for_others.get(node.name, 0)

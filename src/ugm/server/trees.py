@@ -20,11 +20,13 @@ __all__ = ["MEASURES", "Borrower", "ModelTree", "TreeNode", "TreeRow", "trees_of
 
 _Amounts: TypeAlias = Mapping[str, int]
 
-#: The amounts of each node by the kind of tree; the second is the one that limits the usage now.
+#: The amounts of each node by the kind of tree.
 MEASURES: Final[Mapping[str, tuple[str, ...]]] = {
-    "elastic": ("used", "runtime", "min", "request", "max", "borrowed", "lent"),
+    "elastic": ("used", "min", "runtime", "request", "max", "borrowed", "lent"),
     "quota": ("used", "quota", "borrowed", "lent"),
 }
+#: The amounts that limit the usage; the first that a node has counts. The root of elastic groups has no maximum.
+_LIMITING: Final[Mapping[str, tuple[str, ...]]] = {"elastic": ("max", "runtime"), "quota": ("quota",)}
 #: The prefix of the names of the system and default groups, which every tree has.
 _BUILT_IN: Final = "koordinator-"
 
@@ -114,17 +116,23 @@ class ModelTree:
     @cached_property
     def resources(self) -> tuple[str, ...]:
         """The resources that the tree limits, those with the largest used share of a root first."""
-        limiting = MEASURES[self.kind][1]
-        shares: dict[str, float] = {}
-        for root in self.children[""]:
-            for name, most in root.amounts[limiting].items():
-                shares[name] = max(shares.get(name, 0.0), _share(root.amounts["used"].get(name, 0), most))
+        shares = {
+            name: self.share(root, name)
+            for root in self.children[""]
+            for measure in _LIMITING[self.kind]
+            for name in root.amounts[measure]
+        }
         return tuple(sorted(shares, key=lambda name: (-shares[name], name)))
 
     def share(self, node: TreeNode, resource: str) -> float:
-        """Return the used share of the amount that a node can use now; 0 if it is not limited."""
-        most = node.amounts[MEASURES[self.kind][1]].get(resource)
+        """Return the used share of the amount that limits a node; 0 if it is not limited."""
+        limits = (node.amounts[measure] for measure in _LIMITING[self.kind])
+        most = next((amounts[resource] for amounts in limits if resource in amounts), None)
         return 0.0 if most is None else _share(node.amounts["used"].get(resource, 0), most)
+
+    def limited(self, node: TreeNode) -> Iterable[str]:
+        """Return the resources that a node limits."""
+        return dict.fromkeys(name for measure in _LIMITING[self.kind] for name in node.amounts[measure])
 
     def shares(self, iterate: CooperativeIteration) -> dict[str, float]:
         """Return the largest used share of every node; that of a root is above all others."""

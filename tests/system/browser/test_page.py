@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from support import page_server as pages
-from support.page_server import BROWSER
+from support.page_server import CUT_OFF, ROWS
 from support.server_fixtures import STATUS
 from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.server import History
@@ -22,24 +22,6 @@ pytestmark = pytest.mark.ci
 
 
 Scheme: TypeAlias = Literal["light", "dark"]
-
-#: Milliseconds that the page may take for anything on a busy machine.
-TIMEOUT: Final = 20_000
-
-#: Rows of the tree that are in the document.
-ROWS = '.rows > [role="row"]'
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Start the browser once."""
-    if BROWSER is None:
-        pytest.skip("no browser: the page is not tested; install Debian's package chromium, or name one in UGM_BROWSER")
-    expect.set_options(timeout=TIMEOUT)
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        yield started
-        started.close()
 
 
 @pytest.fixture(scope="module")
@@ -72,27 +54,6 @@ def formats(browser: Browser, crowd: str) -> Iterator[Page]:
     tab.goto(f"{crowd}icon.svg")
     yield tab
     tab.close()
-
-
-@pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    """Open a tab that must write nothing to its console, and send requests only to the server."""
-    context = browser.new_context(viewport={"width": 1440, "height": 900})
-    context.set_default_timeout(TIMEOUT)
-    tab = context.new_page()
-    found: list[str] = []
-    tab.on("console", lambda message: found.extend(_console_text(message)))
-    tab.on("pageerror", lambda error: found.append(str(error)))
-    tab.on("request", lambda request: found.extend([request.url] if "//127.0.0.1:" not in request.url else []))
-    yield tab
-    context.close()
-    assert found == []
-
-
-def _console_text(message: ConsoleMessage) -> list[str]:
-    # The browser logs every refused request; the page shows the refusal.
-    is_refusal = "Failed to load resource" in message.text and "/ws/v1/" in message.location["url"]
-    return [] if is_refusal else [f"{message.type}: {message.text}"]
 
 
 def _numbers(page: Page, script: str) -> list[float]:
@@ -443,12 +404,46 @@ def test_short_resources_are_visible(page: Page, gpus: str) -> None:
 
 
 def test_order_of_queues(page: Page, gpus: str) -> None:
-    """Queues are in natural order; the fullest are those with the largest used share of their nearest limit."""
+    """Queues are in natural order, or sorted by the used share of their nearest limit or by any column."""
     page.goto(gpus)
     names = page.locator(".rows .label")
     expect(names).to_have_text(["root", "full", "guaranteed", "ml", "team2", "team10"])
-    page.get_by_label("fullest first").check()
+    page.get_by_label("Order").select_option("Share of the limit")
     expect(names).to_have_text(["root", "ml", "full", "guaranteed", "team2", "team10"])
+    page.get_by_role("button", name="Memory").click()
+    expect(names).to_have_text(["root", "ml", "full", "guaranteed", "team2", "team10"])
+    page.get_by_role("button", name="Applications").click()
+    expect(names).to_have_text(["root", "ml", "full", "guaranteed", "team2", "team10"])
+    page.reload()
+    expect(page.get_by_role("columnheader", name="Applications")).to_have_attribute("aria-sort", "descending")
+    page.get_by_role("button", name="Queue", exact=True).click()
+    expect(names).to_have_text(["root", "full", "guaranteed", "ml", "team2", "team10"])
+
+
+def test_columns_are_chosen_and_remembered(page: Page, gpus: str) -> None:
+    """The reader chooses the resources with a column, and the browser remembers them."""
+    page.goto(gpus)
+    heads = page.locator('[role="columnheader"]')
+    page.locator("summary", has_text="Columns").click()
+    page.get_by_role("checkbox", name="Memory").click()
+    page.get_by_role("checkbox", name="nvidia.com/mig-1g.10gb").click()
+    chosen = ["Queue", "Cores", "ephemeral-storage", "nvidia.com/gpu", "nvidia.com/mig-1g.10gb"]
+    expect(heads).to_have_text([*chosen, "Applications", "Pending"])
+    page.reload()
+    expect(heads).to_have_text([*chosen, "Applications", "Pending"])
+    expect(page.locator(".tools")).to_contain_text("also counted: memory")
+    page.locator("summary", has_text="Columns").click()
+    page.get_by_role("checkbox", name="the scarcest").click()
+    expect(heads).to_have_text(["Queue", "Cores", "Memory", *chosen[2:4], "Applications", "Pending"])
+
+
+def test_laptop_shows_twenty_queues(page: Page, crowd: str) -> None:
+    """On a laptop screen at least 20 queues are visible."""
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.goto(crowd)
+    page.locator('[data-path="root.team1"]').wait_for()
+    visible = "all => all.filter((row) => row.getBoundingClientRect().bottom <= innerHeight).length"
+    assert page.locator(ROWS).evaluate_all(visible) >= 20
 
 
 def test_only_exhausted_quotas_bind(page: Page, gpus: str) -> None:
@@ -464,17 +459,6 @@ def test_user_with_nothing_but_pending_work(page: Page, gpus: str) -> None:
     expect(row.locator("td").last).to_have_text("1")
     row.get_by_role("link", name="starved").click()
     expect(page.locator(".chain")).to_contain_text("user starved")
-
-
-#: Elements whose text is cut off without dots, and elements that exceed the window.
-CUT_OFF = """() => [...document.querySelectorAll('#view *, #top *')].filter((e) => {
-  const style = getComputedStyle(e);
-  if (!e.offsetParent || !e.clientWidth || e.closest('.unseen')) return false;
-  const hasDots = style.textOverflow === 'ellipsis' || /[0-9]/.test(style.webkitLineClamp);
-  const cut = style.overflowX !== 'visible' && !hasDots;
-  const isOut = e.getBoundingClientRect().right > document.documentElement.clientWidth + 1;
-  return isOut || (cut && e.scrollWidth > e.clientWidth + 1);
-}).map((e) => `${e.tagName}.${e.className}`)"""
 
 
 @pytest.mark.parametrize("width", [1280, 390])

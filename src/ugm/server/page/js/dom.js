@@ -15,7 +15,8 @@ const KEY = Symbol("key");
  *
  * @param {string} tag
  * @param {Record<string, any> | null} [props] attributes, and `key`, which distinguishes siblings; `on`, the listeners by
- *   event; `vars`, custom properties of the style; `value`, the value of a field
+ *   event; `vars`, custom properties of the style; `value`, the value of a field; `keeps`, an attribute that only the reader
+ *   changes
  * @param {...Child} children
  * @returns {Node}
  */
@@ -105,21 +106,24 @@ function update(element, child) {
     if (element.data !== child) element.data = child;
     return;
   }
-  const { key, on, vars, value, ...attributes } = child.props;
-  attribute(element, attributes);
+  const { key, on, vars, value, keeps, ...attributes } = child.props;
+  attribute(element, attributes, keeps);
   listen(element, on ?? {});
   for (const [name, amount] of Object.entries(vars ?? {})) element.style.setProperty(`--${name}`, String(amount));
   patch(element, child.children);
+  // The attribute is only the initial state of a box.
+  if (element.type === "checkbox") element.checked = Boolean(attributes.checked);
   if (value !== undefined && element.value !== value && document.activeElement !== element) element.value = value;
 }
 
 /**
  * @param {Element} element
  * @param {Record<string, any>} wanted
+ * @param {string} [kept]
  */
-function attribute(element, wanted) {
+function attribute(element, wanted, kept) {
   for (const name of element.getAttributeNames()) {
-    if (name !== "style" && (wanted[name] === undefined || wanted[name] === null || wanted[name] === false)) {
+    if (name !== "style" && name !== kept && (wanted[name] === undefined || wanted[name] === null || wanted[name] === false)) {
       element.removeAttribute(name);
     }
   }

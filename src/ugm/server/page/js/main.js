@@ -16,15 +16,19 @@ import { link, parse } from "./route.js";
 import * as service from "./service.js";
 import { utilizationView } from "./utilization.js";
 import { summary } from "./summary.js";
+import { treesOf, treeView } from "./trees.js";
 import { announce } from "./announcements.js";
 
+const TREES = { elastic: treeView("elastic"), quota: treeView("quota") };
 /** @type {Record<string, {title: string, load: (route: any) => Promise<any>, show: (route: any, data: any) => any, shown?: () => void}>} */
-const VIEWS = { queues, users: utilizationView("users"), groups: utilizationView("groups"), applications, denials, check, service };
+const VIEWS = { queues, users: utilizationView("users"), groups: utilizationView("groups"), ...TREES, applications, denials, check, service };
 /** @type {Record<string, {load: (route: any) => Promise<any>, show: (route: any, data: any, view: any) => any, noun: string}>} */
 const DETAILS = {
   queues: { load: queue.load, show: queue.show, noun: "Queue" },
   users: { load: owner.loadUser, show: owner.showUser, noun: "User" },
   groups: { load: owner.loadGroup, show: owner.showGroup, noun: "Group" },
+  elastic: TREES.elastic.detail,
+  quota: TREES.quota.detail,
   applications: { load: applications.loadDetail, show: applications.showDetail, noun: "Application" },
 };
 
@@ -33,7 +37,7 @@ const state = {
   partitions: [],
   route: parse(location.hash),
   /** The data of the last poll, and their address. */
-  /** @type {{address: string, view: any, detail: any, partition: import("./types.js").Partition | null} | null} */
+  /** @type {{address: string, view: any, detail: any, kinds: string[], partition: import("./types.js").Partition | null} | null} */
   data: null,
   /** When the data were loaded, in seconds since 1970. */
   at: 0,
@@ -63,15 +67,16 @@ async function load() {
     if (!correctRoute()) return;
     const { route } = state;
     const view = /** @type {(typeof VIEWS)[string]} */ (VIEWS[route.view]);
-    const [partition, data, detail] = await Promise.all([
+    const [partition, kinds, data, detail] = await Promise.all([
       loadPartition(route),
+      loadKinds(route.partition),
       view.load(route),
       route.name ? DETAILS[route.view]?.load(route) : undefined,
     ]);
     // The reader has navigated, or a newer poll has begun.
     if (number !== state.polls) return;
     if (state.error) announce("The server responds again.");
-    Object.assign(state, { data: { address, view: data, detail, partition }, at: Date.now() / 1000, error: "" });
+    Object.assign(state, { data: { address, view: data, detail, kinds, partition }, at: Date.now() / 1000, error: "" });
   } catch (error) {
     if (number !== state.polls) return;
     const message = error instanceof ApiError ? error.message : "the server does not respond";
@@ -90,6 +95,20 @@ async function load() {
 async function loadPartition(route) {
   const found = get(path(route.partition));
   return route.view === "service" ? found.catch(() => null) : found;
+}
+
+/**
+ * Load the kinds of trees that the quota models of the partition have.
+ *
+ * @param {string} partition
+ */
+async function loadKinds(partition) {
+  try {
+    return (await treesOf(partition)).trees.map((tree) => tree.kind);
+  } catch {
+    // Other requests report the error.
+    return [];
+  }
 }
 
 /** Replace an address that does not exist; return whether it exists. */
@@ -130,7 +149,7 @@ function render() {
 /** Move the focus into a detail that was opened, or back to the link of one that was closed. */
 function moveFocus() {
   const opener = state.opener && document.querySelector(`#view a[href="${CSS.escape(state.opener)}"]`);
-  const back = state.route.view === "queues" ? document.querySelector('.rows > [tabindex="0"]') : opener;
+  const back = ["queues", ...Object.keys(TREES)].includes(state.route.view) ? document.querySelector('.rows > [tabindex="0"]') : opener;
   const heading = document.querySelector(state.route.name ? "#detail-heading" : "#heading");
   const found = !state.route.name && state.opener ? back ?? heading : heading;
   /** @type {HTMLElement | null} */ (found)?.focus();
@@ -139,7 +158,8 @@ function moveFocus() {
 
 function header() {
   const { route, partitions, data } = state;
-  const views = Object.entries(VIEWS).filter(([name]) => name !== "service" || name === route.view || data?.partition?.has_service);
+  const isThere = (/** @type {string} */ name) => name === route.view || (name in TREES ? data?.kinds.includes(name) : name !== "service" || data?.partition?.has_service);
+  const views = Object.entries(VIEWS).filter(([name]) => isThere(name));
   return [
     h(
       "div",

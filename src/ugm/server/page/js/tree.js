@@ -6,10 +6,11 @@ import { byName, shareOf } from "./format.js";
 
 /**
  * @typedef {{amount: import("./types.js").Amount, setBy: string}} Ceiling
- * @typedef {{queue: import("./types.js").Queue, name: string, level: number, position: number, siblings: number,
- *   isOpen: boolean, ceilings: Record<string, Ceiling>}} Row
+ * @typedef {import("./treegrid.js").GridRow & {queue: import("./types.js").Queue, name: string,
+ *   ceilings: Record<string, Ceiling>}} Row
  * @typedef {{isOpen: (queue: import("./types.js").Queue, level: number) => boolean, find: string,
- *   fullest: boolean}} Choice
+ *   sort: string}} Choice the order: `name`, `share`, `applications`, `pending`, or `of` with a resource
+ * @typedef {{queue: import("./types.js").Queue, ceilings: Record<string, Ceiling>}} Found
  */
 
 /**
@@ -38,19 +39,33 @@ function add(rows, queues, level, above, choice) {
   const shown = choice.kept ? queues.filter((queue) => choice.kept?.has(queue.queue_path)) : queues;
   const found = shown.map((queue) => ({ queue, ceilings: lowered(above, queue) })).sort((one, other) => byName(one.queue.queue_path, other.queue.queue_path));
   // Sorting is stable.
-  const sorted = choice.fullest ? found.sort((one, other) => fullness(other) - fullness(one)) : found;
+  const sorted = choice.sort === "name" ? found : found.sort((one, other) => rank(other, choice.sort) - rank(one, choice.sort));
   sorted.forEach(({ queue, ceilings }, index) => {
-    const isOpen = queue.children.length > 0 && (choice.kept !== null || choice.isOpen(queue, level));
+    const isParent = queue.children.length > 0;
+    const isOpen = isParent && (choice.kept !== null || choice.isOpen(queue, level));
     const name = queue.queue_path.slice(queue.queue_path.lastIndexOf(".") + 1);
-    rows.push({ queue, name, level, position: index + 1, siblings: sorted.length, isOpen, ceilings });
+    rows.push({ key: queue.queue_path, queue, name, level, position: index + 1, siblings: sorted.length, isParent, isOpen, ceilings });
     if (isOpen) add(rows, queue.children, level + 1, ceilings, choice);
   });
 }
 
 /**
+ * Return the number by which queues are sorted, the largest first.
+ *
+ * @param {Found} found
+ * @param {string} sort
+ */
+function rank(found, sort) {
+  const { queue } = found;
+  if (sort === "share") return fullness(found);
+  if (sort === "applications") return queue.running_applications;
+  return sort === "pending" ? queue.pending_allocations : Number(queue.usage[sort.slice(3)] ?? 0);
+}
+
+/**
  * Return the largest used share of anything that limits a queue: its own maximum, or one above it; -1 without a limit.
  *
- * @param {{queue: import("./types.js").Queue, ceilings: Record<string, Ceiling>}} row
+ * @param {Found} row
  */
 function fullness({ queue, ceilings }) {
   const shares = Object.entries(ceilings).map(([name, { amount }]) => shareOfLimit(queue.usage[name] ?? 0, amount));

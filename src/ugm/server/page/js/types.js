@@ -46,6 +46,17 @@
  *   standbys: StandbyStatus[], sessions: number, connected: number, waiting: number, outage: string, age: number,
  *   commits: {count: number, seconds: number, median: number, p99: number}}} ServiceStatus
  *
+ * @typedef {{trees: {name: string, kind: string, mode: string, nodes: number}[],
+ *   models: {model: string, is_suspended: boolean}[]}} Trees
+ * @typedef {{name: string, parent: string, is_hard: boolean, level: number, position: number, siblings: number,
+ *   children: number, is_open: boolean, borrowers: number, amounts: Record<string, Amount | null>}} TreeRow
+ * @typedef {{name: string, kind: string, mode: string, nodes: number, borrowers: number, resources: string[],
+ *   resource: string, total: number, rows: TreeRow[]}} ModelTree
+ * @typedef {{name: string, is_hard: boolean, path: string[], children: number, borrowers: number,
+ *   amounts: Record<string, Amounts>}} TreeNodeDetail
+ * @typedef {{total: number, consumers: {consumer_id: string, group: string, node: string, request: Amounts,
+ *   priority: number, unpreemptable: boolean}[]}} Borrowers
+ *
  * @typedef {{partition: string, view: string, name: string, query: Record<string, string>}} Route
  */
 

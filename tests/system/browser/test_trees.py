@@ -1,0 +1,166 @@
+"""The views of elastic groups and quota trees in a headless browser."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Literal
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+from support import page_server as pages
+from support.lending import crowd_of_groups, lending
+from support.loopback import remote
+from support.page_server import CUT_OFF, ROWS, TIMEOUT
+
+pytestmark = pytest.mark.ci
+
+#: The text of an amount of 0.
+NONE = "\N{EN DASH}"
+
+
+@pytest.fixture(scope="module")
+def few() -> Iterator[str]:
+    """Serve a partition with a few groups and nodes that borrow and lend; another one is that of a service."""
+    with pages.served(lending(), other=remote(lending()), none=pages.crowd(3, 2)[0]) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def crowd() -> Iterator[str]:
+    """Serve a partition with 10,000 elastic groups, and as many nodes of a quota tree."""
+    with pages.served(crowd_of_groups(10_000, every=20)) as address:
+        yield address
+
+
+def cells(page: Page, name: str) -> list[str]:
+    """Return the texts of the amounts of a row, without their labels for small screens."""
+    row = page.locator(f'[data-path="{name}"]')
+    expect(row).to_be_visible()
+    found: list[str] = row.locator(".number").evaluate_all("all => all.map((e) => e.lastChild.data)")
+    return found
+
+
+@pytest.mark.parametrize("partition", ["default", "other"])
+def test_elastic_groups(page: Page, few: str, partition: str) -> None:
+    """A group is shown with its usage of the maximum, minimum, runtime and request, and what it borrows and lends."""
+    page.goto(f"{few}#/{partition}/elastic")
+    expect(page.locator('[role="columnheader"]')).to_have_text(
+        ["Group", "Used of the maximum", "Minimum", "Runtime", "Request", "Borrowed", "Lent"]
+    )
+    expect(page.locator('[data-path="ml-train"] .figures')).to_have_text("2.5 of 831%")
+    assert cells(page, "ml-train") == ["2", "2.5", "2.5", "0.5", NONE]
+    assert cells(page, "ml-web") == ["2", "0.5", "0.5", NONE, "1.5"]
+    page.locator('[data-path="ml-train"]').click()
+    expect(page.locator("#detail-heading")).to_have_text("Elastic group ml-train")
+    expect(page.locator(".detail-side .resources tbody tr")).to_have_text([re.compile("Cores2.5 of 8.*0.5.$")])
+    page.locator(".detail-side").get_by_role("link", name="ml", exact=True).click()
+    expect(page.locator("#detail-heading")).to_have_text("Elastic group ml")
+
+
+@pytest.mark.parametrize("partition", ["default", "other"])
+def test_quota_trees(page: Page, few: str, partition: str) -> None:
+    """A node is shown with its quota, and every consumer above its own node with the node that holds it."""
+    page.goto(f"{few}#/{partition}/quota")
+    assert cells(page, "A") == ["1", NONE]
+    assert cells(page, "R") == [NONE, "1"]
+    expect(page.locator('[data-path="B"] .badge')).to_have_text("hard")
+    expect(page.locator('[data-path="R"] .badge')).to_have_attribute("title", "holds 1 consumer of nodes below")
+    expect(page.locator(".held tbody tr > *")).to_have_text(["t1", "A", "R", "1 core", "0"])
+    page.locator('[data-path="B"]').click()
+    expect(page.locator(".detail-side .empty")).to_contain_text("Consumers of this node are held by it")
+
+
+def test_only_partitions_with_trees_have_the_views(page: Page, few: str) -> None:
+    """The views are offered if a model of the partition has such a tree; otherwise their addresses explain it."""
+    page.goto(f"{few}#/none/queues")
+    expect(page.locator("nav li")).to_have_text(["Queues", "Users", "Groups", "Applications", "Denials", "May I?"])
+    page.goto(f"{few}#/none/elastic")
+    expect(page.locator(".empty")).to_have_text("No quota model of this partition has elastic groups.")
+    page.goto(f"{few}#/default/queues")
+    expect(page.locator("nav li")).to_contain_text(["Queues", "Elastic groups", "Quota trees"])
+
+
+def test_keyboard(page: Page, few: str) -> None:
+    """Arrow keys move, open and close; Enter opens the detail, and Escape returns to the row."""
+    page.goto(f"{few}#/default/elastic")
+    page.locator('[data-path="koordinator-root-quota"]').focus()
+    page.keyboard.press("ArrowDown")
+    expect(page.locator('[data-path="ml"]')).to_be_focused()
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator(ROWS)).to_have_count(3)
+    expect(page.locator('[data-path="ml"]')).to_have_attribute("aria-expanded", "false")
+    expect(page.locator('[data-path="ml"]')).to_be_focused()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(ROWS)).to_have_count(5)
+    page.keyboard.press("End")
+    expect(page.locator('[data-path="ops"]')).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#detail-heading")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.locator('[data-path="ops"]')).to_be_focused()
+
+
+def test_order_is_remembered(page: Page, few: str) -> None:
+    """The rows can be sorted by every column, and the browser remembers the order."""
+    page.goto(f"{few}#/default/elastic")
+    names = page.locator(".rows .label")
+    root = "koordinator-root-quota"
+    expect(names).to_have_text([root, "ml", "ml-train", "ml-web", "ops"])
+    page.get_by_role("button", name="Lent").click()
+    expect(names).to_have_text([root, "ml", "ml-web", "ml-train", "ops"])
+    expect(page.get_by_role("columnheader", name="Lent")).to_have_attribute("aria-sort", "descending")
+    page.reload()
+    expect(names).to_have_text([root, "ml", "ml-web", "ml-train", "ops"])
+    page.get_by_label("Order").select_option("Group")
+    expect(names).to_have_text([root, "ml", "ml-train", "ml-web", "ops"])
+
+
+def test_crowd_is_loaded_in_parts(page: Page, crowd: str) -> None:
+    """Of 10,000 groups only the visible ones are in the document; every one can be reached and found."""
+    page.goto(f"{crowd}#/default/elastic")
+    grid = page.locator('[role="treegrid"]')
+    expect(grid).to_have_attribute("aria-rowcount", "102")
+    page.get_by_label("Find a group").fill("team")
+    expect(grid).to_have_attribute("aria-rowcount", "10002")
+    page.locator(ROWS).first.focus()
+    page.keyboard.press("End")
+    last = page.locator(':focus[aria-rowindex="10002"]')
+    expect(last).to_be_in_viewport()
+    expect(last).to_contain_text("team99-98")
+    page.keyboard.press("PageUp")
+    expect(last).to_have_count(0)
+    expect(page.locator('.rows [tabindex="0"]')).to_be_focused()
+    assert page.locator("*").count() < 1500
+    page.get_by_label("Find a group").fill("TEAM42-7")
+    expect(page.locator(".rows .label").last).to_have_text("team42-79")
+    expect(page.locator(".tools")).to_contain_text("Cores of 10,001 groups")
+
+
+def test_crowd_is_opened(page: Page, crowd: str) -> None:
+    """A part of a large tree is opened, and the rows around it stay."""
+    page.goto(f"{crowd}#/default/quota")
+    page.locator('[data-path="team3"] .twist').click()
+    expect(page.locator('[role="treegrid"]')).to_have_attribute("aria-rowcount", "201")
+    expect(page.locator('[data-path="team3-0"]')).to_be_visible()
+    expect(page.locator('[data-path="team3-0"]')).to_have_attribute("aria-level", "3")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_accessibility(browser: Browser, few: str, crowd: str, scheme: Literal["light", "dark"], width: int) -> None:
+    """No view violates a rule of axe, is wider than the window or cut off, light or dark, wide or narrow."""
+    tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce")
+    tab.set_default_timeout(TIMEOUT)
+    places = [(few, view) for view in ("elastic", "elastic/ml-train", "quota", "quota/R")]
+    for address, view in [*places, (crowd, "elastic/team3"), (crowd, "quota/team3")]:
+        tab.goto(f"{address}#/default/{view}")
+        tab.locator("#detail-heading" if "/" in view else "#heading").wait_for()
+        tab.locator(ROWS).first.wait_for()
+        found = Axe().run(tab)
+        assert found.violations_count == 0, found.generate_report()
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+        assert tab.evaluate(CUT_OFF) == []
+    tab.close()
