@@ -57,6 +57,8 @@ KNOWN: Final[Mapping[Any, st.SearchStrategy[Any]]] = {
         Decision, st.lists(violations(), max_size=2).map(tuple), st.lists(TEXTS, max_size=2).map(tuple)
     ),
     Fraction: st.fractions(),
+    # Plain data of a quota model.
+    Any: st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | TEXTS,
     Acl: st.sampled_from([Acl.parse(text) for text in (" ", "*", "sue", "sue,bob dev", " dev")]),
     PartitionConfig: full_partitions(),
     CompiledConfig: compiled(),

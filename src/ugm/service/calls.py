@@ -55,11 +55,14 @@ class Call(Protocol):
 class OpenCalls:
     """The calls of one session that are not answered yet, in the order of their numbers."""
 
-    __slots__ = ("_calls", "_last", "_unsent")
+    __slots__ = ("_calls", "_last", "unsent")
+
+    #: The numbers of the calls that were not sent; `take` may hold them back. Any thread may look at any time.
+    unsent: Final[deque[int]]
 
     def __init__(self) -> None:
         self._calls: Final[dict[int, Call]] = {}
-        self._unsent: Final[deque[int]] = deque()
+        self.unsent = deque()
         self._last = 0
 
     def __len__(self) -> int:
@@ -69,18 +72,13 @@ class OpenCalls:
         """Add a call and return its number."""
         self._last = number = self._last + 1
         self._calls[number] = call
-        self._unsent.append(number)
+        self.unsent.append(number)
         return number
-
-    @property
-    def has_unsent(self) -> bool:
-        """True if a call was not sent; `take` may hold it back. Any thread may ask at any time."""
-        return bool(self._unsent)
 
     @property
     def can_send(self) -> bool:
         """True if `take` may return a message."""
-        unsent = self._unsent
+        unsent = self.unsent
         return bool(unsent) and unsent[0] <= self.acknowledged + _WINDOW
 
     def first(self, count: int) -> list[Call]:
@@ -93,8 +91,8 @@ class OpenCalls:
 
     def send_again(self) -> None:
         """Send all calls again, because the connection is a new one."""
-        self._unsent.clear()
-        self._unsent.extend(self._calls)
+        self.unsent.clear()
+        self.unsent.extend(self._calls)
 
     @property
     def acknowledged(self) -> int:
@@ -103,15 +101,26 @@ class OpenCalls:
 
     def take(self) -> bytes:
         """Return the next message to send; empty if everything was sent, or if too many answers are missing."""
-        unsent, calls = self._unsent, self._calls
+        unsent, calls = self.unsent, self._calls
         # Calls that were given up leave gaps, and the numbers of a message have none.
         while unsent and unsent[0] not in calls:
             unsent.popleft()
-        acknowledged = self.acknowledged
-        if not unsent or unsent[0] > acknowledged + _WINDOW:
+        if not unsent:
             return b""
-        first, size = unsent.popleft(), 0
+        # `acknowledged`, written out because it is computed for every message.
+        acknowledged = next(iter(calls)) - 1
+        first = unsent[0]
+        if first > acknowledged + _WINDOW:
+            return b""
+        unsent.popleft()
         requests = [calls[first].request]
+        if unsent:
+            self._extend(first, requests)
+        return frame(Do(first, acknowledged, requests))
+
+    def _extend(self, first: int, requests: list[OperationRequest]) -> None:
+        """Add the calls that follow a first one to its message, as far as the bounds of a message allow."""
+        unsent, calls, size = self.unsent, self._calls, 0
         while unsent and len(requests) < _REQUESTS:
             size += len(memoryview(requests[-1].arguments))
             call = calls.get(unsent[0])
@@ -119,11 +128,14 @@ class OpenCalls:
                 break
             unsent.popleft()
             requests.append(call.request)
-        return frame(Do(first, acknowledged, requests))
 
     def take_answered(self, answers: list[Reply]) -> list[tuple[Call, Reply]]:
         """Remove the calls that are answered. Replies to calls that were given up are ignored."""
         calls = self._calls
+        if len(answers) == 1:
+            answer = answers[0]
+            call = calls.pop(answer.number, None)
+            return [] if call is None else [(call, answer)]
         return [(calls.pop(answer.number), answer) for answer in answers if answer.number in calls]
 
     def take_expired(self, now: float) -> list[Call]:
@@ -135,7 +147,7 @@ class OpenCalls:
         """Remove all calls."""
         calls = list(self._calls.values())
         self._calls.clear()
-        self._unsent.clear()
+        self.unsent.clear()
         return calls
 
 

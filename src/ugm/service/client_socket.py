@@ -16,7 +16,7 @@ import select
 import socket
 import ssl
 from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from queue import Empty, Queue
 from struct import pack
 from threading import Lock, Thread
@@ -60,8 +60,8 @@ class ClientSocket:
         "_flags",
         "_frames",
         "_guard",
+        "_is_encrypted",
         "_poll",
-        "_receiving",
         "_socket",
         "_unsent",
         "active_at",
@@ -83,7 +83,7 @@ class ClientSocket:
         self._frames: Final = FrameReader(MAX_ANSWERS)
         #: Protects the bytes that wait to be sent, and the state of an encrypted connection.
         self._guard: Final = Lock()
-        self._receiving: Final = self._guard if isinstance(self._socket, ssl.SSLSocket) else nullcontext()
+        self._is_encrypted: Final = isinstance(self._socket, ssl.SSLSocket)
         self._unsent: Final = bytearray()
         self._poll: Final = select.poll()
         #: When the leader was last known to read or write.
@@ -133,7 +133,10 @@ class ClientSocket:
         else:
             return []
         try:
-            with self._receiving:
+            if self._is_encrypted:
+                with self._guard:
+                    data = self._socket.recv(_RECEIVE)
+            else:
                 data = self._socket.recv(_RECEIVE, flags)
         except _WAIT:
             return []

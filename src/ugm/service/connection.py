@@ -253,7 +253,8 @@ class ClientConnection:
 
     def _flush(self) -> None:
         """Send all unsent calls, also those of threads that find another one sending."""
-        while self._open.has_unsent and self._sending.acquire(blocking=False):
+        unsent = self._open.unsent
+        while unsent and self._sending.acquire(blocking=False):
             try:
                 has_sent = self._send_next()
             finally:
@@ -321,7 +322,8 @@ class ClientConnection:
                 answered = self._open.take_answered(message.answers)
             for call, answer in answered:
                 call.complete(answer.status, answer.value)
-                self._note_done(call)
+                if type(call) is PromisedCall:
+                    self._settled.append(call)
         elif type(message) is Staleness:
             self.staleness = message
         elif type(message) is Moved:
@@ -329,10 +331,6 @@ class ClientConnection:
             raise ConnectionResetError("another process leads")
         elif type(message) is Refused:
             raise ProtocolError(message.code, message.reason)
-
-    def _note_done(self, call: object) -> None:
-        if type(call) is PromisedCall:
-            self._settled.append(call)
 
     def _note_refusal(self, error: ProtocolError) -> None:
         """Give up all open calls if they would be refused again; a session that does not exist is replaced."""
@@ -349,7 +347,8 @@ class ClientConnection:
             calls = self._open.take_all()
         for call in calls:
             call.fail(error)
-            self._note_done(call)
+            if type(call) is PromisedCall:
+                self._settled.append(call)
 
     def _drop(self) -> None:
         connection, self._socket = self._socket, None
