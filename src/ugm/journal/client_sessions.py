@@ -158,7 +158,7 @@ def record_row(record: SessionRecord) -> list[Json]:
     >>> record_row(SessionOpened("s-1", "scheduler"))
     ['session', 's-1', 'scheduler']
     """
-    return _encode_by(record) if isinstance(record, By) else [_TAGS[type(record)], *record]
+    return _encode_by(record) if type(record) is By else [_TAGS[type(record)], *record]
 
 
 def decode_record(row: Sequence[Json]) -> SessionRecord:
@@ -230,7 +230,9 @@ class ClientSession:
         if not last_number:
             return
         kept = self.answers
-        if kept:
+        if self.last_number <= acknowledged:
+            kept.clear()
+        elif self.acknowledged < acknowledged:
             for number in [number for number in kept if number <= acknowledged]:
                 del kept[number]
         for answer in answers:
