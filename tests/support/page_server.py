@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from random import Random
 
 import uvicorn
@@ -96,12 +97,19 @@ def served(
     partition: AbstractPartition,
     history: History | None = None,
     status: Callable[[], ServiceStatus] | None = None,
+    *,
+    config_path: Path | None = None,
+    prepare: Callable[[Starlette], object] = bool,
     **others: AbstractPartition,
 ) -> Iterator[str]:
-    """Serve partitions in a thread during the block, mounted below a path; yield the address."""
+    """Serve partitions in a thread during the block, mounted below a path; yield the address.
+
+    The application is passed to *prepare* before it is mounted.
+    """
     services = {"default": status} if status else None
     histories = {"default": history} if history else None
-    shown = create_app({"default": partition, **others}, history=histories, services=services)
+    shown = create_app({"default": partition, **others}, history=histories, services=services, config_path=config_path)
+    prepare(shown)
     app = Starlette(routes=[Mount("/quotas", shown)])
     listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False, lifespan="off"))

@@ -75,12 +75,15 @@ class Configurations:
         "_read",
         "_swapping",
         "_writing",
+        "counts",
         "in_use",
         "outcome",
         "path",
         "refused",
     )
 
+    #: The number of attempts by source (``file`` or ``upload``) and result (``applied`` or ``refused``).
+    counts: dict[tuple[str, str], int]
     #: The result of the last attempt.
     outcome: Outcome
     #: The last successful attempt, so the source and the start of the configuration in force.
@@ -111,6 +114,7 @@ class Configurations:
         self._file_state = self._read_file_state()
         self.outcome = self.in_use = Outcome("start", clock())
         self.refused = ()
+        self.counts = {(source, result): 0 for source in ("file", "upload") for result in ("applied", "refused")}
 
     def in_force(self) -> str:
         """Return the configuration in force as YAML."""
@@ -194,6 +198,7 @@ class Configurations:
         unusable = (Problem(source, 0, 0, "partitions", "config-unusable", str(error)),)
         problems = error.problems if isinstance(error, ConfigError) else unusable
         self.outcome = Outcome(source, self._clock(), problems)
+        self.counts[source, "refused"] += 1
         if source == "file":
             self.refused = problems
             listed = "\n".join(map(str, problems))
@@ -201,6 +206,7 @@ class Configurations:
 
     def _accept(self, source: str) -> None:
         self.outcome = self.in_use = Outcome(source, self._clock())
+        self.counts[source, "applied"] += 1
         if source == "file":
             self.refused = ()
             _LOGGER.info("%s was reloaded and is in force", self.path)

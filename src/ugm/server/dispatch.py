@@ -24,6 +24,7 @@ from ugm.server.payloads import ApiError, Payload, json_payload, require_found, 
 from ugm.server.requests import RequestBounds, parse_body, parse_path, parse_query
 from ugm.server.responses import NO_STORE, error_response
 from ugm.server.routes import Route
+from ugm.server.server_metrics import with_server_metrics
 from ugm.server.state import RequestContext, ServedPartition, ServerState
 
 __all__ = ["RequestCoalescer", "RequestDispatcher", "payload_response"]
@@ -199,7 +200,7 @@ class RequestDispatcher:
                 content, media_type = metrics()
             except OutageError as error:
                 raise ApiError.of(error) from None
-            return Payload(200, content, media_type)
+            return Payload(200, with_server_metrics(content, media_type, self._state.configurations), media_type)
 
         async def endpoint(_request: Request) -> Response:
             try:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
+from starlette.applications import Starlette
 
 from support import page_server as pages
 from support.page_server import CUT_OFF, ROWS
@@ -160,6 +162,29 @@ def test_lost_server_is_shown(page: Page) -> None:
     expect(page.locator(ROWS)).to_have_count(4)
     page.clock.run_for(1000)
     expect(page.locator("#announcements")).to_have_text("the server does not respond; trying again.")
+
+
+def test_refused_configuration_is_shown(page: Page, tmp_path: Path) -> None:
+    """While the configuration file has problems, every view shows the first of them."""
+    file = tmp_path / "queues.yaml"
+    file.write_text("partitions: [{queues: [{name: a}]}]")
+
+    def refuse(app: Starlette) -> None:
+        file.write_text("partitions: [{queues: [{name: a, resources: {max: {memory: -1}}}, {name: a}]}]")
+        assert app.state.configurations.reload_if_changed()
+
+    with pages.served(*pages.crowd(3, 5), config_path=file, prepare=refuse) as address:
+        for view in ("queues", "users", "denials"):
+            page.goto(f"{address}#/default/{view}")
+            banner = page.locator(".view > .error")
+            expect(banner).to_contain_text(
+                "The configuration file has problems, so that of the start is still in force"
+            )
+            expect(banner).to_contain_text("-1")
+            expect(banner).to_contain_text("(and 1 other problem)")
+            assert page.evaluate(CUT_OFF) == []
+        assert Axe().run(page).violations_count == 0
+    page.goto("about:blank")
 
 
 def test_partitions_are_chosen(page: Page) -> None:

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
 from support.partition_fixtures import changing_nothing
@@ -30,6 +31,7 @@ from ugm.config import PartitionConfig, QueueConfig
 from ugm.partition import AbstractPartition
 from ugm.server import create_app, serving
 from ugm.server.configurations import Configurations
+from ugm.server.server_metrics import with_server_metrics
 
 #: Every test runs with partitions in memory and with clients of a service.
 pytestmark = pytest.mark.usefixtures("service")
@@ -289,3 +291,41 @@ def test_watching_goes_on(file: Path, monkeypatch: pytest.MonkeyPatch, caplog: p
         broken.undo()
         file.write_text(TIGHTER)
         until(lambda: team_limit(partition) == 5)
+
+
+def test_changes_are_counted(tmp_path: Path) -> None:
+    """The metrics count reloads and uploads by their result, and show whether the file is refused now."""
+    file = tmp_path / "queues.yaml"
+    file.write_text(CONFIG)
+    server = client(config_path=file)
+
+    def counted() -> dict[str, float]:
+        families = text_string_to_metric_families(server.get("/metrics").text)
+        return {
+            "/".join(sample.labels.values()): sample.value
+            for family in families
+            for sample in family.samples
+            if sample.name in ("ugm_configuration_changes_total", "ugm_configuration_refused")
+        }
+
+    assert counted() == {"file/applied": 0, "file/refused": 0, "upload/applied": 0, "upload/refused": 0, "": 0}
+    file.write_text("partitions: [")
+    assert server.post("/ws/v1/config/reload", headers=TOKEN).status_code == 422
+    assert server.put("/ws/v1/config", content=TIGHTER, headers=UPLOAD).status_code == 200
+    assert counted() == {"file/applied": 0, "file/refused": 1, "upload/applied": 1, "upload/refused": 0, "": 1}
+    file.write_text(CONFIG)
+    assert server.post("/ws/v1/config/reload", headers=TOKEN).status_code == 200
+    assert counted() == {"file/applied": 1, "file/refused": 1, "upload/applied": 1, "upload/refused": 0, "": 0}
+
+
+@pytest.mark.parametrize(
+    ("content", "media_type", "is_extended"),
+    [(b"", "text/plain", True), (b"a 1", "text/plain; version=0.0.4", True), (b"a 1\n# EOF\n", "application/x", False)],
+)
+def test_metrics_of_other_formats_stay(content: bytes, media_type: str, is_extended: bool) -> None:  # noqa: FBT001 - a case
+    """The metrics of the server are added only to the text format, on lines of their own."""
+    found = with_server_metrics(content, media_type, Configurations({}, None))
+
+    assert found.startswith(content)
+    assert (found != content) is is_extended
+    assert not is_extended or len(list(text_string_to_metric_families(found.decode()))) == 2 + bool(content)

@@ -7,7 +7,7 @@ import { get, path, ApiError } from "./api.js";
 import * as check from "./check.js";
 import * as denials from "./denials.js";
 import { draw, h } from "./dom.js";
-import { clock } from "./format.js";
+import { clock, counted } from "./format.js";
 import * as owner from "./owner.js";
 import { Poller } from "./polling.js";
 import * as queue from "./queue.js";
@@ -33,8 +33,8 @@ const DETAILS = {
 };
 
 const state = {
-  /** @type {string[]} */
-  partitions: [],
+  /** @type {import("./types.js").Health | null} */
+  health: null,
   route: parse(location.hash),
   /** The data of the last poll, and their address. */
   /** @type {{address: string, view: any, detail: any, kinds: string[], partition: import("./types.js").Partition | null} | null} */
@@ -63,11 +63,12 @@ async function load() {
   const address = location.hash;
   const number = ++state.polls;
   try {
-    if (!state.partitions.length) state.partitions = (await get("health")).partitions;
+    if (!state.health) state.health = await loadHealth();
     if (!correctRoute()) return;
     const { route } = state;
     const view = /** @type {(typeof VIEWS)[string]} */ (VIEWS[route.view]);
-    const [partition, kinds, data, detail] = await Promise.all([
+    const [health, partition, kinds, data, detail] = await Promise.all([
+      loadHealth(),
       loadPartition(route),
       loadKinds(route.partition),
       view.load(route),
@@ -76,7 +77,8 @@ async function load() {
     // The reader has navigated, or a newer poll has begun.
     if (number !== state.polls) return;
     if (state.error) announce("The server responds again.");
-    Object.assign(state, { data: { address, view: data, detail, kinds, partition }, at: Date.now() / 1000, error: "" });
+    else if (health.reason && !state.health.reason) announce("The configuration file was refused.");
+    Object.assign(state, { health, data: { address, view: data, detail, kinds, partition }, at: Date.now() / 1000, error: "" });
   } catch (error) {
     if (number !== state.polls) return;
     const message = error instanceof ApiError ? error.message : "the server does not respond";
@@ -97,6 +99,11 @@ async function loadPartition(route) {
   return route.view === "service" ? found.catch(() => null) : found;
 }
 
+/** @returns {Promise<import("./types.js").Health>} */
+function loadHealth() {
+  return get("health");
+}
+
 /**
  * Load the kinds of trees that the quota models of the partition have.
  *
@@ -114,7 +121,8 @@ async function loadKinds(partition) {
 /** Replace an address that does not exist; return whether it exists. */
 function correctRoute() {
   const { route } = state;
-  const partition = state.partitions.includes(route.partition) ? route.partition : state.partitions[0] ?? "";
+  const partitions = state.health?.partitions ?? [];
+  const partition = partitions.includes(route.partition) ? route.partition : partitions[0] ?? "";
   if (partition === route.partition && VIEWS[route.view]) return true;
   history.replaceState(null, "", link(partition, VIEWS[route.view] ? route.view : "queues"));
   navigate(false);
@@ -137,7 +145,7 @@ function render() {
   const place = /** @type {HTMLElement} */ (document.getElementById("view"));
   draw(top, header());
   const isThere = state.data?.address === location.hash;
-  draw(place, state.error && alarm(), isThere && content());
+  draw(place, state.error && alarm(), state.health?.reason && banner(state.health), isThere && content());
   if (!isThere) return;
   const view = VIEWS[state.route.view];
   view?.shown?.();
@@ -157,7 +165,8 @@ function moveFocus() {
 }
 
 function header() {
-  const { route, partitions, data } = state;
+  const { route, data } = state;
+  const partitions = state.health?.partitions ?? [];
   const isThere = (/** @type {string} */ name) => name === route.view || (name in TREES ? data?.kinds.includes(name) : name !== "service" || data?.partition?.has_service);
   const views = Object.entries(VIEWS).filter(([name]) => isThere(name));
   return [
@@ -165,7 +174,7 @@ function header() {
       "div",
       { class: "bar-top" },
       h("h1", null, h("a", { href: link(route.partition, "queues") }, "ugm")),
-      partitions.length > 1 ? chooser() : h("span", { class: "partition" }, route.partition),
+      partitions.length > 1 ? chooser(partitions) : h("span", { class: "partition" }, route.partition),
       h("nav", { "aria-label": "Views" }, h("ul", null, views.map(([name, view]) => tab(name, view.title)))),
       live(),
     ),
@@ -173,12 +182,13 @@ function header() {
   ];
 }
 
-function chooser() {
+/** @param {string[]} partitions */
+function chooser(partitions) {
   /** @param {Event} event */
   const change = (event) => {
     location.hash = link(/** @type {HTMLSelectElement} */ (event.target).value, parse(location.hash).view);
   };
-  const options = state.partitions.map((name) => h("option", { value: name, selected: name === state.route.partition }, name));
+  const options = partitions.map((name) => h("option", { value: name, selected: name === state.route.partition }, name));
   return h("label", { class: "partition" }, h("span", { class: "unseen" }, "Partition"), h("select", { on: { change }, value: state.route.partition }, options));
 }
 
@@ -221,6 +231,13 @@ function freshness() {
 
 function alarm() {
   return h("p", { class: "error", key: "alarm" }, `${state.error}. The figures are of ${state.at ? clock(state.at) : "no time yet"}; trying again.`);
+}
+
+/** @param {import("./types.js").Health} health */
+function banner({ configuration }) {
+  const [first, ...others] = configuration.refused;
+  const since = configuration.in_force.source === "start" ? "that of the start" : `that of ${clock(configuration.in_force.at)}`;
+  return h("p", { class: "error", key: "banner" }, `The configuration file has problems, so ${since} is still in force: ${first}`, others.length > 0 && ` (and ${counted(others.length, "other problem")})`);
 }
 
 function content() {

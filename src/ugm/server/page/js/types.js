@@ -46,6 +46,9 @@
  *   standbys: StandbyStatus[], sessions: number, connected: number, waiting: number, outage: string, age: number,
  *   commits: {count: number, seconds: number, median: number, p99: number}}} ServiceStatus
  *
+ * @typedef {{partitions: string[], reason: string, configuration: {refused: string[],
+ *   in_force: {source: string, at: number}}}} Health
+ *
  * @typedef {{trees: {name: string, kind: string, mode: string, nodes: number}[],
  *   models: {model: string, is_suspended: boolean}[]}} Trees
  * @typedef {{name: string, parent: string, is_hard: boolean, level: number, position: number, siblings: number,

@@ -1,0 +1,33 @@
+"""Metrics of the server itself, as text: reloads and uploads of the configuration.
+
+They are appended to the metrics of the program in the text format of Prometheus, in which the order of metrics does not
+matter. Other formats have an end, so nothing is appended to them.
+"""
+
+from __future__ import annotations
+
+from ugm.server.configurations import Configurations
+
+__all__ = ["with_server_metrics"]
+
+_CHANGES = (
+    "# HELP ugm_configuration_changes_total Attempts to replace the configuration, by source and result.\n"
+    "# TYPE ugm_configuration_changes_total counter\n"
+)
+_REFUSED = (
+    "# HELP ugm_configuration_refused 1 while the configuration file has problems and is not in force, otherwise 0.\n"
+    "# TYPE ugm_configuration_refused gauge\n"
+    "ugm_configuration_refused "
+)
+
+
+def with_server_metrics(content: bytes, media_type: str, configurations: Configurations) -> bytes:
+    """Return metrics with those of the server."""
+    if not media_type.startswith("text/plain"):
+        return content
+    samples = "".join(
+        f'ugm_configuration_changes_total{{source="{source}",result="{result}"}} {count}\n'
+        for (source, result), count in configurations.counts.items()
+    )
+    end = b"" if content.endswith(b"\n") or not content else b"\n"
+    return content + end + f"{_CHANGES}{samples}{_REFUSED}{int(bool(configurations.refused))}\n".encode()
