@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 from ugm.config.findings import Finding, QueueSpot
 from ugm.errors import RequestError, cut, quote
 from ugm.identity import ROOT
+from ugm.preemption.settings import PROPERTIES, is_valid_value
 from ugm.queues.acl import Acl
 from ugm.queues.rules import QUEUE_NAMES
 from ugm.resources import Resource, format_amount
@@ -213,6 +214,23 @@ def _text(name: str, amount: int) -> str:
     return f"{cut(name)} {format_amount(name, amount)}"
 
 
+def preemption_properties_are_valid(spot: QueueSpot) -> Iterator[Finding]:
+    """The properties of a queue and of its template that concern preemption have values that are allowed.
+
+    Source: Apache YuniKorn, preemption; queue preemption properties.
+    """
+    template = spot.queue.child_template
+    for field, properties in (
+        ("properties", spot.queue.properties),
+        ("childtemplate", {} if template is None else template.properties),
+    ):
+        path = (*spot.path, field) if field == "properties" else (*spot.path, field, "properties")
+        for name, value in properties.items():
+            if not is_valid_value(name, value):
+                message = f"{quote(value)} is not allowed (allowed: {PROPERTIES[name]})"
+                yield Finding((*path, name), "queue-preemption-invalid", message)
+
+
 QUEUE_RULES: Final[tuple[Callable[[QueueSpot], Iterator[Finding]], ...]] = (
     queue_name_is_valid,
     queue_name_is_not_root,
@@ -222,4 +240,5 @@ QUEUE_RULES: Final[tuple[Callable[[QueueSpot], Iterator[Finding]], ...]] = (
     guaranteed_fits_max,
     applications_fit_above,
     template_fits_queue,
+    preemption_properties_are_valid,
 )

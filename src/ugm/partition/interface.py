@@ -29,6 +29,7 @@ from ugm.partition.scheduling_order import Turn
 from ugm.partition.snapshot import CooperativeIteration, PartitionSnapshot
 from ugm.partition.subject import Subject
 from ugm.partition.utilization import LimitUtilization
+from ugm.preemption import PreemptionPlan
 from ugm.queues import Placement, QueueState
 from ugm.resources import Resource
 from ugm.tracking import GroupUsage, UserUsage
@@ -236,6 +237,23 @@ class AbstractPartition(ABC):
         Raises:
             RequestError: the plan is stale: a victim has changed, is protected now, or is no longer needed, or the
                 request does not fit without the victims. Nothing has changed.
+        """
+
+    @abstractmethod
+    def carry_out(self, plan: PreemptionPlan) -> tuple[str, ...]:
+        """Mark the victims of a plan as terminating, or none of them.
+
+        They still count until the program has stopped and released them. The request stays pending; pass it as *placed*
+        to `plan_preemption` of other requests until it is granted or withdrawn.
+
+        The usage, maxima and guarantees that the plan depends on are compared with the present ones. This takes a time
+        proportional to the number of allocations.
+
+        Returns:
+            The allocations that were marked. A repeated call marks nothing.
+
+        Raises:
+            RequestError: the plan has no victims, or is stale: a victim or a queue has changed. Nothing has changed.
         """
 
     # Applications
@@ -528,6 +546,37 @@ class AbstractPartition(ABC):
 
         Raises:
             RequestError: as for `check`.
+        """
+
+    @abstractmethod
+    def plan_preemption(
+        self,
+        request: AllocationRequest,
+        *,
+        since: int,
+        now: int | None = None,
+        may_preempt: bool = True,
+        within_queue: bool = False,
+        placed: Iterable[AllocationRequest | tuple[str, str, Resource]] = (),
+    ) -> PreemptionPlan:
+        """Return the allocations to evict so that a request fits that guarantees of its queues entitle to them.
+
+        No queue loses what it is guaranteed, and no allocation of a higher priority is evicted. The properties
+        ``preemption.policy`` and ``preemption.delay`` of the queues take effect. If other quota models deny the
+        request, the allocations that they evict are listed separately. Nothing changes; see `carry_out`.
+
+        The lock is held only for a copy. The time depends on the number of queues and allocations.
+
+        Args:
+            request: the request, pending or not.
+            since: the time since which the request has been waiting, in seconds.
+            now: the time in seconds; None for the clock of the partition.
+            may_preempt: whether allocations may be evicted for the request.
+            within_queue: whether allocations of lower priority in the queue of the request may be evicted.
+            placed: requests for which earlier plans have made room, and which count as granted.
+
+        Raises:
+            RequestError: an application does not exist or is failing, or an argument is invalid.
         """
 
     @abstractmethod

@@ -11,6 +11,7 @@
 `ugm.partition.queries`               list applications, allocations, queues, users and groups
 `ugm.partition.model_queries`         collect the answers of other quota models
 `ugm.partition.reclaim`               choose and evict what groups have to return
+`ugm.partition.preemption`            choose and mark the victims of a request
 ====================================  ==========================================================
 
 A change runs as a transaction (`ugm.partition.transaction`), a query runs under the lock. One lock guards everything,
@@ -52,6 +53,7 @@ from ugm.partition.lifecycle import ApplicationLifecycle
 from ugm.partition.model_queries import ModelQueries, ModelReport
 from ugm.partition.model_set import ModelSet, claims_of
 from ugm.partition.plan import Plan, PlanInput, make_plan
+from ugm.partition.preemption import Preempting, require_preemption_call, require_preemption_plan
 from ugm.partition.queries import CopiedAllocations, Queries
 from ugm.partition.reclaim import Reclaiming, require_reclaim_plan
 from ugm.partition.reclaim_plan import ReclaimPlan
@@ -77,6 +79,7 @@ from ugm.partition.subject_queries import SubjectQueries, require_query_submissi
 from ugm.partition.submission import require_chosen_group, require_gang_style, require_leaf_path, require_submission
 from ugm.partition.transaction import TransactionLog, Transactions
 from ugm.partition.utilization import LimitUtilization
+from ugm.preemption import PreemptionPlan
 from ugm.queues import Placement, QueueState
 from ugm.resources import Resource, sum_of
 from ugm.tracking import GroupUsage, UserUsage
@@ -133,6 +136,7 @@ class Partition(FastPath):
         "_is_recorded",
         "_lifecycle",
         "_model_queries",
+        "_preempting",
         "_queries",
         "_reclaiming",
         "_recorder",
@@ -185,6 +189,7 @@ class Partition(FastPath):
         self._administration = Administration(state, models, self._admission)
         self._subject_queries = SubjectQueries(state, models, self._admission)
         self._reclaiming = Reclaiming(state, models, self._admission, self._subject_queries)
+        self._preempting = Preempting(state, models, self._admission, self._subject_queries)
         self._queries = Queries(state, self._admission)
         self._model_queries = ModelQueries(models)
         self._applications = state.applications
@@ -350,6 +355,9 @@ class Partition(FastPath):
         checked = require_reclaim_plan(plan)
         return self._transactions.run_without_space(self._reclaiming.carry_out, checked)
 
+    def carry_out(self, plan: PreemptionPlan) -> tuple[str, ...]:
+        return self._transactions.run_without_space(self._preempting.carry_out, require_preemption_plan(plan))
+
     # Applications
 
     def submit(
@@ -472,6 +480,20 @@ class Partition(FastPath):
     ) -> ReclaimPlan:
         checked, amounts = require_subject(subject), require_resource("usage", usage)
         return self._read(self._reclaiming.plan, checked, amounts, priority, preemptible)
+
+    def plan_preemption(
+        self,
+        request: AllocationRequest,
+        *,
+        since: int,
+        now: int | None = None,
+        may_preempt: bool = True,
+        within_queue: bool = False,
+        placed: Iterable[AllocationRequest | tuple[str, str, Resource]] = (),
+    ) -> PreemptionPlan:
+        flags = {"may_preempt": may_preempt, "within_queue": within_queue}
+        call = require_preemption_call(request, since, now, placed, **flags)
+        return self._preempting.plan(call, self._lock.run)
 
     def headroom(self, subject: Subject, *, duration: int | None = None) -> Resource | None:
         return self._read(self._subject_queries.headroom, require_subject(subject), duration)

@@ -125,14 +125,7 @@ class Reclaiming:
 
     def _shortage(self, request: _Request, leaving: _Entries) -> tuple[Violation, ...]:
         """Return every limit that a request would exceed after the release of some allocations."""
-        for _, entry in leaving:
-            self._state.refund(entry)
-        found = self._queries.own_violations(request.subject, request.usage)
-        for _, entry in leaving:
-            self._state.charge(entry, self._admission.vector(entry.usage))
-        if not self._models:
-            return found
-        return found + self._models.shortage(request.claim, [entry.claim(name) for name, entry in leaving])
+        return self._queries.violations_without(request.subject, request.usage, request.claim, leaving)
 
     def carry_out(self, plan: ReclaimPlan) -> tuple[str, ...]:
         """Release the victims of a plan that still exist, or none of them.

@@ -216,6 +216,19 @@ class SubjectQueries:
             return _violations(holding, usage)
         return holding.violations(self._admission.vector(usage))
 
+    def violations_without(
+        self, subject: Subject, usage: Resource, claim: Claim, leaving: Sequence[tuple[str, LedgerEntry]]
+    ) -> tuple[Violation, ...]:
+        """Return every limit that a request would exceed after the release of some allocations; nothing changes."""
+        for _, entry in leaving:
+            self._state.refund(entry)
+        found = self.own_violations(subject, usage)
+        for _, entry in leaving:
+            self._state.charge(entry, self._admission.vector(entry.usage))
+        if not self._models:
+            return found
+        return found + self._models.shortage(claim, [entry.claim(name) for name, entry in leaving])
+
     def _check_user(self, subject: UserInQueue, query: QueryRequest) -> Decision:
         if self._state.closed:
             raise RequestError("queue_path", subject.queue_path, "the partition is being removed")

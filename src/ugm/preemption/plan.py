@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any, Final, NamedTuple, TypeVar, final
 
 from ugm.decision import Decision
-from ugm.preemption.facts import PreemptionRequest
+from ugm.preemption.facts import PlacedRequest, PreemptionRequest
 from ugm.preemption.usage_tree import QueueNode
 from ugm.resources import Resource, format_amount
 
@@ -116,6 +116,11 @@ class ProtectedAllocations(NamedTuple):
     #: In the order of the ledger.
     allocation_ids: tuple[str, ...]
 
+    def without(self, names: Iterable[str]) -> ProtectedAllocations:
+        """Return the group without some allocations."""
+        left_out = set(names)
+        return self._replace(allocation_ids=tuple(one for one in self.allocation_ids if one not in left_out))
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -163,7 +168,7 @@ class PreemptionPlan:
     now: int
     #: The time from which the request may preempt, if it is early.
     due: int | None = None
-    #: The answer to the request, if it is blocked.
+    #: The limits that deny the request, if it is blocked or a quota model evicts nothing for it.
     decision: Decision | None = None
     #: In the order of the ledger, oldest first.
     victims: tuple[Victim, ...] = ()
@@ -177,6 +182,10 @@ class PreemptionPlan:
     is_optimal: bool = True
     #: The state of the queues on which the plan depends.
     inputs: tuple[QueueInput, ...] = ()
+    #: The allocations that other quota models give up, besides the victims.
+    by_model: tuple[Victim, ...] = ()
+    #: The requests that counted as granted.
+    placed: tuple[PlacedRequest, ...] = ()
 
     def __bool__(self) -> bool:
         return self.outcome is Outcome.PLAN
@@ -193,8 +202,9 @@ class PreemptionPlan:
             "outcome": self.outcome.value,
             "now": self.now,
             "due": self.due,
-            "decision": self.decision and self.decision.to_dict(),
+            "decision": None if self.decision is None else self.decision.to_dict(),
             "victims": [victim.to_dict() for victim in self.victims],
+            "by_model": [victim.to_dict() for victim in self.by_model],
             "missing": [one._asdict() for one in self.missing],
             "others": dict(self.others),
             "cost": self.cost and self.cost.to_dict(),
@@ -209,7 +219,7 @@ class PreemptionPlan:
         yield from _head(self, name)
         yield from map(str, self.missing)
         yield from _distinct(self._entitlement(use) for victim in self.victims for use in victim.entitled_by)
-        yield from map(_eviction, self.victims)
+        yield from map(_eviction, (*self.by_model, *self.victims))
         if self.protected:
             counted = (f"{len(one.allocation_ids)} of {one.queue_path} ({one.law})" for one in self.protected)
             yield f"not taken: {', '.join(counted)}"
@@ -224,9 +234,12 @@ class PreemptionPlan:
 
 def _head(plan: PreemptionPlan, name: str) -> Iterator[str]:
     yield _HEADS[plan.outcome].format(
-        name=name, due=plan.due, now=plan.now, victims=", ".join(repr(victim.allocation_id) for victim in plan.victims)
+        name=name,
+        due=plan.due,
+        now=plan.now,
+        victims=", ".join(repr(victim.allocation_id) for victim in (*plan.by_model, *plan.victims)),
     )
-    yield from map(str, plan.decision.violations if plan.decision else ())
+    yield from map(str, () if plan.decision is None else plan.decision.violations)
 
 
 _HEADS: Final = {
@@ -246,7 +259,8 @@ def _values(one: Victim) -> dict[str, Any]:
 
 
 def _eviction(victim: Victim) -> str:
-    freed = {one.resource: one.amount for one in victim.frees}
+    # A victim of a model frees all that it uses.
+    freed = {one.resource: one.amount for one in victim.frees} or victim.usage
     amounts = ", ".join(f"{format_amount(name, amount)} {name}" for name, amount in freed.items())
     left = (
         f"{use.queue_path} would have {format_amount(use.resource, use.after)} of "

@@ -90,11 +90,13 @@ class _Planner:
         """Return the outcome if it follows without a search."""
         situation = self._situation
         requested = situation.requested
-        is_missing = any(situation.missing)
+        # A decision that denies is false.
+        is_blocked = self._blocked is not None
+        will_fit = not is_blocked and not any(situation.missing)
         found = (
-            (not self._blocked and not is_missing and not any(map(self._lacks_now, situation.path)), Outcome.FITS),
-            (not self._blocked and not is_missing, Outcome.AWAITS_TERMINATING),
-            (bool(self._blocked), Outcome.BLOCKED),
+            (will_fit and not any(map(self._lacks_now, situation.path)), Outcome.FITS),
+            (will_fit, Outcome.AWAITS_TERMINATING),
+            (is_blocked, Outcome.BLOCKED),
             (any(node.lacking({}, requested) for node in situation.path), Outcome.NEVER),
             (not situation.request.may_preempt, Outcome.UNWILLING),
             (self._now < self.due, Outcome.EARLY),

@@ -94,6 +94,19 @@ _RECLAIM: Final[Schema] = {
         ),
     ]
 }
+_SECONDS: Final[Schema] = {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1}
+_PREEMPTION: Final[Schema] = record(
+    {
+        "allocation_id": NAME,
+        "priority": TRAITS["priority"],
+        "now": _SECONDS,
+        "may_preempt": {"type": "boolean"},
+        "within_queue": {"type": "boolean"},
+    },
+    application_id=NAME,
+    usage=QUANTITIES,
+    since=_SECONDS,
+)
 
 
 class Route(NamedTuple, Generic[_Target]):
@@ -186,6 +199,13 @@ PARTITION_ROUTES: Final[tuple[Route[ServedPartition], ...]] = (
     Route("POST", f"{_PARTITION}/check", decisions.check, reference("Decision"), body=_CHECK),
     Route("POST", f"{_PARTITION}/explain", decisions.explain, reference("Explanation"), body=_EXPLAIN),
     Route("POST", f"{_PARTITION}/plan_reclaim", decisions.plan_reclaim, reference("ReclaimPlan"), body=_RECLAIM),
+    Route(
+        "POST",
+        f"{_PARTITION}/plan_preemption",
+        decisions.plan_preemption,
+        reference("PreemptionPlan"),
+        body=_PREEMPTION,
+    ),
 )
 
 _OPERATION_ROUTES: Final[tuple[Route[ServerState], ...]] = (

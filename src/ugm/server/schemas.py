@@ -19,6 +19,8 @@ from ugm.identity import MAX_NAME
 from ugm.model import Guarantee
 from ugm.partition import Allocation, ApplicationInfo, LimitUtilization, ReclaimPlan, SparedAllocations, Victim
 from ugm.partition.allocation import MAX_DURATION
+from ugm.preemption import Freed, GuaranteeUse, MissingAmount
+from ugm.preemption import Victim as PreemptionVictim
 from ugm.queues import QueueState
 from ugm.resources import MAX_QUANTITY, Resource
 from ugm.server.trees import MEASURES, Borrower
@@ -273,6 +275,26 @@ RESPONSE_SCHEMAS: Final[Mapping[str, Schema]] = {
     "SparedAllocations": record(**_attributes(SparedAllocations)),
     "ReclaimPlan": record(
         **_attributes(ReclaimPlan, "subject", "usage", "priority", "preemptible", text=_TEXT),
+    ),
+    "PreemptionVictim": record(
+        **_attributes(PreemptionVictim, "frees", "exceeds", "entitled_by", priority=_AMOUNT),
+        frees=listing(record(**_attributes(Freed))),
+        exceeds=listing(record(**_attributes(GuaranteeUse, used=_AMOUNT, after=_AMOUNT))),
+        entitled_by=listing(record(**_attributes(GuaranteeUse, used=_AMOUNT, after=_AMOUNT))),
+    ),
+    "PreemptionPlan": record(
+        request=_OPEN,
+        outcome=_TEXT,
+        now=_AMOUNT,
+        due=_optional(_AMOUNT),
+        decision=_optional(_OPEN),
+        victims=listing(reference("PreemptionVictim")),
+        by_model=listing(reference("PreemptionVictim")),
+        missing=listing(record(**_attributes(MissingAmount))),
+        others=mapping(_TEXT),
+        cost=_optional(_OPEN),
+        is_optimal=_BOOLEAN,
+        text=_TEXT,
     ),
     "Submission": record(
         placed=_BOOLEAN, queue_path=_optional(_TEXT), creates=_BOOLEAN, trials=listing(_OPEN), text=_TEXT

@@ -143,7 +143,7 @@ class Query(TypedDict, total=False):
 
 
 class RequestBody(TypedDict, total=False):
-    """The JSON body of `check`, `explain` and `plan_reclaim`; the schema of the route says which fields are required.
+    """The JSON body of `check`, `explain` and plans; the schema of the route says which fields are required.
 
     The fields of the other bodies are in `ugm.server.operations`.
     """
@@ -159,6 +159,11 @@ class RequestBody(TypedDict, total=False):
     most: int
     priority: int
     preemptible: bool
+    allocation_id: str
+    since: int
+    now: int
+    may_preempt: bool
+    within_queue: bool
 
 
 class RequestContext(NamedTuple):

@@ -100,6 +100,7 @@ _NAMES: Final[Mapping[Kind, tuple[str, ...]]] = {
         "release_of",
         "forget",
         "reclaim",
+        "carry_out",
     ),
     Kind.QUERY: (
         "check",
@@ -147,6 +148,7 @@ _NAMES: Final[Mapping[Kind, tuple[str, ...]]] = {
         "model_reports",
         "plan_reclaim",
         "order",
+        "plan_preemption",
     ),
 }
 #: The number of the first operation of each kind.

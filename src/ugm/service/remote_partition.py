@@ -131,6 +131,7 @@ class RemotePartition(AbstractPartition):
     release: Final = _calling(AbstractPartition.release)
     adopt: Final = _calling(AbstractPartition.adopt)
     reclaim: Final = _calling(AbstractPartition.reclaim)
+    carry_out: Final = _calling(AbstractPartition.carry_out)
 
     # Applications
 
@@ -166,6 +167,7 @@ class RemotePartition(AbstractPartition):
 
     check: Final = _calling(AbstractPartition.check)
     plan_reclaim: Final = _calling(AbstractPartition.plan_reclaim)
+    plan_preemption: Final = _calling(AbstractPartition.plan_preemption)
     explain: Final = _calling(AbstractPartition.explain)
     headroom: Final = _calling(AbstractPartition.headroom)
     limits: Final = _calling(AbstractPartition.limits)
@@ -289,6 +291,7 @@ class AsyncRemotePartition:
     release: Final = _awaitable(RemotePartition.release)
     adopt: Final = _awaitable(RemotePartition.adopt)
     reclaim: Final = _awaitable(RemotePartition.reclaim)
+    carry_out: Final = _awaitable(RemotePartition.carry_out)
 
     # Applications
 
@@ -320,6 +323,7 @@ class AsyncRemotePartition:
 
     check: Final = _awaitable(RemotePartition.check)
     plan_reclaim: Final = _awaitable(RemotePartition.plan_reclaim)
+    plan_preemption: Final = _awaitable(RemotePartition.plan_preemption)
     explain: Final = _awaitable(RemotePartition.explain)
     headroom: Final = _awaitable(RemotePartition.headroom)
     limits: Final = _awaitable(RemotePartition.limits)

@@ -16,6 +16,8 @@ from ugm import AllocationRequest, Partition, RequestError, Resource, UserGroup,
 from ugm.partition import AbstractPartition, AuditReport, Difference, Plan, ReclaimPlan, RunningAllocation, Victim
 from ugm.partition.plan import PlanInput, make_plan
 from ugm.partition.snapshot import PartitionSnapshot
+from ugm.preemption import PreemptionPlan, QueueInput
+from ugm.preemption import Victim as PreemptionVictim
 from ugm.service.operations import OPERATIONS
 from ugm.service.remote_partition import AsyncRemotePartition, RemotePartition
 from ugm.service.session_interface import AbstractSessions
@@ -108,6 +110,11 @@ CALLS: Final[Mapping[str, Sequence[Callable[[AbstractPartition], object]]]] = {
         lambda p: p.reclaim(p.plan_reclaim("two", memory(1))),
         lambda p: p.reclaim(lending_plan(p)),
     ],
+    "carry_out": [
+        lambda p: p.carry_out(preemption_plan(p)),
+        lambda p: p.carry_out(replace(preemption_plan(p), inputs=(QueueInput("root.x", *[memory(1)] * 3),))),
+        lambda p: p.carry_out(replace(preemption_plan(p), victims=())),
+    ],
     "adopt": [
         lambda p: p.adopt("n", "one", memory(50)),
         lambda p: p.adopt("n", "one", memory(50), priority=9),
@@ -163,6 +170,14 @@ CALLS: Final[Mapping[str, Sequence[Callable[[AbstractPartition], object]]]] = {
         lambda p: p.plan_reclaim("one", memory(1), priority=3, preemptible=False),
         lambda p: p.plan_reclaim(UserInQueue(SUE, "root.a", {"a": "b"}), memory(200)),
         lambda p: p.plan_reclaim("nobody", memory(1)),
+    ],
+    "plan_preemption": [
+        lambda p: p.plan_preemption(AllocationRequest("n", "one", memory(1)), since=0, now=10),
+        lambda p: p.plan_preemption(AllocationRequest("n", "two", memory(99)), since=0, now=1000, within_queue=True),
+        lambda p: p.plan_preemption(
+            AllocationRequest("n", "one", memory(9), priority=3), since=0, now=1000, placed=[("x", "two", memory(1))]
+        ),
+        lambda p: p.plan_preemption(AllocationRequest("n", "nobody", memory(1)), since=0),
     ],
     "explain": [
         lambda p: p.explain("one", memory(3)),
@@ -236,6 +251,13 @@ def lending_plan(partition: AbstractPartition) -> ReclaimPlan:
     return replace(partition.plan_reclaim("one", memory(1)), victims=(victim,))
 
 
+def preemption_plan(partition: AbstractPartition) -> PreemptionPlan:
+    """Return a plan with a victim, which depends on no queue."""
+    victim = PreemptionVictim("one-0", "one", "root.a", memory(4), 0)
+    plan = partition.plan_preemption(AllocationRequest("n", "two", memory(99)), since=0, now=1000)
+    return replace(plan, victims=(victim,), inputs=())
+
+
 def wrong_config() -> Any:  # noqa: ANN401 - an invalid argument
     """Return a value that is no configuration."""
     return "root"
@@ -296,7 +318,7 @@ def test_same_outcome_with_asyncio(name: str) -> None:
             return type(error), error.args
 
     call = CALLS[name][0]
-    if name in ("apply", "reconcile", "reclaim"):
+    if name in ("apply", "reconcile", "reclaim", "carry_out"):
         return  # they need the awaited result of another call
 
     assert asyncio.run(awaited(call)) == outcome(call, busy())

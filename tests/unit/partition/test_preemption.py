@@ -1,0 +1,261 @@
+"""Preemption in a partition: plans over its queues and allocations, and carrying them out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import pytest
+
+from support.partition_fixtures import memory
+from ugm import AllocationRequest, Decision, Partition, RequestError, Resource, UserGroup, parse_config
+from ugm.decision import Violation
+from ugm.model import Claim
+from ugm.partition import AllocationState
+from ugm.preemption import Outcome, PreemptionPlan
+
+SUE: Final = UserGroup("sue")
+
+CONFIG: Final = """
+partitions:
+  - name: default
+    queues:
+      - name: root
+        queues:
+          - name: prod
+            resources: {guaranteed: {memory: 8}}
+            properties: {preemption.delay: 1m30s}
+          - name: batch
+            resources: {guaranteed: {memory: 2}}
+          - name: lab
+            properties: {preemption.policy: disabled}
+          - name: mine
+            resources: {guaranteed: {memory: 8}}
+            limits: [{users: [sue], maxresources: {memory: 1}}]
+"""
+
+
+def full_partition(**options: Any) -> Partition:  # noqa: ANN401 - arguments of a partition
+    """Return a partition whose cluster of 10 is used by batch (7) and lab (3)."""
+    partition = Partition(parse_config(CONFIG).partition(), cluster=memory(10), **options)
+    for name in ("prod", "batch", "lab", "mine"):
+        partition.submit(name, SUE, f"root.{name}")
+    for name, usage in (("batch-1", 4), ("batch-2", 3), ("lab-1", 3)):
+        assert partition.allocate(name, name.partition("-")[0], memory(usage))
+    return partition
+
+
+def request(usage: int, application_id: str = "prod", **options: Any) -> AllocationRequest:  # noqa: ANN401 - as above
+    """Return a request."""
+    return AllocationRequest(f"{application_id}-new", application_id, memory(usage), **options)
+
+
+def plan(partition: Partition, usage: int = 3, **options: Any) -> PreemptionPlan:  # noqa: ANN401 - as above
+    """Return a plan for a request that has been waiting for an hour."""
+    return partition.plan_preemption(request(usage), since=0, now=3600, **options)
+
+
+def test_plan_and_carry_out() -> None:
+    """The victims of a plan become terminating; once they are released, the request is granted."""
+    partition = full_partition()
+    made = plan(partition)
+
+    assert [victim.allocation_id for victim in made.victims] == ["batch-2"]
+    assert made.others == {"batch-1": "spared", "lab-1": "disabled"}
+    assert partition.carry_out(made) == ("batch-2",)
+    assert partition.allocation("batch-2").state is AllocationState.TERMINATING  # type: ignore[union-attr] # it exists
+    assert plan(partition).outcome is Outcome.AWAITS_TERMINATING
+    partition.release("batch-2")
+    assert partition.allocate(*request(3)[:3])
+    partition.verify()
+
+
+def test_a_second_call_changes_nothing() -> None:
+    """Once the victims are terminating or released, the plan is done."""
+    partition = full_partition()
+    made = plan(partition)
+    partition.carry_out(made)
+
+    assert partition.carry_out(made) == ()
+    partition.release("batch-2")
+    assert partition.carry_out(made) == ()
+
+
+LOWERED: Final = parse_config(CONFIG.replace("memory: 2", "memory: 1")).partition()
+
+#: Changes that make a plan stale, with the reason.
+STALE: Final[Mapping[str, Callable[[Partition], object]]] = {
+    "allocation 'batch-2' has changed": lambda p: p.resize("batch-2", memory(2)),
+    "queue root has changed (kept)": lambda p: p.preempt("lab-1"),
+    "queue root has changed (maximum)": lambda p: p.update_node("cluster", memory(12)),
+    "queue root.batch has changed (guaranteed)": lambda p: p.configure(LOWERED),
+}
+
+
+@pytest.mark.parametrize("reason", STALE)
+def test_a_stale_plan_is_refused(reason: str) -> None:
+    """A plan is refused with the reason if something it depends on has changed, and nothing is marked."""
+    partition = full_partition()
+    made = plan(partition)
+    STALE[reason](partition)
+
+    with pytest.raises(RequestError) as caught:
+        partition.carry_out(made)
+    assert caught.value.reason == f"the plan is stale: {reason}"
+    assert partition.allocation("batch-2").state is AllocationState.HELD  # type: ignore[union-attr] # it exists
+
+
+def test_all_victims_or_none() -> None:
+    """A plan of two victims is refused as a whole if one of them is terminating already."""
+    partition = full_partition()
+    partition.release("batch-1")
+    for name in ("batch-3", "batch-4"):
+        assert partition.allocate(name, "batch", memory(2))
+    made = plan(partition, 5)
+    assert [victim.allocation_id for victim in made.victims] == ["batch-2", "batch-4"]
+    partition.preempt("batch-2")
+
+    with pytest.raises(RequestError, match="'batch-2' is terminating or released"):
+        partition.carry_out(made)
+    assert partition.allocation("batch-4").state is AllocationState.HELD  # type: ignore[union-attr] # it exists
+
+
+def test_a_plan_without_victims_is_not_carried_out() -> None:
+    """Only a plan with victims can be carried out."""
+    partition = full_partition()
+
+    with pytest.raises(RequestError, match="the plan has no victims"):
+        partition.carry_out(plan(partition, 20))
+
+
+def test_outcomes_follow_limits_and_settings() -> None:
+    """Limits of users block, the delay of the queue counts, and a request may be told not to preempt."""
+    partition = full_partition()
+    blocked = partition.plan_preemption(request(2, "mine"), since=0, now=3600)
+
+    assert blocked.outcome is Outcome.BLOCKED
+    assert "2 memory requested, never more than 1 allowed" in str(blocked)
+    assert blocked.decision is not None
+    assert [one.kind for one in blocked.decision.violations] == ["user"]
+    assert plan(partition, 20).outcome is Outcome.NEVER
+    assert plan(partition, may_preempt=False).outcome is Outcome.UNWILLING
+    early = partition.plan_preemption(request(3), since=10, now=99)
+    assert (early.outcome, early.due) == (Outcome.EARLY, 100)
+    assert partition.plan_preemption(request(3), since=10, now=100).outcome is Outcome.PLAN
+
+
+def test_the_clock_is_the_default() -> None:
+    """Without a time, the clock of the partition is read."""
+    partition = full_partition(clock=lambda: 500)
+
+    assert partition.plan_preemption(request(3), since=411).due == 501
+    assert partition.plan_preemption(request(3), since=410).outcome is Outcome.PLAN
+
+
+def test_terminating_allocations_free_limits_of_users() -> None:
+    """A user limit that terminating allocations will free again lets the request wait for them."""
+    partition = full_partition()
+    partition.release("batch-1")
+    partition.allocate("mine-1", "mine", memory(1))
+    assert partition.plan_preemption(request(1, "mine"), since=0, now=3600).outcome is Outcome.BLOCKED
+    partition.preempt("mine-1")
+
+    assert partition.plan_preemption(request(1, "mine"), since=0, now=3600).outcome is Outcome.AWAITS_TERMINATING
+
+
+def test_placed_requests_count() -> None:
+    """A request for which a plan has made room counts as granted for another one."""
+    partition = full_partition()
+    partition.carry_out(plan(partition))
+
+    other = AllocationRequest("prod-other", "prod", memory(3))
+    made = partition.plan_preemption(other, since=0, now=3600, placed=[request(3)])
+    assert made.outcome is Outcome.NONE
+    assert partition.plan_preemption(other, since=0, now=3600).outcome is Outcome.AWAITS_TERMINATING
+    small = partition.plan_preemption(request(1), since=0, now=3600, placed=[("x", "prod", memory(1))])
+    assert small.outcome is Outcome.AWAITS_TERMINATING
+
+
+def test_invalid_arguments() -> None:
+    """Invalid arguments are rejected with their name."""
+    partition = full_partition()
+    wrong: Any = "x"
+    calls: Mapping[str, Callable[[], object]] = {
+        "request": lambda: partition.plan_preemption(wrong, since=0),
+        "since": lambda: partition.plan_preemption(request(1), since=wrong),
+        "now": lambda: partition.plan_preemption(request(1), since=0, now=wrong),
+        "may_preempt": lambda: plan(partition, may_preempt=wrong),
+        "within_queue": lambda: plan(partition, within_queue=wrong),
+        "plan": lambda: partition.carry_out(wrong),
+        "application_id": lambda: partition.plan_preemption(request(1, "nobody"), since=0),
+    }
+    for argument, call in calls.items():
+        with pytest.raises(RequestError) as caught:
+            call()
+        assert caught.value.argument == argument
+
+
+class Seats:
+    """A model with one seat for each preemptible allocation, which gives up the last ones."""
+
+    def __init__(self, seats: int, *, gives_up: bool = True) -> None:
+        self.seats, self.gives_up = seats, gives_up
+        self.taken: dict[str, Claim] = {}
+
+    def check(self, _: Claim) -> Iterable[Violation]:
+        """Deny a claim without a free seat."""
+        if len(self.taken) >= self.seats:
+            yield Violation("seat", "room", "", "", "seat", self.seats, len(self.taken), 1)
+
+    def charge(self, claim: Claim) -> None:
+        """Take a seat."""
+        self.taken[claim.allocation_id] = claim
+
+    def refund(self, claim: Claim) -> None:
+        """Free a seat."""
+        del self.taken[claim.allocation_id]
+
+    def evictions(self, _: Claim) -> Iterable[str]:
+        """Give up the last one, unless all stay."""
+        return list(self.taken)[-1:] if self.gives_up else []
+
+
+def test_victims_of_models_are_listed_separately() -> None:
+    """If a model denies the request, what it evicts counts as released, and both lists are carried out."""
+    partition = full_partition(models=[Seats(3)])
+    made = plan(partition, 5)
+
+    assert made.outcome is Outcome.PLAN
+    assert [victim.allocation_id for victim in made.by_model] == ["lab-1"]
+    assert [victim.allocation_id for victim in made.victims] == ["batch-2"]
+    assert partition.carry_out(made) == ("lab-1", "batch-2")
+    for name in ("lab-1", "batch-2"):
+        partition.release(name)
+    assert partition.allocate(*request(5)[:3])
+    partition.verify()
+
+
+def test_a_model_that_evicts_nothing_prevents_a_plan() -> None:
+    """The explanation of the model is part of the plan."""
+    made = plan(full_partition(models=[Seats(3, gives_up=False)]))
+
+    assert made.outcome is Outcome.NONE
+    assert made.decision == Decision((Violation("seat", "room", "", "", "seat", 3, 3, 1),))
+
+
+def test_needless_victims_of_models_are_left_out() -> None:
+    """A victim of a model is removed if the victims of the queues free enough in the model."""
+    partition = full_partition(models=[Seats(3)])
+    made = plan(partition, 3)
+
+    assert len(made.by_model) + len(made.victims) == 1
+
+
+def test_a_plan_needs_no_pending_request_and_changes_nothing() -> None:
+    """Planning reads only."""
+    partition = full_partition()
+    before = partition.allocations()
+    plan(partition)
+
+    assert partition.allocations() == before
+    assert partition.pending("root.prod") == (0, Resource())
