@@ -83,16 +83,12 @@ class LedgerEntry(NamedTuple):
     def claim(self, allocation_id: str) -> Claim:
         """Return the entry as a claim for quota models."""
         application, usage, (state, _, priority, preemptible, promise) = self
-        return Claim(
-            allocation_id,
-            application.application_id,
-            usage,
-            application.queue.queue_path,
-            application.submission.user,
-            application.submission.tags,
-            priority,
-            preemptible,
-            None if state is AllocationState.PENDING else promise,
+        application_id, user, _, tags = application.submission
+        until = None if state is AllocationState.PENDING else promise
+        path = application.queue.queue_path
+        # `Claim(...)` takes twice as long.
+        return tuple.__new__(
+            Claim, (allocation_id, application_id, usage, path, user, tags, priority, preemptible, until)
         )
 
     def to_allocation(self, allocation_id: str) -> Allocation:

@@ -100,7 +100,7 @@ class ShortPath:
                     vector = holding.epoch.layout.vector(usage)
                 stored: Resource | LedgerEntry = usage
                 if priority is not DEFAULT_PRIORITY or preemptible is not True or duration is not None:
-                    now = self._admission.now((request,))
+                    now = 0 if duration is None else self._models.clock.now(changes=True)
                     stored = LedgerEntry(application, usage, traits_of(_HELD, request, now))
                 if holding.try_charge(vector):
                     return self._grant(request, application, holding, vector, stored)

@@ -504,10 +504,11 @@ class ModelSet:
         self._suspended = [model for model in self._suspended if model is not old]
 
     def _reset_and_charge(self, model: QuotaModel, calls: Iterable[Call]) -> None:
+        if isinstance(model, TimedModel):
+            # Before the reset: what it has counted counts up to now.
+            model.at(self.clock.latest)
         if isinstance(model, ResettableModel):
             model.reset()
-        if isinstance(model, TimedModel):
-            model.at(self.clock.latest)
         _charge_all(model, calls)
 
 

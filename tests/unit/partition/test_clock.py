@@ -256,7 +256,7 @@ def test_a_model_that_is_replaced_gets_the_time(clock: SetClock) -> None:
     clock.now = 1001
     partition.replace_model(old, new)
 
-    assert new.calls == [("reset", None), ("at", 1001), ("charge", 1060)]
+    assert new.calls == [("at", 1001), ("reset", None), ("charge", 1060)]
 
 
 def test_a_model_that_raises_at_a_time_is_reset(clock: SetClock) -> None:

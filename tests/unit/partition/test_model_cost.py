@@ -8,7 +8,8 @@ from typing import Final
 
 from support.partition_fixtures import SUE, memory, partition_of
 from support.places import ROOT
-from ugm import Claim
+from ugm import Claim, QuotaModel, Resource
+from ugm.budgets import Budget, Budgets, Period
 
 bytecodes: Final[Callable[..., int]] = run_path(str(ROOT / "tests" / "benchmarks" / "counting.py"))["bytecodes"]
 
@@ -31,15 +32,15 @@ class Allowing:
         """Count nothing."""
 
 
-def instructions(*models: Allowing) -> int:
+def instructions(*models: QuotaModel, duration: int | None = None) -> int:
     """Return the instructions of an allocation of a running application."""
     partition, usage = partition_of("{name: a, resources: {max: {memory: 1Gi}}}", models=models), memory(1)
     assert partition.submit("app", SUE, "root.a")
-    assert partition.allocate("first", "app", usage)
+    assert partition.allocate("first", "app", usage, duration=duration)
 
     def allocate() -> None:
         for number in range(COUNT):
-            partition.allocate(str(number), "app", usage)
+            assert partition.allocate(str(number), "app", usage, duration=duration)
 
     return bytecodes(allocate) // COUNT
 
@@ -47,3 +48,17 @@ def instructions(*models: Allowing) -> int:
 def test_a_model_that_allows() -> None:
     """It adds at most half a step to an allocation."""
     assert instructions(Allowing()) - instructions() <= HALF_A_STEP
+
+
+def test_three_budgets() -> None:
+    """Budgets of the user, the group and the queue add at most one and a half steps to an allocation with a promise."""
+    amounts = Resource(memory=2**60)
+    budgets = Budgets(
+        [
+            Budget("user", user="*", amounts=amounts, period=Period.MONTH),
+            Budget("group", group="*", amounts=amounts, period=Period.DAY, zone="Europe/Berlin"),
+            Budget("queue", amounts=amounts),
+        ]
+    )
+
+    assert instructions(budgets, duration=60) - instructions(duration=60) <= 3 * HALF_A_STEP

@@ -1,0 +1,12 @@
+"""Budgets: limits on amounts over time, such as GPU hours in a month.
+
+`Budgets` is a quota model. An allocation promises a duration, and is granted if the account of its user, its group or
+its queue has enough left for it. What it really uses is settled second by second.
+"""
+
+from ugm.budgets.account import AccountState
+from ugm.budgets.budget import Budget, Carry, Mode, Period, Scope
+from ugm.budgets.denial import BudgetViolation
+from ugm.budgets.model import Budgets
+
+__all__ = ["AccountState", "Budget", "BudgetViolation", "Budgets", "Carry", "Mode", "Period", "Scope"]

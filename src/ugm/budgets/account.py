@@ -1,0 +1,258 @@
+"""One account of a budget: the usage of one owner and one resource, integrated over time.
+
+The problem: the usage of each second counts, there may be 100,000 accounts, and a period may end at any time.
+
+The idea: between two changes the usage per second, the *rate*, is constant, so the usage up to any second is a linear
+function of time. The same holds for what is still promised, until the next promised end. So an account stores only the
+coefficients of both functions, and nothing happens when time passes. A period that has ended is closed by the next
+call that reads the account.
+
+Invariants: the rate is the sum of the charged claims. `_promised` and `_product` are the sums of their amounts, and of
+amounts times ends, over the claims in `_ending`. An end that has passed leaves them before they are read.
+
+The cost: a charge takes the logarithm of the number of different promised ends.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from heapq import heapify, heappop, heappush
+from typing import Any, Final, NamedTuple, final
+
+from ugm.budgets.calendar import NEVER
+from ugm.budgets.denial import BudgetViolation, Outlook
+from ugm.budgets.terms import History, Terms
+from ugm.model import Claim
+
+__all__ = ["Account", "AccountState"]
+
+#: The number of dead ends in the heap that are never cleaned up.
+_FEW: Final = 16
+#: The number and the amounts of the claims of an end without any.
+_NOTHING: Final = (0, 0)
+
+
+class AccountState(NamedTuple):
+    """An account at one moment. Amounts are amounts times seconds, and fractions only if weights are."""
+
+    #: The name of the budget.
+    budget: str
+    #: The user, group, queue, elastic group or tree node; ``*`` for the groups that no budget names.
+    owner: str
+    resource: str
+    #: The amount with what was carried over and refilled.
+    limit: int | Fraction
+    #: The usage in this period.
+    settled: int | Fraction
+    #: The usage that is promised and has not happened yet, also after the end of this period.
+    committed: int | Fraction
+    #: The limit less both; negative if it is exceeded.
+    remaining: int | Fraction
+    #: The second at which the next period begins; None if there is none.
+    renews: int | None
+    #: The second at which nothing is left at the current rate; None if that is not before the next period.
+    exhausted: int | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the account for JSON; fractions as texts."""
+        return {name: str(value) if isinstance(value, Fraction) else value for name, value in self._asdict().items()}
+
+
+@final
+class Account:
+    """The account of one owner for one resource of a budget.
+
+    Args:
+        terms: the terms of the budget for the resource.
+        owner: the owner.
+        now: the time, in seconds.
+    """
+
+    __slots__ = ("_ending", "_ends", "_last", "_product", "_promised", "history", "owner", "terms")
+
+    history: History
+    #: The sums of the amounts, and of amounts times ends, of the promised ends.
+    _promised: int
+    _product: int
+    #: A heap of promised ends, some of which may be dead, and the number and the amounts of the claims of each end.
+    _ends: list[int]
+    _ending: dict[int, tuple[int, int]]
+    #: The last promised end, unless it was withdrawn.
+    _last: int
+
+    def __init__(self, terms: Terms, owner: str, now: int) -> None:
+        self.terms: Final = terms
+        self.owner: Final = owner
+        self.history = terms.opened(now)
+        self.clear_promises()
+
+    def clear_promises(self) -> None:
+        """Forget all promised ends."""
+        self._promised = self._product = 0
+        self._ends, self._ending, self._last = [], {}, 0
+
+    # Changes
+
+    def add(self, wanted: int, until: int | None, now: int) -> None:
+        """Count a claim from now on, or no longer if *wanted* is negative."""
+        history = self.history
+        if history[1] <= now:
+            history = self._rolled(now)
+        period, end, spent, rate, bonus = history
+        self.history = period, end, spent - wanted * now, rate + wanted, bonus
+        if until is None or until <= now:
+            return
+        self._promised += wanted
+        self._product += wanted * until
+        count, amount = self._ending.get(until, _NOTHING)
+        if not count:
+            heappush(self._ends, until)
+            self._last = max(self._last, until)
+        if wanted > 0:
+            self._ending[until] = count + 1, amount + wanted
+        elif count > 1:
+            self._ending[until] = count - 1, amount + wanted
+        else:
+            self._forget(until)
+
+    def _forget(self, until: int) -> None:
+        """Forget an end, which stays in the heap until it has passed or half of the heap is dead."""
+        del self._ending[until]
+        if len(self._ends) > 2 * len(self._ending) + _FEW:
+            self._ends = list(self._ending)
+            heapify(self._ends)
+
+    def refill(self, amount: int, now: int) -> None:
+        """Raise the limit of the current period."""
+        period, end, spent, rate, bonus = self._rolled(now)
+        self.history = period, end, spent, rate, bonus + amount
+
+    def stop(self, now: int) -> None:
+        """Forget all claims; what they have used stays settled."""
+        period, end, spent, rate, bonus = self._rolled(now)
+        self.history = period, end, spent + rate * now, 0, bonus
+        self.clear_promises()
+
+    # Reading
+
+    def _rolled(self, now: int) -> History:
+        """Return the history in the current period."""
+        history = self.history
+        if history[1] <= now:
+            history = self.history = self.terms.rolled(history, now)
+        return history
+
+    def _limit_and_end(self) -> tuple[int, int]:
+        """Return the limit of the current period, and its end."""
+        _, end, _, _, bonus = self.history
+        return self.terms.amount + bonus, end
+
+    @property
+    def rate(self) -> int:
+        """The usage per second."""
+        return self.history[3]
+
+    def left(self, now: int) -> int:
+        """Return the limit less what is settled."""
+        _, _, spent, rate, bonus = self._rolled(now)
+        return self.terms.amount + bonus - spent - rate * now
+
+    def committed(self, now: int) -> int:
+        """Return what is promised from now on."""
+        while self._ends and self._ends[0] <= now:
+            until = heappop(self._ends)
+            _, amount = self._ending.pop(until, (0, 0))
+            self._promised -= amount
+            self._product -= amount * until
+        return self._product - self._promised * now
+
+    def violation(self, claim: Claim, now: int) -> BudgetViolation | None:
+        """Return the denial of a claim; None if the account has enough for it."""
+        # `left` and `committed` are repeated here, because every allocation executes this method.
+        terms, amounts = self.terms, claim.usage.amounts
+        wanted = amounts.get(terms.resource, 0) if terms.weights is None else terms.wanted(amounts)
+        if not wanted:
+            return None
+        _, end, spent, rate, bonus = self.history
+        if end <= now:
+            _, _, spent, rate, bonus = self._rolled(now)
+        left = terms.amount + bonus - spent - rate * now
+        if not terms.is_safe:
+            return None if left > 0 else self._denial(0, left, now)
+        until = claim.until
+        if until is None:
+            return self._unpromised()
+        if self._ends and self._ends[0] <= now:
+            self.committed(now)
+        requested = wanted * (until - now) if until > now else 0
+        if left > 0 and requested + self._product - self._promised * now <= left:
+            return None
+        return self._denial(requested, left, now)
+
+    # Denials
+
+    def _unpromised(self) -> BudgetViolation:
+        budget, resource = self.terms.budget, self.terms.resource
+        return BudgetViolation.of((budget.name, budget.queue, self.owner), resource, (0, 0, 0), None)
+
+    def _denial(self, requested: int, left: int, now: int) -> BudgetViolation:
+        terms = self.terms
+        budget, scale, top = terms.budget, terms.scale, terms.top(left)
+        limit, end = self._limit_and_end()
+        # Rounded so that no denial looks as if the request fitted.
+        used = -(-(limit - left + self.committed(now)) // scale)
+        amounts = limit // scale, used, -(-requested // scale)
+        fits_without = self._promised > 0 and left > 0 and requested <= left
+        outlook = Outlook(
+            requested <= top and top > 0,
+            self._last_end() - now if fits_without else None,
+            None if end == NEVER else end,
+            budget.zone,
+        )
+        return BudgetViolation.of((budget.name, budget.queue, self.owner), terms.resource, amounts, outlook)
+
+    def _last_end(self) -> int:
+        """Return the last promised end. It is searched only if the last one was withdrawn."""
+        if self._last not in self._ending:
+            self._last = max(self._ending)
+        return self._last
+
+    # Reports
+
+    def state(self, now: int) -> AccountState:
+        """Return the account at a time."""
+        left, committed, exact = self.left(now), self.committed(now), self.terms.exact
+        limit, end = self._limit_and_end()
+        return AccountState(
+            self.terms.budget.name,
+            self.owner,
+            self.terms.resource,
+            exact(limit),
+            exact(limit - left),
+            exact(committed),
+            exact(left - committed),
+            None if end == NEVER else end,
+            self._exhausted(left, now),
+        )
+
+    def _exhausted(self, left: int, now: int) -> int | None:
+        _, end, _, rate, _ = self.history
+        if left <= 0:
+            return now
+        at = now - (-left // rate) if rate else NEVER
+        return at if at < end else None
+
+    def free(self, until: int | None, now: int) -> int | None:
+        """Return the largest amount per second that fits; None if the amount does not matter."""
+        left = self.left(now)
+        if not self.terms.is_safe:
+            return None if left > 0 else 0
+        if until is None or left <= 0:
+            return 0
+        # An overrun commits nothing.
+        return max(left - self.committed(now), 0) // (until - now) if until > now else None
+
+    def coefficients(self, now: int) -> tuple[int, int, int]:
+        """Return the rate, and the coefficients of what is promised: all that follows from the charged claims."""
+        self.committed(now)
+        return self.rate, self._promised, self._product

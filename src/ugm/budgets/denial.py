@@ -1,0 +1,86 @@
+"""The denial of a claim by a budget, with the time at which waiting helps."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple, final
+
+from ugm.budgets.calendar import Period, calendar_of, date_text, duration_text
+from ugm.decision import Violation
+from ugm.resources import format_amount
+
+__all__ = ["KIND", "BudgetViolation", "Outlook"]
+
+#: The kind of the limits of budgets.
+KIND: Final = "budget"
+
+
+class Outlook(NamedTuple):
+    """What happens to a denied claim if it waits. The text is formatted on demand, because few denials are read."""
+
+    #: Whether waiting helps.
+    can_wait: bool
+    #: The seconds until the last promised grant ends, if the claim would fit without promised grants.
+    promised: int | None = None
+    #: The second at which the budget is renewed; None if it has no period.
+    renews: int | None = None
+    #: The time zone of the budget.
+    zone: str = "UTC"
+
+    def __str__(self) -> str:
+        renewed = None if self.renews is None else date_text(calendar_of(Period.DAY, self.zone).day_of(self.renews))
+        if not self.can_wait:
+            return "never, also after it is renewed" if renewed else "never, because it is not renewed"
+        if self.promised is None:
+            return f"never in this period; renewed on {renewed}"
+        later = f", or when it is renewed on {renewed}" if renewed else ""
+        return f"in {duration_text(self.promised)} at the latest, when the promised grants end{later}"
+
+
+@final
+class BudgetViolation(Violation):
+    """A budget that has too little left for a claim.
+
+    Amounts are amounts times seconds. ``name`` is the budget, ``limit_name`` the owner of the account, and ``used`` is
+    the sum of what is settled and what is still promised. All are 0 if the claim promises no duration.
+    """
+
+    #: None for a claim without a duration.
+    _outlook: Outlook | None
+
+    @classmethod
+    def of(
+        cls,
+        owner: tuple[str, str, str],
+        resource: str,
+        amounts: tuple[int, int, int],
+        outlook: Outlook | None,
+    ) -> BudgetViolation:
+        """Return a violation.
+
+        Args:
+            owner: the name and the queue of the budget, and the owner of the account.
+            resource: the resource.
+            amounts: the limit, the used and the requested amount.
+            outlook: what happens if the claim waits.
+        """
+        made = cls(KIND, *owner, resource, *amounts)
+        made._outlook = outlook
+        return made
+
+    @property
+    def can_wait(self) -> bool:
+        """True if the claim fits when promised grants end, or when the budget is renewed."""
+        return self._outlook is not None and self._outlook.can_wait
+
+    def _where(self) -> str:
+        return f"{self.kind} {self.name!r} in {self.queue_path}"
+
+    def _what(self) -> str:
+        if self.resource is None or self._outlook is None:
+            return f"{self.resource} requested without a promised duration"
+        used, limit, requested = (
+            format_amount(self.resource, amount) for amount in (self.used, self.limit, self.requested)
+        )
+        return (
+            f"{requested} {self.resource} times seconds requested, {used} of {limit} used or promised; {self._outlook}"
+        )

@@ -1,0 +1,430 @@
+"""Budgets as a quota model of a partition.
+
+The model is a table of accounts. A claim is charged to every account that covers it. The partition passes the time with
+`Budgets.at` first in each of its calls. Everything else is a function of the charged claims and of time, so nothing has
+to happen when a period or a promise ends.
+
+A new account begins like one that has existed without usage since the start of its budget. So an account is stored only
+when something is charged to it, and queries store nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
+from fractions import Fraction
+from typing import Any, Final, TypeAlias, final
+
+from ugm.arguments import require_name, require_resource, require_user
+from ugm.budgets.account import Account, AccountState
+from ugm.budgets.budget import Budget, Scope
+from ugm.budgets.coverage import ChainFinder, Coverage, is_below
+from ugm.budgets.denial import KIND, BudgetViolation
+from ugm.budgets.terms import Terms
+from ugm.decision import EffectiveLimit
+from ugm.errors import RequestError
+from ugm.identity import WILDCARD, UserGroup
+from ugm.model import Claim, ReportingModel
+from ugm.operation_lock import OwnedLock, locked
+from ugm.resources import Resource
+
+__all__ = ["Budgets"]
+
+#: A budget, an owner and a resource.
+_Key: TypeAlias = tuple[str, str, str]
+
+#: The number of claims whose accounts are remembered: different pairs of a user and a queue.
+_REMEMBERED: Final = 100_000
+
+
+@final
+class Budgets(ReportingModel):
+    """Budgets that take part in the admission of a partition.
+
+    A claim must fit every account that covers it. A budget never stops anything that runs: an allocation that runs
+    longer than promised continues, and its usage is settled.
+
+    Args:
+        budgets: the budgets. Violations are listed in their order.
+        start: the second at which all budgets begin; None for the first call.
+        elastic_groups: returns the elastic group of a claim and those above it; needed if a budget limits one.
+        tree_nodes: returns the tree node of a claim and those above it; needed if a budget limits one.
+
+    Raises:
+        RequestError: an argument is invalid, or two budgets have the same name.
+
+    >>> from ugm import Partition, parse_config
+    >>> lab = Budget("lab", group="lab", amounts=Resource(gpu=7200))
+    >>> config = parse_config("partitions: [{queues: [{name: prod}]}]").partition()
+    >>> partition = Partition(config, models=[Budgets([lab])], clock=lambda: 0)
+    >>> partition.submit("train", UserGroup("sue", ("lab",)), "root.prod").queue_path
+    'root.prod'
+    >>> partition.allocate("train.0", "train", Resource(gpu=1), duration=3600).allowed
+    True
+    >>> print(partition.allocate("train.1", "train", Resource(gpu=2), duration=3600))
+    denied, waiting can help:
+      budget 'lab' in root: 7200 gpu times seconds requested, 3600 of 7200 used or promised; in 60 min at the latest, when the promised grants end (limit for 'lab')
+    """  # noqa: E501 - the text of a denial
+
+    __slots__ = (
+        "_accounts",
+        "_by_claim",
+        "_charged",
+        "_coverage",
+        "_depends_on_claim",
+        "_lock",
+        "_now",
+        "_start",
+        "_terms",
+        "budgets",
+    )
+
+    _lock: OwnedLock
+    #: The accounts to which something was ever charged.
+    _accounts: dict[_Key, Account]
+    #: The accounts by user, groups and queue, if all of them are stored.
+    _by_claim: dict[tuple[str, tuple[str, ...], str], tuple[Account, ...]]
+    #: The accounts of each charged claim, if they depend on more than that.
+    _charged: dict[str, tuple[Account, ...]]
+    #: The terms of each budget, one for each resource, sorted by name. Empty before the first call.
+    _terms: dict[str, tuple[Terms, ...]]
+    _now: int
+    #: None before the first call.
+    _start: int | None
+
+    def __init__(
+        self,
+        budgets: Iterable[Budget],
+        *,
+        start: int | None = None,
+        elastic_groups: ChainFinder | None = None,
+        tree_nodes: ChainFinder | None = None,
+    ) -> None:
+        given = tuple(budgets)
+        for budget in given:
+            if not isinstance(budget, Budget):
+                raise RequestError("budgets", budget, "expected a Budget")
+        names = [budget.name for budget in given]
+        if len(set(names)) < len(names):
+            raise RequestError("budgets", names, "the name of a budget occurs twice")
+        if start is not None and type(start) is not int:
+            raise RequestError("start", start, "expected whole seconds")
+        chains = {Scope.ELASTIC_GROUP: elastic_groups, Scope.TREE_NODE: tree_nodes}
+        #: The budgets as they were passed.
+        self.budgets: Final = given
+        self._coverage: Final = Coverage(given, {scope: find for scope, find in chains.items() if find is not None})
+        self._depends_on_claim: Final = self._coverage.depends_on_claim
+        self._lock = OwnedLock()
+        self._accounts, self._by_claim, self._charged, self._terms = {}, {}, {}, {}
+        self._start, self._now = None, 0
+        if start is not None:
+            self._begin(start)
+
+    def _begin(self, start: int) -> None:
+        self._terms = {
+            budget.name: tuple(Terms(budget, resource, start) for resource in sorted(budget.amounts))
+            for budget in self.budgets
+        }
+        self._now = self._start = start
+
+    # Called by the partition
+
+    def at(self, now: int) -> None:
+        """Note the time, in seconds. A time before the last one changes nothing."""
+        # Without the lock: after the first call, this is one assignment.
+        if self._start is None:
+            self._begin(now)
+        elif now > self._now:
+            self._now = now
+
+    # The next methods take the lock like `locked` does, because every allocation calls them.
+
+    def check(self, claim: Claim) -> list[BudgetViolation]:
+        """Return every account that has too little left for a claim."""
+        try:
+            with self._lock:
+                now, found = self._now, []
+                for account in self._accounts_of(claim, False):  # noqa: FBT003 - a keyword takes longer
+                    denial = account.violation(claim, now)
+                    if denial is not None:
+                        found.append(denial)
+                return found
+        except BaseException:
+            self._lock.release_if_held()
+            raise
+
+    def charge(self, claim: Claim) -> None:
+        """Count a claim from now on, also if nothing is left."""
+        try:
+            with self._lock:
+                self._add(claim, 1)
+        except BaseException:
+            self._lock.release_if_held()
+            raise
+
+    def refund(self, claim: Claim) -> None:
+        """Count a claim no longer. What it has used stays settled."""
+        try:
+            with self._lock:
+                self._add(claim, -1)
+        except BaseException:
+            self._lock.release_if_held()
+            raise
+
+    def _add(self, claim: Claim, sign: int) -> None:
+        amounts, until, now = claim.usage.amounts, claim.until, self._now
+        accounts = self._accounts_of(claim, True)  # noqa: FBT003 - a keyword takes longer
+        if self._depends_on_claim:
+            # The owners may change while the claim is charged, for example if a group is moved.
+            accounts = self._charged.pop(claim.allocation_id, accounts)
+            if sign > 0:
+                self._charged[claim.allocation_id] = accounts
+        for account in accounts:
+            terms = account.terms
+            wanted = amounts.get(terms.resource, 0) if terms.weights is None else terms.wanted(amounts)
+            if wanted:
+                account.add(sign * wanted, until, now)
+
+    @locked
+    def reset(self) -> None:
+        """Forget all claims. What they have used up to now stays settled."""
+        self._charged.clear()
+        for account in self._accounts.values():
+            account.stop(self._now)
+
+    def _accounts_of(self, claim: Claim, stored: bool = False) -> tuple[Account, ...]:  # noqa: FBT001, FBT002 - as above
+        """Return the accounts of a claim; if they are not *stored*, new ones that are equal."""
+        user = claim.user
+        key = user.name, user.groups, claim.queue_path
+        known = self._by_claim.get(key)
+        if known is None:
+            if self._depends_on_claim:
+                return tuple(self._found(claim, stored=stored))
+            known = tuple(self._found(claim, stored=stored))
+            if stored:
+                if len(self._by_claim) >= _REMEMBERED:
+                    self._by_claim.clear()
+                self._by_claim[key] = known
+        return known
+
+    def _found(self, claim: Claim, *, stored: bool) -> Iterator[Account]:
+        for budget, owner in self._coverage.owners(claim):
+            for terms in self._terms.get(budget.name, ()):
+                yield self._account(terms, owner, stored=stored)
+
+    def _account(self, terms: Terms, owner: str, *, stored: bool = False) -> Account:
+        key = terms.budget.name, owner, terms.resource
+        account = self._accounts.get(key)
+        if account is None:
+            account = Account(terms, owner, self._now)
+            if stored:
+                self._accounts[key] = account
+        return account
+
+    # Changes by the program
+
+    @locked
+    def set(self, name: str, amounts: Resource) -> None:
+        """Change the amounts of a budget at once.
+
+        If an amount falls below the usage, new claims are denied, and nothing that runs is stopped. The amounts in
+        force at the end of a period decide what is carried over from it.
+
+        Raises:
+            RequestError: there is no such budget, or the amounts are not those of its resources.
+        """
+        terms = self._terms_of(name)
+        if sorted(require_resource("amounts", amounts)) != [each.resource for each in terms]:
+            expected = ", ".join(each.resource for each in terms)
+            raise RequestError("amounts", amounts, f"expected an amount of each resource of the budget: {expected}")
+        for each in terms:
+            each.set(amounts[each.resource], self._now)
+
+    @locked
+    def refill(self, name: str, amounts: Resource, *, owner: str = "") -> None:
+        """Raise the limit of an account in the current period.
+
+        What is left of it at the end of the period is carried over like the amount.
+
+        Args:
+            name: the budget.
+            amounts: what is added, in amounts times seconds.
+            owner: the owner of the account; by default that of the budget, if it has one account.
+
+        Raises:
+            RequestError: there is no such budget or account, or an amount is negative or not limited by the budget.
+        """
+        for account, amount in self._amounts_of(name, owner, amounts):
+            account.refill(amount, self._now)
+
+    @locked
+    def transfer(
+        self, giver: str, taker: str, amounts: Resource, *, giver_owner: str = "", taker_owner: str = ""
+    ) -> None:
+        """Move what remains in one account to another, for the current period of each.
+
+        Args:
+            giver: the budget that gives.
+            taker: the budget that takes.
+            amounts: what is moved, in amounts times seconds.
+            giver_owner: the owner of the account that gives; see `refill`.
+            taker_owner: the owner of the account that takes.
+
+        Raises:
+            RequestError: as for `refill`, or less remains in the account.
+        """
+        given = list(self._amounts_of(giver, giver_owner, amounts))
+        taken = list(self._amounts_of(taker, taker_owner, amounts))
+        for account, amount in given:
+            remaining = account.left(self._now) - account.committed(self._now)
+            if remaining < amount:
+                left = account.terms.exact(remaining)
+                raise RequestError("amounts", amounts, f"only {left} {account.terms.resource} remain in {giver!r}")
+        for account, amount in given:
+            account.refill(-amount, self._now)
+        for account, amount in taken:
+            account.refill(amount, self._now)
+
+    def _terms_of(self, name: str) -> tuple[Terms, ...]:
+        if self._start is None:
+            raise RequestError("name", name, "the budgets have not begun; pass their start or make a call first")
+        found = self._terms.get(require_name("name", name))
+        if found is None:
+            raise RequestError("name", name, "there is no such budget")
+        return found
+
+    def _amounts_of(self, name: str, owner: str, amounts: Resource) -> Iterator[tuple[Account, int]]:
+        terms = {each.resource: each for each in self._terms_of(name)}
+        for resource, amount in require_resource("amounts", amounts).items():
+            if resource not in terms:
+                raise RequestError("amounts", amounts, f"the budget {name!r} does not limit {resource}")
+            found = terms[resource]
+            yield self._account(found, _owner_of(found.budget, owner), stored=True), amount * found.scale
+
+    # Reports
+
+    @locked
+    def accounts(self, user: UserGroup | None = None, queue_path: str | None = None) -> tuple[AccountState, ...]:
+        """Return accounts at the time of the last call.
+
+        Args:
+            user: only the accounts that cover claims of this user; None for all accounts that exist.
+            queue_path: only the accounts of budgets that apply in this queue; None for all queues.
+
+        Returns:
+            The accounts in the order of their budgets, then by owner and resource.
+        """
+        return tuple(account.state(self._now) for account in self._selected(user, queue_path))
+
+    def _selected(self, user: UserGroup | None, queue_path: str | None) -> list[Account]:
+        applicable = [
+            budget for budget in self.budgets if queue_path is None or is_below(queue_path.lower(), budget.queue)
+        ]
+        if user is None:
+            return [account for budget in applicable for account in self._of_budget(budget)]
+        require_user(user)
+        found = []
+        for budget in applicable:
+            claim = Claim("", "", Resource(), budget.queue if queue_path is None else queue_path.lower(), user)
+            owners = [owner for each, owner in self._coverage.owners(claim) if each is budget]
+            found += [self._account(terms, owner) for owner in owners for terms in self._terms.get(budget.name, ())]
+        return found
+
+    def _of_budget(self, budget: Budget) -> list[Account]:
+        """Return the stored accounts of a budget, and those that exist without any claim."""
+        is_wildcard = budget.scope is Scope.USER and budget.owner == WILDCARD
+        owners = {owner for name, owner, _ in self._accounts if name == budget.name}
+        if not is_wildcard:
+            owners.add(budget.owner)
+        return [self._account(terms, owner) for owner in sorted(owners) for terms in self._terms.get(budget.name, ())]
+
+    @locked
+    def limits(self, claim: Claim) -> list[EffectiveLimit]:
+        """Return the accounts of a claim in amounts per second: what the owner uses now, with what fits in addition."""
+        found = []
+        for account in self._accounts_of(claim):
+            free, rate = account.free(claim.until, self._now), account.rate
+            if free is not None and account.terms.weights is None:
+                name = account.terms.resource
+                found.append(self._limit(account, Resource({name: rate + free}), Resource({name: rate})))
+        return found
+
+    @locked
+    def headroom(self, claim: Claim) -> Resource | None:
+        """Return the amounts that fit every account for the promised duration of a claim."""
+        found: dict[str, int] = {}
+        for account in self._accounts_of(claim):
+            free = account.free(claim.until, self._now)
+            if free is not None:
+                for name, weight in account.terms.weights or ((account.terms.resource, 1),):
+                    if weight:
+                        found[name] = min(free // weight, found.get(name, free // weight))
+        return Resource(found) if found else None
+
+    @locked
+    def all_limits(self) -> list[EffectiveLimit]:
+        """Return every account, in amounts times seconds; the usage is what is settled or promised."""
+        found = []
+        for account in self._selected(None, None):
+            state = account.state(self._now)
+            used = state.settled + state.committed
+            name = account.terms.resource
+            amounts = Resource({name: state.limit.__floor__()}), Resource({name: used.__ceil__()})
+            found.append(self._limit(account, *amounts))
+        return found
+
+    @staticmethod
+    def _limit(account: Account, maximum: Resource, usage: Resource) -> EffectiveLimit:
+        budget = account.terms.budget
+        return EffectiveLimit(KIND, account.owner, budget.queue, budget.owner, budget.name, maximum, 0, usage, 0)
+
+    def state(self) -> Mapping[str, Any]:
+        """Return all accounts as plain data."""
+        return {"accounts": [account.to_dict() for account in self.accounts()]}
+
+    def definition(self) -> Mapping[str, Any]:
+        """Return the budgets as plain data, with their start."""
+        return {"start": self._start, "budgets": [_plain(budget) for budget in self.budgets]}
+
+    @locked
+    def verify(self, held: Mapping[str, Claim], pending: Mapping[str, Claim]) -> list[str]:  # noqa: ARG002 - pending claims do not count
+        """Return a message for every account whose usage is not the sum of the held claims."""
+        now = self._now
+        expected = {key: Account(each.terms, each.owner, now) for key, each in self._accounts.items()}
+        for claim in held.values():
+            for account in self._charged.get(claim.allocation_id) or self._accounts_of(claim):
+                key = account.terms.budget.name, account.owner, account.terms.resource
+                wanted = account.terms.wanted(claim.usage.amounts)
+                if wanted:
+                    expected.setdefault(key, Account(account.terms, account.owner, now)).add(wanted, claim.until, now)
+        return [
+            f"budget {name!r}: the account of {owner!r} for {resource} counts other claims than those that are held"
+            for (name, owner, resource), account in sorted(expected.items())
+            if account.coefficients(now) != self._account(account.terms, owner).coefficients(now)
+        ]
+
+
+def _owner_of(budget: Budget, owner: str) -> str:
+    """Return the owner of an account of a budget.
+
+    Raises:
+        RequestError: the budget has no such account.
+    """
+    if budget.scope is Scope.USER and budget.owner == WILDCARD:
+        return require_name("owner", owner)
+    if owner not in ("", budget.owner):
+        raise RequestError("owner", owner, f"the budget {budget.name!r} has one account, that of {budget.owner!r}")
+    return budget.owner
+
+
+def _plain(budget: Budget) -> dict[str, Any]:
+    """Return a budget as plain data, without the values that are the default."""
+    found: dict[str, Any] = {}
+    for field in fields(budget):
+        value = getattr(budget, field.name)
+        if value == field.default or not value:
+            continue
+        if isinstance(value, Mapping):
+            value = {name: str(each) if isinstance(each, Fraction) else each for name, each in value.items()}
+        found[field.name] = value
+    return found

@@ -1,0 +1,150 @@
+"""The terms of a budget for one resource, and the account history that they lead to.
+
+Amounts are integers. If the weights of a budget are fractions, all amounts are multiplied by `Terms.scale`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from fractions import Fraction
+from math import inf, lcm
+from typing import Final, TypeAlias, final
+
+from ugm.budgets.budget import Budget, Carry, Mode
+from ugm.budgets.calendar import Calendar, Period, calendar_of
+
+__all__ = ["History", "Terms"]
+
+
+#: The past of an account: the index of the current period; the first second after it; ``spent``; the rate, which is the
+#: usage per second; and what was carried over and refilled. The usage of the period up to a second is
+#: ``spent + rate * second``. An account replaces the tuple as a whole, so an interruption leaves the old one or the new
+#: one.
+History: TypeAlias = tuple[int, int, int, int, int]
+
+
+@final
+class Terms:
+    """What a budget says about one of its resources.
+
+    Args:
+        budget: the budget.
+        resource: the resource, or the name of the weighted sum.
+        start: the second at which the budget begins.
+    """
+
+    __slots__ = (
+        "_amounts",
+        "_cap",
+        "_times",
+        "amount",
+        "budget",
+        "calendar",
+        "carry",
+        "is_safe",
+        "resource",
+        "scale",
+        "start",
+        "weights",
+    )
+
+    #: The amount in force.
+    amount: int
+    #: The seconds at which the amount has changed, and the amount from each of them on.
+    _times: list[int]
+    _amounts: list[int]
+
+    def __init__(self, budget: Budget, resource: str, start: int) -> None:
+        self.budget: Final = budget
+        self.resource: Final = resource
+        self.start: Final = start
+        self.scale: Final = lcm(*(weight.denominator for weight in budget.weights.values()))
+        #: The resources that count, with their scaled weights; None if only the resource itself counts.
+        self.weights: Final[tuple[tuple[str, int], ...] | None] = (
+            tuple((name, int(weight * self.scale)) for name, weight in budget.weights.items()) or None
+        )
+        self.is_safe: Final = budget.mode is Mode.SAFE
+        self.carry: Final = budget.carry
+        self.calendar: Final[Calendar] = calendar_of(budget.period, budget.zone)
+        self._cap: Final = budget.cap.get(resource, 0) * self.scale
+        self.amount = budget.amounts.get(resource, 0) * self.scale
+        self._times, self._amounts = [start], [self.amount]
+
+    # Amounts
+
+    def set(self, amount: int, now: int) -> None:
+        """Change the amount from a second on."""
+        self.amount = amount * self.scale
+        if self._times[-1] == now:
+            self._amounts[-1] = self.amount
+        else:
+            self._amounts.append(self.amount)
+            self._times.append(now)
+
+    def _before(self, end: int) -> int:
+        """Return the amount in the last second before another."""
+        return self._amounts[max(bisect_left(self._times, end) - 1, 0)]
+
+    def wanted(self, amounts: Mapping[str, int]) -> int:
+        """Return what a usage takes in each second."""
+        if self.weights is None:
+            return amounts.get(self.resource, 0)
+        return sum(weight * amounts.get(name, 0) for name, weight in self.weights)
+
+    def exact(self, scaled: int) -> int | Fraction:
+        """Return the value of a scaled number."""
+        value = Fraction(scaled, self.scale)
+        return value.numerator if value.denominator == 1 else value
+
+    def top(self, left: int) -> int | float:
+        """Return the largest amount that may be left at a later time; infinite if everything is carried over."""
+        if self.budget.period is Period.NONE or not self.amount:
+            return left
+        if self.carry is Carry.ALL:
+            return inf
+        return max(left, self.amount + (self._cap if self.carry is Carry.CAPPED else 0))
+
+    # History
+
+    def opened(self, now: int) -> History:
+        """Return the history of an account without usage, which exists from the start of the budget."""
+        period = self.calendar.index(self.start)
+        return self.rolled((period, self.calendar.end(period), 0, 0, 0), now)
+
+    def rolled(self, history: History, now: int) -> History:
+        """Return a history with all periods closed that have ended.
+
+        Periods without usage take the same time for any number of them.
+        """
+        period, end, spent, rate, bonus = history
+        calendar = self.calendar
+        while end <= now:
+            bonus = self._carried(self._before(end) + bonus - spent - rate * end)
+            period, begin = period + 1, end
+            if not rate or self.carry is Carry.NONE:
+                last = calendar.index(now)
+                bonus = self._carried_idle(bonus, period, last)
+                if last > period:
+                    period, begin = last, calendar.start(last)
+            spent, end = -rate * begin, calendar.end(period)
+        return period, end, spent, rate, bonus
+
+    def _carried(self, left: int) -> int:
+        if self.carry is Carry.NONE or left <= 0:
+            return 0
+        return left if self.carry is Carry.ALL else min(left, self._cap)
+
+    def _carried_idle(self, carry: int, first: int, last: int) -> int:
+        """Return the carry-over after the periods from *first* up to *last*, without usage in them."""
+        if self.carry is Carry.NONE:
+            return 0
+        while first < last:
+            end = self.calendar.end(first)
+            changed = bisect_left(self._times, end)
+            # All periods before the one in which the amount changes next close with the same amount.
+            stop = self.calendar.index(self._times[changed]) if changed < len(self._times) else last
+            count = min(max(stop, first + 1), last) - first
+            carry = self._carried(carry + count * self._before(end))
+            first += count
+        return carry

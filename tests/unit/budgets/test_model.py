@@ -1,0 +1,381 @@
+"""Budgets in a partition: denials with their outlook, scopes, weights, refills and transfers, and cost."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import re
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from support.line_counts import lines_run_by
+from ugm import Partition, RequestError, Resource, UserGroup, parse_config
+from ugm.budgets import Budget, Budgets, BudgetViolation, Carry, Mode, Period
+from ugm.model import Claim
+
+DAY = 86_400
+#: November 23, 2026, at noon in UTC.
+NOON = 1_795_435_200
+SUE, BEN, EVE = UserGroup("sue", ("lab", "ops")), UserGroup("ben", ("ops",)), UserGroup("eve")
+CONFIG = parse_config(
+    "partitions: [{queues: [{name: a, resources: {max: {gpu: 100}}, queues: [{name: x}]}, {name: b}]}]"
+).partition()
+
+
+class Setting:
+    """A partition with budgets, whose clock is set."""
+
+    def __init__(self, *budgets: Budget, **options: Any) -> None:  # noqa: ANN401 - arguments of `Budgets`
+        self.now = NOON
+        self.model = Budgets(budgets, **options)
+        self.partition = Partition(CONFIG, models=[self.model], clock=lambda: self.now)
+        for user in (SUE, BEN, EVE):
+            self.partition.submit(user.name, user, "root.a.x")
+            self.partition.submit(f"{user.name}-b", user, "root.b", tags={"team": "ml"})
+
+    def allocate(self, name: str, application: str, amount: int = 1, duration: int | None = 3600) -> str:
+        """Allocate some GPUs, and return the decision as a text."""
+        return str(self.partition.allocate(name, application, gpu(amount), duration=duration))
+
+    def owners(self, user: UserGroup, path: str = "root.a.x") -> list[tuple[str, str]]:
+        """Return the budgets that cover a user in a queue, with the owners of their accounts."""
+        return [(one.budget, one.owner) for one in self.model.accounts(user, path)]
+
+    def remaining(self) -> list[int | Fraction]:
+        """Return what remains in every account now."""
+        self.partition.verify()
+        return [one.remaining for one in self.model.accounts()]
+
+
+def gpu(amount: int) -> Resource:
+    """Return some GPUs."""
+    return Resource(gpu=amount)
+
+
+def hours(number: int) -> Resource:
+    """Return some GPU hours."""
+    return gpu(number * 3600)
+
+
+def test_a_denial_says_when_promised_grants_end() -> None:
+    """What would fit without the promises of others waits for them."""
+    setting = Setting(Budget("lab", group="lab", amounts=hours(4)))
+    setting.allocate("1", "sue", duration=3 * 3600)
+
+    assert setting.allocate("2", "sue", 2) == (
+        "denied, waiting can help:\n"
+        "  budget 'lab' in root: 7200 gpu times seconds requested, 10800 of 14400 used or promised; "
+        "in 3 h at the latest, when the promised grants end (limit for 'lab')"
+    )
+    setting.partition.release("1")
+    assert setting.allocate("2", "sue", 2) == "allowed"
+
+
+def test_a_denial_says_when_the_budget_is_renewed() -> None:
+    """What is spent comes back with the next period."""
+    setting = Setting(Budget("month", amounts=hours(4), period=Period.MONTH))
+    setting.allocate("1", "sue", 3)
+    setting.now += 3600
+    setting.partition.release("1")
+
+    assert setting.allocate("2", "sue", 2).endswith(
+        "7200 gpu times seconds requested, 10800 of 14400 used or promised; "
+        "never in this period; renewed on December 1, 2026 (limit for 'root')"
+    )
+    setting.now += 8 * DAY
+    assert setting.allocate("2", "sue", 4) == "allowed"
+
+
+def test_a_denial_says_that_waiting_cannot_help() -> None:
+    """More than the whole budget never fits, and neither does a claim without a promise."""
+    setting = Setting(Budget("month", amounts=hours(4), period=Period.MONTH), Budget("once", amounts=hours(4)))
+
+    assert setting.allocate("1", "sue", 5) == (
+        "denied, waiting cannot help:\n"
+        "  budget 'month' in root: 18000 gpu times seconds requested, 0 of 14400 used or promised; "
+        "never, also after it is renewed (limit for 'root')\n"
+        "  budget 'once' in root: 18000 gpu times seconds requested, 0 of 14400 used or promised; "
+        "never, because it is not renewed (limit for 'root')"
+    )
+    assert "gpu requested without a promised duration" in setting.allocate("1", "sue", duration=None)
+
+
+def test_a_denial_can_be_copied() -> None:
+    """A denial keeps its text and its class in copies."""
+    setting = Setting(Budget("month", amounts=hours(4), period=Period.MONTH))
+    (violation,) = setting.partition.check("sue", gpu(5), duration=3600).violations
+    for other in (pickle.loads(pickle.dumps(violation)), copy.deepcopy(violation)):  # noqa: S301 - our own
+        assert type(other) is BudgetViolation
+        assert (str(other), other.can_wait, other.to_dict()) == (
+            str(violation),
+            violation.can_wait,
+            violation.to_dict(),
+        )
+
+
+def test_a_partition_answers_with_budgets() -> None:
+    """Checks, headroom, limits and explanations for a duration include budgets."""
+    setting = Setting(Budget("lab", group="lab", amounts=hours(4)))
+    setting.allocate("1", "sue")
+    partition = setting.partition
+
+    assert partition.headroom("sue", duration=1800) == Resource(gpu=6)
+    assert partition.headroom("sue", duration=10) == Resource(gpu=99)
+    assert partition.headroom("sue") == Resource(gpu=0)
+    explained = partition.explain("sue", gpu(4), duration=3600)
+    assert not explained.decision
+    assert explained.headroom == gpu(3)
+    assert [limit.to_dict()["max_resources"] for limit in explained.limits][-1] == {"gpu": 4}
+    assert [(one.name, one.share) for one in partition.model_utilization()] == [("lab", Fraction(1, 4))]
+
+
+def test_an_account_that_is_overdrawn_is_reported() -> None:
+    """A budget stops nothing that runs, and its account is in the list of exceeded limits."""
+    setting = Setting(Budget("lab", group="lab", amounts=hours(1)))
+    setting.allocate("1", "sue")
+    setting.now += 2 * 3600
+
+    (exceeded,) = setting.partition.exceeded_limits()
+    assert (exceeded.kind, exceeded.used, exceeded.limit) == ("budget", 7200, 3600)
+    assert setting.partition.allocation("1") is not None
+    assert not setting.partition.plan(CONFIG).newly_exceeded
+
+
+def test_owners_of_accounts() -> None:
+    """A wildcard counts those that no budget of its queue names; a group is the first that one names."""
+    amounts = hours(1)
+    setting = Setting(
+        Budget("sue", user="sue", amounts=amounts),
+        Budget("each", user="*", amounts=amounts),
+        Budget("each-in-a", user="*", amounts=amounts, queue="root.A"),
+        Budget("ops", group="ops", amounts=amounts),
+        Budget("rest", group="*", amounts=amounts),
+        Budget("lab-in-b", group="lab", amounts=amounts, queue="root.b"),
+        Budget("b", amounts=amounts, queue="root.b"),
+    )
+
+    assert setting.owners(SUE) == [("sue", "sue"), ("each-in-a", "sue"), ("ops", "ops")]
+    assert setting.owners(BEN) == [("each", "ben"), ("each-in-a", "ben"), ("ops", "ops")]
+    assert setting.owners(EVE) == [("each", "eve"), ("each-in-a", "eve")]
+    assert setting.owners(UserGroup("ada", ("x",)))[2:] == [("rest", "*")]
+    assert setting.owners(SUE, "root.b") == [("sue", "sue"), ("ops", "ops"), ("lab-in-b", "lab"), ("b", "root.b")]
+
+
+def test_elastic_groups_and_tree_nodes() -> None:
+    """A claim counts for its group or node and for those above, where they were when it was charged."""
+    parents = {"ml": ["ml", "science"]}
+
+    def chain(claim: Claim) -> list[str]:
+        return parents.get(claim.tags.get("team", ""), [])
+
+    setting = Setting(
+        Budget("science", elastic_group="science", amounts=hours(8)),
+        Budget("ml", tree_node="ml", amounts=hours(8)),
+        elastic_groups=chain,
+        tree_nodes=chain,
+    )
+    setting.allocate("1", "sue-b")
+    setting.allocate("2", "sue")
+    assert setting.remaining() == [7 * 3600, 7 * 3600]
+    parents["ml"] = ["ml"]
+    setting.now += 1800
+    setting.partition.release("1")
+    assert setting.remaining() == [8 * 3600 - 1800] * 2
+    with pytest.raises(RequestError, match="a function that returns the elastic groups of a claim is needed"):
+        Budgets([Budget("science", elastic_group="science", amounts=hours(8))])
+
+
+def test_weights() -> None:
+    """Several resources are one number, exactly."""
+    weights = {"gpu": Fraction(1, 3), "vcore": Fraction(1, 2)}
+    setting = Setting(Budget("bill", amounts=Resource(units=100), weights=weights))
+    decision = setting.partition.allocate("1", "sue", Resource(gpu=1, vcore=1, memory=10**9), duration=60)
+
+    assert decision
+    assert setting.remaining() == [50]
+    setting.now += 1
+    setting.partition.verify()
+    (account,) = setting.model.accounts()
+    assert (account.settled, account.committed) == (Fraction(5, 6), Fraction(295, 6))
+    assert account.to_dict()["settled"] == "5/6"
+    assert setting.partition.headroom("eve-b", duration=1) == Resource(gpu=150, vcore=100) - Resource(gpu=0, vcore=100)
+    assert setting.partition.allocate("2", "eve-b", Resource(memory=10**9), duration=None)
+
+
+def test_a_refill_lasts_for_one_period_and_is_carried_over() -> None:
+    """It raises the limit of the current period, and what is left of it counts like the amount."""
+    setting = Setting(Budget("day", amounts=hours(1), period=Period.DAY, carry=Carry.ALL), start=NOON)
+    setting.model.refill("day", hours(2))
+    assert setting.remaining() == [3 * 3600]
+    setting.now += DAY
+    assert setting.remaining() == [4 * 3600]
+
+    setting = Setting(Budget("day", amounts=hours(1), period=Period.DAY), start=NOON)
+    setting.model.refill("day", hours(2))
+    setting.now += DAY
+    assert setting.remaining() == [3600]
+
+
+def test_a_transfer_moves_what_remains() -> None:
+    """What one account loses the other one gets, and what is promised cannot be moved."""
+    lab, each = Budget("lab", group="lab", amounts=hours(4)), Budget("each", user="*", amounts=hours(1))
+    setting = Setting(lab, each, start=NOON)
+    setting.allocate("1", "sue", 1, 3600)
+    with pytest.raises(RequestError, match="only 10800 gpu remain in 'lab'"):
+        setting.model.transfer("lab", "each", hours(4), taker_owner="eve")
+    setting.model.transfer("lab", "each", hours(3), taker_owner="eve")
+
+    assert [one.remaining for one in setting.model.accounts(EVE)] == [4 * 3600]
+    assert [one.remaining for one in setting.model.accounts(SUE)] == [0, 0]
+
+
+def test_amounts_are_changed_at_once() -> None:
+    """A budget below its usage denies, and stops nothing."""
+    setting = Setting(Budget("lab", group="lab", amounts=hours(4)), start=NOON)
+    setting.allocate("1", "sue", 2)
+    setting.model.set("lab", hours(1))
+
+    assert setting.remaining() == [-3600]
+    assert setting.allocate("2", "sue").startswith("denied")
+    setting.model.set("lab", hours(3))
+    assert setting.allocate("2", "sue") == "allowed"
+
+
+def test_a_forecast() -> None:
+    """An account says when nothing is left at the current rate, unless it is renewed before."""
+    setting = Setting(Budget("day", amounts=hours(13), period=Period.DAY), start=NOON)
+    setting.allocate("1", "sue")
+    setting.partition.verify()
+    assert [one.exhausted for one in setting.model.accounts()] == [None]
+    setting.partition.resize("1", gpu(2))
+    assert [one.exhausted for one in setting.model.accounts()] == [NOON + 13 * 1800]
+    setting.now += 7 * 3600
+    setting.partition.verify()
+    assert [one.exhausted for one in setting.model.accounts()] == [setting.now]
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (lambda: Budget("", amounts=hours(1)), "name"),
+        (lambda: Budget("b", amounts=Resource()), "must limit at least one resource"),
+        (lambda: Budget("b", amounts=gpu(-1)), "is negative"),
+        (lambda: Budget("b", amounts=hours(1), user="sue", group="lab"), "at most one owner"),
+        (lambda: Budget("b", amounts=hours(1), period="day"), "expected one of none, day, week"),  # type: ignore[arg-type]
+        (lambda: Budget("b", amounts=hours(1), carry=Carry.ALL), "carries nothing over"),
+        (lambda: Budget("b", amounts=hours(1), cap=hours(1)), "only a budget that carries over up to a cap"),
+        (lambda: Budget("b", amounts=hours(1), zone="Nowhere"), "there is no such time zone"),
+        (lambda: Budget("b", amounts=hours(1), queue="x"), "queue"),
+        (lambda: Budget("b", amounts=hours(1), tree_node="*"), "only users and groups"),
+        (lambda: Budget("b", amounts=hours(1), weights={"gpu": 0.5}), "must be an int or Fraction"),  # type: ignore[dict-item]
+        (lambda: Budget("b", amounts=Resource(a=1, b=1), weights={"gpu": 1}), "limits one number"),
+        (lambda: Budgets([Budget("b", amounts=hours(1))] * 2), "occurs twice"),
+        (lambda: Budgets(["b"]), "expected a Budget"),  # type: ignore[list-item]
+        (lambda: Budgets([], start=1.5), "expected whole seconds"),  # type: ignore[arg-type]
+        (lambda: Budgets([]).set("b", hours(1)), "have not begun"),
+        (lambda: Setting(start=0).model.set("b", hours(1)), "there is no such budget"),
+    ],
+)
+def test_misuse(make: Callable[[], object], problem: str) -> None:
+    """A wrong budget is an error that says what is expected."""
+    with pytest.raises(RequestError, match=problem):
+        make()
+
+
+def test_misuse_of_accounts() -> None:
+    """Only limited resources and existing accounts can be changed."""
+    model = Setting(
+        Budget("lab", group="lab", amounts=hours(1)), Budget("each", user="*", amounts=hours(1)), start=NOON
+    ).model
+    calls: list[tuple[Callable[[], None], str]] = [
+        (lambda: model.set("lab", Resource(vcore=1)), "expected an amount of each resource of the budget: gpu"),
+        (lambda: model.refill("lab", Resource(vcore=1)), "does not limit vcore"),
+        (lambda: model.refill("lab", hours(1), owner="ops"), "has one account, that of 'lab'"),
+        (lambda: model.refill("each", hours(1)), "a name is a text"),
+        (lambda: model.refill("each", gpu(-1), owner="sue"), "is negative"),
+    ]
+    for change, problem in calls:
+        with pytest.raises(RequestError, match=re.escape(problem)):
+            change()
+    assert [one.remaining for one in model.accounts()] == [3600]
+
+
+def test_a_query_stores_nothing() -> None:
+    """Accounts are stored when something is charged to them."""
+    setting = Setting(Budget("each", user="*", amounts=hours(1)))
+    setting.partition.check("sue", gpu(1), duration=60)
+    setting.model.accounts(EVE)
+    assert setting.model.accounts() == ()
+    setting.allocate("1", "sue")
+    assert [one.owner for one in setting.model.accounts()] == ["sue"]
+
+
+def test_an_interrupted_call_loses_no_usage() -> None:
+    """If another model raises, everything is as if the call had not been made."""
+
+    class Raising:
+        raises = False
+
+        def check(self, _claim: Claim) -> list[Any]:
+            return []
+
+        def charge(self, _claim: Claim) -> None:
+            if self.raises:
+                raise ZeroDivisionError
+
+        def refund(self, _claim: Claim) -> None:
+            pass
+
+    now, model, other = NOON, Budgets([Budget("lab", group="lab", amounts=hours(4))]), Raising()
+    partition = Partition(CONFIG, models=[model, other], clock=lambda: now)
+    partition.submit("sue", SUE, "root.b")
+    partition.allocate("1", "sue", gpu(1), duration=3600)
+    now += 600
+    other.raises = True
+    with pytest.raises(ZeroDivisionError):
+        partition.allocate("2", "sue", gpu(1), duration=3600)
+
+    (account,) = model.accounts()
+    assert (account.settled, account.committed) == (600, 3000)
+
+
+def test_idle_periods_cost_the_same() -> None:
+    """A thousand years of idle days cost as much as two days, also in a time zone."""
+
+    def lines(days: int, zone: str) -> int:
+        budget = Budget("b", amounts=hours(1), period=Period.DAY, carry=Carry.ALL, zone=zone)
+        model = Budgets([budget], start=0)
+        model.charge(Claim("1", "app", gpu(1), "root.b", SUE))
+        model.refund(Claim("1", "app", gpu(1), "root.b", SUE))
+        model.at(days * DAY)
+        return lines_run_by(model.accounts)
+
+    for zone in ("UTC", "Europe/Berlin"):
+        assert lines(400_000, zone) <= lines(2, zone) + 10
+
+
+def test_a_period_change_costs_no_call_more_than_others() -> None:
+    """With many accounts, the first calls of a period cost at most a few times as much as others."""
+    setting = Setting(Budget("each", user="*", amounts=hours(100), period=Period.DAY, carry=Carry.CAPPED))
+    model = setting.model
+    model.at(NOON)
+    for number in range(2000):
+        model.charge(Claim(str(number), "app", gpu(1), "root.b", UserGroup(f"user-{number}"), until=NOON + 2 * DAY))
+
+    def allocate(now: int) -> int:
+        query = Claim("new", "app", gpu(1), "root.b", UserGroup("user-7"), until=now + 60)
+
+        def call() -> None:
+            model.at(now)
+            model.check(query)
+            model.charge(query)
+            model.refund(query)
+
+        return lines_run_by(call)
+
+    usual = allocate(NOON + 1)
+    assert allocate(NOON + DAY) <= 3 * usual
+    assert Mode.SAFE in Mode
