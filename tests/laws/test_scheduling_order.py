@@ -213,7 +213,7 @@ def test_heads(seed: int) -> None:
     Play(seed).run()
 
 
-@pytest.mark.parametrize("seed", [*range(12), *(pytest.param(seed, marks=pytest.mark.ci) for seed in range(12, 1000))])
+@pytest.mark.parametrize("seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.ci) for seed in range(8, 1000))])
 def test_heads_of_random_trees(seed: int) -> None:
     """The same for recorded random trees, so that the default run has some as well."""
     Play(seed).run()

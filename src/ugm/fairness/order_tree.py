@@ -436,6 +436,17 @@ class OrderedApplication(_Ranked):
             heappop(heap)
         return None
 
+    def take(self) -> tuple[int, int, OrderedRequest]:
+        """Remove the next request, for a while; the key is outdated until `refresh`."""
+        entry = self._heap[0]
+        del self.requests[entry[2].request_id]
+        return entry
+
+    def put_back(self, entry: tuple[int, int, OrderedRequest]) -> None:
+        """Add a request again at its place; the key is outdated until `refresh`."""
+        self.requests[entry[2].request_id] = entry[2]
+        heappush(self._heap, entry)
+
     def refresh(self) -> None:
         """Compute the key again."""
         queue, number = self.queue, self.number

@@ -20,6 +20,7 @@ from ugm.partition.snapshot import CooperativeIteration, PartitionSnapshot, Pend
 from ugm.partition.subject import Subject, UserInQueue
 from ugm.partition.usage_feed import UsageFeed, UsageOwner
 from ugm.partition.utilization import LimitUtilization
+from ugm.partition.waiting_list import WaitingList
 
 __all__ = [
     "AbstractPartition",
@@ -65,6 +66,7 @@ __all__ = [
     "UsageOwner",
     "UserInQueue",
     "Victim",
+    "WaitingList",
     "by_share",
     "changes",
     "headroom_of",

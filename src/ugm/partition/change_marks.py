@@ -30,6 +30,8 @@ from ugm.partition.events import (
 __all__ = ["ChangeMarks", "ChangeRecorder"]
 
 _OF_APPLICATIONS: Final = (ApplicationSubmitted, ApplicationEnded, ApplicationFailing)
+#: A withdrawn request may end the run of its application, which is then counted no more.
+_FREEING: Final = (Released, Resized, RequestWithdrawn)
 _OF_ALLOCATIONS: Final = (AllocationRequested, RequestWithdrawn, Allocated, Resized, Released)
 
 
@@ -37,20 +39,27 @@ _OF_ALLOCATIONS: Final = (AllocationRequested, RequestWithdrawn, Allocated, Resi
 class ChangeMarks:
     """What has perhaps changed since the last `take`."""
 
-    __slots__ = ("__weakref__", "applications", "everything")
+    __slots__ = ("__weakref__", "applications", "everything", "freed", "notify")
 
     #: The changed allocations of each changed application, in the order of their first change.
     applications: dict[str, dict[str, None]]
+    #: The applications that may have freed something.
+    freed: set[str]
     #: Whether queues, quotas, nodes or the configuration have changed.
     everything: bool
+    #: Called, under the lock, when a waiting request may fit or a new one waits; None for nobody.
+    notify: Callable[[], None] | None
 
     def __init__(self) -> None:
         self.applications = {}
+        self.freed = set()
         self.everything = False
+        self.notify = None
 
     def take(self) -> dict[str, dict[str, None]]:
         """Return the changed applications, and forget all marks."""
         found, self.applications, self.everything = self.applications, {}, False
+        self.freed = set()
         return found
 
 
@@ -77,6 +86,8 @@ class ChangeRecorder:
         """Mark everything as changed, after the state was rebuilt."""
         for reader in self._readers:
             reader.everything = True
+            if reader.notify is not None:
+                reader.notify()
 
     def __call__(self, event: Event) -> None:
         """Record an event of the current change."""
@@ -86,7 +97,13 @@ class ChangeRecorder:
             if isinstance(event, _OF_ALLOCATIONS):
                 allocation_id, application_id, *_ = event.allocation
                 reader.applications.setdefault(application_id, {})[allocation_id] = None
+                if isinstance(event, _FREEING):
+                    reader.freed.add(application_id)
+                if reader.notify is not None and not isinstance(event, Allocated):
+                    reader.notify()
             elif isinstance(event, _OF_APPLICATIONS):
                 reader.applications.setdefault(event.application_id, {})
             elif isinstance(event, (NodeChanged, QueueQuotaSet, ConfigurationChanged)):
                 reader.everything = True
+                if reader.notify is not None:
+                    reader.notify()

@@ -79,6 +79,7 @@ from ugm.partition.subject_queries import SubjectQueries, require_query_submissi
 from ugm.partition.submission import require_chosen_group, require_gang_style, require_leaf_path, require_submission
 from ugm.partition.transaction import TransactionLog, Transactions
 from ugm.partition.utilization import LimitUtilization
+from ugm.partition.waiting_list import WaitingList
 from ugm.preemption import PreemptionPlan
 from ugm.queues import Placement, QueueState
 from ugm.resources import Resource, sum_of
@@ -140,6 +141,7 @@ class Partition(FastPath):
         "_queries",
         "_reclaiming",
         "_recorder",
+        "_waiting",
     )
 
     #: Whether other quota models take part.
@@ -148,6 +150,7 @@ class Partition(FastPath):
     _is_recorded: bool
     #: Sets the marks of scheduling passes; None until the first one.
     _recorder: ChangeRecorder | None
+    _waiting: WaitingList | None
 
     def __init__(
         self,
@@ -194,7 +197,7 @@ class Partition(FastPath):
         self._model_queries = ModelQueries(models)
         self._applications = state.applications
         self._owners = state.ledger.owners
-        self._recorder = None
+        self._recorder = self._waiting = None
         self._is_recorded = outbox is not None
         self._choose_paths()
         lock.rebuild = self._rebuild
@@ -281,6 +284,28 @@ class Partition(FastPath):
         passed, functions = require_requests_by_application(requests), require_keys(keys)
         marks = self._lock.run(self._start_marking)
         return SchedulingPass(self, self._state, self._lock, marks, passed, functions)
+
+    def waiting_list(self) -> WaitingList:
+        """Return the waiting list of the pending requests; all calls return the same one.
+
+        From the first call on, the partition records which applications change, so an allocation takes longer.
+        """
+        if self._waiting is None:
+            self._lock.run(self._start_waiting)
+        assert self._waiting is not None  # noqa: S101 - it was made
+        return self._waiting
+
+    def wake(self) -> tuple[AllocationRequest, ...]:
+        """Return the pending requests that can fit now, in scheduling order: those that a pass would grant.
+
+        For a scheduler that polls; see `WaitingList.wake`, and `waiting_list` for threads and tasks that wait.
+        """
+        return self.waiting_list().wake()
+
+    def _start_waiting(self) -> None:
+        if self._waiting is None:
+            marks = self._start_marking()
+            self._waiting = WaitingList(self._state, self._models, self._admission, self._lock, marks)
 
     def _start_marking(self) -> ChangeMarks:
         """Return marks of all changes from now on; the caller holds the lock."""

@@ -230,6 +230,32 @@ class ApplicationOrder:
         passed = self._requests.get(copied.application.application_id, ())
         return [OrderedRequest(one.allocation_id, one.usage, one.priority, one) for one in passed]
 
+    def read(self, state: PartitionState, application_id: str, request_ids: Iterable[str]) -> ApplicationChange:
+        """Return a change of an application for `apply`; the caller holds the lock.
+
+        Args:
+            state: the partition.
+            application_id: the application.
+            request_ids: its requests that have perhaps changed, in the order in which they were made.
+        """
+        application, for_key = state.applications.get(application_id), bool(self._keys)
+        if application is None:
+            return ApplicationChange(application_id, None, {})
+        if application_id not in self.tree.applications:
+            return ApplicationChange(application_id, CopiedApplication.of(application, for_key=for_key), {})
+        copied = CopiedApplication.without_requests(application, for_key=for_key)
+        return ApplicationChange(application_id, copied, dict(self._read_requests(application, request_ids)))
+
+    def _read_requests(
+        self, application: Application, request_ids: Iterable[str]
+    ) -> Iterator[tuple[str, OrderedRequest | None]]:
+        for name in request_ids:
+            entry = application.pending.get(name)
+            if entry is not None:
+                yield name, ordered_request(name, entry)
+            elif self._requests is None or name in application.allocations:
+                yield name, None
+
     def apply(self, change: ApplicationChange, without: AbstractSet[str]) -> None:
         """Follow a change of an application.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final, Self, final
 
 from ugm.decision import Decision
@@ -10,17 +10,14 @@ from ugm.fairness import Comparison
 from ugm.fairness.order_tree import OrderedApplication, OrderedRequest
 from ugm.operation_lock import OperationLock
 from ugm.partition.allocation import AllocationRequest
-from ugm.partition.application import Application
 from ugm.partition.change_marks import ChangeMarks
 from ugm.partition.interface import AbstractPartition
 from ugm.partition.scheduling_order import (
     ApplicationChange,
     ApplicationKey,
     ApplicationOrder,
-    CopiedApplication,
     OrderCopy,
     allocation_request,
-    ordered_request,
 )
 from ugm.partition.state import PartitionState
 
@@ -133,33 +130,11 @@ class SchedulingPass:
         marks = self._marks
         if self._order is None or marks.everything:
             return self._copy()
-        return list(self._read(marks.take(), self._order))
+        return [self._order.read(self._state, name, request_ids) for name, request_ids in marks.take().items()]
 
     def _copy(self) -> OrderCopy:
         self._marks.take()
         return OrderCopy.of(self._state, for_keys=bool(self._keys))
-
-    def _read(self, marked: Mapping[str, Iterable[str]], order: ApplicationOrder) -> Iterator[ApplicationChange]:
-        for name, request_ids in marked.items():
-            application = self._state.applications.get(name)
-            if application is None:
-                yield ApplicationChange(name, None, {})
-            elif name not in order.tree.applications:
-                yield ApplicationChange(name, CopiedApplication.of(application, for_key=bool(self._keys)), {})
-            else:
-                copied = CopiedApplication.without_requests(application, for_key=bool(self._keys))
-                yield ApplicationChange(name, copied, dict(self._read_requests(application, request_ids)))
-
-    def _read_requests(
-        self, application: Application, request_ids: Iterable[str]
-    ) -> Iterator[tuple[str, OrderedRequest | None]]:
-        pending = application.pending
-        for name in request_ids:
-            entry = pending.get(name)
-            if entry is not None:
-                yield name, ordered_request(name, entry)
-            elif self._requests is None or name in application.allocations:
-                yield name, None
 
     # Changes by the caller
 

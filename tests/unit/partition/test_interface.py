@@ -21,8 +21,8 @@ IMPLEMENTATIONS: Final = (Partition, JournaledPartition, RemotePartition)
 DECLARED: Final = {name: member for name, member in vars(AbstractPartition).items() if not name.startswith("_")}
 #: Operations of one implementation that cannot be called through the interface.
 OWN: Final = {
-    Partition: {"replace_model", "scheduling_pass"},
-    JournaledPartition: {"replace_model", "scheduling_pass", "promise", "awaited", "journal"},
+    Partition: {"replace_model", "scheduling_pass", "waiting_list", "wake"},
+    JournaledPartition: {"replace_model", "scheduling_pass", "waiting_list", "wake", "promise", "awaited", "journal"},
     RemotePartition: set(),
 }
 

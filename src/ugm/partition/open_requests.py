@@ -1,0 +1,172 @@
+"""Which pending requests may fit: a count by queue and size, that leaves out what is known to be blocked.
+
+The problem: after a release, nearly all waiting requests are still blocked. Testing each of them would take time
+proportional to their number for every release.
+
+The idea: requests that get the same answer form a `RequestClass`: they have the same user, group, queue and size. A
+denied class is closed, with the limit that denied it as its witness, until something is released that is charged to the
+witness. If a queue has no room for a size, that size is refused for the whole subtree at once, in time proportional to
+the depth.
+
+Invariant: `OpenRequests.total` is the number of requests that are in no closed class, and whose size no queue on their
+path refuses. So a pass can end when it is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, TypeAlias, final
+
+from ugm.identity import UserGroup, ancestors
+from ugm.resources import Resource
+
+__all__ = ["OpenRequests", "RequestClass", "Witness"]
+
+#: The limit that denies a class: the kind and the name of its owner, for example ``("user", "ana")``.
+Witness: TypeAlias = tuple[str, str]
+
+
+#: What decides the answer: user, group, queue and whether the application runs; the size; and with quota models, which
+#: may see anything, the id of the request.
+ClassKey: TypeAlias = tuple[UserGroup, str | None, str, bool, Resource, str]
+
+
+@final
+class RequestClass:
+    """Pending requests that get the same answer at the same moment."""
+
+    __slots__ = ("count", "key", "witness")
+
+    key: ClassKey
+    #: The number of its requests that take part.
+    count: int
+    #: The limit that denies them; None while the class is open.
+    witness: Witness | None
+
+    def __init__(self, key: ClassKey) -> None:
+        self.key = key
+        self.count = 0
+        self.witness = None
+
+    @property
+    def queue_path(self) -> str:
+        """The queue of the requests."""
+        return self.key[2]
+
+    @property
+    def size(self) -> Resource:
+        """The size of each request."""
+        return self.key[4]
+
+
+@final
+class OpenRequests:
+    """The classes of all pending requests, and the number of open requests."""
+
+    __slots__ = ("_closed", "_counts", "_refused", "_sizes", "classes", "total")
+
+    #: The number of open requests.
+    total: int
+    classes: dict[ClassKey, RequestClass]
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.classes = {}
+        #: The open requests in and below a queue by its path and their size, as if the queue itself refused nothing.
+        self._counts: Final[dict[tuple[str, Resource], int]] = {}
+        #: The sizes of requests in and below each queue.
+        self._sizes: Final[dict[str, set[Resource]]] = {}
+        #: The sizes that each queue refuses.
+        self._refused: Final[dict[str, set[Resource]]] = {}
+        #: The closed classes by witness.
+        self._closed: Final[dict[Witness, set[RequestClass]]] = {}
+
+    # Requests
+
+    def add(self, one: RequestClass, number: int) -> None:
+        """Add requests to a class, or remove some if the number is negative."""
+        one.count += number
+        if one.witness is None:
+            self._add(one.queue_path, one.size, number)
+
+    def _add(self, queue_path: str, size: Resource, number: int) -> None:
+        for path in ancestors(queue_path):
+            count = self._counts[path, size] = self._counts.get((path, size), 0) + number
+            sizes = self._sizes.setdefault(path, set())
+            if count:
+                sizes.add(size)
+            else:
+                sizes.discard(size)
+                del self._counts[path, size]
+            if size in self._refused.get(path, ()):
+                return
+        self.total += number
+
+    def class_of(self, key: ClassKey) -> RequestClass:
+        """Return the class of a key, which is made if it does not exist."""
+        found = self.classes.get(key)
+        if found is None:
+            found = self.classes[key] = RequestClass(key)
+        return found
+
+    def forget_if_empty(self, one: RequestClass) -> None:
+        """Forget a class without requests."""
+        if not one.count:
+            self.classes.pop(one.key, None)
+            if one.witness is not None:
+                self._closed[one.witness].discard(one)
+
+    def is_open(self, one: RequestClass) -> bool:
+        """Return whether the requests of a class may fit."""
+        return one.witness is None and not any(
+            one.size in self._refused.get(path, ()) for path in ancestors(one.queue_path)
+        )
+
+    # Classes
+
+    def close(self, one: RequestClass, witness: Witness) -> None:
+        """Close a class because a limit denies it."""
+        self._add(one.queue_path, one.size, -one.count)
+        one.witness = witness
+        self._closed.setdefault(witness, set()).add(one)
+
+    def reopen(self, witness: Witness) -> None:
+        """Open all classes that a limit has denied."""
+        for one in self._closed.pop(witness, ()):
+            one.witness = None
+            self._add(one.queue_path, one.size, one.count)
+
+    def witnesses(self, kind: str) -> list[Witness]:
+        """Return the witnesses of a kind that close some classes."""
+        return [witness for witness in self._closed if witness[0] == kind]
+
+    # Sizes
+
+    def sizes(self, queue_path: str) -> Iterator[Resource]:
+        """Yield the sizes of open requests in and below a queue that the queue does not refuse."""
+        refused = self._refused.get(queue_path, ())
+        return (size for size in tuple(self._sizes.get(queue_path, ())) if size not in refused)
+
+    def refused(self, queue_path: str) -> tuple[Resource, ...]:
+        """Return the sizes that a queue refuses."""
+        return tuple(self._refused.get(queue_path, ()))
+
+    def refuse(self, queue_path: str, size: Resource) -> None:
+        """Leave out all requests of a size in and below a queue."""
+        hidden = self._counts.get((queue_path, size), 0)
+        self._change_above(queue_path, size, -hidden)
+        self._refused.setdefault(queue_path, set()).add(size)
+
+    def allow(self, queue_path: str, size: Resource) -> None:
+        """Undo `refuse`."""
+        self._refused[queue_path].discard(size)
+        self._change_above(queue_path, size, self._counts.get((queue_path, size), 0))
+
+    def _change_above(self, queue_path: str, size: Resource, number: int) -> None:
+        above = queue_path.rpartition(".")[0]
+        if not number:
+            return
+        if above:
+            self._add(above, size, number)
+        else:
+            self.total += number

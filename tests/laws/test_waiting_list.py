@@ -1,0 +1,253 @@
+"""The waiting list wakes exactly what a pass over a copy would grant, and nothing that fits stays asleep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import Any, Final
+
+import pytest
+
+from support.partition_fixtures import Licences
+from ugm import AllocationRequest, Decision, Partition, Resource, UserGroup
+from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig, QueueResources
+from ugm.elastic import AdmissionRules, ElasticGroup, ElasticModel, ElasticQuota, ElasticTree
+from ugm.model import QuotaModel
+from ugm.partition import AllocationState
+from ugm.quotatree import Mode, QuotaManager, TreeModel
+
+NAMES: Final = ("memory", "vcore", "licence")
+USERS: Final = (
+    UserGroup("ana", ("dev",)),
+    UserGroup("ben", ("ops", "dev")),
+    UserGroup("eva"),
+    UserGroup("zoe", ("qa",)),
+)
+
+#: The tag of applications that names an elastic group and a leaf of the quota tree.
+TAG: Final = "team"
+
+#: An operation on a partition; it has the same effect on its copy.
+Operation = Callable[[Partition], object]
+
+
+def random_limits(rng: Random) -> tuple[LimitConfig, ...]:
+    """Return limits of users and groups."""
+    found = []
+    for names in (
+        {"users": ("ana",)},
+        {"users": ("*",)},
+        {"groups": ("dev",)},
+        {"groups": ("dev", "ops")},
+        {"groups": ("*",)},
+    ):
+        if rng.random() < 0.3:
+            amounts = {name: rng.randint(2, 8) for name in NAMES if rng.random() < 0.4}
+            applications = rng.randint(1, 3) if rng.random() < 0.4 or not amounts else 0
+            found.append(LimitConfig(**names, max_resources=Resource(amounts) or None, max_applications=applications))
+    return tuple(found)
+
+
+def random_queue(rng: Random, name: str, depth: int) -> QueueConfig:
+    """Return a queue with quotas, limits and settings of the order."""
+    properties = {}
+    for key, values in (
+        ("application.sort.policy", ("fifo", "fair")),
+        ("application.sort.priority", ("enabled", "disabled")),
+        ("priority.offset", ("-1", "2")),
+        ("priority.policy", ("fence",)),
+    ):
+        if rng.random() < 0.25:
+            properties[key] = rng.choice(values)
+    quota = {name: rng.randint(3, 12) for name in NAMES if rng.random() < 0.25}
+    is_root = name == "root"
+    return QueueConfig(
+        name,
+        resources=QueueResources(
+            guaranteed=None if is_root else Resource({name: rng.randint(1, 5) for name in NAMES if rng.random() < 0.3}),
+            max=None if is_root else Resource(quota),
+        ),
+        max_applications=rng.randint(1, 4) if rng.random() < 0.15 else 0,
+        properties=properties,
+        limits=random_limits(rng) if rng.random() < 0.6 else (),
+        queues=tuple(random_queue(rng, f"q{number}", depth - 1) for number in range(rng.randint(1, 3) if depth else 0)),
+    )
+
+
+def elastic() -> QuotaModel:
+    """Return elastic groups for the tags of the applications."""
+    groups = [
+        ElasticGroup(
+            name,
+            min=Resource(memory=2, vcore=2),
+            max=Resource(memory=9, vcore=9),
+            shared_weight=Resource(memory=weight, vcore=weight),
+        )
+        for name, weight in (("red", 1), ("blue", 3))
+    ]
+    return ElasticModel(
+        ElasticQuota(ElasticTree(Resource(memory=14, vcore=14, licence=14), groups), rules=AdmissionRules()),
+        group_tag=TAG,
+    )
+
+
+def tree() -> QuotaModel:
+    """Return a quota tree for the tags of the applications, in which one leaf may borrow."""
+    manager = QuotaManager()
+    manager.add_tree_from_string(
+        """{"kind": "QuotaTree", "metadata": {"name": "T"}, "spec": {"resourceNames": ["vcore"], "nodes": {
+        "all": {"parent": "nil", "quota": {"vcore": "9"}}, "red": {"parent": "all", "quota": {"vcore": "4"}},
+        "blue": {"parent": "all", "hard": "true", "quota": {"vcore": "5"}}}}}"""
+    )
+    manager.set_mode(Mode.NORMAL)
+    return TreeModel(manager, "T", lambda claim: claim.tags[TAG])
+
+
+MODELS: Final[dict[str, Callable[[], list[QuotaModel]]]] = {
+    "none": list,
+    "licences": lambda: [Licences(4)],
+    "elastic": lambda: [elastic()],
+    "tree": lambda: [tree()],
+    "all": lambda: [Licences(4), elastic(), tree()],
+}
+
+
+class History:
+    """A partition with a waiting list, and the operations that led to it."""
+
+    def __init__(self, seed: int, models: str) -> None:
+        self.rng = rng = Random(seed)
+        self.models = MODELS[models]
+        self.config = PartitionConfig(queues=(random_queue(rng, "root", 2),))
+        self.other = PartitionConfig(queues=(random_queue(rng, "root", 2),))
+        self.first = self.config
+        self.partition = self.fresh()
+        self.done: list[Operation] = []
+        self.offered: set[str] = set()
+        self.number = 0
+        if rng.random() < 0.7:
+            size = Resource({name: rng.randint(5, 20) for name in NAMES})
+            self.do(lambda p: p.add_node("n", size))
+
+    def fresh(self) -> Partition:
+        """Return a partition at the beginning of the history."""
+        return Partition(self.config, models=self.models())
+
+    def do(self, operation: Operation) -> Any:  # noqa: ANN401 - the result of the operation
+        """Execute an operation, which is repeated on copies."""
+        self.done.append(operation)
+        return operation(self.partition)
+
+    def size(self) -> Resource:
+        """Return a random usage."""
+        return Resource({name: self.rng.randint(0, 4) for name in NAMES if self.rng.random() < 0.6})
+
+    def change(self) -> None:
+        """Execute a random operation."""
+        rng, choice = self.rng, self.rng.randrange(14)
+        applications, allocations = self.partition.application_ids(), self.partition.allocations()
+        if choice < 2 or not applications:
+            self.submit()
+        elif choice < 8:
+            self.number += 1
+            name, owner, size = f"r{self.number:03}", rng.choice(applications), self.size()
+            priority, preemptible = rng.choice([0, 0, 1, -1]), rng.random() < 0.8
+            self.do(lambda p: p.request(name, owner, size, priority=priority, preemptible=preemptible))
+        elif choice < 11 and allocations:
+            one = rng.choice(allocations).allocation_id
+            self.free(lambda p: p.release(one))
+        elif choice == 11:
+            self.change_much(applications)
+        elif choice == 12 and (held := [one for one in allocations if one.state is AllocationState.HELD]):
+            chosen, size = rng.choice(held), self.size()
+            one = chosen.allocation_id
+            if self.do(lambda p: p.resize(one, size)) and chosen.usage != size:
+                self.offered.clear()
+
+    def submit(self) -> None:
+        """Submit an application."""
+        rng = self.rng
+        self.number += 1
+        leaves = [path for path in self.partition.queue_paths() if self.partition.queue_alone(path).is_leaf]  # type: ignore[union-attr] # it exists
+        if leaves:
+            name, user, path = f"a{self.number:03}", rng.choice(USERS), rng.choice(leaves)
+            tags = {TAG: rng.choice(["red", "blue"])}
+            self.do(lambda p: p.submit(name, user, path, tags=tags))
+
+    def change_much(self, applications: tuple[str, ...]) -> None:
+        """Change a node, remove an application, or put another configuration in force."""
+        rng = self.rng
+        choice, owner, size = rng.randrange(4), rng.choice(applications), self.size()
+        name = f"n{rng.randrange(3)}"
+        if choice == 0 and name not in self.partition.nodes():
+            self.free(lambda p: p.add_node(name, size))
+        elif choice == 1 and name in self.partition.nodes():
+            self.free(lambda p: p.remove_node(name))
+        elif choice == 2 and self.partition.allocations(owner):
+            self.free(lambda p: p.remove(owner))
+        elif rng.random() < 0.3:
+            self.config, self.other = self.other, self.config
+            config = self.config
+            self.free(lambda p: p.configure(config))
+
+    def free(self, operation: Operation) -> None:
+        """Execute an operation after which everything takes part again."""
+        self.do(operation)
+        self.offered.clear()
+
+    def expected(self) -> list[str]:
+        """Return what a pass over a copy grants."""
+        copy = Partition(self.first, models=self.models())
+        for operation in self.done:
+            operation(copy)
+        granted = []
+        for head in copy.scheduling_pass():
+            if head.request.allocation_id in self.offered:
+                head.skip()
+            elif head.allocate():
+                granted.append(head.request.allocation_id)
+        return granted
+
+    def run(self) -> int:
+        """Compare all wake-ups, and return the number of woken requests."""
+        total = 0
+        for _ in range(self.rng.randint(4, 10)):
+            for _ in range(self.rng.randint(1, 6)):
+                self.change()
+            total += self.wake()
+        return total
+
+    def wake(self) -> int:
+        """Compare one wake-up, and grant some of the woken requests."""
+        expected = self.expected()
+        before = exposed(self.partition)
+        woken = self.partition.wake()
+        assert [one.allocation_id for one in woken] == expected
+        assert exposed(self.partition) == before
+        self.partition.verify()
+        self.offered.update(expected)
+        for one in woken:
+            if self.rng.random() < 0.6:
+                assert self.do(partial(grant, request=one))
+        return len(woken)
+
+
+def grant(partition: Partition, request: AllocationRequest) -> Decision:
+    """Grant a request that was woken."""
+    return partition.allocate(**request._asdict())
+
+
+def exposed(partition: Partition) -> object:
+    """Return what can be seen of a partition."""
+    return partition.allocations(), partition.applications(), partition.users(), partition.groups(), partition.queue()
+
+
+SEEDS: Final = [*range(3), *(pytest.param(seed, marks=pytest.mark.ci) for seed in range(3, 400))]
+
+
+@pytest.mark.parametrize("models", MODELS)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_wake(seed: int, models: str) -> None:
+    """Every wake-up of a random history returns what a pass over a copy would grant, in its order."""
+    History(seed, models).run()

@@ -1,0 +1,212 @@
+"""The waiting list: how few requests are tested, declined requests, and waiting in threads and tasks."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from support.partition_fixtures import BOB, SUE, Licences, config, memory
+from ugm import Partition, Resource
+from ugm.journal import open_partition
+from ugm.partition import AbstractPartition, WaitingList
+
+EIGHT = config("{name: a, resources: {max: {memory: 8}}}")
+
+
+def fill(partition: AbstractPartition, count: int, size: int = 1) -> None:
+    """Submit applications with one pending request each."""
+    for number in range(count):
+        partition.submit(f"x{number}", SUE, "root.a")
+        partition.request(f"x{number}.0", f"x{number}", memory(size))
+
+
+def woken(waiting: WaitingList) -> list[str]:
+    """Return the ids of the woken requests."""
+    return [one.allocation_id for one in waiting.wake()]
+
+
+def test_one_test_per_grant() -> None:
+    """Of 2,000 requests that wait for one queue, a release tests only the one that it wakes."""
+    partition = Partition(EIGHT)
+    fill(partition, 500)
+    waiting, running = partition.waiting_list(), list[str]()
+    for _ in range(60):
+        for one in partition.wake():
+            assert partition.allocate(**one._asdict())
+            running.append(one.application_id)
+        partition.remove(running.pop(0))
+
+    assert waiting.tests == 8 + 59
+    partition.verify()
+
+
+def test_declined_requests() -> None:
+    """A request that was woken and not granted makes room for the next one, until something is released."""
+    partition = Partition(EIGHT)
+    fill(partition, 3, size=6)
+    waiting = partition.waiting_list()
+
+    assert [woken(waiting) for _ in range(4)] == [["x0.0"], ["x1.0"], ["x2.0"], []]
+    partition.adopt("held", "x0", memory(1))
+    assert woken(waiting) == []
+    partition.release("held")
+    assert woken(waiting) == ["x0.0"]
+
+
+def test_one_unit_does_not_wake_all() -> None:
+    """A request that needs more than what was released stays asleep."""
+    partition = Partition(EIGHT)
+    fill(partition, 3, size=2)
+    waiting = partition.waiting_list()
+    partition.adopt("one", "x0", memory(1))
+    partition.adopt("rest", "x0", memory(7))
+
+    assert woken(waiting) == []
+    partition.release("one")
+    assert woken(waiting) == []
+    partition.resize("rest", memory(6))
+    assert woken(waiting) == ["x0.0"]
+
+
+def test_limits_of_users() -> None:
+    """A user that is blocked by the own limit does not hold back others, and is tested when it releases something."""
+    limits = "{limit: l, users: ['*'], maxresources: {memory: 1}}"
+    partition = Partition(config("{name: a}", limits=limits))
+    for name, user in (("x", SUE), ("y", BOB)):
+        partition.submit(name, user, "root.a")
+        partition.request(f"{name}.0", name, memory(1))
+        partition.request(f"{name}.1", name, memory(1))
+    waiting = partition.waiting_list()
+
+    assert woken(waiting) == ["x.0", "y.0"]
+    for name in "xy":
+        assert partition.allocate(f"{name}.0", name, memory(1))
+    assert woken(waiting) == []
+    tests = waiting.tests
+    partition.release("y.0")
+    assert (woken(waiting), waiting.tests - tests) == (["y.1"], 1)
+
+
+def test_maximum_number_of_applications() -> None:
+    """Only the request that would start an application counts against the maximum number."""
+    partition = Partition(config("{name: a, maxapplications: 1}"))
+    for name in ("x", "y"):
+        partition.submit(name, SUE, "root.a")
+        for number in range(2):
+            partition.request(f"{name}.{number}", name, memory(1))
+
+    assert woken(partition.waiting_list()) == ["x.0", "x.1"]
+
+
+def test_raised_limits_and_nodes() -> None:
+    """A node or a configuration wakes what fits then."""
+    partition = Partition(config("{name: a, resources: {max: {memory: 1}}}"), cluster=memory(1))
+    fill(partition, 3)
+    waiting = partition.waiting_list()
+    partition.adopt("held", "x0", memory(1))
+
+    assert woken(waiting) == []
+    partition.add_node("n", memory(9))
+    assert woken(waiting) == []
+    partition.configure(config("{name: a, resources: {max: {memory: 3}}}"))
+    assert woken(waiting) == ["x0.0", "x1.0"]
+
+
+def test_nothing_is_recorded(tmp_path: Path) -> None:
+    """A wake-up changes nothing: no event, no entry in the journal, no group."""
+    seen = list[object]()
+    with open_partition(tmp_path / "journal", EIGHT, subscribers=[lambda _, events: seen.extend(events)]) as partition:
+        fill(partition, 2)
+        number, events = partition.journal.number, len(seen)
+
+        assert woken(partition.waiting_list()) == ["x0.0", "x1.0"]
+        assert (partition.journal.number, len(seen)) == (number, events)
+        assert partition.application("x0").group is None  # type: ignore[union-attr] # it exists
+
+
+def test_model_that_raises() -> None:
+    """An exception of a quota model reaches the caller, and the list works again when the model does."""
+
+    class Fragile(Licences):
+        """A model that fails when it is told to."""
+
+        fails = False
+
+        def charge(self, claim: object) -> None:
+            """Fail or count."""
+            if self.fails:
+                raise ValueError
+            super().charge(claim)  # type: ignore[arg-type] # a claim
+
+        def reset(self) -> None:
+            """Forget everything."""
+            self.used = 0
+
+    model = Fragile(9)
+    partition = Partition(EIGHT, models=[model])
+    fill(partition, 2)
+    waiting = partition.waiting_list()
+    model.fails = True
+
+    with pytest.raises(ValueError, match=r"^$"):
+        waiting.wake()
+    model.fails = False
+    assert woken(waiting) == ["x0.0", "x1.0"]
+    partition.verify()
+
+
+def test_threads() -> None:
+    """A thread waits until a release wakes a request."""
+    partition = Partition(EIGHT)
+    fill(partition, 1)
+    partition.adopt("held", "x0", memory(8))
+    waiting = partition.waiting_list()
+    assert waiting.wake() == ()
+    assert not waiting.event.is_set()
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(waiting.wait, 60)
+        partition.release("held")
+
+        assert [one.allocation_id for one in found.result(60)] == ["x0.0"]
+    assert waiting.wait(0) == ()
+
+
+def test_tasks() -> None:
+    """A task waits until a release wakes a request, in this thread or another one."""
+    partition = Partition(EIGHT)
+    fill(partition, 1)
+    partition.adopt("held", "x0", memory(8))
+
+    async def main() -> list[str]:
+        task = asyncio.create_task(partition.waiting_list().woken())
+        await asyncio.sleep(0)
+        await asyncio.to_thread(partition.release, "held")
+        return [one.allocation_id for one in await asyncio.wait_for(task, 60)]
+
+    assert asyncio.run(main()) == ["x0.0"]
+
+
+def test_new_requests() -> None:
+    """A new request that fits is woken, and sets the event."""
+    partition = Partition(EIGHT)
+    waiting = partition.waiting_list()
+    assert waiting.wake() == ()
+    fill(partition, 1)
+
+    assert waiting.event.is_set()
+    assert woken(waiting) == ["x0.0"]
+
+
+def test_unoffered_resource() -> None:
+    """A request for a resource that no node has sleeps until a node has it."""
+    partition = Partition(config("{name: a}"), cluster=memory(5))
+    partition.submit("x", SUE, "root.a")
+    partition.request("x.0", "x", Resource(gpu=1))
+    waiting = partition.waiting_list()
+
+    assert woken(waiting) == []
+    partition.add_node("n", Resource(gpu=2))
+    assert woken(waiting) == ["x.0"]
