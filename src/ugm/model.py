@@ -276,6 +276,13 @@ class ReportingModel:
         """
         return ()
 
+    def owners(self, claim: Claim) -> Iterable[tuple[str, str]]:  # noqa: ARG002 - for subclasses
+        """Return the kind and the name of each owner of limits to which *claim* is charged. The default is none.
+
+        A journal sums up usage over time by them. The owners must depend only on the application of the claim.
+        """
+        return ()
+
     def headroom(self, claim: Claim) -> Resource | None:
         """Return an upper bound of the free amounts for *claim*; None if no resource is limited.
 

@@ -22,7 +22,7 @@ from ugm.configuration import ElasticConfig, GroupSource
 from ugm.decision import EffectiveLimit, Violation
 from ugm.elastic.admission import GROUP
 from ugm.elastic.declared import declared_quota, unlimited_total
-from ugm.elastic.group import DEFAULT_GROUP
+from ugm.elastic.group import DEFAULT_GROUP, ROOT_GROUP
 from ugm.elastic.lending import borrowers, overuse
 from ugm.elastic.pods import Pod
 from ugm.elastic.quota import ElasticQuota
@@ -178,6 +178,12 @@ class ElasticModel(ReportingModel):
         """
         pod = self._pod(claim)
         return () if self._has_no_group(self.quota.group_of(pod)) else self.quota.limits(pod)
+
+    def owners(self, claim: Claim) -> Iterable[tuple[str, str]]:
+        """Return the group of *claim* and the groups above it, without the root."""
+        group = self.quota.group_of(self._pod(claim))
+        path = () if self._has_no_group(group) else self.quota.tree.node(group).path()
+        return [(GROUP, node.name) for node in path if node.name != ROOT_GROUP]
 
     def all_limits(self) -> Iterable[EffectiveLimit]:
         """Return the limits of all groups: their runtimes for the present requests."""

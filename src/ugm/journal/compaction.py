@@ -120,7 +120,7 @@ def digest(contents: JournalContents, usage_since: int | None) -> tuple[int, lis
     records = list(contents.history())
     intervals = [interval for record in records for interval in decode_intervals(record)]
     history = [record for record in records if record[0] != "used"]
-    meter = UsageMeter(start.checkpoint, start.at)
+    meter = UsageMeter(start.checkpoint, start.at, start.compiled)
 
     def observe(entry: JournalEntry) -> None:
         intervals.extend(meter.process(entry))
@@ -151,6 +151,6 @@ def _usage_records(intervals: list[UsageInterval], since: int) -> Iterator[Json]
         yield encode_intervals(list(group))
 
 
-def _owner(interval: UsageInterval) -> tuple[str, ...]:
+def _owner(interval: UsageInterval) -> tuple[object, ...]:
     group = "" if interval.group is None else f"+{interval.group}"
-    return interval.application_id, interval.user, interval.queue_path, group
+    return interval.application_id, interval.user, interval.queue_path, group, interval.owners

@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import final
 
+from ugm.errors import RequestError
 from ugm.journal.client_sessions import SessionTable
 from ugm.journal.journal import Journal
 from ugm.journal.log import Candidate, LeaderRecord, Leadership, Log
@@ -17,7 +18,7 @@ from ugm.operation_lock import OperationLock
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.state import PartitionState
 
-__all__ = ["OpenLog", "open_log", "open_restored"]
+__all__ = ["OpenLog", "open_log", "open_restored", "require_added_models"]
 
 
 @final
@@ -79,6 +80,24 @@ def open_log(
         opened = open_restored(log, leadership, state, sessions, last, together=together, clock=clock)
         undo.pop_all()
     return opened
+
+
+def require_added_models(recorded: tuple[str, ...], *, are_given: bool) -> None:
+    """Check that the program supplies quota models if it did so when the log was written.
+
+    A configuration in the log contains the models that it declares. Only the program can make the others, and without
+    them, requests would be granted that were denied before.
+
+    Args:
+        recorded: the names of the classes of the models that the program added last.
+        are_given: whether the program states which models it adds.
+
+    Raises:
+        RequestError: it does not, and there are such models.
+    """
+    if recorded and not are_given:
+        expected = f"the partition was used with {', '.join(recorded)}, which only the program can supply"
+        raise RequestError("models", None, f"{expected}; pass models=[...], or models=() to go on without them")
 
 
 def open_restored(

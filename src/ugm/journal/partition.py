@@ -30,7 +30,7 @@ from ugm.journal.deferred_results import FutureResult, LoopMailbox, TaskResult
 from ugm.journal.journal import Journal
 from ugm.journal.locations import LogLocation, log_at
 from ugm.journal.log import Candidate
-from ugm.journal.opening import OpenLog, open_log
+from ugm.journal.opening import OpenLog, open_log, require_added_models
 from ugm.journal.transaction_log import JournalTransactionLog
 from ugm.journal.writer import Clock, milliseconds
 from ugm.model import QuotaModel
@@ -125,7 +125,7 @@ def open_partition(
     *,
     durability: Literal["each", "group"] = "each",
     cluster: Resource | None = None,
-    models: Iterable[QuotaModel] = (),
+    models: Iterable[QuotaModel] | None = None,
     subscribers: Iterable[Subscriber] = (),
     group_limits: Literal["always", "unless-user-limited"] = "always",
     clock: Clock = milliseconds,
@@ -141,14 +141,16 @@ def open_partition(
         durability: ``each`` commits every change by itself. With ``group``, a thread commits the changes that several
             callers make during one commit together. In both cases a call returns when its own change is durable.
         cluster: as for `ugm.Partition`; None for the nodes in the journal.
-        models: as for `ugm.Partition`. They are charged with all restored allocations, as if these were adopted.
+        models: as for `ugm.Partition`. They are charged with all restored allocations, as if these were adopted. None
+            for none; but a journal that was written with models of the program must then be opened with some. An empty
+            tuple goes on without them.
         subscribers: as for `ugm.Partition`. They receive new events, and no replayed ones.
         group_limits: as for `ugm.Partition`.
         clock: a function that returns the milliseconds since 1970. If it goes back, changes get the time of the last
             change until the clock has passed it.
 
     Raises:
-        RequestError: an argument is invalid.
+        RequestError: an argument is invalid, or models of the program are missing; their names are in the message.
         JournalHeldError: the journal is open already.
         JournalDamagedError: the journal is damaged, and has not changed.
         JournalError: the file is not a journal, or cannot be written.
@@ -159,7 +161,7 @@ def open_partition(
     user_limits_win = require_group_limits(group_limits)
     CompiledConfig.of(config)  # before the journal is opened, so that a wrong configuration leaves it as it is
     lock = OperationLock()
-    model_set, outbox = ModelSet(models, lock), EventOutbox(subscribers)
+    model_set, outbox = ModelSet(() if models is None else models, lock), EventOutbox(subscribers)
     opened = open_log(
         log_at(path),
         Candidate(),
@@ -172,11 +174,13 @@ def open_partition(
         undo.callback(opened.journal.close)
         model_set.clock.follow(opened.writer)
         state = opened.state
+        require_added_models(state.added_models, are_given=models is not None)
         model_set.restore(state.compiled.models, state.cluster.total, partial(claims_of, state))
         partition = _assembled(opened, model_set, outbox)
         partition.verify()
         lock.mark_consistent()
         partition._start_recording()  # noqa: SLF001 - a part of the same engine
+        partition._record_models()  # noqa: SLF001 - as above
         _apply_arguments(partition, opened.state, config, cluster)
         undo.pop_all()
     return partition

@@ -22,22 +22,29 @@ from ugm.partition.event_codec import Json
 __all__ = ["By", "Period", "UsageRow", "format_seconds", "usage"]
 
 #: The subjects of the sums.
-By: TypeAlias = Literal["user", "group", "queue", "application"]
+By: TypeAlias = Literal["user", "group", "queue", "application", "elastic-group", "quota-node"]
 #: The calendar periods of the sums.
 Period: TypeAlias = Literal["day", "week", "month", "year"]
 
-_SUBJECTS: Final[Mapping[By, Callable[[UsageInterval], str | None]]] = {
-    "user": lambda interval: interval.user,
-    "group": lambda interval: interval.group,
-    "queue": lambda interval: interval.queue_path,
-    "application": lambda interval: interval.application_id,
+_SUBJECTS: Final[Mapping[By, Callable[[UsageInterval], Sequence[str | None]]]] = {
+    "user": lambda interval: (interval.user,),
+    "group": lambda interval: (interval.group,),
+    "queue": lambda interval: (interval.queue_path,),
+    "application": lambda interval: (interval.application_id,),
+    "elastic-group": lambda interval: _owners(interval, "elastic group"),
+    "quota-node": lambda interval: _owners(interval, "quota node"),
 }
 
 
-class UsageRow(NamedTuple):
-    """The usage of one user, group, queue or application between two instants."""
+def _owners(interval: UsageInterval, kind: str) -> Sequence[str | None]:
+    """Return the owners of a kind: each also counts what is used below it."""
+    return [name for of_kind, name in interval.owners if of_kind == kind] or [None]
 
-    #: None for usage that is charged to no group.
+
+class UsageRow(NamedTuple):
+    """The usage of one subject between two instants: of a user, a queue, an elastic group and so on."""
+
+    #: None for usage that is charged to no group or node.
     name: str | None
     #: In milliseconds since 1970; the end is not included.
     begin: int
@@ -82,7 +89,10 @@ def usage(
 
     Args:
         path: the location of the journal; see `ugm.journal.open_partition`.
-        by: the subjects of the sums. The queue of an application is the one in which it was placed.
+        by: the subjects of the sums. The queue of an application is the one in which it was placed. An elastic group
+            includes the groups below it. The nodes of a quota tree are named ``tree/node``; they are those of the group
+            of an application, whatever node holds its allocations. Both are known for models that the configuration
+            declares.
         since: the first instant, in milliseconds since 1970; None for the first for which usage is known.
         until: the end of the range, which is not included; None, or a time in the future, stands for now.
         period: the period of each sum: a day, week (from Monday), month or year of the calendar; None for one sum.
@@ -154,18 +164,19 @@ def _instant(moment: datetime) -> int:
 
 
 def _summed(
-    intervals: Sequence[UsageInterval], subject: Callable[[UsageInterval], str | None], bounds: Sequence[int]
+    intervals: Sequence[UsageInterval], subjects: Callable[[UsageInterval], Sequence[str | None]], bounds: Sequence[int]
 ) -> tuple[UsageRow, ...]:
     sums: dict[tuple[int, bool, str], dict[str, int]] = {}
     for interval in intervals:
-        name = subject(interval)
+        names = subjects(interval)
         index = max(0, bisect_right(bounds, interval.begin) - 1)
         while index < len(bounds) - 1 and bounds[index] < interval.end:
             time = min(interval.end, bounds[index + 1]) - max(interval.begin, bounds[index])
             if time > 0:
-                total = sums.setdefault((index, name is None, name or ""), {})
-                for resource, amount in interval.usage.items():
-                    total[resource] = total.get(resource, 0) + amount * time
+                for name in names:
+                    total = sums.setdefault((index, name is None, name or ""), {})
+                    for resource, amount in interval.usage.items():
+                        total[resource] = total.get(resource, 0) + amount * time
             index += 1
     return tuple(
         UsageRow(None if is_none else name, bounds[index], bounds[index + 1], dict(sorted(amounts.items())))

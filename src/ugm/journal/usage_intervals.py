@@ -1,22 +1,37 @@
 """Usage over time as intervals: in each interval, an application used constant amounts.
 
-An interval ends when an allocation of the application is granted, released or resized. Nothing is sampled, so sums over
+An interval ends when an allocation of the application is granted, released or resized, or when another configuration
+counts it for other groups of elastic quotas or nodes of quota trees. Nothing is sampled, so sums over
 intervals are exact. A terminating allocation counts until it is released; a pending one does not count.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple, final
+from typing import NamedTuple, TypeAlias, final
 
 from ugm.journal.contents import JournalContents, JournalEntry
+from ugm.model import Claim, ReportingModel
 from ugm.partition.allocation import AllocationState
 from ugm.partition.checkpoint import Checkpoint
+from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.event_codec import Json
-from ugm.partition.events import Allocated, ApplicationEnded, ApplicationSubmitted, GroupAssigned, Released, Resized
+from ugm.partition.events import (
+    Allocated,
+    ApplicationEnded,
+    ApplicationSubmitted,
+    ConfigurationChanged,
+    GroupAssigned,
+    Released,
+    Resized,
+)
 from ugm.resources import Resource
 
 __all__ = ["UsageInterval", "UsageMeter", "decode_intervals", "encode_intervals", "usage_intervals"]
+
+
+#: Kinds and names of owners of limits.
+Owners: TypeAlias = tuple[tuple[str, str], ...]
 
 
 class UsageInterval(NamedTuple):
@@ -31,18 +46,21 @@ class UsageInterval(NamedTuple):
     begin: int
     end: int
     usage: Mapping[str, int]
+    #: The kind and the name of the owners in declared quota models, from the group or leaf upward.
+    owners: Owners = ()
 
 
 class _CurrentUsage:
     """The usage of an application since the end of its last interval."""
 
-    __slots__ = ("group", "queue_path", "since", "usage", "user")
+    __slots__ = ("claim", "group", "owners", "since", "usage")
 
-    def __init__(self, user: str, queue_path: str, group: str | None, since: int) -> None:
-        self.user = user
-        self.queue_path = queue_path
+    def __init__(self, claim: Claim, group: str | None, since: int, owners: Owners) -> None:
+        #: The application as quota models see it, without an allocation.
+        self.claim = claim
         self.group = group
         self.since = since
+        self.owners = owners
         self.usage: dict[str, int] = {}
 
     def add(self, amounts: Resource, sign: int) -> None:
@@ -65,18 +83,19 @@ class UsageMeter:
         at: the time of this state, in milliseconds since 1970.
     """
 
-    __slots__ = ("_current",)
+    __slots__ = ("_current", "_models")
 
     #: By application id. An application that is submitted again under the id of an ended one replaces it.
     _current: dict[str, _CurrentUsage]
+    #: The declared models in force, without claims; they only tell the owners of a claim.
+    _models: list[ReportingModel]
 
-    def __init__(self, checkpoint: Checkpoint, at: int) -> None:
-        self._current = {
-            each.submission.application_id: _CurrentUsage(
-                each.submission.user.name, each.queue_path, each.group or None, at
-            )
-            for each in checkpoint.applications
-        }
+    def __init__(self, checkpoint: Checkpoint, at: int, compiled: CompiledConfig) -> None:
+        self._models, self._current = _models_of(compiled), {}
+        for application_id, user, _, tags, path, group in (
+            (*one.submission, one.queue_path, one.group) for one in checkpoint.applications
+        ):
+            self._begin(Claim("", application_id, Resource(), path, user, tags), group or None, at)
         for allocation in checkpoint.allocations:
             if allocation.state is not AllocationState.PENDING:
                 self._current[allocation.application_id].add(allocation.usage, 1)
@@ -86,9 +105,10 @@ class UsageMeter:
         at = entry.at
         for event in entry.events:
             match event:
-                case ApplicationSubmitted():
-                    group = event.group or None
-                    self._current[event.application_id] = _CurrentUsage(event.user.name, event.queue_path, group, at)
+                case ApplicationSubmitted(application_id, user, queue_path, _, tags, _, _, group):
+                    self._begin(Claim("", application_id, Resource(), queue_path, user, tags), group or None, at)
+                case ConfigurationChanged(_, after):
+                    yield from self._change_models(after, at)
                 case GroupAssigned():
                     self._current[event.application_id].group = event.group
                 case ApplicationEnded():
@@ -101,6 +121,21 @@ class UsageMeter:
                     yield from self._change(allocation.application_id, at, before, -1)
                     yield from self._change(allocation.application_id, at, allocation.usage, 1)
 
+    def _begin(self, claim: Claim, group: str | None, at: int) -> None:
+        self._current[claim.application_id] = _CurrentUsage(claim, group, at, self._owners(claim))
+
+    def _owners(self, claim: Claim) -> Owners:
+        return tuple(owner for model in self._models for owner in model.owners(claim))
+
+    def _change_models(self, compiled: CompiledConfig, at: int) -> Iterator[UsageInterval]:
+        """End the intervals of the applications that have other owners in the models of another configuration."""
+        self._models = _models_of(compiled)
+        for application_id, current in self._current.items():
+            owners = self._owners(current.claim)
+            if owners != current.owners:
+                yield from self._end(application_id, at)
+                current.owners = owners
+
     def _change(self, application_id: str, at: int, usage: Resource, sign: int) -> Iterator[UsageInterval]:
         yield from self._end(application_id, at)
         self._current[application_id].add(usage, sign)
@@ -109,8 +144,8 @@ class UsageMeter:
         current = self._current[application_id]
         since, current.since = current.since, at
         if at > since and current.usage:
-            usage = current.usage.copy()
-            yield UsageInterval(application_id, current.user, current.queue_path, current.group, since, at, usage)
+            user, queue_path, usage = current.claim.user.name, current.claim.queue_path, current.usage.copy()
+            yield UsageInterval(application_id, user, queue_path, current.group, since, at, usage, current.owners)
 
     def finish(self, at: int) -> Iterator[UsageInterval]:
         """Yield the intervals that have not ended, up to an instant."""
@@ -118,12 +153,17 @@ class UsageMeter:
             yield from self._end(application_id, at)
 
 
+def _models_of(compiled: CompiledConfig) -> list[ReportingModel]:
+    models = (definition.build() for definition in compiled.models)
+    return [model for model in models if isinstance(model, ReportingModel)]
+
+
 def usage_intervals(contents: JournalContents, until: int | None) -> Iterator[UsageInterval]:
     """Yield all intervals of a journal; the last ones end at *until*, or with the last change."""
     for record in contents.history():
         yield from decode_intervals(record)
     start = contents.start
-    meter, last = UsageMeter(start.checkpoint, start.at), start.at
+    meter, last = UsageMeter(start.checkpoint, start.at, start.compiled), start.at
     for entry in contents.changes():
         yield from meter.process(entry)
         last = entry.at
@@ -134,14 +174,16 @@ def usage_intervals(contents: JournalContents, until: int | None) -> Iterator[Us
 
 
 def encode_intervals(intervals: list[UsageInterval]) -> list[Json]:
-    """Return several intervals of one application as a record of the history."""
-    return ["used", *intervals[0][:4], [[each.begin, each.end, each.usage] for each in intervals]]
+    """Return several intervals of one application with the same owners as a record of the history."""
+    owners = [list(map(list, intervals[0].owners))] if intervals[0].owners else []
+    return ["used", *intervals[0][:4], [[each.begin, each.end, each.usage] for each in intervals], *owners]
 
 
 def decode_intervals(record: Json) -> Iterator[UsageInterval]:
     """Yield the intervals of a record of the history, which may have none."""
     kind, *values = record
     if kind == "used":
-        application_id, user, queue_path, group, times = values
+        application_id, user, queue_path, group, times, *rest = values
+        owners = tuple((kind, name) for kind, name in rest[0]) if rest else ()
         for begin, end, usage in times:
-            yield UsageInterval(application_id, user, queue_path, group, begin, end, usage)
+            yield UsageInterval(application_id, user, queue_path, group, begin, end, usage, owners)

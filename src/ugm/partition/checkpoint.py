@@ -67,6 +67,8 @@ class Checkpoint(NamedTuple):
     applications: tuple[ApplicationRecord, ...]
     #: In the order of the ledger; can be iterated any number of times.
     allocations: Iterable[Allocation]
+    #: The names of the classes of the quota models that the program has added.
+    added_models: tuple[str, ...] = ()
 
 
 def checkpoint_of(state: PartitionState) -> Checkpoint:
@@ -78,6 +80,7 @@ def checkpoint_of(state: PartitionState) -> Checkpoint:
         tuple(queue_records(state)),
         tuple(map(_application_record, state.applications.values())),
         tuple(entry.to_allocation(name) for name, entry in state.ledger.items()),
+        state.added_models,
     )
 
 
@@ -103,7 +106,7 @@ def _application_record(application: Application) -> ApplicationRecord:
 
 def restore(state: PartitionState, checkpoint: Checkpoint) -> None:
     """Apply a checkpoint to an empty state, under the configuration of the checkpoint."""
-    state.closed = checkpoint.closed
+    state.closed, state.added_models = checkpoint.closed, checkpoint.added_models
     state.cluster.nodes.update(checkpoint.nodes)
     state.cluster.total = checkpoint.total
     for queue in checkpoint.queues:

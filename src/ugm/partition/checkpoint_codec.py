@@ -39,7 +39,9 @@ _ALLOCATIONS: Final = b'["allocations",'
 def encode_checkpoint(checkpoint: Checkpoint) -> Iterator[bytes]:
     """Yield the rows of a checkpoint."""
     nodes = {name: capacity.amounts for name, capacity in checkpoint.nodes.items()}
-    yield to_json(["partition", checkpoint.closed, nodes, encode_optional_amounts(checkpoint.total)])
+    # A partition without models of the program has the row of older versions.
+    models = [list(checkpoint.added_models)] if checkpoint.added_models else []
+    yield to_json(["partition", checkpoint.closed, nodes, encode_optional_amounts(checkpoint.total), *models])
     for spec, was_configured, quota in checkpoint.queues:
         yield to_json(["queue", _encode_spec(spec), was_configured, encode_optional_amounts(quota)])
     for (application_id, user, queue, tags), *rest in checkpoint.applications:
@@ -63,7 +65,7 @@ def decode_checkpoint(rows: Iterable[bytes]) -> Checkpoint:
         else:
             tag, *values = from_json(row)
             decoded[tag].append(values)
-    [(closed, nodes, total)] = decoded["partition"]
+    [(closed, nodes, total, *models)] = decoded["partition"]
     return Checkpoint(
         closed,
         {name: decode_amounts(capacity) for name, capacity in nodes.items()},
@@ -74,6 +76,7 @@ def decode_checkpoint(rows: Iterable[bytes]) -> Checkpoint:
         ),
         tuple(map(_decode_application, decoded["application"])),
         _StoredAllocations(allocations),
+        tuple(models[0]) if models else (),
     )
 
 

@@ -37,6 +37,7 @@ from ugm.partition.events import (
     Denied,
     Event,
     GroupAssigned,
+    ModelsChanged,
     NodeChanged,
     PartitionClosed,
     Preempted,
@@ -193,6 +194,7 @@ def _enum(kind: Callable[[str], object]) -> _Codec:
 
 
 _PLAIN: Final = _Codec(_one, next, _same)
+_NAMES_OF_MODELS: Final = _Codec(lambda names: (list(names),), lambda values: tuple(next(values)), list)
 _TAGS: Final = _Codec(lambda tags: (dict(tags),), next, dict)
 _USER: Final = _Codec(
     lambda user: (user.name, user.groups), lambda values: decode_user(next(values), next(values)), user_to_dict
@@ -285,6 +287,7 @@ _ALL_KINDS: Final = (
     _Kind(Released, "released", "-", allocation=_ALLOCATION),
     _Kind(Denied, "denied", "", requests=_REQUESTS, decision=_DECISION),
     _Kind(NodeChanged, "node_changed", "node", name=_PLAIN, before=_OPTIONAL_AMOUNTS, after=_OPTIONAL_AMOUNTS),
+    _Kind(ModelsChanged, "models_changed", "models", before=_NAMES_OF_MODELS, after=_NAMES_OF_MODELS),
     # `_encode`, `decode_events` and `event_to_dict` handle its configurations.
     _Kind(ConfigurationChanged, "configured", "config"),
     _Kind(PartitionClosed, "closed", "close"),

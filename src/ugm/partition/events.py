@@ -27,6 +27,7 @@ __all__ = [
     "Denied",
     "Event",
     "GroupAssigned",
+    "ModelsChanged",
     "NodeChanged",
     "PartitionClosed",
     "Preempted",
@@ -140,6 +141,17 @@ class NodeChanged(NamedTuple):
     after: Resource | None
 
 
+class ModelsChanged(NamedTuple):
+    """The program has added, replaced or left out quota models of its own; see `ugm.QuotaModel`.
+
+    The models of a configuration change with it.
+    """
+
+    #: The names of their classes, in their order.
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+
 class PartitionClosed(NamedTuple):
     """The partition is being removed and accepts no more requests."""
 
@@ -170,6 +182,7 @@ Event: TypeAlias = (
     | Released
     | Denied
     | NodeChanged
+    | ModelsChanged
     | ConfigurationChanged
     | PartitionClosed
 )

@@ -177,6 +177,11 @@ class ModelSet:
         return self._added
 
     @property
+    def added_names(self) -> tuple[str, ...]:
+        """The names of the classes of the models of the program."""
+        return tuple(type(model).__name__ for model in self._added)
+
+    @property
     def declared(self) -> tuple[DeclaredModel, ...]:
         """The declared models with their definitions."""
         return self._declared

@@ -168,6 +168,7 @@ class Partition(FastPath):
         state = PartitionState(CompiledConfig.of(config), user_limits_win=user_limits_win, lock=lock)
         model_set = ModelSet(models, lock, PartitionClock(clock))
         model_set.restore(state.compiled.models, None, list)
+        state.added_models = model_set.added_names
         self._assemble(state, model_set, outbox)
         if outbox is not None:
             self._start_recording()
@@ -254,6 +255,12 @@ class Partition(FastPath):
 
     def _replace_model(self, old: QuotaModel, new: QuotaModel) -> None:
         self._models.replace(old, new, claims_of(self._state))
+        self._state.set_added_models(self._models.added_names)
+
+    def _record_models(self) -> None:
+        """Record which models the program has added to a restored partition, if these are not the same as before."""
+        if self._models.added_names != self._state.added_models:
+            self._transactions.run(self._state.set_added_models, self._models.added_names)
 
     # Scheduling
 

@@ -20,6 +20,7 @@ from ugm.partition.events import (
     ConfigurationChanged,
     Event,
     GroupAssigned,
+    ModelsChanged,
     NodeChanged,
     PartitionClosed,
     Preempted,
@@ -95,12 +96,20 @@ def _replay_other_event(state: PartitionState, event: Event) -> None:
             state.finish_if_idle(application)
             if application_id in state.applications:
                 state.remove_application(application, final_state)
+        case _:
+            _replay_administration(state, event)
+
+
+def _replay_administration(state: PartitionState, event: Event) -> None:
+    match event:
         case QueueQuotaSet(queue_path, quota):
             state.set_queue_quota(state.tree.create(queue_path), quota)
         case NodeChanged(name, before, after):
             _change_node(state, name, before, after)
         case ConfigurationChanged(_, after):
             state.replace_config(after)
+        case ModelsChanged(_, after):
+            state.added_models = after
         case PartitionClosed():
             state.closed = True
 

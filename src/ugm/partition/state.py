@@ -29,6 +29,7 @@ from ugm.partition.events import (
     ConfigurationChanged,
     Event,
     GroupAssigned,
+    ModelsChanged,
     NodeChanged,
     Preempted,
     QueueQuotaSet,
@@ -67,6 +68,7 @@ class PartitionState:
         "_running",
         "_submitted",
         "active_limits",
+        "added_models",
         "applications",
         "closed",
         "cluster",
@@ -80,6 +82,8 @@ class PartitionState:
     )
 
     compiled: CompiledConfig
+    #: The names of the classes of the quota models that the program has added, in their order.
+    added_models: tuple[str, ...]
     #: By application id.
     applications: dict[str, Application]
     #: Held, terminating and pending allocations by id.
@@ -105,6 +109,7 @@ class PartitionState:
         #: The undo list of the current operation.
         self.undo: Final = lock.undo
         self.compiled = compiled
+        self.added_models = ()
         self.record = record
         self.lists_all_applications = lists_all_applications
         self.active_limits: Final = ActiveLimits(user_limits_win=user_limits_win, managed=True, lock=lock)
@@ -146,6 +151,19 @@ class PartitionState:
     def _restore_config(self, compiled: CompiledConfig, structure: Structure) -> None:
         self.compiled = compiled
         self.tree.restore(structure)
+
+    def set_added_models(self, names: tuple[str, ...]) -> None:
+        """Note which quota models the program adds."""
+        before = self.added_models
+        if names == before:
+            return
+        self.undo.append((self._set_added_models, (before,)))
+        self.added_models = names
+        if self.record:
+            self.record(ModelsChanged(before, names))
+
+    def _set_added_models(self, names: tuple[str, ...]) -> None:
+        self.added_models = names
 
     def set_closed(self) -> None:
         """Accept no more requests."""

@@ -9,7 +9,7 @@ from ugm.quotatree._node import TreeNode
 from ugm.quotatree._tree import QuotaTree
 from ugm.resources import Resource
 
-__all__ = ["all_limits", "path_limits"]
+__all__ = ["all_limits", "node_names", "path_limits"]
 
 
 def path_limits(tree: QuotaTree, group: str) -> list[EffectiveLimit]:
@@ -30,6 +30,12 @@ def path_limits(tree: QuotaTree, group: str) -> list[EffectiveLimit]:
         most = zip(node.allocated(), above if may_borrow else free, strict=True)
         found.append(_limit(tree, node, [used + rest for used, rest in most], may_borrow=may_borrow))
     return found[::-1]
+
+
+def node_names(tree: QuotaTree, group: str) -> list[str]:
+    """Return the names of the nodes from a leaf to the root, each behind the name of the tree."""
+    leaf = tree.nodes.get(group)
+    return [] if leaf is None or leaf.children else [f"{tree.name}/{node.name}" for node in leaf.path]
 
 
 def all_limits(tree: QuotaTree) -> list[EffectiveLimit]:

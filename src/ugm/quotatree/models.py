@@ -31,7 +31,7 @@ from ugm.quotatree._audit import violations
 from ugm.quotatree._charging import Charging
 from ugm.quotatree._forest import Forest
 from ugm.quotatree._lending import borrowers
-from ugm.quotatree._limits import all_limits, path_limits
+from ugm.quotatree._limits import all_limits, node_names, path_limits
 from ugm.quotatree._registry import Mode
 from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
 from ugm.quotatree.manager import QuotaManager
@@ -256,6 +256,18 @@ class _Model(ReportingModel, ABC):
                 for limit in path_limits(managed.tree, groups.get(name) or "")
             )
         )
+
+    def owners(self, claim: Claim) -> Iterable[tuple[str, str]]:
+        """Return the nodes from the leaf of *claim* to the root, in each tree, as ``tree/node``."""
+        groups = self._groups(claim)
+        names = self._charging.read(
+            lambda forest: (
+                found
+                for name, managed in forest.trees.items()
+                for found in node_names(managed.tree, groups.get(name) or "")
+            )
+        )
+        return [("quota node", name) for name in names]
 
     def all_limits(self) -> Iterable[EffectiveLimit]:
         """Return the quotas of all nodes, tree by tree."""

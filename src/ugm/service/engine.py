@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple, final
 from ugm.configuration import PartitionConfig
 from ugm.events import Subscriber
 from ugm.journal.client_sessions import SessionTable
-from ugm.journal.opening import OpenLog
+from ugm.journal.opening import OpenLog, require_added_models
 from ugm.journal.writer import Writer
 from ugm.model import QuotaModel
 from ugm.operation_lock import OperationLock
@@ -51,7 +51,8 @@ class EngineSettings:
     """The arguments of a partition that is built by a service; see `ugm.Partition`."""
 
     config: PartitionConfig | None
-    models: tuple[QuotaModel, ...]
+    #: None if the program does not state which models it adds; a log must not have any then.
+    models: tuple[QuotaModel, ...] | None
     subscribers: tuple[Subscriber, ...]
     group_limits: Literal["always", "unless-user-limited"]
 
@@ -90,10 +91,12 @@ def build_engine(
     feed = ChangeFeed(time_ns() // 1000 if writer is None else writer.number, read_log)
     committer = Committer(asyncio.get_running_loop(), writer, sessions, outbox.deliver, feed, on_deposed)
     try:
-        models = ModelSet(settings.models, state.active_limits.lock)
+        require_added_models(state.added_models, are_given=settings.models is not None)
+        models = ModelSet(settings.models or (), state.active_limits.lock)
         if writer is not None:
             models.clock.follow(writer)
         partition = ServicePartition(state, models, outbox, committer.log)
+        partition._record_models()  # noqa: SLF001 - a part of the same engine
         if settings.config is not None and partition.config is None:
             partition.configure(settings.config)
     except BaseException:

@@ -107,7 +107,7 @@ def join(
     listen: str = "",
     *,
     config: PartitionConfig | None = None,
-    models: Iterable[QuotaModel] = (),
+    models: Iterable[QuotaModel] | None = None,
     client: str = "",
     security: Security | None = None,
     settings: ServiceSettings | None = None,
@@ -120,7 +120,7 @@ def join(
         listen: the address of this process for the others; empty for a Unix socket next to the journal, which only
             processes of the same user can use. A log in PostgreSQL needs an address, such as ``tls://host:port``.
         config: the configuration of a new partition. A log that has a configuration keeps it.
-        models: as for `ugm.Partition`; the same in all processes.
+        models: as for `ugm.service.Service`; the same in all processes.
         client: the name of this process, for people; empty for its host and process id.
         security: the secret and the certificates, the same in all processes.
         settings: as for `ugm.service.Service`. By default a silent leader is replaced after 2 seconds.
@@ -154,7 +154,7 @@ async def join_async(
     listen: str = "",
     *,
     config: PartitionConfig | None = None,
-    models: Iterable[QuotaModel] = (),
+    models: Iterable[QuotaModel] | None = None,
     client: str = "",
     security: Security | None = None,
     settings: ServiceSettings | None = None,
@@ -187,7 +187,7 @@ def _service_of(
     location: LogLocation,
     listen: str,
     config: PartitionConfig | None,
-    models: Iterable[QuotaModel],
+    models: Iterable[QuotaModel] | None,
     security: Security,
     settings: ServiceSettings | None,
 ) -> Service:

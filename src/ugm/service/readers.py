@@ -58,7 +58,22 @@ _THREADS: Final = 2
 #: The maximum size of a text in the report of a standby, in characters.
 _LONGEST_TEXT: Final = 512
 #: The queries whose answer depends on quota models.
-_OF_MODELS: Final = frozenset({"check", "explain", "explain_submission", "application_report"})
+_OF_MODELS: Final = frozenset(
+    {
+        "application_report",
+        "check",
+        "exceeded_limits",
+        "explain",
+        "explain_submission",
+        "headroom",
+        "limits",
+        "model_reports",
+        "model_utilization",
+        "order",
+        "plan_input",
+        "plan_reclaim",
+    }
+)
 
 
 @final

@@ -29,7 +29,7 @@ from ugm.journal.errors import JournalDamagedError, JournalError, JournalHeldErr
 from ugm.journal.follower import Follower
 from ugm.journal.locations import LogLocation, log_at
 from ugm.journal.log import Candidate, LeaderRecord, Log
-from ugm.journal.opening import OpenLog
+from ugm.journal.opening import OpenLog, require_added_models
 from ugm.model import QuotaModel
 from ugm.partition import AbstractPartition
 from ugm.service.access import ServiceCaller
@@ -180,7 +180,8 @@ class Service:
         location: the log: the path of a journal, or the URL of a PostgreSQL database; None for a partition in memory.
         listen: the addresses to listen on, separated by commas; the first is the one that other processes tell clients.
         config: the configuration of a new partition. A log that has a configuration keeps it.
-        models: as for `ugm.Partition`.
+        models: as for `ugm.Partition`; None for none. A process without models does not lead if the partition was used
+            with models of the program; it leads with an empty tuple.
         subscribers: as for `ugm.Partition`; called while this process leads.
         security: the secret of clients and the certificates; required for addresses that other machines can reach.
         settings: everything else.
@@ -195,7 +196,7 @@ class Service:
         listen: str,
         *,
         config: PartitionConfig | None = None,
-        models: Iterable[QuotaModel] = (),
+        models: Iterable[QuotaModel] | None = None,
         subscribers: Iterable[Subscriber] = (),
         security: Security | None = None,
         settings: ServiceSettings | None = None,
@@ -203,7 +204,9 @@ class Service:
         self._log: Final[Log | None] = None if location is None else log_at(location)
         self._addresses: Final = parse_addresses(listen)
         self._settings: Final = settings or ServiceSettings()
-        self._engine: Final = EngineSettings(config, tuple(models), tuple(subscribers), self._settings.group_limits)
+        self._engine: Final = EngineSettings(
+            config, None if models is None else tuple(models), tuple(subscribers), self._settings.group_limits
+        )
         #: The name of the process, for people.
         self.name: Final = self._settings.name or f"{socket.gethostname()}:{os.getpid()}"
         self._security: Final = security or Security()
@@ -350,7 +353,8 @@ class Service:
                 if not is_outage:
                     await self._close(follower)
                     follower = None
-                if self._on_ready is not None and monotonic() > self._give_up_at:
+                if self._on_ready is not None and (isinstance(error, RequestError) or monotonic() > self._give_up_at):
+                    # Arguments are not valid later either.
                     raise
             with suppress(TimeoutError):
                 await asyncio.wait_for(stopping.wait(), pause)
@@ -369,10 +373,12 @@ class Service:
             JournalHeldError: another process leads.
             JournalError: the log cannot be used now.
         """
-        lacks_models = bool(self._engine.models)
         while follower.poll():
             pass
+        state = follower.state
+        lacks_models = bool(self._engine.models or state.added_models or state.compiled.models)
         self._standby.view = ReadView.of_follower(follower, self._standby.view, lacks_models=lacks_models)
+        require_added_models(state.added_models, are_given=self._engine.models is not None)
         leader = follower.find_leader()
         self._standby.leader = leader.address if leader is not None else ""
         replaced = leader if watch.is_silent(leader) else None

@@ -207,7 +207,7 @@ def test_against_a_sum_over_every_millisecond(tmp_path: Path, seed: int) -> None
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"by": "team"}, "by 'team': expected one of user, group, queue, application"),
+        ({"by": "team"}, "by 'team': expected one of user, group, queue, application, elastic-group, quota-node"),
         ({"by": "user", "period": "hour"}, "period 'hour': expected one of day, week, month, year"),
         ({"by": "user", "zone": "Nowhere"}, "zone 'Nowhere': there is no such time zone"),
     ],

@@ -9,14 +9,13 @@ from typing import Final
 
 import pytest
 
+from support.declared_models import BY_QUEUE, ELASTIC, GROUPS, NODES, TREE, declaring
 from ugm import Claim, Partition, RequestError, Resource, UserGroup, Violation
 from ugm.configuration import (
     ElasticConfig,
     ElasticGroupConfig,
-    Extensions,
     GroupSource,
     PartitionConfig,
-    QueueConfig,
     QuotaNodeConfig,
     QuotaTreeConfig,
     QuotaTreeDocument,
@@ -25,24 +24,6 @@ from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.plan import PlanInput, make_plan
 
 SUE: Final = UserGroup("sue", ("physics",))
-BY_QUEUE: Final = (GroupSource(source="queue"),)
-GROUPS: Final = (
-    ElasticGroupConfig("a", min=Resource(gpu=4), max=Resource(gpu=8)),
-    ElasticGroupConfig("b", min=Resource(gpu=4), max=Resource(gpu=8)),
-)
-ELASTIC: Final = ElasticConfig(groups=GROUPS, group_by=BY_QUEUE)
-NODES: Final = (
-    QuotaNodeConfig("root", quota={"gpu": 8}),
-    QuotaNodeConfig("a", parent="root", quota={"gpu": 3}),
-    QuotaNodeConfig("b", parent="root", hard=True, quota={"gpu": 3}),
-)
-TREE: Final = QuotaTreeConfig(tree=QuotaTreeDocument("t", resources=("gpu",), nodes=NODES), group_by=BY_QUEUE)
-
-
-def config(*trees: QuotaTreeConfig, elastic: ElasticConfig | None = None) -> PartitionConfig:
-    """Return a configuration with two queues and some models."""
-    extensions = Extensions(elastic=elastic, quota_trees=trees)
-    return PartitionConfig(queues=(QueueConfig("a"), QueueConfig("b")), ugm=extensions)
 
 
 def used(partition: Partition, **amounts: int) -> Partition:
@@ -60,7 +41,7 @@ def kinds(violations: tuple[Violation, ...]) -> list[tuple[str, str, int, int]]:
 
 def test_all_models_decide() -> None:
     """A request is granted only if all declared models agree, and a denial has the limits of all."""
-    partition = used(Partition(config(TREE, elastic=ELASTIC), cluster=Resource(gpu=10)), a=5)
+    partition = used(Partition(declaring(TREE, elastic=ELASTIC), cluster=Resource(gpu=10)), a=5)
 
     assert kinds(partition.allocate("b-0", "a", Resource(gpu=4)).violations) == [
         ("elastic group", "a", 8, 5),
@@ -72,25 +53,25 @@ def test_all_models_decide() -> None:
 
 def test_models_carry_usage_over() -> None:
     """Models that a new configuration declares begin with the present usage, also of pending allocations."""
-    partition = used(Partition(config(), cluster=Resource(gpu=10)), a=6)
+    partition = used(Partition(declaring(), cluster=Resource(gpu=10)), a=6)
     partition.submit("b", SUE, "root.b")
     partition.request("b-0", "b", Resource(gpu=4))
 
-    partition.configure(config(TREE, elastic=ELASTIC))
+    partition.configure(declaring(TREE, elastic=ELASTIC))
 
     partition.verify()
     assert kinds(partition.allocate("a-1", "a", Resource(gpu=1)).violations) == [("elastic group", "a", 6, 6)]
-    partition.configure(config())
+    partition.configure(declaring())
     assert partition.allocate("a-1", "a", Resource(gpu=1))
     partition.verify()
 
 
 def test_unchanged_models_stay() -> None:
     """A model whose definition is the same is not made again."""
-    partition = Partition(config(TREE, elastic=ELASTIC))
+    partition = Partition(declaring(TREE, elastic=ELASTIC))
     elastic, tree = partition._models.all
 
-    partition.configure(config(replace(TREE, default_group="a"), elastic=ELASTIC))
+    partition.configure(declaring(replace(TREE, default_group="a"), elastic=ELASTIC))
 
     assert partition._models.all[0] is elastic
     assert partition._models.all[1] is not tree
@@ -98,15 +79,15 @@ def test_unchanged_models_stay() -> None:
 
 def test_invalid_models_change_nothing() -> None:
     """A configuration with a model that cannot be made is refused, and the one in force stays."""
-    partition = used(Partition(config(elastic=ELASTIC), cluster=Resource(gpu=10)), a=3)
+    partition = used(Partition(declaring(elastic=ELASTIC), cluster=Resource(gpu=10)), a=3)
     broken = ElasticConfig(groups=(ElasticGroupConfig("a", min=Resource(gpu=4), max=Resource(gpu=2)),))
 
-    for wrong in (config(elastic=broken), config(TREE, TREE), config(QuotaTreeConfig())):
+    for wrong in (declaring(elastic=broken), declaring(TREE, TREE), declaring(QuotaTreeConfig())):
         with pytest.raises(RequestError, match="config"):
             partition.configure(wrong)
         with pytest.raises(RequestError, match="config"):
             Partition(wrong)
-    assert partition.config == config(elastic=ELASTIC)
+    assert partition.config == declaring(elastic=ELASTIC)
     partition.verify()
 
 
@@ -131,7 +112,7 @@ class Unwilling:
 
 def test_failed_changes_leave_the_models() -> None:
     """If a change of the nodes fails in one model, the others have the size of before."""
-    partition = Partition(config(elastic=ELASTIC), cluster=Resource(gpu=10), models=[Unwilling()])
+    partition = Partition(declaring(elastic=ELASTIC), cluster=Resource(gpu=10), models=[Unwilling()])
 
     with pytest.raises(ArithmeticError):
         partition.update_node("cluster", Resource(gpu=13))
@@ -142,7 +123,7 @@ def test_failed_changes_leave_the_models() -> None:
 
 def test_groups_share_the_nodes() -> None:
     """Without a total, elastic groups share the sum of the nodes; before the first node, only maximums limit."""
-    partition = used(Partition(config(elastic=ELASTIC)), a=8)
+    partition = used(Partition(declaring(elastic=ELASTIC)), a=8)
     assert not partition.allocate("a-1", "a", Resource(gpu=1))
 
     partition.add_node("n", Resource(gpu=6))
@@ -155,7 +136,7 @@ def test_groups_share_the_nodes() -> None:
 def test_a_total_is_fixed() -> None:
     """With a total, nodes do not change the amounts to share."""
     elastic = replace(ELASTIC, total=Resource(gpu=5))
-    partition = Partition(config(elastic=elastic), cluster=Resource(gpu=100))
+    partition = Partition(declaring(elastic=elastic), cluster=Resource(gpu=100))
     partition.submit("a", SUE, "root.a")
 
     assert not partition.allocate("a-0", "a", Resource(gpu=6))
@@ -163,10 +144,10 @@ def test_a_total_is_fixed() -> None:
 
 def test_removed_leaves() -> None:
     """An allocation whose leaf is removed is held at the root, and released as usual."""
-    partition = used(Partition(config(TREE)), a=2)
+    partition = used(Partition(declaring(TREE)), a=2)
     without = replace(TREE, tree=replace(TREE.tree, nodes=(NODES[0], NODES[2])))
 
-    partition.configure(config(without))
+    partition.configure(declaring(without))
 
     partition.verify()
     assert partition.model_reports()[0].state["trees"][0]["nodes"][0]["allocated"] == {"gpu": 2}
@@ -180,7 +161,7 @@ def test_forests() -> None:
     by_user = QuotaTreeConfig(
         tree=users, forest="f", group_by=(GroupSource(source="user", names={"sue": "sue"}),), unrestricted=True
     )
-    partition = used(Partition(config(replace(TREE, forest="f"), by_user)), a=4)
+    partition = used(Partition(declaring(replace(TREE, forest="f"), by_user)), a=4)
 
     assert len(partition.model_reports()) == 1
     assert kinds(partition.allocate("a-1", "a", Resource(gpu=1)).violations) == [("quota node", "sue", 4, 4)]
@@ -206,7 +187,7 @@ def test_forests() -> None:
 def test_sources(sources: list[GroupSource], allowed: dict[str, bool]) -> None:
     """The first source with a name decides, even if there is no such group; without a name, the request is denied."""
     groups = (replace(GROUPS[0], namespaces=("vision",)), GROUPS[1])
-    partition = Partition(config(elastic=ElasticConfig(groups=groups, group_by=tuple(sources))))
+    partition = Partition(declaring(elastic=ElasticConfig(groups=groups, group_by=tuple(sources))))
     tags = {"tagged": {"team": "b", "namespace": "vision"}, "plain": {}, "misspelt": {"team": "B", "namespace": "y"}}
     found = {}
     for name, own in tags.items():
@@ -219,7 +200,7 @@ def test_sources(sources: list[GroupSource], allowed: dict[str, bool]) -> None:
 def test_models_of_the_program_follow() -> None:
     """Models of the program come after declared ones, and only these can be replaced by the program."""
     own = Unwilling()
-    partition = Partition(config(elastic=ELASTIC), models=[own])
+    partition = Partition(declaring(elastic=ELASTIC), models=[own])
     declared = partition._models.all[0]
 
     assert partition._models.all[1] is own
@@ -230,10 +211,15 @@ def test_models_of_the_program_follow() -> None:
     assert partition._models.all == (declared, other)
 
 
-@pytest.mark.parametrize("before", [config(), config(TREE, elastic=ELASTIC), config(elastic=ELASTIC)])
+@pytest.mark.parametrize("before", [declaring(), declaring(TREE, elastic=ELASTIC), declaring(elastic=ELASTIC)])
 @pytest.mark.parametrize(
     "after",
-    [config(), config(TREE), config(elastic=replace(ELASTIC, total=Resource(gpu=6))), config(TREE, elastic=ELASTIC)],
+    [
+        declaring(),
+        declaring(TREE),
+        declaring(elastic=replace(ELASTIC, total=Resource(gpu=6))),
+        declaring(TREE, elastic=ELASTIC),
+    ],
 )
 def test_plans_are_right(before: PartitionConfig, after: PartitionConfig) -> None:
     """What a plan says about models is what holds after it was applied, also if another process makes the plan."""
@@ -254,10 +240,10 @@ def test_plans_are_right(before: PartitionConfig, after: PartitionConfig) -> Non
 
 def test_plans_need_the_allocations() -> None:
     """A copy without allocations cannot be used to plan models."""
-    copied = used(Partition(config()), a=1).plan_input()
+    copied = used(Partition(declaring()), a=1).plan_input()
 
     with pytest.raises(RequestError, match="allocations"):
-        make_plan(copied, CompiledConfig.of(config(TREE)))
+        make_plan(copied, CompiledConfig.of(declaring(TREE)))
 
 
 def test_changes_of_models() -> None:
@@ -265,7 +251,9 @@ def test_changes_of_models() -> None:
     groups = (GROUPS[0], replace(GROUPS[1], max=Resource(gpu=6)), ElasticGroupConfig("c"))
     tree = replace(TREE, default_group="a")
     changes = (
-        Partition(config(TREE, elastic=ELASTIC)).plan(config(tree, elastic=replace(ELASTIC, groups=groups))).changes
+        Partition(declaring(TREE, elastic=ELASTIC))
+        .plan(declaring(tree, elastic=replace(ELASTIC, groups=groups)))
+        .changes
     )
 
     assert str(changes).splitlines() == [
@@ -278,7 +266,7 @@ def test_changes_of_models() -> None:
 def test_versions_of_equal_configurations() -> None:
     """Equal configurations have one version, whether a weight is an integer or not."""
     one, same = (
-        replace(config(), node_sort_policy=replace(config().node_sort_policy, resource_weights={"gpu": weight}))
+        replace(declaring(), node_sort_policy=replace(declaring().node_sort_policy, resource_weights={"gpu": weight}))
         for weight in (1, 1.0)
     )
 

@@ -18,6 +18,7 @@ from ugm.events import (
     Denied,
     Event,
     GroupAssigned,
+    ModelsChanged,
     NodeChanged,
     PartitionClosed,
     Preempted,
@@ -113,6 +114,11 @@ PLAIN_DATA: Final[list[tuple[Event, list[Any], dict[str, Any]]]] = [
         NodeChanged("node", None, ONE),
         ["node", "node", None, {"memory": 1}],
         {"event": "node_changed", "name": "node", "before": None, "after": {"memory": 1}},
+    ),
+    (
+        ModelsChanged((), ("Licences", "Budget")),
+        ["models", [], ["Licences", "Budget"]],
+        {"event": "models_changed", "before": [], "after": ["Licences", "Budget"]},
     ),
     (PartitionClosed(), ["close"], {"event": "closed"}),
 ]

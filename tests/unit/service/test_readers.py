@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from threading import Event, Semaphore, Thread
 from time import monotonic, sleep
@@ -12,11 +13,12 @@ from unittest.mock import Mock
 
 import pytest
 
+from support.declared_models import ELASTIC, TREE, declaring
 from support.failing_models import Failing
 from support.journal_fixtures import begin
 from support.partition_fixtures import SUE, memory
 from support.service_fixtures import CONFIG, RawClient, eventually, request, running, started
-from ugm import Partition, RequestError
+from ugm import Partition, RequestError, Resource
 from ugm.journal.follower import Follower
 from ugm.service import ConnectedPartition, Service, Staleness, connect, connect_async
 from ugm.service.operations import ERROR
@@ -217,6 +219,53 @@ def test_standby_does_not_guess_the_answers_of_models(tmp_path: Path) -> None:
             stale.check("app", memory(1))
     for service in reversed(services):
         service.stop()
+
+
+def test_standbys_make_declared_models(tmp_path: Path) -> None:
+    """A standby refuses what depends on declared models, and makes them with their usage when it leads."""
+    services = [
+        Service(tmp_path / "j", f"unix:{tmp_path / name}", config=declaring(TREE, elastic=ELASTIC))
+        for name in ("leader", "standby")
+    ]
+    for service in services:
+        service.start()
+    with connect(f"unix:{tmp_path / 'leader'}") as partition, reader_of(services[1]) as stale:
+        partition.add_node("n", Resource(gpu=10))
+        partition.submit("a", SUE, "root.a")
+        assert partition.allocate("a-0", "a", Resource(gpu=5))
+        assert not partition.allocate("a-1", "a", Resource(gpu=4))
+        eventually(lambda: stale.application("a"))
+        with pytest.raises(RequestError, match="does not keep the quota models"):
+            stale.headroom("a")
+        plan = partition.plan(declaring(elastic=ELASTIC))
+        before = partition.model_reports()
+    services[0].stop()
+    with connect(f"unix:{tmp_path / 'standby'}") as partition:
+        assert partition.model_reports() == before
+        assert {one.kind for one in partition.allocate("a-1", "a", Resource(gpu=4)).violations} == {
+            "elastic group",
+            "quota node",
+        }
+        partition.apply(plan)
+        assert [report.model for report in partition.model_reports()] == ["ElasticModel"]
+        assert partition.exceeded_limits() == plan.exceeded
+        partition.verify()
+    services[1].stop()
+
+
+def test_services_need_the_models_of_the_program(tmp_path: Path) -> None:
+    """A service does not lead a partition that was used with models of the program, unless it states its models."""
+    journal, address = tmp_path / "j", f"unix:{tmp_path / 's'}"
+    for models in ([Failing()], ()):
+        with pytest.raises(RequestError, match="used with Failing") if models == () else nullcontext():
+            if models == ():
+                Service(journal, address, config=CONFIG).start()
+        service = Service(journal, address, config=CONFIG, models=models)
+        service.start()
+        service.stop()
+    service = Service(journal, address, config=CONFIG)
+    service.start()
+    service.stop()
 
 
 class Peer:
