@@ -39,6 +39,7 @@ from ugm.cli.options import (
     read_prefixes,
     read_review,
 )
+from ugm.cli.order import order_command
 from ugm.cli.output import PROBLEMS, counted, exit_with_error, print_json
 from ugm.cli.progress import watching
 from ugm.cli.report import render
@@ -81,7 +82,16 @@ def ugm() -> None:
     """Hierarchical quotas for users, groups and queues."""
 
 
-for _command in (demo_command, explain_command, export_command, journal, serve_command, top_command, usage_command):
+for _command in (
+    demo_command,
+    explain_command,
+    export_command,
+    journal,
+    order_command,
+    serve_command,
+    top_command,
+    usage_command,
+):
     ugm.add_command(_command)
 
 

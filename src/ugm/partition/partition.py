@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from itertools import islice
 from operator import attrgetter
 from time import sleep
 from typing import Final, Literal, ParamSpec, TypeVar
@@ -61,13 +60,13 @@ from ugm.partition.reconcile import reconcile
 from ugm.partition.reports import ApplicationReport, OwnedAllocation, SubmissionReport
 from ugm.partition.scheduling_order import (
     ApplicationKey,
-    ApplicationOrder,
     OrderCopy,
     Turn,
     require_keys,
     require_max_turns,
     require_ranks,
     require_requests_by_application,
+    turns_of,
 )
 from ugm.partition.scheduling_pass import SchedulingPass
 from ugm.partition.self_check import verify
@@ -267,8 +266,7 @@ class Partition(FastPath):
     def order(self, *, max_turns: int | None = None, ranks: Mapping[str, int] | None = None) -> tuple[Turn, ...]:
         limit, keys = require_max_turns(max_turns), require_ranks(ranks)
         copied = self._read(OrderCopy.of, self._state, for_keys=bool(keys))
-        users = {one.application.application_id: one.application.submission.user.name for one in copied.applications}
-        return tuple(islice(ApplicationOrder(copied, keys).turns(users), limit))
+        return turns_of(copied, limit, keys)
 
     def scheduling_pass(
         self,

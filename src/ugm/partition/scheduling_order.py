@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from ugm.arguments import require_name
@@ -36,6 +37,7 @@ __all__ = [
     "require_max_turns",
     "require_ranks",
     "require_requests_by_application",
+    "turns_of",
 ]
 
 #: A function that returns the key of an application in the order of its queue; the smallest key comes first.
@@ -137,6 +139,14 @@ class OrderCopy(NamedTuple):
             tuple(map(_copy_queue, state.tree.root.below())),
             [CopiedApplication.of(one, for_key=for_keys) for one in state.applications.values()],
         )
+
+
+def turns_of(
+    copied: OrderCopy, max_turns: int | None = None, keys: Mapping[str, ApplicationKey] | None = None
+) -> tuple[Turn, ...]:
+    """Return the pending requests of a copy in their order; see `AbstractPartition.order`."""
+    users = {one.application.application_id: one.application.submission.user.name for one in copied.applications}
+    return tuple(islice(ApplicationOrder(copied, keys or {}).turns(users), max_turns))
 
 
 def ordered_request(request_id: str, entry: LedgerEntry) -> OrderedRequest:

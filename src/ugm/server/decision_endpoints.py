@@ -24,6 +24,7 @@ __all__ = [
     "explain",
     "explain_request",
     "limits",
+    "order",
     "parse_amounts",
     "plan_preemption",
     "plan_reclaim",
@@ -31,6 +32,8 @@ __all__ = [
 
 #: The number of pending allocations of an application that are explained.
 _MOST_EXPLAINED: Final = 10
+#: The default number of requests in an answer about their order.
+_DEFAULT_TURNS: Final = 100
 
 
 def check(served: ServedPartition, request: RequestContext) -> object:
@@ -71,6 +74,12 @@ def _explanation(partition: AbstractPartition, body: RequestBody) -> tuple[Place
     except RequestError:
         require_found("application", body["application_id"], partition.application)
         raise
+
+
+def order(served: ServedPartition, request: RequestContext) -> object:
+    """Return the first pending requests in the order in which a scheduler should try them, with the reasons."""
+    turns = served.partition.order(max_turns=request.query.get("most", _DEFAULT_TURNS))
+    return {"turns": [turn.to_dict() for turn in turns]}
 
 
 def plan_reclaim(served: ServedPartition, request: RequestContext) -> object:

@@ -196,6 +196,7 @@ PARTITION_ROUTES: Final[tuple[Route[ServedPartition], ...]] = (
     Route("GET", f"{_PARTITION}/service", views.service, reference("ServiceStatus"), is_quick=True),
     # Decisions
     Route("GET", f"{_PARTITION}/limits", decisions.limits, reference("Limits"), _USER_IN_QUEUE, _REQUIRED),
+    Route("GET", f"{_PARTITION}/order", decisions.order, reference("Order"), {"most": _MOST}),
     Route("POST", f"{_PARTITION}/check", decisions.check, reference("Decision"), body=_CHECK),
     Route("POST", f"{_PARTITION}/explain", decisions.explain, reference("Explanation"), body=_EXPLAIN),
     Route("POST", f"{_PARTITION}/plan_reclaim", decisions.plan_reclaim, reference("ReclaimPlan"), body=_RECLAIM),

@@ -273,6 +273,17 @@ RESPONSE_SCHEMAS: Final[Mapping[str, Schema]] = {
     "Guarantee": record(**_attributes(Guarantee, guaranteed=_AMOUNT, share=_AMOUNT, used=_AMOUNT)),
     "Victim": record(**_attributes(Victim, priority=_AMOUNT)),
     "SparedAllocations": record(**_attributes(SparedAllocations)),
+    "Order": record(
+        turns=listing(
+            record(
+                **dict.fromkeys(("allocation_id", "application_id", "user", "queue_path", "blocked_by"), _TEXT),
+                usage=_AMOUNTS,
+                priority=_AMOUNT,
+                fits=_BOOLEAN,
+                reasons=listing(_TEXT),
+            )
+        )
+    ),
     "ReclaimPlan": record(
         **_attributes(ReclaimPlan, "subject", "usage", "priority", "preemptible", text=_TEXT),
     ),
