@@ -38,6 +38,7 @@ from ugm.cli.options import (
     read_partition,
     read_prefixes,
     read_review,
+    read_tags,
 )
 from ugm.cli.order import order_command
 from ugm.cli.output import PROBLEMS, counted, exit_with_error, print_json
@@ -136,6 +137,14 @@ for _command in (
     "queue=queue, partition=site, executable=executable]",
 )
 @click.option(
+    "--tag",
+    "tags",
+    callback=read_tags,
+    metavar="TAG=FIELD",
+    multiple=True,
+    help="A tag of each job with the name of a field, for quota models and placement rules; may be repeated.",
+)
+@click.option(
     "--vcore",
     "vcore_per_processor",
     callback=read_cores,
@@ -157,6 +166,12 @@ for _command in (
     default="always",
     help="Whether group limits also apply to users with a limit of their own.",
 )
+@click.option(
+    "--reclaim/--no-reclaim",
+    "reclaims",
+    default=True,
+    help="Whether elastic groups and groups of quota trees reclaim what they are guaranteed, by evictions.",
+)
 @click.option("--until", type=click.IntRange(min=0), metavar="SECOND", help="Stop the clock after this second.")
 @click.option("--top", type=click.IntRange(min=1), metavar="LINES", default=8, help="The most rows of each table.")
 @click.option(
@@ -175,6 +190,7 @@ def simulate_command(  # noqa: PLR0913 - one for each option
     partition_name: str | None,
     cluster: Resource | None,
     group_limits: Literal["always", "unless-user-limited"],
+    reclaims: bool,
     until: int | None,
     top: int,
     html_file: Path | None,
@@ -190,7 +206,13 @@ def simulate_command(  # noqa: PLR0913 - one for each option
     partition = read_partition(str(config_file), partition_name)
     recorder = Recorder() if html_file else None
     replay = partial(
-        simulate, config=partition, cluster=cluster, group_limits=group_limits, until=until, recorder=recorder
+        simulate,
+        config=partition,
+        cluster=cluster,
+        group_limits=group_limits,
+        until=until,
+        recorder=recorder,
+        reclaims=reclaims,
     )
     report, seconds = _replay(workload, JobMapping(**mapping), replay)
     title = f"{workload.name} under {config_file.name}"

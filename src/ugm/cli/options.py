@@ -32,6 +32,7 @@ __all__ = [
     "read_partition",
     "read_prefixes",
     "read_review",
+    "read_tags",
 ]
 
 #: The name that stands for the standard input.
@@ -55,6 +56,17 @@ def read_prefixes(_ctx: click.Context, _param: click.Parameter, texts: tuple[str
             raise click.BadParameter(f"expected FIELD=TEXT, found {text!r}")
         prefixes[_field(field)] = prefix
     return prefixes
+
+
+def read_tags(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]) -> dict[str, NameField]:
+    """Parse tags such as ``team=group``, and return their fields by tag."""
+    tags: dict[str, NameField] = {}
+    for text in texts:
+        tag, equals, field = text.rpartition("=")
+        if not tag or not equals:
+            raise click.BadParameter(f"expected TAG=FIELD, found {text!r}")
+        tags[tag] = _field(field)
+    return tags
 
 
 def _field(text: str) -> NameField:

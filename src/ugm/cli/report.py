@@ -43,11 +43,25 @@ def render(report: Report, console: Console, *, title: str, seconds: float, top:
         note = ", ".join(filter(None, [_more(waiting[top:], heading), idle]))
         rows = table(heading, *texts.WAITING, rows=(cells for _, cells in waiting[:top]), right=texts.WAITING)
         section(console, f"Waiting by {heading}", rows, note)
+    if report.lending:
+        _lending(report, console, top)
     if report.rejections:
         reasons = texts.reasons_of(report)
         rejections = table("jobs", "first", "why", rows=reasons[:top], right=("jobs", "first"), folded=("why",))
         section(console, "Rejected, because they can never start", rejections, _more(reasons[top:], "reason"))
     console.print()
+
+
+def _lending(report: Report, console: Console, top: int) -> None:
+    """Print what groups borrowed, from which groups, and what they reclaimed."""
+    groups, loans, reclaims = texts.lending_rows(report), texts.loan_rows(report), texts.reclaim_rows(report)
+    columns = texts.LENDING
+    rows = table(*columns, rows=groups[:top], right=columns[2:], folded=columns[:1])
+    section(console, "Borrowed beyond the guarantee", rows, _more(groups[top:], "group"))
+    rows = table(*texts.LOANS, rows=loans[:top], right=texts.LOANS[2:])
+    section(console, "Who borrowed from whom", rows, _more(loans[top:], "loan"))
+    rows = table(*texts.RECLAIMS, rows=reclaims[:top], right=texts.RECLAIMS[2:])
+    section(console, "Reclaimed by evictions", rows, _more(reclaims[top:], "pair"))
 
 
 def _summary(report: Report, seconds: float) -> Table:

@@ -10,17 +10,23 @@ from ugm.simulation.report import LimitSummary, Report, WaitingTime
 
 __all__ = [
     "HOLDING",
+    "LENDING",
+    "LOANS",
+    "RECLAIMS",
     "WAITING",
     "amount_of",
     "brief_amount",
     "brief_time",
     "holder",
     "holding_rows",
+    "lending_rows",
     "limits_by_peak",
+    "loan_rows",
     "most",
     "peak_share",
     "percent",
     "reasons_of",
+    "reclaim_rows",
     "share_of",
     "summary",
     "waiting_rows",
@@ -30,6 +36,10 @@ __all__ = [
 #: The columns of `holding_rows` and `waiting_rows`.
 HOLDING: Final = ("queue", "limit for", "most", "jobs", "share", "held for")
 WAITING: Final = ("jobs", "delayed", "mean", "p95", "longest", "in total")
+#: The columns of `lending_rows`, `loan_rows` and `reclaim_rows`.
+LENDING: Final = ("group", "resource", "guaranteed", "peak", "borrowed", "lent")
+LOANS: Final = ("borrower", "lender", "amount")
+RECLAIMS: Final = ("reclaimed by", "from", "jobs", "lost run time")
 
 #: The number of seconds from which hours are omitted.
 _LONG: Final = 100 * 86400
@@ -138,6 +148,46 @@ def holding_rows(report: Report) -> list[tuple[LimitSummary, tuple[str, ...]]]:
 def _holding(limit: LimitSummary, total: int) -> tuple[str, ...]:
     share, time = percent(share_of(limit.held_seconds, total)), brief_time(limit.held_seconds)
     return limit.queue_path, whose(limit), most(limit), f"{limit.held_jobs:,}", share, time
+
+
+def lending_rows(report: Report) -> list[tuple[str, ...]]:
+    """Return the groups that borrowed or lent, each with its row of a table."""
+    has_several_kinds = len({one.kind for one in report.lending}) > 1
+    return [
+        (
+            f"{one.kind} {one.name}" if has_several_kinds else one.name,
+            one.resource,
+            brief_amount(one.resource, one.guaranteed),
+            brief_amount(one.resource, one.peak),
+            _hours(one.resource, one.borrowed),
+            _hours(one.resource, one.lent),
+        )
+        for one in report.lending
+        if one.borrowed or one.lent
+    ]
+
+
+def loan_rows(report: Report) -> list[tuple[str, ...]]:
+    """Return what each group lent to each other group, as rows of a table."""
+    return [(one.borrower, one.lender, _hours(one.resource, one.amount)) for one in report.loans]
+
+
+def reclaim_rows(report: Report) -> list[tuple[str, ...]]:
+    """Return the evictions by owner and borrower, as rows of a table."""
+    return [(one.owner, one.borrower, f"{one.jobs:,}", brief_time(one.lost_seconds)) for one in report.reclaims]
+
+
+def _hours(resource: str, amount: int) -> str:
+    """Format an amount times seconds.
+
+    >>> _hours("vcore", 5_400_000), _hours("memory", 3600 * 2**30), _hours("gpu", 0)
+    ('1.5 vcore h', '1Gi h', '')
+    """
+    if not amount:
+        return ""
+    if resource == "memory":
+        return f"{brief_amount(resource, round(amount / 3600))} h"
+    return f"{amount / (3_600_000 if resource == 'vcore' else 3600):,.1f} {resource} h"
 
 
 def limits_by_peak(report: Report) -> list[LimitSummary]:

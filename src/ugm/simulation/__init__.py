@@ -10,13 +10,25 @@ The command ``ugm simulate`` does this and shows the report.
 from ugm.simulation.mapping import JobMapping
 from ugm.simulation.recorder import LimitSeries, Recorder
 from ugm.simulation.replay import Progress, simulate
-from ugm.simulation.report import JobRejection, LimitSummary, Report, UserImpact, WaitingTime
+from ugm.simulation.report import (
+    GroupLending,
+    GroupLoan,
+    GroupReclaim,
+    JobRejection,
+    LimitSummary,
+    Report,
+    UserImpact,
+    WaitingTime,
+)
 from ugm.simulation.series import Envelope
 from ugm.simulation.swf import SwfRecord, parse_swf, read_swf
 from ugm.simulation.workload import Job, WorkloadError
 
 __all__ = [
     "Envelope",
+    "GroupLending",
+    "GroupLoan",
+    "GroupReclaim",
     "Job",
     "JobMapping",
     "JobRejection",

@@ -12,7 +12,8 @@ from typing import TypeAlias, final
 from ugm.queues import Placement
 from ugm.resources import Resource
 from ugm.simulation.gauges import ConfiguredLimit, JobClass
-from ugm.simulation.report import JobRejection, LimitSummary, Report, WaitingTime
+from ugm.simulation.lending import LendingGroups
+from ugm.simulation.report import GroupReclaim, JobRejection, LimitSummary, Report, WaitingTime
 from ugm.simulation.workload import Job
 
 __all__ = ["ReplayCounters"]
@@ -42,6 +43,8 @@ class ReplayCounters:
     _groups: defaultdict[str, array[int]] = field(default_factory=partial(defaultdict, _seconds))
     #: The number of the first rejected job, and the count, of equal jobs.
     _rejections: dict[JobClass | _Unplaced, tuple[int, int]] = field(default_factory=dict)
+    #: The number of evicted jobs and the lost seconds, by kind, borrower and owner.
+    _reclaims: dict[tuple[str, str, str], tuple[int, int]] = field(default_factory=dict)
 
     @property
     def started(self) -> int:
@@ -66,8 +69,19 @@ class ReplayCounters:
         reason = f"no queue: {'; '.join(map(str, placement.trials))}"
         self.reject((job.user.name, job.queue, None, reason), job)
 
+    def reclaim(self, kind: str, borrower: str, owner: str, seconds: int) -> None:
+        """Count an evicted job, and the seconds for which it has been running."""
+        jobs, lost = self._reclaims.get((kind, borrower, owner), (0, 0))
+        self._reclaims[kind, borrower, owner] = jobs + 1, lost + seconds
+
     def report(
-        self, *, held: int, end_time: int, limits: Iterable[ConfiguredLimit], findings: tuple[str, ...]
+        self,
+        *,
+        held: int,
+        end_time: int,
+        limits: Iterable[ConfiguredLimit],
+        lending: LendingGroups,
+        findings: tuple[str, ...],
     ) -> Report:
         """Return the report, with further data of the replay."""
         return Report(
@@ -83,8 +97,15 @@ class ReplayCounters:
             groups=_by_name(self._groups),
             limits=tuple(sorted((limit.summary() for limit in limits), key=_impact)),
             rejections=self._rejection_list(),
+            lending=lending.summaries(),
+            loans=lending.loans(),
+            reclaims=self._reclaim_list(),
             findings=findings,
         )
+
+    def _reclaim_list(self) -> tuple[GroupReclaim, ...]:
+        found = [GroupReclaim(*groups, *counts) for groups, counts in self._reclaims.items()]
+        return tuple(sorted(found, key=lambda one: (-one.jobs, one.kind, one.borrower, one.owner)))
 
     def _rejection_list(self) -> tuple[JobRejection, ...]:
         found = [JobRejection(*_described(equal), count, first) for equal, (first, count) in self._rejections.items()]

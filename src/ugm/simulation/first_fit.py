@@ -40,6 +40,9 @@ class FirstFit(Generic[Item]):
     def __len__(self) -> int:
         return len(self._items)
 
+    def __contains__(self, position: int) -> bool:
+        return position in self._items
+
     def add(self, position: int, amount: int, item: Item) -> None:
         """Add an item at an unoccupied position."""
         self._items[position] = item

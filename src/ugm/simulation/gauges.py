@@ -5,25 +5,35 @@ running applications, of one user, group or queue. The report shows the peak of 
 decide when to request a held job again: it cannot start before the limit that denied it has enough free.
 
 Gauges of one limit of the configuration share a `ConfiguredLimit`: a user wildcard has one gauge for each user.
+
+The limits of other quota models change with the requests and the usage of all groups. Their gauges only know the
+largest amount that a group can ever use, and what a denial has reported in the same round (`Gauge.reported_free`).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple, TypeAlias, final
 
 from ugm.decision import Violation
-from ugm.identity import UserGroup
+from ugm.identity import TrackingType, UserGroup
 from ugm.partition import AbstractPartition
-from ugm.resources import Resource
+from ugm.resources import MAX_QUANTITY, Resource
 from ugm.simulation.first_fit import FirstFit
+from ugm.simulation.lending import LendingGroup, LendingGroups
 from ugm.simulation.report import LimitSummary, UserImpact
 from ugm.simulation.workload import Job
 from ugm.tracking import EffectiveLimit
 
-__all__ = ["ConfiguredLimit", "Gauge", "Gauges", "JobClass"]
+__all__ = ["ConfiguredLimit", "Gauge", "Gauges", "JobClass", "TagItems"]
+
+#: The tags of a job, as a key.
+TagItems: TypeAlias = tuple[tuple[str, str], ...]
+
+#: The kinds of limits that do not depend on the usage of others.
+_TRACKED: Final = frozenset(map(str, TrackingType))
 
 #: The id of a temporary application, of which the limits are queried.
 _PROBE: Final = "probe"
@@ -90,16 +100,29 @@ class Gauge:
     name: str
     used: int = 0
     peak: int = 0
+    #: Whether the limit is that of users, groups or queues, so that the free amount is exact.
+    is_exact: bool = True
+    #: Whether the usage counts, so that the largest amount is an upper bound.
+    is_bounded: bool = True
+    #: The free amount that the last denial in this round reported, if the gauge is not exact.
+    reported_free: int = MAX_QUANTITY
     #: The job classes that wait for the gauge, by the arrival of their oldest held job.
     waiting: FirstFit[JobClass] = field(default_factory=FirstFit)
 
     def fits(self, amount: int) -> bool:
         """Return whether an additional amount is within the limit."""
-        return self.used + amount <= self.configured.limit
+        return amount <= self._free()
 
     def first_fitting(self) -> tuple[int, int] | None:
         """Return the position of the first waiting job class that fits, and the amount that it needs."""
-        return self.waiting.first(self.configured.limit - self.used)
+        return self.waiting.first(self._free())
+
+    def _free(self) -> int:
+        """Return the free amount; an upper bound of it if the gauge is not exact."""
+        if self.is_exact:
+            return self.configured.limit - self.used
+        bound = self.configured.limit - self.used if self.is_bounded else MAX_QUANTITY
+        return min(bound, self.reported_free)
 
 
 @final
@@ -115,6 +138,8 @@ class JobClass:
     usage: Resource
     #: Every gauge that a job is charged to, with the amount: those of the user, the group and the queue.
     gauges: list[tuple[Gauge, int]]
+    #: Every group of other quota models that a job is charged to, with the amount.
+    groups: list[tuple[LendingGroup, int]]
     #: The held jobs, each with its order of arrival; the oldest is first.
     held: deque[tuple[int, Job]] = field(default_factory=deque)
     #: The gauge that the held jobs wait for, and the amount that each needs there; set while jobs are held.
@@ -124,16 +149,26 @@ class JobClass:
     #: The limits that a single job exceeds, so that jobs of this class are rejected; empty if there are none.
     never: tuple[Violation, ...] = ()
 
-    def charge(self) -> None:
-        """Charge one running job to every gauge."""
+    def charge(self, now: int) -> None:
+        """Charge one running job to every gauge and group."""
         for gauge, amount in self.gauges:
             gauge.used += amount
             gauge.peak = max(gauge.peak, gauge.used)
+        for group, amount in self.groups:
+            group.change(now, amount)
 
-    def refund(self) -> None:
-        """Refund one running job on every gauge."""
+    def refund(self, now: int) -> None:
+        """Refund one running job on every gauge and group."""
         for gauge, amount in self.gauges:
             gauge.used -= amount
+        for group, amount in self.groups:
+            group.change(now, -amount)
+
+    @property
+    def is_within_guarantee(self) -> bool:
+        """True if the groups are guaranteed something, and use no more than that with one more job."""
+        guaranteed = [(group, amount) for group, amount in self.groups if group.guaranteed]
+        return bool(guaranteed) and all(group.used + amount <= group.guaranteed for group, amount in guaranteed)
 
     def count_waiting(self, now: int) -> None:
         """Add the waiting time since the last call to the awaited limit; called before that limit changes."""
@@ -155,31 +190,62 @@ class Gauges:
     #: An empty partition, of which only the limits are queried.
     partition: AbstractPartition
     _gauges: dict[tuple[str, str, str, str | None], Gauge] = field(default_factory=dict)
-    #: The limits by queue path and user; they do not change during a replay.
-    _limits: dict[tuple[str, UserGroup], tuple[EffectiveLimit, ...]] = field(default_factory=dict)
+    #: The gauges of other quota models.
+    inexact: list[Gauge] = field(default_factory=list)
+    #: The limits by queue path, user and tags; they do not change during a replay.
+    _limits: dict[tuple[str, UserGroup, TagItems], tuple[EffectiveLimit, ...]] = field(default_factory=dict)
+    lending: LendingGroups = field(init=False)
+    #: The gauges of other quota models that jobs are charged to.
+    _counted: set[Gauge] = field(default_factory=set)
     #: In the order of their first use.
     configured: dict[_LimitKey, ConfiguredLimit] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.lending = LendingGroups.of(self.partition)
 
     def of(self, violation: Violation) -> Gauge:
         """Return the gauge of the limit that a violation names."""
         # For a resource that no node has, there is no configured limit, but there are violations.
-        return self._gauge(violation, violation.queue_path, violation.resource, violation.limit)
+        gauge = self._gauge(violation, violation.queue_path, violation.resource, violation.limit)
+        if not gauge.is_exact and gauge not in self._counted:
+            gauge.is_bounded = False
+        return gauge
 
-    def for_job(self, queue_path: str, user: UserGroup, usage: Resource) -> list[tuple[Gauge, int]]:
-        """Return every gauge that a job in a queue is charged to, with the amount."""
-        where = (queue_path, user)
+    def denying(self, violations: Sequence[Violation]) -> tuple[Gauge, int]:
+        """Return the gauge to wait for after a denial, and the requested amount.
+
+        This is the first limit. Any node of a quota tree could hold a job, so it is the one of them with most free.
+        """
+        first = violations[0]
+        if first.kind not in _TRACKED:
+            alike = [one for one in violations if (one.kind, one.resource) == (first.kind, first.resource)]
+            first = max(alike, key=lambda one: one.limit - one.used)
+        gauge = self.of(first)
+        if not gauge.is_exact:
+            gauge.reported_free = min(first.limit - first.used, first.requested - 1)
+        return gauge, first.requested
+
+    def limits_of(self, queue_path: str, user: UserGroup, tags: TagItems) -> tuple[EffectiveLimit, ...]:
+        """Return all limits of the jobs of a user in a queue."""
+        where = (queue_path, user, tags)
         if (limits := self._limits.get(where)) is None:
-            limits = self._limits[where] = self._limits_of(user, queue_path)
-        return [
+            limits = self._limits[where] = self._limits_of(user, queue_path, dict(tags))
+        return limits
+
+    def for_job(self, limits: Iterable[EffectiveLimit], usage: Resource) -> list[tuple[Gauge, int]]:
+        """Return every gauge that a job with some limits is charged to, with the amount."""
+        found = [
             (self._gauge(limit, limit.place, resource, most), 1 if resource is None else usage[resource])
             for limit in limits
             for resource, most in _amounts(limit)
             if resource is None or usage.get(resource)
         ]
+        self._counted.update(gauge for gauge, _ in found if not gauge.is_exact)
+        return found
 
-    def _limits_of(self, user: UserGroup, queue_path: str) -> tuple[EffectiveLimit, ...]:
+    def _limits_of(self, user: UserGroup, queue_path: str, tags: Mapping[str, str]) -> tuple[EffectiveLimit, ...]:
         """Return all limits of a user in a queue, which is created if it does not exist."""
-        self.partition.adopt_application(_PROBE, user, queue_path)
+        self.partition.adopt_application(_PROBE, user, queue_path, tags=tags)
         limits = self.partition.limits(_PROBE)
         self.partition.remove(_PROBE)
         return limits
@@ -187,10 +253,17 @@ class Gauges:
     def _gauge(self, limit: EffectiveLimit | Violation, place: str, resource: str | None, most: int) -> Gauge:
         subject = (limit.kind, limit.name, limit.queue_path, resource)
         if (gauge := self._gauges.get(subject)) is None:
-            key = _LimitKey(limit.kind, limit.queue_path, limit.limit_name, resource)
+            is_exact = limit.kind in _TRACKED
+            # The limits of other quota models belong to no queue, so only the name distinguishes them.
+            key = _LimitKey(limit.kind, limit.queue_path, limit.limit_name if is_exact else limit.name, resource)
             configured = self.configured.setdefault(key, ConfiguredLimit(key, place, most))
-            gauge = self._gauges[subject] = Gauge(configured, limit.name)
+            gauge = self._gauges[subject] = Gauge(configured, limit.name, is_exact=is_exact)
             configured.gauges.append(gauge)
+            if not is_exact:
+                self.inexact.append(gauge)
+        elif not gauge.is_exact and isinstance(limit, EffectiveLimit) and gauge.configured.place != place:
+            # Nodes of several trees have the same name.
+            gauge.is_bounded = False
         return gauge
 
 

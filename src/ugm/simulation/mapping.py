@@ -56,6 +56,9 @@ class JobMapping:
     default_queue: str = "default"
     #: Prefixes that replace those of `DEFAULT_PREFIXES`.
     prefixes: Mapping[NameField, str] = field(default_factory=dict)
+    #: The tags of each job, with the field whose name each has; a tag is omitted if the field is unknown. Quota models
+    #: and placement rules read them.
+    tags: Mapping[str, NameField] = field(default_factory=dict)
     #: The user of jobs with an unknown user. If the group of a job is unknown, its user has no groups.
     unknown_user: str = "unknown"
     #: In thousandths of a core.
@@ -64,7 +67,7 @@ class JobMapping:
     memory_per_processor: int = 2 * _GIB
 
     def __post_init__(self) -> None:
-        for level in (*self.queue_levels, *self.prefixes):
+        for level in (*self.queue_levels, *self.prefixes, *self.tags.values()):
             if level not in get_args(NameField):
                 raise RequestError("field", level, f"expected one of {', '.join(get_args(NameField))}")
         for name in ("vcore_per_processor", "memory_per_processor"):
@@ -84,11 +87,13 @@ class JobMapping:
         # A log has few users and queues, and often few sizes, so equal values are created once and shared.
         require_user, queue_of = lru_cache(maxsize=None)(self._user), lru_cache(maxsize=None)(self._queue)
         usage_of = lru_cache(maxsize=_REMEMBERED_SIZES)(self._usage)
+        tags_of, fields = lru_cache(maxsize=None)(self._tags), tuple(self.tags.values())
         for record in records:
             queue = queue_of(*[getattr(record, level) for level in self.queue_levels])
             user = require_user(record.user, record.group)
             usage = usage_of(*self._size(record))
-            yield Job(record.number, record.submit_time, max(record.run_time, 0), queue, user, usage)
+            tags = tags_of(*[getattr(record, field) for field in fields])
+            yield Job(record.number, record.submit_time, max(record.run_time, 0), queue, user, usage, tags)
 
     def _user(self, user: int, group: int) -> UserGroup:
         name = self.unknown_user if user == UNKNOWN else self._name("user", user)
@@ -104,6 +109,10 @@ class JobMapping:
         if not known and not self.default_queue:
             return ""
         return canonical_path(".".join([ROOT, *(known or [self.default_queue])]))
+
+    def _tags(self, *numbers: int) -> Mapping[str, str]:
+        known = zip(self.tags.items(), numbers, strict=True)
+        return {tag: self._name(level, number) for (tag, level), number in known if number != UNKNOWN}
 
     def _name(self, level: NameField, number: int) -> str:
         return f"{self.prefixes.get(level, DEFAULT_PREFIXES[level])}{number}"

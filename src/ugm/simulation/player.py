@@ -19,12 +19,13 @@ from typing import TypeAlias, final
 from ugm.identity import UserGroup
 from ugm.partition import AbstractPartition
 from ugm.resources import Resource
+from ugm.simulation.gauges import TagItems
 from ugm.simulation.workload import Job
 
 __all__ = ["Player"]
 
 #: The key of equal jobs: if one of them is denied, the others are, too.
-_JobKey: TypeAlias = tuple[str, UserGroup, Resource]
+_JobKey: TypeAlias = tuple[str, UserGroup, Resource, TagItems]
 
 
 @final
@@ -123,7 +124,7 @@ class Player:
         if placement.queue_path is None:
             return
         self.partition.request(job.application_id, job.application_id, job.usage)
-        key = (placement.queue_path, job.user, job.usage)
+        key = (placement.queue_path, job.user, job.usage, tuple(sorted(job.tags.items())))
         self._arrived += 1
         waiting = self._waiting.get(key)
         if waiting is not None:

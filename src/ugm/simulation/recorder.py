@@ -12,7 +12,8 @@ from functools import partial
 from typing import NamedTuple, final
 
 from ugm.simulation.gauges import ConfiguredLimit, Gauge, JobClass
-from ugm.simulation.report import LimitSummary
+from ugm.simulation.lending import LendingGroup
+from ugm.simulation.report import GroupLending, LimitSummary
 from ugm.simulation.series import Envelope, Trace, fitting
 
 __all__ = ["LimitSeries", "Recorder"]
@@ -54,6 +55,9 @@ class Recorder:
     _totals: defaultdict[str, Trace] = field(default_factory=partial(defaultdict, Trace), init=False)
     #: In the order of first use.
     _usage: defaultdict[Gauge, Trace] = field(default_factory=partial(defaultdict, Trace), init=False)
+    #: What each group has borrowed, in the order of first use; what all groups of a kind have borrowed and lent.
+    _borrowed: defaultdict[LendingGroup, Trace] = field(default_factory=partial(defaultdict, Trace), init=False)
+    _sharings: dict[tuple[str, str], tuple[Trace, Trace]] = field(default_factory=dict, init=False)
     #: The number of jobs that wait for each limit.
     _waiting: dict[ConfiguredLimit, tuple[int, Trace]] = field(default_factory=dict, init=False)
 
@@ -92,6 +96,18 @@ class Recorder:
         name, usage = max(closest, key=lambda each: sum(each[1].area))
         return LimitSeries(name, limit.names, usage)
 
+    def borrowed(self, lending: GroupLending) -> Envelope:
+        """Return what a group borrowed."""
+        key = lending.kind, lending.resource, lending.name
+        found = [trace for one, trace in self._borrowed.items() if (*_sharing_key(one), one.name) == key]
+        return self._envelope(found[0] if found else Trace())
+
+    @property
+    def lending(self) -> dict[tuple[str, str], tuple[Envelope, Envelope]]:
+        """What all groups of a kind borrowed of a resource, and the part of it that other groups lent."""
+        traces = sorted(self._sharings.items())
+        return {key: (self._envelope(borrowed), self._envelope(lent)) for key, (borrowed, lent) in traces}
+
     def _envelope(self, trace: Trace) -> Envelope:
         return trace.envelope(self.width, self.end)
 
@@ -102,6 +118,11 @@ class Recorder:
         second = now - self.origin
         for gauge, _ in job_class.gauges:
             self._usage[gauge].set(second, gauge.used)
+        for group, _ in job_class.groups:
+            self._borrowed[group].set(second, group.borrowed)
+            borrowed, lent = self._sharings.setdefault(_sharing_key(group), (Trace(), Trace()))
+            borrowed.set(second, group.sharing.borrowed)
+            lent.set(second, group.sharing.lent)
         for resource, amount in job_class.usage.items():
             self._in_use[resource] += jobs * amount
             self._totals[resource].set(second, self._in_use[resource])
@@ -121,6 +142,10 @@ class Recorder:
     def finish(self, now: int) -> None:
         """End the recording."""
         self.end = now - self.origin
+
+
+def _sharing_key(group: LendingGroup) -> tuple[str, str]:
+    return group.sharing.kind, group.sharing.resource
 
 
 def _key(limit: LimitSummary) -> tuple[str, str, str, str | None]:

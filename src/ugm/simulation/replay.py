@@ -13,10 +13,16 @@ The following rule determines the start of each job:
   jobs.
 - Jobs that are submitted at the same second come after that.
 
+Elastic quotas, quota trees and other quota models take part if they are given. Held jobs are pending then, because
+models may depend on the demand. If a job is denied although its group is within its guarantee, the group reclaims what
+it has lent (`ugm.Partition.plan_reclaim`). The evicted jobs are held again in their former order, and start anew with
+their whole run time.
+
 A request is repeated only when its answer can have changed. All jobs of a `ugm.simulation.gauges.JobClass` get the same
 answer. A denied class waits for one of the limits that denied it, until that limit has enough free. A round of retries
-therefore costs time for the jobs that start and for the classes that another limit denies, not for the held jobs. The
-result is the same as if every held job were requested again each time.
+therefore costs time for the jobs that start and for the classes that another limit denies, not for the held jobs. A
+class that a quota model denies is requested in every round, unless an equal or smaller request to the same limit has
+been denied in it. The result is the same as if every held job were requested again each time.
 """
 
 from __future__ import annotations
@@ -24,17 +30,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from operator import itemgetter
 from typing import Literal, NamedTuple, final
 from weakref import WeakValueDictionary
 
 from ugm.configuration import PartitionConfig
 from ugm.decision import Decision
 from ugm.errors import InvariantError, RequestError
-from ugm.identity import UserGroup
+from ugm.identity import TrackingType, UserGroup
+from ugm.model import QuotaModel
 from ugm.partition import AbstractPartition, Partition
-from ugm.resources import Resource
+from ugm.resources import MAX_QUANTITY, Resource
 from ugm.simulation.counters import ReplayCounters
-from ugm.simulation.gauges import Gauge, Gauges, JobClass
+from ugm.simulation.gauges import Gauge, Gauges, JobClass, TagItems
 from ugm.simulation.recorder import Recorder
 from ugm.simulation.report import Report
 from ugm.simulation.workload import Job
@@ -53,7 +61,11 @@ class Progress(NamedTuple):
     held: int
 
 
-def simulate(
+def _no_models() -> tuple[QuotaModel, ...]:
+    return ()
+
+
+def simulate(  # noqa: PLR0913 - one for each option
     jobs: Iterable[Job],
     config: PartitionConfig,
     *,
@@ -62,6 +74,8 @@ def simulate(
     until: int | None = None,
     observer: Callable[[Progress], None] | None = None,
     recorder: Recorder | None = None,
+    models: Callable[[], Iterable[QuotaModel]] = _no_models,
+    reclaims: bool = True,
 ) -> Report:
     """Replay a workload in a partition.
 
@@ -77,6 +91,9 @@ def simulate(
         until: the last second of the replay; None to continue until the last job has ended.
         observer: called after each submission and each round of completions, to show progress.
         recorder: a new recorder, to be queried after the replay.
+        models: a function that returns new quota models, in addition to those that the configuration declares. It is
+            called twice, because one partition only answers queries about limits.
+        reclaims: whether groups reclaim what they are guaranteed, so that jobs of other groups are evicted.
 
     Returns:
         The report, which only depends on the arguments.
@@ -92,9 +109,10 @@ def simulate(
     WaitingTime(jobs=2, delayed=1, total=60, p95=60, max=60)
     """
     # Charging does not depend on *group_limits*, so the gauges query a partition that enforces all limits.
-    gauges = Gauges(Partition(config, cluster=cluster))
-    partition = Partition(config, cluster=cluster, group_limits=group_limits)
-    replay = _Replay(partition, gauges, observer, recorder)
+    gauges = Gauges(Partition(config, cluster=cluster, models=models()))
+    partition = Partition(config, cluster=cluster, models=models(), group_limits=group_limits)
+    has_models = bool(partition.model_reports())
+    replay = _Replay(partition, gauges, observer, recorder, has_models, has_models and reclaims)
     for job in jobs:
         if until is not None and job.submit_time > until:
             break
@@ -110,6 +128,30 @@ def _add_candidate(gauge: Gauge, candidates: list[tuple[int, int, Gauge]]) -> No
         heappush(candidates, (*found, gauge))
 
 
+class _Running(NamedTuple):
+    """A running job that may be evicted."""
+
+    since: int
+    #: The order of its start, and of its arrival.
+    start: int
+    order: int
+    job_class: JobClass
+    job: Job
+
+
+def _is_blocked(decision: Decision) -> bool:
+    """Return whether evictions of other groups cannot let a denied job fit."""
+    return not decision.can_wait or any(
+        one.kind in (TrackingType.USER, TrackingType.GROUP) or one.resource is None for one in decision.violations
+    )
+
+
+def _borrower_of(job_class: JobClass) -> tuple[str, str]:
+    """Return the kind and the name of the group of evicted jobs."""
+    group = job_class.groups[0][0]
+    return group.sharing.kind, group.name
+
+
 @final
 @dataclass(slots=True, eq=False)
 class _Replay:
@@ -119,19 +161,38 @@ class _Replay:
     gauges: Gauges
     observer: Callable[[Progress], None] | None
     recorder: Recorder | None
+    has_models: bool
+    reclaims: bool
     counters: ReplayCounters = field(default_factory=ReplayCounters)
     now: int = 0
     #: A job class is dropped with the last of its held or running jobs, because each job may have its own size.
-    classes: WeakValueDictionary[tuple[str, UserGroup, Resource], JobClass] = field(default_factory=WeakValueDictionary)
+    classes: WeakValueDictionary[tuple[str, UserGroup, Resource, TagItems], JobClass] = field(
+        default_factory=WeakValueDictionary
+    )
     #: Numbers of the jobs that are held or running.
     alive: set[int] = field(default_factory=set)
-    #: A heap of (end, order of start, job class, job); the order is unique.
+    #: A heap of (end, order of start, job class, job); the order is unique. Evicted jobs stay until their former end.
     running: list[tuple[int, int, JobClass, Job]] = field(default_factory=list)
+    #: The running jobs, by the id of their application, if they may be evicted.
+    evictable: dict[str, _Running] = field(default_factory=dict)
+    #: The orders of start of evicted jobs that are still in the heap.
+    evicted: set[int] = field(default_factory=set)
+    #: The number of starts, including those of evicted jobs.
+    starts: int = 0
+    #: The arrivals of held jobs that have run before.
+    restarted: set[int] = field(default_factory=set)
+    #: The gauges that evictions have lowered since the last round of retries.
+    relieved: dict[Gauge, None] = field(default_factory=dict)
+
+    @property
+    def running_jobs(self) -> int:
+        """The number of running jobs."""
+        return len(self.running) - len(self.evicted)
 
     @property
     def held(self) -> int:
         """The number of held jobs."""
-        return len(self.alive) - len(self.running)
+        return len(self.alive) - self.running_jobs
 
     def submit(self, job: Job) -> None:
         """Advance the clock to the submission of a job, then start, hold or reject the job."""
@@ -147,45 +208,61 @@ class _Replay:
         if placement.queue_path is None:
             self.counters.reject_unplaced(job, placement)
         else:
-            self._start_or_hold(self._class_of(placement.queue_path, job), job)
+            self._start_or_hold(self._class_of(placement.queue_path, job), job, self.counters.read)
+            if self.relieved:
+                self._retry(())
         self._observe()
 
-    def _start_or_hold(self, job_class: JobClass, job: Job) -> None:
-        """Start, hold or reject a placed job."""
+    def _start_or_hold(self, job_class: JobClass, job: Job, order: int) -> None:
+        """Start, hold or reject a placed job; *order* is that of its arrival."""
         if job_class.never:
             self._reject(job_class, job)
         elif job_class.held:
-            self._hold(job_class, job)
+            self._hold(job_class, job, order)
         elif decision := self._request(job_class, job):
-            self._start(job_class, job)
+            self._start(job_class, job, order)
         elif decision.can_wait:
-            self._hold(job_class, job, decision)
+            self._hold(job_class, job, order, decision)
         else:
             job_class.never = tuple(violation for violation in decision.violations if not violation.can_wait)
             self._reject(job_class, job)
 
     def _class_of(self, queue_path: str, job: Job) -> JobClass:
-        key = (queue_path, job.user, job.usage)
+        tags: TagItems = tuple(sorted(job.tags.items())) if job.tags else ()
+        key = (queue_path, job.user, job.usage, tags)
         if (job_class := self.classes.get(key)) is None:
-            job_class = self.classes[key] = JobClass(*key, self.gauges.for_job(*key))
+            limits = self.gauges.limits_of(queue_path, job.user, tags)
+            gauges, groups = self.gauges.for_job(limits, job.usage), self.gauges.lending.of_limits(limits, job.usage)
+            job_class = self.classes[key] = JobClass(queue_path, job.user, job.usage, gauges, groups)
         return job_class
 
     def _request(self, job_class: JobClass, job: Job) -> Decision:
         self.counters.decisions += 1
-        return self.partition.allocate(job.application_id, job.application_id, job_class.usage)
+        decision = self.partition.allocate(job.application_id, job.application_id, job_class.usage)
+        if decision or not self.reclaims or not job_class.is_within_guarantee or _is_blocked(decision):
+            return decision
+        return self._reclaim(job_class, job) or decision
 
-    def _start(self, job_class: JobClass, job: Job) -> None:
-        job_class.charge()
+    def _start(self, job_class: JobClass, job: Job, order: int) -> None:
+        job_class.charge(self.now)
         if self.recorder:
             self.recorder.record_running(self.now, job_class, 1)
         self.alive.add(job.number)
-        self.counters.start(job, self.now - job.submit_time)
-        heappush(self.running, (self.now + job.run_time, self.counters.started, job_class, job))
+        self.starts += 1
+        if order in self.restarted:
+            self.restarted.remove(order)
+        else:
+            self.counters.start(job, self.now - job.submit_time)
+        heappush(self.running, (self.now + job.run_time, self.starts, job_class, job))
+        if self.reclaims:
+            self.evictable[job.application_id] = _Running(self.now, self.starts, order, job_class, job)
 
-    def _hold(self, job_class: JobClass, job: Job, decision: Decision | None = None) -> None:
+    def _hold(self, job_class: JobClass, job: Job, order: int, decision: Decision | None = None) -> None:
         """Hold a job, because of *decision* if it is the first held job of its class."""
         job_class.count_waiting(self.now)
-        job_class.held.append((self.counters.read, job))
+        if self.has_models:
+            self.partition.request(job.application_id, job.application_id, job.usage)
+        job_class.held.append((order, job))
         if decision is not None:
             self._wait(job_class, decision)
         job_class.awaited[0].configured.add_impact(job.user.name, 1, 0)
@@ -202,8 +279,7 @@ class _Replay:
 
     def _wait(self, job_class: JobClass, decision: Decision) -> None:
         """Let a denied job class wait for the first limit that denied it."""
-        violation = decision.violations[0]
-        job_class.wait_for(self.gauges.of(violation), violation.requested)
+        job_class.wait_for(*self.gauges.denying(decision.violations))
 
     def _advance(self, time: int) -> None:
         """End jobs and retry held jobs up to *time*, and set the clock."""
@@ -217,10 +293,14 @@ class _Replay:
         """Release the jobs that end now, and return the lowered gauges that job classes wait for."""
         relieved: dict[Gauge, None] = {}
         while self.running and self.running[0][0] == self.now:
-            _, _, job_class, job = heappop(self.running)
+            _, start, job_class, job = heappop(self.running)
+            if start in self.evicted:
+                self.evicted.remove(start)
+                continue
             self.partition.remove(job.application_id)
             self.alive.remove(job.number)
-            job_class.refund()
+            self.evictable.pop(job.application_id, None)
+            job_class.refund(self.now)
             if self.recorder:
                 self.recorder.record_running(self.now, job_class, -1)
             relieved.update((gauge, None) for gauge, _ in job_class.gauges if gauge.waiting)
@@ -230,15 +310,27 @@ class _Replay:
         """Start the held jobs that fit now, the oldest first.
 
         Usage only grows during a round. Therefore a job class that does not fit a gauge will not fit later in the
-        round, and a class that another limit denies is not requested again in the round.
+        round, and a class that another limit denies is not requested again in the round. Evictions begin another round.
         """
+        self._relieve(relieved)
+        while self.relieved:
+            gauges, self.relieved = self.relieved, {}
+            self._retry_round(gauges)
+
+    def _relieve(self, gauges: Iterable[Gauge]) -> None:
+        """Retry the job classes that wait for some gauges, and for all that are not exact, in the next round."""
+        self.relieved.update((gauge, None) for gauge in gauges)
+        self.relieved.update((gauge, None) for gauge in self.gauges.inexact if gauge.waiting)
+
+    def _retry_round(self, relieved: Iterable[Gauge]) -> None:
         candidates: list[tuple[int, int, Gauge]] = []
         for gauge in relieved:
+            gauge.reported_free = MAX_QUANTITY
             _add_candidate(gauge, candidates)
         while candidates:
             order, amount, gauge = heappop(candidates)
-            # Another job class may have started jobs since.
-            if gauge.fits(amount):
+            # Another job class may have started jobs since, or older jobs of the class may have been evicted.
+            if order in gauge.waiting and gauge.fits(amount):
                 self._retry_class(gauge.waiting.remove(order))
             _add_candidate(gauge, candidates)
 
@@ -248,7 +340,8 @@ class _Replay:
         if self.recorder:
             self.recorder.record_waiting(self.now, job_class, -len(job_class.held))
         if decision := self._request(job_class, job_class.held[0][1]):
-            self._start(job_class, job_class.held.popleft()[1])
+            order, job = job_class.held.popleft()
+            self._start(job_class, job, order)
             if job_class.held:
                 job_class.wait_for(*job_class.awaited)
         else:
@@ -256,11 +349,55 @@ class _Replay:
         if self.recorder:
             self.recorder.record_waiting(self.now, job_class, len(job_class.held))
 
+    # Evictions
+
+    def _reclaim(self, job_class: JobClass, job: Job) -> Decision | None:
+        """Evict the jobs that other groups have to return for a job, and allocate the job; None if none may be."""
+        plan = self.partition.plan_reclaim(job.application_id, job_class.usage)
+        if not plan:
+            return None
+        evicted = [self.evictable.pop(name) for name in self.partition.reclaim(plan)]
+        owner = job_class.groups[0][0].name
+        for one in evicted:
+            one.job_class.refund(self.now)
+            self.evicted.add(one.start)
+            kind, borrower = _borrower_of(one.job_class)
+            self.counters.reclaim(kind, borrower, owner, self.now - one.since)
+            if self.recorder:
+                self.recorder.record_running(self.now, one.job_class, -1)
+            self._relieve(gauge for gauge, _ in one.job_class.gauges)
+        decision = self.partition.allocate(job.application_id, job.application_id, job_class.usage)
+        for one in evicted:
+            self._hold_again(one)
+        return decision
+
+    def _hold_again(self, evicted: _Running) -> None:
+        """Hold an evicted job in its former order; it is requested again in the next round."""
+        job_class, order, job = evicted.job_class, evicted.order, evicted.job
+        self.restarted.add(order)
+        self.partition.request(job.application_id, job.application_id, job.usage)
+        job_class.count_waiting(self.now)
+        if job_class.held:
+            # A class waits at the position of its oldest job.
+            gauge, amount = job_class.awaited
+            gauge.waiting.remove(job_class.held[0][0])
+            held = sorted([*job_class.held, (order, job)], key=itemgetter(0))
+            job_class.held.clear()
+            job_class.held.extend(held)
+        else:
+            job_class.held.append((order, job))
+            gauge, amount = job_class.gauges[0]
+        job_class.wait_for(gauge, amount)
+        job_class.awaited[0].configured.add_impact(job.user.name, 1, 0)
+        if self.recorder:
+            self.recorder.record_waiting(self.now, job_class, 1)
+        self.counters.most_held = max(self.counters.most_held, self.held)
+
     def _observe(self) -> None:
         if self.recorder:
-            self.recorder.record_counts(self.now, len(self.running), self.held)
+            self.recorder.record_counts(self.now, self.running_jobs, self.held)
         if self.observer:
-            self.observer(Progress(self.now, self.counters.read, len(self.running), self.held))
+            self.observer(Progress(self.now, self.counters.read, self.running_jobs, self.held))
 
     def finish(self, until: int | None) -> None:
         """Continue without further submissions, to the second *until* or until no job runs."""
@@ -270,6 +407,7 @@ class _Replay:
             self.now = until
         for job_class in self.classes.values():
             job_class.count_waiting(self.now)
+        self.gauges.lending.finish(self.now)
         if self.recorder:
             self.recorder.finish(self.now)
 
@@ -281,4 +419,6 @@ class _Replay:
         except InvariantError as error:
             findings = error.findings
         limits = self.gauges.configured.values()
-        return self.counters.report(held=self.held, end_time=self.now, limits=limits, findings=findings)
+        return self.counters.report(
+            held=self.held, end_time=self.now, limits=limits, lending=self.gauges.lending, findings=findings
+        )

@@ -12,7 +12,16 @@ from typing import Any, final
 
 from ugm.resources import Resource
 
-__all__ = ["JobRejection", "LimitSummary", "Report", "UserImpact", "WaitingTime"]
+__all__ = [
+    "GroupLending",
+    "GroupLoan",
+    "GroupReclaim",
+    "JobRejection",
+    "LimitSummary",
+    "Report",
+    "UserImpact",
+    "WaitingTime",
+]
 
 
 @final
@@ -124,6 +133,52 @@ class JobRejection:
 
 
 @final
+@dataclass(frozen=True, slots=True)
+class GroupLending:
+    """What a group of a quota model borrowed and lent of one resource."""
+
+    #: The kind of the group: ``elastic group`` or ``quota node``.
+    kind: str
+    name: str
+    resource: str
+    #: The minimum of an elastic group, or the quota of a node.
+    guaranteed: int
+    #: The highest usage.
+    peak: int
+    #: The usage beyond the guarantee, times seconds.
+    borrowed: int
+    #: The part of the guarantee that other groups used, times seconds. Others use it only after all amounts that are
+    #: guaranteed to no group.
+    lent: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class GroupLoan:
+    """What one group lent to another one."""
+
+    kind: str
+    resource: str
+    borrower: str
+    lender: str
+    #: In amounts times seconds.
+    amount: int
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class GroupReclaim:
+    """The jobs that were evicted from one group, so that another one got what it was guaranteed."""
+
+    kind: str
+    borrower: str
+    owner: str
+    jobs: int
+    #: The seconds for which these jobs had been running in vain.
+    lost_seconds: int
+
+
+@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """The effect of a configuration on a workload."""
@@ -147,6 +202,12 @@ class Report:
     limits: tuple[LimitSummary, ...]
     #: Those with most jobs first.
     rejections: tuple[JobRejection, ...]
+    #: The groups of elastic quotas and quota trees, by kind and resource; those that borrowed most first.
+    lending: tuple[GroupLending, ...] = ()
+    #: By kind and resource, the largest first.
+    loans: tuple[GroupLoan, ...] = ()
+    #: Those with most jobs first.
+    reclaims: tuple[GroupReclaim, ...] = ()
     #: The findings of the self-check of the partition at the end; empty if there are none.
     findings: tuple[str, ...]
 
@@ -166,5 +227,8 @@ class Report:
             "groups": [{"group": name, **waiting.to_dict()} for name, waiting in self.groups],
             "limits": [limit.to_dict() for limit in self.limits],
             "rejections": [rejection.to_dict() for rejection in self.rejections],
+            "lending": [asdict(group) for group in self.lending],
+            "loans": [asdict(loan) for loan in self.loans],
+            "reclaims": [asdict(reclaim) for reclaim in self.reclaims],
             "verify": {"clean": self.is_clean, "findings": list(self.findings)},
         }

@@ -84,6 +84,9 @@ def test_json() -> None:
         "groups": [{"group": "dev", **waiting}],
         "limits": [LIMIT_JSON],
         "rejections": [REJECTION_JSON],
+        "lending": [],
+        "loans": [],
+        "reclaims": [],
         "verify": {"clean": True, "findings": []},
     }
 

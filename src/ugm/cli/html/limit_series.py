@@ -12,7 +12,7 @@ from ugm.cli.wording import amount_of, brief_amount, brief_time, most, peak_shar
 from ugm.identity import WILDCARD
 from ugm.simulation import Envelope, LimitSeries, LimitSummary
 
-__all__ = ["limit_figure", "total_figure", "waiting_figure"]
+__all__ = ["borrowing_figure", "limit_figure", "total_figure", "waiting_figure"]
 
 #: The number of limits with a layer of their own.
 _LAYERS: Final = 6
@@ -70,13 +70,37 @@ def waiting_figure(series: Envelope, holding: Sequence[tuple[LimitSummary, Envel
         named.append(Layer(f"{len(rest):,} other limits" if len(rest) > 1 else _label(rest[0][0]), means))
     peak, highest = max(series.high), math.ceil(max(series.means()))
     summary = f"at most {peak:,}, mean {round(_mean(series)):,}; each step shows its mean"
-    plot = layers(
-        series,
-        named,
-        mark=Mark(highest, amount_of(None, highest), "peak"),
-        origin=origin,
-        label=f"Jobs waiting, by limit: {summary}. {'; '.join(layer.label for layer in named)}.",
-    )
+    mark = Mark(highest, amount_of(None, highest), "peak")
+    return _stacked("Jobs waiting, by limit", summary, series, named, mark, origin, None)
+
+
+def borrowing_figure(
+    heading: str, resource: str, series: Envelope, groups: Sequence[tuple[str, Envelope]], origin: int
+) -> Markup:
+    """Draw the mean amount that groups borrowed; the groups that borrowed most are at the bottom."""
+    named = [Layer(name, borrowed.means()) for name, borrowed in groups[:_LAYERS]]
+    if rest := groups[_LAYERS:]:
+        means = [sum(column) for column in zip(*(borrowed.means() for _, borrowed in rest), strict=True)]
+        named.append(Layer(f"{len(rest):,} other groups" if len(rest) > 1 else rest[0][0], means))
+    highest = math.ceil(max(series.means()))
+    mean = amount_of(resource, round(_mean(series)))
+    summary = f"at most {amount_of(resource, max(series.high))}, mean {mean}; each step shows its mean"
+    mark = Mark(highest, amount_of(resource, highest), "peak")
+    return _stacked(heading, summary, series, named, mark, origin, resource)
+
+
+def _stacked(
+    heading: str,
+    summary: str,
+    series: Envelope,
+    named: Sequence[Layer],
+    mark: Mark,
+    origin: int,
+    resource: str | None,
+) -> Markup:
+    """Draw layers with a legend."""
+    label = f"{heading}: {summary}. {'; '.join(layer.label for layer in named)}."
+    plot = layers(series, named, mark=mark, origin=origin, label=label)
     keys = [
         element(
             "li",
@@ -91,9 +115,9 @@ def waiting_figure(series: Envelope, holding: Sequence[tuple[LimitSummary, Envel
         )
         for number, layer in enumerate(named)
     ]
-    caption = joined(element("strong", "Jobs waiting, by limit"), element("span", summary, class_="says"))
+    caption = joined(element("strong", heading), element("span", summary, class_="says"))
     legend = element("ul", *keys, class_="legend")
-    return _figure(caption, joined(plot, legend), series, origin, None, class_="wide")
+    return _figure(caption, joined(plot, legend), series, origin, resource, class_="wide")
 
 
 def _label(limit: LimitSummary) -> str:

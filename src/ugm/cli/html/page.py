@@ -6,9 +6,17 @@ from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from typing import Final
 
-from ugm.cli.html.limit_series import limit_figure, total_figure, waiting_figure
+from ugm.cli.html.limit_series import borrowing_figure, limit_figure, total_figure, waiting_figure
 from ugm.cli.html.marks import Markup, element, joined
-from ugm.cli.html.tables import holding_table, limit_table, rejection_table, waiting_table
+from ugm.cli.html.tables import (
+    holding_table,
+    lending_table,
+    limit_table,
+    loan_table,
+    reclaim_table,
+    rejection_table,
+    waiting_table,
+)
 from ugm.cli.output import counted
 from ugm.cli.wording import brief_time, peak_share, summary
 from ugm.identity import ROOT, TrackingType
@@ -73,6 +81,8 @@ def _sections(report: Report, recorder: Recorder) -> Iterable[tuple[str, str, Ma
     yield "usage", "Usage over time against limits", _limit_series(report, recorder)
     for heading, figures in (("user", report.users), ("group", report.groups)):
         yield f"{heading}s", f"Waiting by {heading}", waiting_table(heading, figures)
+    if report.lending:
+        yield "lending", "Borrowed and lent", _lending(report, recorder)
     if report.rejections:
         yield "rejected", "Rejected, because they can never start", rejection_table(report)
     yield "limits", "All limits and their peaks", limit_table(report)
@@ -96,6 +106,29 @@ def _totals(report: Report, recorder: Recorder) -> Markup:
     for resource, series in recorder.totals.items():
         figures.append(total_figure(f"Use of {resource}", series, resource, recorder.origin))
     return element("div", *figures, class_="plots")
+
+
+def _lending(report: Report, recorder: Recorder) -> Markup:
+    """Return plots of what groups borrowed and lent, and tables of it."""
+    figures = []
+    for (kind, resource), (borrowed, lent) in recorder.lending.items():
+        groups = [one for one in report.lending if (one.kind, one.resource) == (kind, resource) and one.borrowed]
+        if groups:
+            named = [(one.name, recorder.borrowed(one)) for one in groups]
+            heading = f"{resource} that {kind}s use beyond their guarantees"
+            figures.append(borrowing_figure(heading, resource, borrowed, named, recorder.origin))
+        if max(lent.high):
+            heading = f"Part of it that is guaranteed to other {kind}s"
+            figures.append(total_figure(heading, lent, resource, recorder.origin))
+    return joined(
+        element("p", "Groups first use what is guaranteed to no group, and then what is guaranteed to others."),
+        element("div", *figures, class_="plots"),
+        lending_table(report),
+        element("h3", "Who borrowed from whom"),
+        loan_table(report),
+        element("h3", "Reclaimed by evictions"),
+        reclaim_table(report),
+    )
 
 
 def _limit_series(report: Report, recorder: Recorder) -> Markup:

@@ -10,7 +10,15 @@ from ugm.cli.html.marks import Markup, element, joined
 from ugm.cli.output import counted
 from ugm.simulation import LimitSummary, Report, UserImpact, WaitingTime
 
-__all__ = ["holding_table", "limit_table", "rejection_table", "waiting_table"]
+__all__ = [
+    "holding_table",
+    "lending_table",
+    "limit_table",
+    "loan_table",
+    "reclaim_table",
+    "rejection_table",
+    "waiting_table",
+]
 
 #: Rows that are visible at first; the others are collapsed.
 _FIRST: Final = 12
@@ -71,6 +79,24 @@ def waiting_table(heading: str, figures: Sequence[tuple[str, WaitingTime]]) -> M
     idle = len(figures) - len(waiting)
     note = f"{counted(idle, heading)} without waiting." if idle else ""
     return _table(f"Waiting by {heading}", columns, rows, heading, note)
+
+
+def lending_table(report: Report) -> Markup:
+    """Return a table of the groups that borrowed or lent."""
+    columns = (*map(_Column, texts.LENDING[:2]), *_numbers(texts.LENDING[2:]))
+    return _table("Borrowed and lent by group", columns, texts.lending_rows(report), "group")
+
+
+def loan_table(report: Report) -> Markup:
+    """Return a table of what each group lent to each other group."""
+    columns = (*map(_Column, texts.LOANS[:2]), *_numbers(texts.LOANS[2:]))
+    return _table("Who borrowed from whom", columns, texts.loan_rows(report), "loan")
+
+
+def reclaim_table(report: Report) -> Markup:
+    """Return a table of the evictions by owner and borrower."""
+    columns = (*map(_Column, texts.RECLAIMS[:2]), *_numbers(texts.RECLAIMS[2:]))
+    return _table("Reclaimed by evictions", columns, texts.reclaim_rows(report), "pair")
 
 
 def rejection_table(report: Report) -> Markup:
