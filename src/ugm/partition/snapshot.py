@@ -338,6 +338,14 @@ class PartitionSnapshot:
         """Return the rounded share of `group_utilization` in less time."""
         return _rounded_share(self._counted_for_group(name))
 
+    def user_amount(self, name: str, resource: str | None) -> int:
+        """Return the usage of one resource by a user; for None the number of its running applications."""
+        return _amount(self._lines_of_users.get(name, []), resource)
+
+    def group_amount(self, name: str, resource: str | None) -> int:
+        """Return the usage of one resource by a group; for None the number of its running applications."""
+        return _amount(self._lines_of_groups.get(name, []), resource)
+
     def _counted_for_user(self, name: str) -> list[_Counted]:
         lines, waiting = self._lines_of_users.get(name, []), self._waiting_in.get(name, ())
         return _counted(self.compiled.limits.users, name, lines, waiting)
@@ -427,6 +435,10 @@ def _counted(book: LimitTable, name: str, lines: _Lines, waiting: Iterable[str])
 
 def _utilization(name: str, lines: _Lines, limits: Iterable[EffectiveLimit]) -> LimitUtilization:
     return utilization_of(name, sum_of(line.used for line in lines), len(lines), limits)
+
+
+def _amount(lines: _Lines, resource: str | None) -> int:
+    return len(lines) if resource is None else sum(line.used.get(resource, 0) for line in lines)
 
 
 def _rounded_share(counted: Iterable[_Counted]) -> float:

@@ -48,6 +48,12 @@ _PAGE: Final = {"after": {"type": "string", "maxLength": 256}, "most": _MOST}
 _NUMBER: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": 2**63 - 1}
 #: A page of a ranking: a text that names must contain, the number of names to skip, and the size of the page.
 _RANKING: Final = {"find": {"type": "string", "maxLength": 256}, "skip": {**_NUMBER, "maximum": 10**9}, "most": _MOST}
+#: A page of users or groups; ``resource`` belongs to the order ``usage``.
+_UTILIZATIONS: Final = {
+    **_RANKING,
+    "sort": {"type": "string", "enum": ["applications", "name", "pending", "share", "usage"]},
+    "resource": NAME,
+}
 _STATES: Final[Schema] = {"type": "string", "enum": [state.value for state in ApplicationState]}
 _KINDS: Final[Schema] = {"type": "string", "enum": sorted(map(event_name, get_args(Event)))}
 _HOLDERS: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": 100}
@@ -163,7 +169,7 @@ PARTITION_ROUTES: Final[tuple[Route[ServedPartition], ...]] = (
         f"{_PARTITION}/standing/users",
         views.user_utilization,
         reference("Standings"),
-        _RANKING,
+        _UTILIZATIONS,
         operation="user_standings",
     ),
     Route(
@@ -171,7 +177,7 @@ PARTITION_ROUTES: Final[tuple[Route[ServedPartition], ...]] = (
         f"{_PARTITION}/standing/groups",
         views.group_utilization,
         reference("Standings"),
-        _RANKING,
+        _UTILIZATIONS,
         operation="group_standings",
     ),
     Route("GET", f"{_PARTITION}/queues", views.queues, reference("Queue")),

@@ -26,7 +26,6 @@ __all__ = [
     "allocation",
     "allocations",
     "applications",
-    "closest",
     "group",
     "group_utilization",
     "groups",
@@ -71,20 +70,20 @@ def group(served: ServedPartition, request: RequestContext) -> object:
 
 
 def user_utilization(served: ServedPartition, request: RequestContext) -> object:
-    """List the users that are closest to a limit, the closest first."""
+    """List the users that are closest to a limit, the closest first, or in another order."""
     snapshot = served.snapshot(request.arrived)
-    total, names = _page(snapshot.user_names, snapshot.user_share, request.query)
-    utilizations = [
-        {**snapshot.user_utilization(name).to_dict(), **_pending_dict(snapshot.pending_of_users.get(name))}
-        for name in names
-    ]
+    pending = snapshot.pending_of_users
+    rank = _rank(request.query, snapshot.user_share, snapshot.user_amount, pending)
+    total, names = _page(snapshot.user_names, rank, request.query)
+    utilizations = [{**snapshot.user_utilization(name).to_dict(), **_pending_dict(pending.get(name))} for name in names]
     return {"total": total, "standings": utilizations}
 
 
 def group_utilization(served: ServedPartition, request: RequestContext) -> object:
-    """List the groups that are closest to a limit, the closest first."""
+    """List the groups that are closest to a limit, the closest first, or in another order."""
     snapshot = served.snapshot(request.arrived)
-    total, names = _page(snapshot.group_names, snapshot.group_share, request.query)
+    rank = _rank(request.query, snapshot.group_share, snapshot.group_amount, {})
+    total, names = _page(snapshot.group_names, rank, request.query)
     # An application that has only pending allocations is not assigned to a group yet.
     utilizations = [{**snapshot.group_utilization(name).to_dict(), **_pending_dict(None)} for name in names]
     return {"total": total, "standings": utilizations}
@@ -97,16 +96,34 @@ def _pending_dict(pending: Pending | None) -> dict[str, object]:
     }
 
 
-def _page(names: Sequence[str], share: Callable[[str], float], query: Query) -> tuple[int, Sequence[str]]:
+def _rank(
+    query: Query,
+    share: Callable[[str], float],
+    amount: Callable[[str, str | None], int],
+    pending: Mapping[str, Pending],
+) -> Callable[[str], float]:
+    """Return the number by which names are sorted, the largest first; equal ones are in natural order."""
+    sort = query.get("sort", "share")
+    if sort == "name":
+        return lambda _name: 0
+    if sort == "pending":
+        return lambda name: pending[name].allocations if name in pending else 0
+    if sort == "share":
+        return share
+    resource = None if sort == "applications" else query.get("resource", "")
+    return lambda name: amount(name, resource)
+
+
+def _page(names: Sequence[str], rank: Callable[[str], float], query: Query) -> tuple[int, Sequence[str]]:
     """Return the number of names that match a query, and one page of them."""
     text, skip = query.get("find", "").lower(), query.get("skip", 0)
     found = [name for name in names if text in name.lower()] if text else names
-    return len(found), closest(found, share, skip + query.get("most", _DEFAULT_PAGE))[skip:]
+    return len(found), _first(found, rank, skip + query.get("most", _DEFAULT_PAGE))[skip:]
 
 
-def closest(names: Iterable[str], share: Callable[[str], float], most: int) -> list[str]:
-    """Return the names with the largest shares, the largest first; names with equal shares are in natural order."""
-    ranked = ((-share(name), natural_key(name), name) for name in cooperatively(names))
+def _first(names: Iterable[str], rank: Callable[[str], float], most: int) -> list[str]:
+    """Return the names with the largest ranks, the largest first; names with equal ranks are in natural order."""
+    ranked = ((-rank(name), natural_key(name), name) for name in cooperatively(names))
     return [name for _, _, name in nsmallest(most, ranked)]
 
 

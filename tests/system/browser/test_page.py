@@ -462,6 +462,25 @@ def test_columns_are_chosen_and_remembered(page: Page, gpus: str) -> None:
     expect(heads).to_have_text(["Queue", "Cores", "Memory", *chosen[2:4], "Applications", "Pending"])
 
 
+def test_users_are_sorted_by_every_column(page: Page, gpus: str) -> None:
+    """Users are sorted by every column; the browser remembers the order and the selected columns."""
+    page.goto(f"{gpus}#/default/users")
+    names = page.locator(".utilization tbody th")
+    expect(names.first).to_have_text("user0")
+    page.get_by_role("button", name="User", exact=True).click()
+    expect(names).to_have_text([LONG, "plain", "starved", "user0", "user1", "user2", "user3"])
+    page.get_by_role("button", name="Cores").click()
+    expect(names.first).to_have_text("plain")
+    page.get_by_role("button", name="Pending").click()
+    expect(names.first).to_have_text("starved")
+    page.locator("summary", has_text="Columns").click()
+    page.get_by_role("checkbox", name="Memory").click()
+    page.reload()
+    expect(names.first).to_have_text("starved")
+    expect(page.locator("thead")).not_to_contain_text("Memory")
+    expect(page.get_by_role("columnheader", name="Pending")).to_have_attribute("aria-sort", "descending")
+
+
 def test_laptop_shows_twenty_queues(page: Page, crowd: str) -> None:
     """On a laptop screen at least 20 queues are visible."""
     page.set_viewport_size({"width": 1280, "height": 800})

@@ -17,6 +17,9 @@ def _partition() -> Partition:
     for amount, name in enumerate(NAMES, 1):
         partition.submit(name, UserGroup(name), "root.a")
         partition.allocate(name, name, Resource(vcore=amount))
+    partition.submit("more", UserGroup("Hannah"), "root.a")
+    partition.allocate("more", "more", Resource(vcore=0, memory=1))
+    partition.request("waits", "bob", Resource(vcore=1))
     return partition
 
 
@@ -29,6 +32,12 @@ def _partition() -> Partition:
         ("?skip=1&find=ann", 2, ["ann"]),
         ("?skip=9", 4, []),
         ("?find=nobody", 0, []),
+        ("?sort=share", 4, ["eve", "bob", "Hannah", "ann"]),
+        ("?sort=name", 4, ["ann", "bob", "eve", "Hannah"]),
+        ("?sort=usage&resource=vcore&most=2", 4, ["eve", "bob"]),
+        ("?sort=usage&resource=gpu", 4, ["ann", "bob", "eve", "Hannah"]),
+        ("?sort=applications", 4, ["Hannah", "ann", "bob", "eve"]),
+        ("?sort=pending", 4, ["bob", "ann", "eve", "Hannah"]),
     ],
 )
 def test_standings_are_found_and_paged(partition: Partition, query: str, total: int, names: list[str]) -> None:

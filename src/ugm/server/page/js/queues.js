@@ -11,7 +11,8 @@ import { amountsText, count, counted, resourceName } from "./format.js";
 import { link } from "./route.js";
 import { remembered } from "./settings.js";
 import { every, visible } from "./tree.js";
-import { nameCell, orderField, TreeGrid } from "./treegrid.js";
+import { orderField } from "./sorting.js";
+import { nameCell, TreeGrid } from "./treegrid.js";
 
 /** The largest number of queues that are all open at first. */
 const MOST_OPEN = 60;

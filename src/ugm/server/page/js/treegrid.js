@@ -6,10 +6,11 @@
  * are loaded.
  *
  * @typedef {{key: string, level: number, position: number, siblings: number, isParent: boolean, isOpen: boolean}} GridRow
- * @typedef {{name: string, kind: "name" | "measure" | "number", sort?: string}} Column
+ * @typedef {import("./sorting.js").Column & {kind: "name" | "measure" | "number"}} Column
  */
 
 import { draw, h } from "./dom.js";
+import { columnHead } from "./sorting.js";
 
 /** The number of rows that are drawn above and below the visible part. */
 const MARGIN = 8;
@@ -67,19 +68,8 @@ export class TreeGrid {
         vars: { columns: measures, numbers },
         on: { keydown: (/** @type {KeyboardEvent} */ event) => this.key(event) },
       },
-      h("div", { role: "row", class: "row head", "aria-rowindex": 1 }, this.columns.map((one) => this.header(one))),
+      h("div", { role: "row", class: "row head", "aria-rowindex": 1 }, this.columns.map((one) => columnHead("div", { role: "columnheader", class: one.kind }, one, this))),
       h("div", { role: "rowgroup", class: "rows", vars: { count: this.rows.length } }, this.numbers().map((number) => this.line(number))),
-    );
-  }
-
-  /** @param {Column} column */
-  header({ name, kind, sort }) {
-    const isSorted = sort === this.sorted;
-    const click = () => this.owner.sort(sort ?? "");
-    return h(
-      "div",
-      { role: "columnheader", class: kind, title: name, "aria-sort": !sort ? null : !isSorted ? "none" : sort === "name" ? "ascending" : "descending" },
-      sort ? h("button", { type: "button", class: "sort", on: { click } }, name) : name,
     );
   }
 
@@ -214,19 +204,6 @@ export function nameCell(row, name, badge) {
     h("span", { class: "label", title: row.key }, name),
     badge,
   );
-}
-
-/**
- * Describe the choice of an order.
- *
- * @param {TreeGrid<any>} grid
- * @param {[string, string][]} more orders without a column: their values and names
- */
-export function orderField(grid, more = []) {
-  const change = (/** @type {Event} */ event) => grid.owner.sort(/** @type {HTMLSelectElement} */ (event.target).value);
-  const orders = [...grid.columns.flatMap(({ name, sort }) => (sort ? [[sort, name]] : [])), ...more];
-  const options = orders.map(([value, name]) => h("option", { key: value, value, selected: value === grid.sorted }, name));
-  return h("label", { class: "field" }, "Order", h("select", { on: { change }, value: grid.sorted }, options));
 }
 
 /**

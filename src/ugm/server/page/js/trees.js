@@ -9,7 +9,8 @@ import { h } from "./dom.js";
 import { amountsText, amountText, count, counted, exactText, resourceName, sortedNames } from "./format.js";
 import { link, parse } from "./route.js";
 import { remembered } from "./settings.js";
-import { nameCell, orderField, TreeGrid } from "./treegrid.js";
+import { orderField } from "./sorting.js";
+import { nameCell, TreeGrid } from "./treegrid.js";
 
 /** @typedef {import("./types.js").ModelTree} ModelTree */
 /** @typedef {import("./types.js").TreeRow} TreeRow */

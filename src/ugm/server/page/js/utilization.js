@@ -9,6 +9,8 @@ import { Columns, recordShare } from "./columns.js";
 import { amountsText, amountText, count, counted, percent, resourceName, withUnit } from "./format.js";
 import { queueLink } from "./limits.js";
 import { link, parse } from "./route.js";
+import { remembered } from "./settings.js";
+import { columnHead, orderField } from "./sorting.js";
 import { announce } from "./announcements.js";
 
 /** Rows of a page. */
@@ -21,17 +23,25 @@ const PAGE = 50;
  */
 export function utilizationView(view) {
   const noun = view.slice(0, -1);
-  const columnChoice = new Columns(4);
+  const columnChoice = new Columns(4, view);
+  const order = remembered(`${view} order`, "share");
   /** The last search whose result was announced. */
   let announced = "";
 
   /** @param {import("./types.js").Route} route */
   async function load(route) {
     const { find = "" } = route.query;
-    const data = await get(path(route.partition, "standing", view), { find, skip: (pageOf(route) - 1) * PAGE, most: PAGE });
+    const [sort, resource] = order.get().split(" of ");
+    const data = await get(path(route.partition, "standing", view), { find, sort, resource, skip: (pageOf(route) - 1) * PAGE, most: PAGE });
     if (find !== announced && find) announce(`${counted(data.total, noun)} found`);
     announced = find;
     return data;
+  }
+
+  /** @param {string} by */
+  function sort(by) {
+    order.set(by);
+    window.dispatchEvent(new Event("refresh"));
   }
 
   /**
@@ -40,14 +50,24 @@ export function utilizationView(view) {
    */
   function show(route, data) {
     const { names: resources } = columnChoice.choose(shares(data.standings));
+    const columns = [
+      { name: noun === "user" ? "User" : "Group", sort: "name" },
+      { name: "Nearest limit", sort: "share" },
+      ...resources.map((name) => ({ name: resourceName(name), sort: `usage of ${name}` })),
+      { name: "Applications", sort: "applications" },
+      ...(noun === "user" ? [{ name: "Pending", sort: "pending" }] : []),
+    ];
+    const rows = { columns, sorted: order.get(), owner: { sort } };
     return [
       h(
         "div",
         { class: "tools" },
         h("label", { class: "field" }, `Find a ${noun}`, h("input", { type: "search", id: "find", value: route.query.find ?? "", on: { input: find } })),
-        h("span", { class: "quiet" }, `${counted(data.total, noun)}${route.query.find ? " found" : ""}, the closest to a limit first`),
+        orderField(rows),
+        columnChoice.field(),
+        h("span", { class: "quiet" }, `${counted(data.total, noun)}${route.query.find ? " found" : ""}${rows.sorted === "share" ? ", the closest to a limit first" : ""}`),
       ),
-      data.standings.length ? table(route, data.standings, resources) : h("p", { class: "quiet empty" }, route.query.find ? `No ${noun} has this in the name.` : noun === "user" ? "Nothing runs or waits for any user now." : "Nothing is charged to any group now."),
+      data.standings.length ? table(route, data.standings, resources, rows) : h("p", { class: "quiet empty" }, route.query.find ? `No ${noun} has this in the name.` : noun === "user" ? "Nothing runs or waits for any user now." : "Nothing is charged to any group now."),
       pages(route, data.total),
     ];
   }
@@ -56,26 +76,23 @@ export function utilizationView(view) {
    * @param {import("./types.js").Route} route
    * @param {import("./types.js").LimitUtilization[]} found
    * @param {string[]} resources
+   * @param {import("./sorting.js").Sorted} rows
    */
-  function table(route, found, resources) {
+  function table(route, found, resources, rows) {
     return h(
       "div",
-      { class: "scroll", tabindex: "0", role: "group", "aria-label": `${view}, the closest to a limit first` },
+      { class: "scroll", tabindex: "0", role: "group", "aria-label": view },
       h(
         "table",
         { class: "list utilization" },
-        h("caption", { class: "unseen" }, `${view}, the closest to a limit first`),
+        h("caption", { class: "unseen" }, view),
         h(
           "thead",
           null,
           h(
             "tr",
             null,
-            h("th", { scope: "col" }, noun === "user" ? "User" : "Group"),
-            h("th", { scope: "col" }, "Nearest limit"),
-            resources.map((name) => h("th", { scope: "col", class: "number" }, resourceName(name))),
-            h("th", { scope: "col", class: "number" }, "Applications"),
-            noun === "user" && h("th", { scope: "col", class: "number" }, "Pending"),
+            rows.columns.map((column, index) => columnHead("th", { key: column.name, scope: "col", class: index > 1 ? "number" : null }, column, rows)),
           ),
         ),
         h("tbody", null, found.map((one) => line(route, one, resources))),
