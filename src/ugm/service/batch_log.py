@@ -188,8 +188,10 @@ class BatchLog:
     def _add_rows(self, rows: Iterable[Json], owner: str) -> None:
         """Add the rows of one operation of a session."""
         gathered = self._gathering.rows
-        # A change in the log begins without a session.
-        if owner != (self._owner if gathered else NO_SESSION):
+        if not gathered:
+            # A change in the log begins without a session.
+            self._owner = NO_SESSION
+        if owner != self._owner:
             row = record_row(By(owner))
             gathered.append(row)
             self._owner = owner
