@@ -61,7 +61,7 @@ __all__ = ["Leader"]
 _TIDY: Final = 60.0
 _FORGET: Final = 3600.0
 #: The time for which the log may be silent, and the time between two rounds of the clients then, in seconds.
-_SILENCE: Final = 2.0
+_SILENCE: Final = 3.0
 _ROUND: Final = 2.0
 #: The time between two looks at the clock, for the age of allocations, in seconds.
 _TICK: Final = 1.0

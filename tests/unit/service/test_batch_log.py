@@ -98,7 +98,7 @@ def described(table: SessionTable) -> tuple[list[tuple[object, ...]], object]:
     return [facts(session) for session in table.sessions.values()], table.owners
 
 
-@pytest.mark.parametrize("seed", seeds(5, 200))
+@pytest.mark.parametrize("seed", seeds(20, 200))
 def test_replay_gives_the_table_of_the_leader(seed: int) -> None:
     """Sessions, answers and owners are the same after a replay, whatever shares a batch, and so are the events."""
     leader = Leader(Random(seed))
