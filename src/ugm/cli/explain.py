@@ -23,6 +23,8 @@ __all__ = ["explain_command", "render_explanation"]
 
 #: The exit status for a request that would be denied.
 _DENIED: Final = 3
+#: Longer than any delay of preemption, in seconds.
+_LONG: Final = 2**40
 
 
 @click.command("explain", short_help="Explain whether a request would be allowed.")
@@ -47,6 +49,8 @@ _DENIED: Final = 3
 )
 @click.option("--partition", "partition_name", help="The partition.  [default: the only one, or default]")
 @click.option("--most", type=click.IntRange(0, 100), default=3, help="The most holders per limit.")
+@click.option("--preempt", is_flag=True, help="Also print which allocations could be preempted; needs --application.")
+@click.option("--priority", type=int, default=0, help="The priority of the allocation, for --preempt.")
 @click.option("--json", "as_json", is_flag=True, help="Print the explanation as JSON.")
 def explain_command(  # noqa: PLR0913 - one for each option
     *,
@@ -59,6 +63,8 @@ def explain_command(  # noqa: PLR0913 - one for each option
     quota: Resource | None,
     partition_name: str | None,
     most: int,
+    preempt: bool,
+    priority: int,
     as_json: bool,
 ) -> None:
     """Explain whether a request would be allowed, who holds the missing resources, and which limits apply.
@@ -73,6 +79,8 @@ def explain_command(  # noqa: PLR0913 - one for each option
         raise click.UsageError("--application requires the address of a running server as SOURCE")
     if application is not None and quota is not None:
         raise click.UsageError("--quota requires --user")
+    if preempt and application is None:
+        raise click.UsageError("--preempt requires --application")
     subject = (
         {"application_id": application}
         if user is None
@@ -80,6 +88,8 @@ def explain_command(  # noqa: PLR0913 - one for each option
     )
     terms = {} if quota is None else {"quota": dict(quota)}
     explanation = _explain(source, partition_name, {**subject, **terms, "usage": dict(usage or {}), "most": most})
+    if preempt:
+        explanation["preemption"] = _plan(source, partition_name, subject, usage or Resource(), priority)
     if as_json:
         print_json(explanation)
     else:
@@ -95,11 +105,19 @@ def _explain(source: str, name: str | None, body: Mapping[str, Any]) -> dict[str
     return explain_request(Partition(read_partition(source, name)), cast("RequestBody", body))
 
 
+def _plan(source: str, name: str | None, subject: Mapping[str, Any], usage: Resource, priority: int) -> dict[str, Any]:
+    """Return the preemption plan for a request that has waited long enough."""
+    body = {**subject, "usage": dict(usage), "priority": priority, "since": 0, "now": _LONG}
+    plan: dict[str, Any] = Server(server_url(source) or "", name or "default").post("/plan_preemption", body)
+    return plan
+
+
 def render_explanation(explanation: Mapping[str, Any], console: Console) -> None:
     """Print an explanation: the decision, and a table of the limits."""
     if explanation["queue_path"]:
         console.print(Text(printable(f"in {explanation['queue_path']}")))
-    for line in explanation["text"].splitlines():
+    plan = explanation.get("preemption")
+    for line in (*explanation["text"].splitlines(), *(plan["text"].splitlines() if plan else ())):
         console.print(Text(printable(line)), soft_wrap=True)
     if not explanation["limits"]:
         return

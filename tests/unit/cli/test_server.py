@@ -75,6 +75,15 @@ def test_explain_an_application(url: str) -> None:
     assert (result.exit_code, result.stdout.splitlines()[:2]) == (0, ["in root.a", "allowed"])
 
 
+def test_explain_preemption(url: str) -> None:
+    """With an option, the allocations are listed that could be preempted."""
+    result = run("explain", url, "--application", "app", "--usage", "memory=3", "--preempt", "--priority", "2")
+
+    assert result.exit_code == 3
+    assert "denied by a limit that preemption cannot resolve" in result.stdout
+    assert run("explain", url, "--user", "sue", "--preempt").exit_code == 2
+
+
 def test_explain_as_json(url: str) -> None:
     """As JSON it is what the server says."""
     result = run("explain", url, "--application", "app", "--usage", "memory=3", "--json")

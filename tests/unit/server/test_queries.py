@@ -9,7 +9,7 @@ import pytest
 
 from support.partition_fixtures import changing_nothing, config, started
 from support.server_fixtures import CONFIG, PREFIX, SUE, YAML, busy, client, create_partition
-from ugm import Resource, UserInQueue
+from ugm import AllocationRequest, Resource, UserInQueue
 
 #: Runs a test with partitions in memory, with journaled ones and with clients of a service.
 WITH_EACH_STORAGE = pytest.mark.usefixtures("storage")
@@ -237,3 +237,20 @@ def test_validate_warns() -> None:
 
     assert (told["allowed"], told["problems"]) == (True, [])
     assert {warning["code"] for warning in told["warnings"]} == {"resource-name-misspelt"}
+
+
+def test_preemption_plan() -> None:
+    """A plan for a request says who could be preempted, and changes nothing."""
+    body = {"application_id": "app", "usage": {"memory": 3}, "since": 0, "now": 60, "within_queue": True}
+    plan = asked("/plan_preemption", body)
+    request = AllocationRequest("?", "app", Resource(memory=3))
+    same = busy().plan_preemption(request, since=0, now=60, within_queue=True)
+
+    assert plan == {**same.to_dict(), "text": str(same)}
+
+
+def test_preemption_plan_of_an_unknown_application() -> None:
+    """There is no plan for an application that does not exist."""
+    body = {"application_id": "nothing", "usage": {}, "since": 0}
+
+    assert client().post(f"{PREFIX}/plan_preemption", json=body).status_code == 404
