@@ -13,9 +13,9 @@ on, and `Preempting.carry_out` compares them. This takes a pass over the ledger 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple, ParamSpec, Protocol, TypeVar, final
+from typing import Final, NamedTuple, ParamSpec, Protocol, TypeVar, final, overload
 
 from ugm.arguments import require_resource
 from ugm.decision import Decision, Violation
@@ -157,22 +157,59 @@ class _WorldCopy(NamedTuple):
         queues = [
             settings.facts(path, quota, cluster=self.cluster if path == "root" else None) for path, quota in self.queues
         ]
-        allocations = [
-            _facts(name, owner, stored)
-            for name, owner, stored in zip(self.names, self.owners, self.stored, strict=True)
-            if stored is not None
-        ]
-        if evicted:
-            allocations = [
-                one._replace(is_terminating=True) if one.allocation_id in evicted else one for one in allocations
-            ]
-        return World(queues, allocations, placed)
+        return World(queues, _CopiedAllocations(self, evicted), placed)
 
 
-def _facts(name: str, owner: Application, stored: Resource | LedgerEntry) -> AllocationFacts:
+@final
+class _CopiedAllocations(Sequence[AllocationFacts]):
+    """The granted allocations of a copy, each made when it is read.
+
+    The garbage collector would visit a list of them again and again, so a plan for many allocations would take more
+    than proportional time.
+
+    Args:
+        copy: the copy.
+        evicted: allocations that count as terminating.
+    """
+
+    __slots__ = ("_evicted", "_names", "_owners", "_stored")
+
+    def __init__(self, copy: _WorldCopy, evicted: Collection[str]) -> None:
+        self._evicted: Final = frozenset(evicted)
+        self._names, self._owners, self._stored = copy.names, copy.owners, copy.stored
+        if None in copy.stored:
+            granted = [index for index, stored in enumerate(copy.stored) if stored is not None]
+            self._names = [copy.names[index] for index in granted]
+            self._owners = [copy.owners[index] for index in granted]
+            self._stored = [copy.stored[index] for index in granted]
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __iter__(self) -> Iterator[AllocationFacts]:
+        facts = map(_facts, self._names, self._owners, self._stored)
+        return facts if not self._evicted else map(self._with_state, facts)
+
+    @overload
+    def __getitem__(self, index: int) -> AllocationFacts: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[AllocationFacts]: ...
+
+    def __getitem__(self, index: int | slice) -> AllocationFacts | Sequence[AllocationFacts]:
+        if isinstance(index, slice):
+            return list(self)[index]
+        return self._with_state(_facts(self._names[index], self._owners[index], self._stored[index]))
+
+    def _with_state(self, facts: AllocationFacts) -> AllocationFacts:
+        return facts._replace(is_terminating=True) if facts.allocation_id in self._evicted else facts
+
+
+def _facts(name: str, owner: Application, stored: Resource | LedgerEntry | None) -> AllocationFacts:
     application_id, path = owner.submission.application_id, owner.queue.queue_path
     if type(stored) is Resource:
         return AllocationFacts(name, application_id, path, stored)
+    assert stored is not None  # noqa: S101 - the callers pass granted allocations
     _, usage, traits = stored
     return AllocationFacts(
         name, application_id, path, usage, traits.priority, traits.preemptible, traits.state is _TERMINATING

@@ -63,6 +63,7 @@ class Problem:
     __slots__ = (
         "_bounds",
         "_bounds_of",
+        "_candidate_shapes",
         "_candidates",
         "_claims",
         "_largest",
@@ -119,13 +120,15 @@ class Problem:
         #: The waste of one unit of a resource.
         self._weights: Final = {name: scale // amount for name, amount in kept.items()}
         self._shapes: Final[dict[tuple[int, int], _Shape]] = {}
-        self._candidates: Final = [(one, self._shape(one)) for one in usable] if self.can_suffice else []
+        self._candidates: Final = usable if self.can_suffice else ()
+        #: In the same order.
+        self._candidate_shapes: Final = list(map(self._shape, self._candidates))
         self._largest: Final = self._largest_sums()
 
     @property
     def candidate_count(self) -> int:
         """The number of candidates."""
-        return sum(len(one.positions) for one, _ in self._candidates)
+        return sum([len(one.positions) for one in self._candidates])
 
     def _shape(self, one: AllocationClass) -> _Shape:
         level = self._situation.roles[one.node.path].level
@@ -148,7 +151,7 @@ class Problem:
     def _largest_sums(self) -> list[list[int]]:
         """Return the sums of the 0, 1, 2 and so on largest amounts: per missing amount, and of the shares."""
         amounts: list[list[int]] = [[] for _ in range(self.needs + 1)]
-        for one, shape in self._candidates:
+        for one, shape in zip(self._candidates, self._candidate_shapes, strict=True):
             count = len(one.positions)
             for number, amount in shape.frees:
                 if number < self.needs:
@@ -175,7 +178,7 @@ class Problem:
         """
         least = self._least(number)
         merged: dict[tuple[object, ...], Option] = {}
-        for one, shape in self._candidates:
+        for one, shape in zip(self._candidates, self._candidate_shapes, strict=True):
             frees, weight, claims, share = shape
             if share < least[-1] or (number and not _reaches(frees, least)):
                 continue
@@ -183,7 +186,7 @@ class Problem:
             key = (one.shape, frees, one.priority, takes)
             known = merged.get(key)
             if known is None:
-                merged[key] = Option(weight, one.priority, one.positions.copy(), frees, takes, claims, share)
+                merged[key] = Option(weight, one.priority, list(one.positions), frees, takes, claims, share)
             else:
                 known.positions.extend(one.positions)
         for option in merged.values():

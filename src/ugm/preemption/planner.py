@@ -116,8 +116,13 @@ class _Planner:
     def plan(self, steps: int) -> PreemptionPlan:
         """Search for victims."""
         situation = self._situation
-        protections = [(one, *situation.protection(one)) for one in situation.tree.classes]
-        candidates = [one for one, _, is_candidate in protections if is_candidate]
+        laws: list[Law] = []
+        candidates: list[AllocationClass] = []
+        for one in situation.tree.classes:
+            law, is_candidate = situation.protection(one)
+            laws.append(law)
+            if is_candidate:
+                candidates.append(one)
         chosen = choose(situation, candidates, steps)
         positions = chosen.positions or ()
         victims = _Victims(situation, candidates, positions)
@@ -127,22 +132,27 @@ class _Planner:
             self._now,
             victims=victims.explained(),
             missing=self.missing(),
-            protected=_protected(situation.tree.world, [(one, law) for one, law, _ in protections], set(positions)),
+            protected=_protected(situation.tree, laws, set(positions)),
             cost=victims.cost() if positions else None,
             is_optimal=chosen.is_optimal,
             inputs=victims.inputs() if positions else (),
         )
 
 
-def _protected(
-    world: World, laws: list[tuple[AllocationClass, Law]], victims: set[int]
-) -> tuple[ProtectedAllocations, ...]:
+def _protected(tree: UsageTree, laws: list[Law], victims: set[int]) -> tuple[ProtectedAllocations, ...]:
+    """Return the allocations that are no victims, by queue and law.
+
+    Args:
+        tree: the classes of allocations.
+        laws: the law of each class.
+        victims: the positions of the victims.
+    """
     found: dict[tuple[str, Law], list[int]] = {}
-    for one, law in laws:
+    for one, law in zip(tree.classes, laws, strict=True):
         spared = one.positions if victims.isdisjoint(one.positions) else set(one.positions) - victims
         if spared:
             found.setdefault((one.node.path, law), []).extend(spared)
-    names = [facts.allocation_id for facts in world.allocations]
+    names = [facts.allocation_id for facts in tree.world.allocations]
     return tuple(
         ProtectedAllocations(path, law, tuple([names[position] for position in sorted(positions)]))
         for (path, law), positions in sorted(found.items())

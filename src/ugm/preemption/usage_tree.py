@@ -7,6 +7,7 @@ first.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeAlias, final
 
@@ -90,8 +91,8 @@ class AllocationClass:
     priority: int
     preemptible: bool
     is_terminating: bool
-    #: Positions in the ledger, oldest first.
-    positions: list[int]
+    #: Positions in the ledger, oldest first. An array, because the garbage collector does not visit it.
+    positions: array[int]
 
     def __init__(self, node: QueueNode, example: AllocationFacts, shape: int, *, is_of_requester: bool) -> None:
         self.node = node
@@ -102,7 +103,7 @@ class AllocationClass:
         self.priority = example.priority
         self.preemptible = example.preemptible
         self.is_terminating = example.is_terminating
-        self.positions = []
+        self.positions = array("q")
 
 
 @final
