@@ -389,3 +389,24 @@ def test_nobody_is_driven_below_its_minimum(
             beyond |= {group.name, group.parent}
         elif all(amount <= group.min.get(name, 0) for name, amount in used.items()):
             assert quota.plan_revoke(group.name).victims == ()
+
+
+@given(scenes, st.data())
+def test_a_pod_that_surely_fits(scene: tuple[list[ElasticGroup], Resource, Wanted, bool], data: st.DataObject) -> None:
+    """A pod that fits according to the sums fits if it is expected, and the sums predict its runtimes."""
+    groups, total, wanted, scale_min = scene
+    tree = fill(ElasticTree(total, groups, scale_min=scale_min), wanted)
+    quota = ElasticQuota(tree)
+    for number, running in enumerate(data.draw(st.lists(amounts(), max_size=3))):
+        quota.adopt(Pod(f"r-{number}", running, data.draw(st.sampled_from(groups)).name))
+    group = data.draw(st.sampled_from(groups)).name
+    pod = Pod("new", data.draw(amounts(st.integers(0, 60))), group)
+    nodes = tree.node(group).resources
+    predicted = {name: nodes[name].runtime_with(amount) for name, amount in pod.usage.items() if name in nodes}
+    fits = quota.surely_fits(pod)
+
+    before = quota.check(pod)
+    found = quota.if_expected(pod, lambda: {name: nodes[name].runtime() for name in predicted})
+    assert quota.check(pod) == before
+    assert all(runtime in (None, found[name]) for name, runtime in predicted.items())
+    assert not fits or quota.if_expected(pod, lambda: quota.check(pod))

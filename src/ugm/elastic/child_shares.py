@@ -172,6 +172,25 @@ class ChildShares:
             return minimum + self._part_lower_bound(child, left) if left > 0 else minimum
         return request if request < minimum and child.lends else minimum
 
+    def share_of_request(self, child: SharingChild, request: int, available: int) -> int | None:
+        """Return the share that a child would have with another request, if the sums decide; otherwise None.
+
+        Takes constant time, and changes nothing.
+        """
+        before, minimum, floors, needs = child.limited_request, child.min, self.floors, self._needs
+        if child.lends:
+            floors += min(request, minimum) - min(before, minimum)
+        is_hungry = request > minimum and child.weight > 0
+        if is_hungry:
+            needs += request - minimum
+        if before > minimum and child.weight > 0:
+            needs -= before - minimum
+        if self.scales and is_short(available, self.mins, floors + needs):
+            return None
+        if is_hungry:
+            return request if available - floors >= needs else None
+        return request if request < minimum and child.lends else minimum
+
     def _part_lower_bound(self, child: SharingChild, left: int) -> int:
         """Return a lower bound of what all rounds give to a hungry child, and correct the guess."""
         need, weight, rounds = child.limited_request - child.min, child.weight, self._hungry

@@ -142,6 +142,10 @@ class CountedPods:
 
     def count(self, tracked: TrackedPod, sign: int) -> None:
         """Add the counts of a pod to its group if *sign* is 1; subtract them if it is -1."""
+        pod = tracked.pod
+        if tracked.is_running and pod.preemptible:
+            self._tree.count_running(tracked.group, pod.usage, sign)
+            return
         self.count_request(tracked, sign)
         if tracked.is_running:
             self._count_usage(tracked, sign)

@@ -24,7 +24,7 @@ from ugm.elastic.admission import GROUP
 from ugm.elastic.declared import declared_quota, unlimited_total
 from ugm.elastic.group import DEFAULT_GROUP, ROOT_GROUP
 from ugm.elastic.lending import borrowers, overuse
-from ugm.elastic.pods import Pod
+from ugm.elastic.pods import Pod, require_pod
 from ugm.elastic.quota import ElasticQuota
 from ugm.elastic.tree_copy import TreeCopy
 from ugm.errors import InvariantError, RequestError
@@ -164,6 +164,8 @@ class ElasticModel(ReportingModel):
         if self.quota.refuses_pods(group):
             requested = pod.usage.without_zeros().amounts.items()
             return [Violation(GROUP, group, "", "", name, 0, 0, amount) for name, amount in requested]
+        if not self.quota.has_pod(pod.name) and self.quota.surely_fits(pod):
+            return ()
         return self._if_expected(pod, lambda: self.quota.check(pod).violations)
 
     def _missing(self) -> SetupViolation:
@@ -272,7 +274,7 @@ class ElasticModel(ReportingModel):
         if started is None:
             self._charged += 1
         self._claims.add(pod.name)
-        self.quota.replace(pod._replace(started=self._charged if started is None else started))
+        self.quota.charge(Pod(*pod[:6], self._charged if started is None else started))
         if started is None:
             self._refunded.clear()
         else:
@@ -318,7 +320,13 @@ class ElasticModel(ReportingModel):
             group, namespace = self._named(claim)
         else:
             group, namespace = claim.tags.get(self._group_tag, ""), claim.tags.get(self._namespace_tag, "")
-        return Pod(name, claim.usage, group, namespace, claim.priority, claim.preemptible)
+        usage = claim.usage
+        pod = Pod(name, usage, group, namespace, claim.priority, claim.preemptible)
+        # A partition has checked its claims, so the whole check would take too long for each of them.
+        is_plain = type(group) is str and type(namespace) is str and type(usage) is Resource
+        if not is_plain or min(usage.amounts.values(), default=0) < 0:
+            require_pod(pod)
+        return pod
 
     def _named(self, claim: Claim) -> tuple[str, str]:
         """Return the group that the configured sources name, or a namespace that has a group."""

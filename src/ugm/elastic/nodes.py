@@ -154,6 +154,17 @@ class ResourceNode:
         if self.is_counted:
             self.pass_usage_up(0, delta, non_preemptible)
 
+    def count_running(self, delta: int) -> None:
+        """Count a change of the requests and the usage of preemptible running pods directly in the group."""
+        self.own_request += delta
+        self.own_used += delta
+        if self.is_counted:
+            self.pass_request_up(delta)
+            node: ResourceNode | None = self
+            while node is not None:
+                node.used += delta
+                node = node.parent
+
     def pass_request_up(self, delta: int) -> None:
         """Count a change of the requests here and above, until a maximum or minimum absorbs it."""
         node = self
@@ -209,6 +220,29 @@ class ResourceNode:
             runtime = top.max
             for shares, node in path:
                 runtime = shares.exact_share(node, runtime)
+        return runtime
+
+    def runtime_with(self, more: int) -> int | None:
+        """Return the runtime if the pods of the group requested more, if sums decide; otherwise None. Changes nothing.
+
+        Takes time linear in the depth of the group.
+        """
+        path, node, delta = [], self, more
+        while node.competes and (parent := node.parent) is not None and parent.is_counted:
+            request = node.child_request + delta
+            if request < node.min and not node.lends:
+                request = node.min
+            if request > node.max:  # noqa: PLR1730 - a call of `min` takes longer
+                request = node.max
+            delta = request - node.limited_request
+            path.append((parent.shares, node, request))
+            node = parent
+        runtime = node.max
+        for shares, node, request in reversed(path):
+            share = shares.share_of_request(node, request, runtime)
+            if share is None:
+                return None
+            runtime = share
         return runtime
 
     def shared_path(self) -> tuple[ResourceNode, list[tuple[ChildShares, ResourceNode]]]:

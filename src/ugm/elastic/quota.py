@@ -194,6 +194,10 @@ class ElasticQuota:
         require_pod(pod)
         self._pods.replace(pod)
 
+    def charge(self, pod: Pod) -> None:
+        """Add a running pod that is known to be valid, in place of the pod of this name if there is one."""
+        self._pods.replace(pod)
+
     def start(self, name: str) -> None:
         """Count a waiting pod as running, without a check. A running pod stays as it is.
 
@@ -249,6 +253,10 @@ class ElasticQuota:
         require_pod(pod)
         found = tuple(self._violations(pod, {}))
         return Decision(found) if found else ALLOWED
+
+    def surely_fits(self, pod: Pod) -> bool:
+        """Return whether a new pod fits if it were expected, if sums decide; otherwise False. Changes nothing."""
+        return pod.preemptible and self._admission.surely_fits(self.group_of(pod), pod.usage)
 
     def _violations(self, pod: Pod, freed: dict[str, int]) -> Iterable[Violation]:
         return self._admission.violations(self.group_of(pod), pod.usage, preemptible=pod.preemptible, freed=freed)

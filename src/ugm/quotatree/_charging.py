@@ -3,31 +3,52 @@
 A quota model must be able to undo a charge, and a refund as well, if another model objects. A deallocation is not the
 inverse of an allocation, because it moves other consumers down. Therefore every charge and every refund is a *step*
 with a `ForestChange`, which can be undone as long as it is the last change of its trees.
+
+A partition checks a claim and then charges it, usually with no other change between. So a check keeps its searches, and
+the charge of the same claim carries them out instead of searching again. If a tree has changed, it searches again.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Final, NamedTuple, TypeVar, final
 
 from ugm.errors import RequestError
 from ugm.model import Claim
 from ugm.operation_lock import OwnedLock, locked
-from ugm.quotatree._forest import Forest, ForestChange
+from ugm.quotatree._forest import Candidate, Forest, ForestChange
 from ugm.quotatree._registry import Mode, Registry
 from ugm.quotatree._tree import UndoLog
 from ugm.quotatree.answers import AllocationPlan
 from ugm.quotatree.consumer import ConsumerInfo
+from ugm.quotatree.rejection import Rejection
 from ugm.quotatree.victims import no_victims
 
-__all__ = ["Charging", "Step"]
+__all__ = ["Charging", "Checked", "Step"]
 
 T = TypeVar("T")
 
 #: The maximum number of steps that can be undone. Gangs are assumed to be smaller.
 _MAX_STEPS: Final = 1_000
+
+
+class Checked(NamedTuple):
+    """A claim that was checked, with the searches for its consumer."""
+
+    claim: Claim
+    info: ConsumerInfo
+    forest: Forest
+    candidates: Sequence[Candidate]
+
+    @property
+    def is_current(self) -> bool:
+        """True if none of the trees has changed since. A tree that other callers change has no last change."""
+        for managed, last_change, _, _ in self.candidates:
+            if last_change is None or managed.last_change is not last_change:
+                return False
+        return True
 
 
 class Step(NamedTuple):
@@ -53,6 +74,8 @@ class Charging:
         self._registry: Final = registry
         self._lock: OwnedLock = registry.lock
         self._forest: Final = forest
+        #: The claim that was checked last, if all trees can hold it.
+        self.checked: Checked | None = None
         #: The last steps. Each can be undone after the later ones, unless another caller has changed the trees between.
         self.steps: Final = deque[Step](maxlen=_MAX_STEPS)
 
@@ -73,6 +96,45 @@ class Charging:
     def plan(self, info: ConsumerInfo, without: Iterable[str] = (), *, preempting: bool = True) -> AllocationPlan:
         """Return the effect of an allocation, like `QuotaManager.plan_allocate`."""
         return self._registry.plan(self._forest(), info, without, preempting=preempting)
+
+    def check(self, claim: Claim, info: ConsumerInfo) -> Rejection | None:
+        """Return the rejection of the first tree that cannot hold a consumer without preemption; None if all can.
+
+        Args:
+            claim: the claim. If no tree rejects it, its next charge uses the result.
+            info: its consumer.
+
+        Raises:
+            RequestError: the consumer is allocated already, or there is no such tree or forest.
+        """
+        self.checked = None
+        try:
+            with self._lock:
+                forest = self._forest()
+                candidates, all_fit = forest.candidates(info, no_victims)
+                if not all_fit:
+                    # A group that is not a leaf comes first, because waiting cannot help there.
+                    candidates.sort(key=lambda one: one.consumer.leaf is not None)
+                    return next(found for one in candidates if (found := one.rejection) is not None)
+                self.checked = Checked(claim, info, forest, candidates)
+                return None
+        except BaseException:
+            self._lock.release_if_held()
+            raise
+
+    def charge_checked(self, checked: Checked) -> bool:
+        """Charge the claim that was checked last, and return whether no tree has changed since then."""
+        try:
+            with self._lock:
+                forest = self.find()
+                if forest is not checked.forest or not checked.is_current:
+                    return False
+                change = forest.execute(checked.info, checked.candidates)
+                self._add(Step(checked.claim, checked.info, change, is_charge=True))
+                return True
+        except BaseException:
+            self._lock.release_if_held()
+            raise
 
     @locked
     def charge(self, claim: Claim, info: ConsumerInfo, *, fallback: bool) -> None:
@@ -103,12 +165,17 @@ class Charging:
             raise RequestError("claim", info.consumer_id, str(response))
         return change
 
-    @locked
     def refund(self, claim: Claim, info: ConsumerInfo) -> None:
-        """Release the consumer of a claim, if it is allocated."""
-        forest = self.find()
-        change = _NO_CHANGE if forest is None else forest.refund(info.consumer_id)
-        self._add(Step(claim, info, change, is_charge=False))
+        """Release the consumer of a claim, if it is allocated; undo its charge if that was the last step."""
+        try:
+            with self._lock:
+                if self._undo(claim, is_charge=True) is None:
+                    forest = self.find()
+                    change = _NO_CHANGE if forest is None else forest.refund(info.consumer_id)
+                    self._add(Step(claim, info, change, is_charge=False))
+        except BaseException:
+            self._lock.release_if_held()
+            raise
 
     def _add(self, step: Step) -> None:
         if self.steps and not self.steps[-1].change.is_last:
@@ -118,12 +185,15 @@ class Charging:
         self.steps.append(step)
 
     @locked
-    def undo(self, claim: Claim, *, is_charge: bool) -> ConsumerInfo | None:
-        """Undo the last step, order included, if it was a charge or a refund of an equal claim.
+    def undo_refund(self, claim: Claim) -> ConsumerInfo | None:
+        """Undo the last step, order included, if it was the refund of an equal claim.
 
         Returns:
             The consumer of the claim; None if the step cannot be undone, or is another one.
         """
+        return self._undo(claim, is_charge=False)
+
+    def _undo(self, claim: Claim, *, is_charge: bool) -> ConsumerInfo | None:
         step = self.steps[-1] if self.steps else None
         if step is None or step.is_charge is not is_charge or step.claim != claim:
             return None

@@ -37,7 +37,7 @@ from ugm.quotatree._node import Consumer, Rank, TreeNode
 from ugm.quotatree._packed import Amounts
 from ugm.quotatree.answers import AllocationPlan, Move, TreePlan
 from ugm.quotatree.consumer import ConsumerInfo
-from ugm.quotatree.victims import VictimPolicy
+from ugm.quotatree.victims import VictimPolicy, no_victims
 
 __all__ = ["Search"]
 
@@ -221,7 +221,7 @@ class Search:
         left = consumer.packing.unpack_free(bound)
         # The sums leave out negative amounts, so even more may be missing.
         self.missing = tuple((at, amount - left[at]) for at, amount in consumer.amounts if amount > left[at])
-        if self.missing and not thorough:
+        if (self.missing and not thorough) or self.policy is no_victims:
             return False
         barred = self._barred()
         candidates = [

@@ -110,7 +110,7 @@ class QuotaTree:
         reason = Reason.NOT_A_LEAF if group in self.nodes else Reason.UNKNOWN_GROUP if group else Reason.NO_GROUP
         return Rejection(self.name, consumer.id, group, reason)
 
-    def _reject(self, consumer: Consumer, search: Search) -> Rejection:
+    def reject(self, consumer: Consumer, search: Search) -> Rejection:
         """Return the rejection of a request whose search has failed."""
         path = tuple(
             NodeQuota(node.name, node.hard and node.parent is not None, node.quota, node.free_amounts())
@@ -138,7 +138,7 @@ class QuotaTree:
             return AllocationPlan(consumer.id, rejection=self.reject_group(consumer))
         search = Search(consumer, leaf.path, policy or self.options.policy)
         if search.run() is None:
-            return AllocationPlan(consumer.id, rejection=self._reject(consumer, search))
+            return AllocationPlan(consumer.id, rejection=self.reject(consumer, search))
         return search.plan(consumer.entry.tree_name)
 
     def allocate(self, consumer: Consumer, policy: VictimPolicy | None = None) -> AllocationResponse:
@@ -152,25 +152,42 @@ class QuotaTree:
             The preempted consumers, in order, or the rejection. A rejected request has changed nothing, unless the tree
             requeues.
         """
-        leaf = consumer.leaf
-        if leaf is None:
+        if consumer.leaf is None:
             return AllocationResponse(consumer.id, rejection=self.reject_group(consumer))
+        search = self.search(consumer, policy)
+        if search is None:
+            self.place(consumer, consumer.leaf)
+            return AllocationResponse(consumer.info.consumer_id)
+        if search.home is not None:
+            return AllocationResponse(consumer.id, self._carry_out(consumer, search, search.home))
+        if self.options.requeue_rejected:
+            self._requeue(search.requeued_by_rejection())
+        return AllocationResponse(consumer.id, rejection=self.reject(consumer, search))
+
+    def search(self, consumer: Consumer, policy: VictimPolicy | None = None) -> Search | None:
+        """Return the search for a home of a consumer whose group is a leaf; None if the group itself has room.
+
+        Changes nothing. Until the tree changes, `execute` can carry out a search that has found a home.
+        """
         amount, mask = consumer.amount, consumer.mask
-        path = leaf.path
+        path = consumer.leaf.path if consumer.leaf else ()
         for level, node in enumerate(path):  # noqa: B007 - the search continues from here
             if node.free - amount & mask != mask:
                 break
         else:
-            self.place(consumer, leaf)
-            return AllocationResponse(consumer.info.consumer_id)
+            return None
         options = self.options
         search = Search(consumer, path, policy or options.policy)
-        home = search.run(level, thorough=options.requeue_rejected)
-        if home is not None:
-            return AllocationResponse(consumer.id, self._carry_out(consumer, search, home))
-        if options.requeue_rejected:
-            self._requeue(search.requeued_by_rejection())
-        return AllocationResponse(consumer.id, rejection=self._reject(consumer, search))
+        search.run(level, thorough=options.requeue_rejected)
+        return search
+
+    def execute(self, consumer: Consumer, search: Search | None) -> tuple[str, ...]:
+        """Allocate a consumer at the home that `search` has found, and return the preempted consumers, in order."""
+        if search is not None and search.home is not None:
+            return self._carry_out(consumer, search, search.home)
+        if consumer.leaf is not None:
+            self.place(consumer, consumer.leaf)
+        return ()
 
     def force(self, consumer: Consumer, *, fallback: bool = False) -> AllocationResponse:
         """Allocate a consumer at its group, which may be any node, regardless of the quotas.

@@ -66,6 +66,19 @@ class ConsumerInfo:
         self.trees = tuple(map(_require_request, trees))
         self.preempted_by = None
 
+    @classmethod
+    def of_claim(cls, consumer_id: str, trees: tuple[TreeRequest, ...]) -> ConsumerInfo:
+        """Return the consumer of a claim, of which a partition has checked everything but groups and large amounts."""
+        for entry in trees:
+            for amount in entry[2].amounts.values():
+                if not -MAX_QUANTITY <= amount <= MAX_QUANTITY:
+                    _require_request(entry)
+            if type(entry[1]) is not str or len(entry[1]) > MAX_NAME:
+                _require_request(entry)
+        info = cls.__new__(cls)
+        info.consumer_id, info.trees, info.preempted_by = consumer_id, trees, None
+        return info
+
     @property
     def on(self) -> Mapping[str, TreeRequest]:
         """The entry for each tree, the first if there are several."""
@@ -117,8 +130,9 @@ def _require_request(entry: object) -> TreeRequest:
         raise RequestError("trees", entry, "expected texts as tree and group")
     if len(entry.tree_name) > MAX_NAME or len(entry.group) > MAX_NAME:
         raise RequestError("trees", entry, f"expected a tree and a group of up to {MAX_NAME} characters")
-    if any(abs(amount) > MAX_QUANTITY for amount in entry.request.amounts.values()):
-        raise RequestError("trees", entry, "expected amounts that fit a signed 64-bit integer")
+    for amount in entry.request.amounts.values():
+        if not -MAX_QUANTITY <= amount <= MAX_QUANTITY:
+            raise RequestError("trees", entry, "expected amounts that fit a signed 64-bit integer")
     if type(entry.priority) is not int or type(entry.type) is not int:
         raise RequestError("trees", entry, "expected an int as priority and as type")
     if type(entry.unpreemptable) is not bool:

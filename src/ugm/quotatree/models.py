@@ -28,13 +28,14 @@ from ugm.errors import RequestError
 from ugm.identity import is_name
 from ugm.model import Borrower, Claim, ReportingModel, SetupViolation
 from ugm.quotatree._audit import violations
-from ugm.quotatree._charging import Charging
+from ugm.quotatree._charging import Charging, Checked
 from ugm.quotatree._forest import Forest
 from ugm.quotatree._lending import borrowers
 from ugm.quotatree._limits import all_limits, node_names, path_limits
 from ugm.quotatree._registry import Mode
 from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
 from ugm.quotatree.manager import QuotaManager
+from ugm.quotatree.rejection import Rejection
 from ugm.quotatree.view import capture_view
 
 __all__ = ["ForestModel", "InMaintenance", "NoGroup", "TreeModel", "UnknownForest", "UnknownNode", "UnknownTree"]
@@ -148,13 +149,14 @@ class _Model(ReportingModel, ABC):
         missing = self._missing(groups)
         if missing is not None:
             return (missing,)
-        return self._violations(claim, groups, ())
+        info = self._info(claim, groups)
+        return _violations(self._charging.check(claim, info) if info else None)
 
     def shortage(self, claim: Claim, without: Collection[str]) -> Iterable[Violation]:
         """Return every violated quota; none if a claim would fit without an eviction after some consumers have left."""
         groups = self._groups(claim)
         missing = self._missing(groups)
-        return self._violations(claim, groups, without) if missing is None else (missing,)
+        return self._shortage(claim, groups, without) if missing is None else (missing,)
 
     def borrowers(self, claim: Claim, without: Collection[str]) -> Iterable[Borrower]:
         """Return all leaves with allocations except that of *claim*, tree by tree."""
@@ -169,12 +171,9 @@ class _Model(ReportingModel, ABC):
             )
         )
 
-    def _violations(self, claim: Claim, groups: Groups, without: Iterable[str]) -> Iterable[Violation]:
+    def _shortage(self, claim: Claim, groups: Groups, without: Iterable[str]) -> Iterable[Violation]:
         info = self._info(claim, groups)
-        rejection = self._charging.plan(info, without, preempting=False).rejection if info else None
-        if rejection is None:
-            return ()
-        return rejection.violations or (UnknownNode.of("quota node", rejection.group),)
+        return _violations(self._charging.plan(info, without, preempting=False).rejection if info else None)
 
     def evictions(self, claim: Claim) -> Iterable[str]:
         """Return the allocations of lower priority whose refund lets a claim pass; none if no evictions suffice."""
@@ -198,10 +197,13 @@ class _Model(ReportingModel, ABC):
         Raises:
             RequestError: the claim is charged already, or its group is not in the tree.
         """
+        checked, self._charging.checked = self._charging.checked, None
+        if checked is not None and checked.claim is claim and self._charge_checked(checked):
+            return
         steps, consumer_id = self._charging.steps, claim.allocation_id
         infos = [steps[-1].info] if steps else []
         try:
-            info = self._charging.undo(claim, is_charge=False)
+            info = self._charging.undo_refund(claim)
             if info is None:
                 info = self._latest = self._info(claim, self._groups(claim))
                 if info is not None:
@@ -214,6 +216,20 @@ class _Model(ReportingModel, ABC):
             self._repair(claim, infos)
             raise
 
+    def _charge_checked(self, checked: Checked) -> bool:
+        """Charge the claim that was checked last, and return whether its check is still valid."""
+        claim = checked.claim
+        info = self._latest = checked.info
+        try:
+            if not self._charging.charge_checked(checked):
+                return False
+            self._withdrawn.discard(claim.allocation_id)
+            self._charged[claim.allocation_id] = info, claim.priority
+        except BaseException:
+            self._repair(claim, [info])
+            raise
+        return True
+
     def refund(self, claim: Claim) -> None:
         """Release a charged claim. Other consumers move down where they fit then."""
         held = self._charged.get(claim.allocation_id)
@@ -221,8 +237,7 @@ class _Model(ReportingModel, ABC):
             return
         info, _ = held
         try:
-            if self._charging.undo(claim, is_charge=True) is None:
-                self._charging.refund(claim, info)
+            self._charging.refund(claim, info)
             del self._charged[claim.allocation_id]
         except BaseException:
             self._repair(claim, [info])
@@ -317,6 +332,8 @@ class _Model(ReportingModel, ABC):
 
     def _missing(self, groups: Groups) -> SetupViolation | None:
         """Return the reason why the model cannot judge a claim; None if it can."""
+        if self._is_complete(groups):
+            return None
         lacks_group = not groups or None in groups.values()
         if lacks_group and self._unrestricted and not any(groups.values()):
             return None
@@ -329,6 +346,17 @@ class _Model(ReportingModel, ABC):
         if self._registry.mode is not Mode.NORMAL:
             return InMaintenance.of(self._kind, self._name)
         return None
+
+    def _is_complete(self, groups: Groups) -> bool:
+        """Return whether a claim has a group in known trees, one of them in the forest. Most claims have."""
+        if self._registry.mode is not Mode.NORMAL:
+            return False
+        trees = self._registry.trees
+        for name, group in groups.items():
+            if group is None or name not in trees:
+                return False
+        forest = self._charging.find()
+        return forest is not None and not groups.keys().isdisjoint(forest.trees)
 
     def _unknown(self, groups: Groups) -> SetupViolation | None:
         """Return a violation if the tree or forest, or a tree of some groups, does not exist."""
@@ -351,12 +379,19 @@ class _Model(ReportingModel, ABC):
             consumer_id = _NAMELESS
             while consumer_id in self._charged:
                 consumer_id += _NAMELESS
+        usage, priority, unpreemptable = claim.usage, claim.priority, not claim.preemptible
         entries = [
-            TreeRequest(tree_name, group, claim.usage, claim.priority, unpreemptable=not claim.preemptible)
+            TreeRequest(tree_name, group, usage, priority, 0, unpreemptable)
             for tree_name, group in groups.items()
             if group is not None
         ]
-        return ConsumerInfo(consumer_id, entries) if entries else None
+        return ConsumerInfo.of_claim(consumer_id, tuple(entries)) if entries else None
+
+
+def _violations(rejection: Rejection | None) -> Iterable[Violation]:
+    if rejection is None:
+        return ()
+    return rejection.violations or (UnknownNode.of("quota node", rejection.group),)
 
 
 @final
