@@ -28,6 +28,7 @@ __all__ = [
     "ClusterModel",
     "EvictingModel",
     "Guarantee",
+    "HistoryModel",
     "LendingModel",
     "PendingModel",
     "QuotaModel",
@@ -249,6 +250,19 @@ class TimedModel(QuotaModel, Protocol):
         Args:
             now: whole seconds since 1970, never earlier than in the call before.
         """
+        ...
+
+
+@runtime_checkable
+class HistoryModel(TimedModel, Protocol):
+    """A quota model whose limits depend on past usage.
+
+    A partition that is opened from a journal calls `forget`, and then repeats all calls of the past, each after an `at`
+    with its time. So the model is in the state in which the partition has left it.
+    """
+
+    def forget(self) -> None:
+        """Forget all claims and all past usage, as if the model were new."""
         ...
 
 

@@ -72,6 +72,7 @@ class Budgets(ReportingModel):
         "_charged",
         "_coverage",
         "_depends_on_claim",
+        "_first",
         "_lock",
         "_now",
         "_start",
@@ -115,10 +116,8 @@ class Budgets(ReportingModel):
         self._coverage: Final = Coverage(given, {scope: find for scope, find in chains.items() if find is not None})
         self._depends_on_claim: Final = self._coverage.depends_on_claim
         self._lock = OwnedLock()
-        self._accounts, self._by_claim, self._charged, self._terms = {}, {}, {}, {}
-        self._start, self._now = None, 0
-        if start is not None:
-            self._begin(start)
+        self._first: Final = start
+        self.forget()
 
     def _begin(self, start: int) -> None:
         self._terms = {
@@ -191,6 +190,14 @@ class Budgets(ReportingModel):
         self._charged.clear()
         for account in self._accounts.values():
             account.stop(self._now)
+
+    @locked
+    def forget(self) -> None:
+        """Forget all claims and all past usage, and the changes of amounts since the start."""
+        self._accounts, self._by_claim, self._charged, self._terms = {}, {}, {}, {}
+        self._start, self._now = None, 0
+        if self._first is not None:
+            self._begin(self._first)
 
     def _accounts_of(self, claim: Claim, stored: bool = False) -> tuple[Account, ...]:  # noqa: FBT001, FBT002 - as above
         """Return the accounts of a claim; if they are not *stored*, new ones that are equal."""

@@ -41,7 +41,8 @@ The other modules:
   ``store`` and ``store_reader`` the tables of a file; ``contents`` decodes and replays them.
 - The whole log: ``migration`` converts old files, ``inspection`` reads a log, ``compaction`` computes a checkpoint, and
   ``background``, ``compaction_process`` and ``file_compaction`` do so while the log is in use.
-- Usage over time: ``usage_intervals``, ``usage``, and ``usage_load`` for decayed usage.
+- Usage over time: ``usage_intervals``, ``usage``, ``usage_load`` for decayed usage, and ``model_history`` for quota
+  models.
 """
 
 from ugm.journal.compaction import Compaction

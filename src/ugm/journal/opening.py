@@ -25,7 +25,9 @@ __all__ = ["OpenLog", "open_log", "open_restored", "require_added_models"]
 class OpenLog:
     """A log that this process leads, with the state after its last change."""
 
-    __slots__ = ("journal", "lock", "sessions", "state", "writer")
+    __slots__ = ("journal", "lock", "log", "sessions", "state", "writer")
+
+    log: Log
 
     #: The lock of the state.
     lock: OperationLock
@@ -36,8 +38,15 @@ class OpenLog:
     journal: Journal
 
     def __init__(
-        self, lock: OperationLock, state: PartitionState, sessions: SessionTable, writer: Writer, journal: Journal
+        self,
+        log: Log,
+        lock: OperationLock,
+        state: PartitionState,
+        sessions: SessionTable,
+        writer: Writer,
+        journal: Journal,
     ) -> None:
+        self.log = log
         self.lock = lock
         self.state = state
         self.sessions = sessions
@@ -113,4 +122,4 @@ def open_restored(
     """Begin to write a log whose state after the change *last* is known."""
     lock = state.active_limits.lock
     writer = Writer(log.location, leadership.start_writing(last), last, clock, together=together)
-    return OpenLog(lock, state, sessions, writer, Journal(log, leadership, lock, writer))
+    return OpenLog(log, lock, state, sessions, writer, Journal(log, leadership, lock, writer))

@@ -30,6 +30,7 @@ from ugm.journal.deferred_results import FutureResult, LoopMailbox, TaskResult
 from ugm.journal.journal import Journal
 from ugm.journal.locations import LogLocation, log_at
 from ugm.journal.log import Candidate
+from ugm.journal.model_history import past_calls
 from ugm.journal.opening import OpenLog, open_log, require_added_models
 from ugm.journal.transaction_log import JournalTransactionLog
 from ugm.journal.writer import Clock, milliseconds
@@ -141,8 +142,9 @@ def open_partition(
         durability: ``each`` commits every change by itself. With ``group``, a thread commits the changes that several
             callers make during one commit together. In both cases a call returns when its own change is durable.
         cluster: as for `ugm.Partition`; None for the nodes in the journal.
-        models: as for `ugm.Partition`. They are charged with all restored allocations, as if these were adopted. None
-            for none; but a journal that was written with models of the program must then be opened with some. An empty
+        models: as for `ugm.Partition`. They are charged with all restored allocations, as if these were adopted. A
+            `ugm.model.HistoryModel` is also charged with everything that the journal knows about the past. None for no
+            models; but a journal that was written with models of the program must then be opened with some. An empty
             tuple goes on without them.
         subscribers: as for `ugm.Partition`. They receive new events, and no replayed ones.
         group_limits: as for `ugm.Partition`.
@@ -175,7 +177,8 @@ def open_partition(
         model_set.clock.follow(opened.writer)
         state = opened.state
         require_added_models(state.added_models, are_given=models is not None)
-        model_set.restore(state.compiled.models, state.cluster.total, partial(claims_of, state))
+        calls, past = partial(claims_of, state), partial(past_calls, opened.log)
+        model_set.restore(state.compiled.models, state.cluster.total, calls, past)
         partition = _assembled(opened, model_set, outbox)
         partition.verify()
         lock.mark_consistent()

@@ -32,6 +32,7 @@ from ugm.model import (
     Claim,
     ClusterModel,
     EvictingModel,
+    HistoryModel,
     LendingModel,
     QuotaModel,
     ResettableModel,
@@ -43,7 +44,7 @@ from ugm.partition.clock import PartitionClock
 from ugm.partition.state import PartitionState
 from ugm.resources import Resource
 
-__all__ = ["Call", "DeclaredModel", "ModelSet", "charged_model", "charging", "claims_of"]
+__all__ = ["Call", "DeclaredModel", "ModelSet", "PastCall", "charged_model", "charging", "claims_of"]
 
 _A = TypeVar("_A")
 _T = TypeVar("_T")
@@ -54,6 +55,8 @@ _Method: TypeAlias = Literal["charge", "refund", "add_pending", "remove_pending"
 
 #: A change of all models: the method and its claim.
 Call: TypeAlias = tuple[_Method, Claim]
+#: A call of the past, with its second.
+PastCall: TypeAlias = tuple[int, Call]
 
 _INVERSE: Final[dict[_Method, _Method]] = {
     "charge": "refund",
@@ -251,14 +254,32 @@ class ModelSet:
         self._set(tuple(declared), self._added)
 
     def restore(
-        self, definitions: Iterable[ModelDefinition], total: Resource | None, calls: Callable[[], Sequence[Call]]
+        self,
+        definitions: Iterable[ModelDefinition],
+        total: Resource | None,
+        calls: Callable[[], Sequence[Call]],
+        past: Callable[[], Iterable[PastCall]] | None = None,
     ) -> None:
-        """Charge the models of the program with the ledger of a restored partition, and make the declared models."""
+        """Charge the models of the program with the ledger of a restored partition, and make the declared models.
+
+        Args:
+            definitions: the definitions of the declared models.
+            total: the sum of the nodes; None if there is none.
+            calls: returns the calls that charge a new model with the ledger.
+            past: returns all calls of the past, for models that depend on it; None if the past is unknown.
+        """
+        self.resize(None, total)
+        repeated: list[QuotaModel] = []
+        for timed in self._timed:
+            if past is not None and isinstance(timed, HistoryModel):
+                _repeat(timed, past())
+                repeated.append(timed)
         if self._timed:
             self.begin(changes=False)
-        self.resize(None, total)
-        if self.all:
-            self.apply(calls())
+        present = calls() if len(repeated) < len(self.all) else ()
+        for model in self.all:
+            if not any(model is other for other in repeated):
+                _charge_all(model, present)
         self.declare(definitions, total, calls)
 
     def resize(self, before: Resource | None, after: Resource | None) -> None:
@@ -540,6 +561,14 @@ def require_model(model: object) -> None:
     """
     if isinstance(model, type) or not isinstance(model, QuotaModel):
         raise RequestError("models", model, "expected a QuotaModel with the methods check, charge and refund")
+
+
+def _repeat(model: HistoryModel, past: Iterable[PastCall]) -> None:
+    """Bring a model into the state that it had after all calls of the past."""
+    model.forget()
+    for second, call in past:
+        model.at(second)
+        _charge_all(model, (call,))
 
 
 def _charge_all(model: QuotaModel, calls: Iterable[Call]) -> None:

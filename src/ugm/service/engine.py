@@ -7,7 +7,7 @@ committer that passes batches to the log, and the feed of durable changes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from time import time_ns
@@ -16,13 +16,14 @@ from typing import Literal, NamedTuple, final
 from ugm.configuration import PartitionConfig
 from ugm.events import Subscriber
 from ugm.journal.client_sessions import SessionTable
+from ugm.journal.model_history import past_calls
 from ugm.journal.opening import OpenLog, require_added_models
 from ugm.journal.writer import Writer
 from ugm.model import QuotaModel
 from ugm.operation_lock import OperationLock
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.event_outbox import EventOutbox
-from ugm.partition.model_set import ModelSet, claims_of
+from ugm.partition.model_set import ModelSet, PastCall, claims_of
 from ugm.partition.state import PartitionState
 from ugm.service.batch_log import BatchLog
 from ugm.service.change_feed import ChangeFeed, ReadLog
@@ -38,9 +39,16 @@ class ServicePartition(ListingPartition):
 
     __slots__ = ()
 
-    def __init__(self, state: PartitionState, models: ModelSet, outbox: EventOutbox, log: BatchLog) -> None:
+    def __init__(
+        self,
+        state: PartitionState,
+        models: ModelSet,
+        outbox: EventOutbox,
+        log: BatchLog,
+        past: Callable[[], Iterable[PastCall]] | None,
+    ) -> None:
         models.reset()
-        models.restore(state.compiled.models, state.cluster.total, partial(claims_of, state))
+        models.restore(state.compiled.models, state.cluster.total, partial(claims_of, state), past)
         self._assemble(state, models, outbox, log)
         state.active_limits.lock.mark_consistent()
         self._start_recording()
@@ -95,7 +103,8 @@ def build_engine(
         models = ModelSet(settings.models or (), state.active_limits.lock)
         if writer is not None:
             models.clock.follow(writer)
-        partition = ServicePartition(state, models, outbox, committer.log)
+        past = None if opened is None else partial(past_calls, opened.log)
+        partition = ServicePartition(state, models, outbox, committer.log, past)
         partition._record_models()  # noqa: SLF001 - a part of the same engine
         if settings.config is not None and partition.config is None:
             partition.configure(settings.config)

@@ -1,0 +1,111 @@
+"""Models that depend on the past: a restart changes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support.examples import examples
+from ugm import Resource, UserGroup, parse_config
+from ugm.budgets import Budget, Budgets, Carry, Period
+from ugm.journal import JournaledPartition, open_partition
+from ugm.partition import RunningAllocation
+
+CONFIG = parse_config(
+    "partitions: [{queues: [{name: root}], placementrules: [{name: provided, create: true}]}]"
+).partition()
+START = 1_795_435_200
+AMOUNTS = Resource(gpu=50_000, memory=10**6)
+USERS = (UserGroup("sue", ("lab",)), UserGroup("ben", ("ops", "lab")), UserGroup("eve"))
+
+
+def budgets() -> Budgets:
+    """Return budgets of all kinds."""
+    return Budgets(
+        [
+            Budget("each", user="*", amounts=AMOUNTS, period=Period.DAY, carry=Carry.ALL),
+            Budget("lab", group="lab", amounts=AMOUNTS, period=Period.WEEK, zone="Asia/Kathmandu"),
+            Budget("rest", group="*", amounts=AMOUNTS, period=Period.MONTH),
+            Budget("all", amounts=AMOUNTS, queue="root.a"),
+        ],
+        start=START,
+    )
+
+
+class Restarted:
+    """A partition with budgets that is closed and opened again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path, self.now = folder / "journal", START * 1000
+        self.model = budgets()
+        self.partition = self.opened()
+
+    def opened(self) -> JournaledPartition:
+        """Open the journal."""
+        return open_partition(self.path, CONFIG, models=[self.model], clock=lambda: self.now)
+
+    def restart(self) -> None:
+        """Expect that a restart with new budgets changes nothing."""
+        self.partition.verify()
+        before = self.model.accounts()
+        self.partition.journal.close()
+        self.model = budgets()
+        self.partition = self.opened()
+        self.partition.verify()
+        assert self.model.accounts() == before
+
+
+@pytest.mark.parametrize("compacts", [False, True])
+def test_a_restart_keeps_past_usage(tmp_path: Path, *, compacts: bool) -> None:
+    """Settled usage and carry-over come from the journal, also from before a compaction."""
+    made = Restarted(tmp_path)
+    for number, user in enumerate(USERS[:2]):
+        made.partition.submit(user.name, user, "root.a.x")
+        made.partition.allocate(f"{number}", user.name, Resource(gpu=2), duration=3600)
+    made.partition.request("later", "sue", Resource(gpu=1), duration=60)
+    made.now += 1_800_700
+    made.partition.resize("0", Resource(gpu=1, memory=5))
+    made.restart()
+    made.partition.release("1")
+    made.now += 3 * 86_400_000
+    if compacts:
+        made.partition.journal.compact()
+    made.partition.allocate("later", "sue", Resource(gpu=1), duration=60)
+    made.partition.preempt("0")
+    made.restart()
+    assert any(one.settled for one in made.model.accounts())
+    made.partition.journal.close()
+
+
+@settings(max_examples=examples(15), deadline=None)
+@given(data=st.data())
+def test_a_restart_at_any_point_changes_nothing(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    """Whatever has happened, new budgets that are opened from the journal have the same accounts."""
+    made = Restarted(tmp_path_factory.mktemp("journal"))
+    for user in USERS:
+        made.partition.submit(user.name, user, data.draw(st.sampled_from(["root.a.x", "root.b"])))
+    for number in range(data.draw(st.integers(1, 14))):
+        name, owner = f"a-{data.draw(st.integers(0, number))}", data.draw(st.sampled_from(USERS)).name
+        usage = Resource(gpu=data.draw(st.integers(0, 3)), memory=data.draw(st.integers(0, 2)))
+        duration = data.draw(st.none() | st.integers(1, 200_000))
+        partition = made.partition
+        match data.draw(st.sampled_from(["allocate", "adopt", "request", "release", "resize", "audit", "replace"])):
+            case "allocate" | "adopt" | "request" as operation if partition.allocation(name) is None:
+                getattr(partition, operation)(name, owner, usage, duration=duration)
+            case "replace" if partition.allocation(name) is None:
+                partition.adopt(name, owner, usage, placeholder=True, duration=duration)
+                partition.replace(name, f"{name}-real", usage)
+            case "release":
+                partition.release(name)
+            case "resize" if (known := partition.allocation(name)) is not None and known.state != "pending":
+                partition.resize(name, usage)
+            case "audit":
+                partition.reconcile(partition.audit([RunningAllocation(name, owner, usage)]))
+        made.now += data.draw(st.sampled_from([0, 1, 999, 70_000, 86_400_000, 40 * 86_400_000]))
+        if data.draw(st.integers(0, 4)) == 0:
+            made.restart()
+    made.restart()
+    made.partition.journal.close()
