@@ -19,7 +19,23 @@ from ugm.quotatree import (
     parse_consumer,
 )
 
-__all__ = ["Replay"]
+__all__ = ["DIFFERENCES", "Replay", "agree", "habits_in", "state", "steps_to_compare"]
+
+_NO_QUANTITY = "a quota that is no whole number, or more than 64 bits hold, is refused and not taken for another"
+
+#: Scenarios in which MCAD does something else on purpose of ours: how many steps agree (-1: not even the
+#: documents), and why not more.
+DIFFERENCES: Final = {
+    **{f"quota value {number:02}": (-1, _NO_QUANTITY) for number in (4, 5, 6, 7, 8, 10, 11, 12, 14, 20, 21)},
+    "consumer documents": (59, "a key that nearly is 'trees' is refused"),
+    "cache methods": (12, "of several nodes of which one is malformed none is added"),
+    "tree in two forests": (4, "a tree belongs to one forest"),
+    "empty forest": (3, "nobody is allocated on an empty forest before asking"),
+    "chained rename before one update": (7, "consumers go with their node through a chain of renames"),
+    "swap names through a third": (9, "consumers go with their node when names are swapped"),
+    "resource exchanged with consumers in place": (6, "what is held of a resource is not taken for another resource"),
+    "resource names in the cache only": (5, "an edit takes effect with the update, and not for requests before"),
+}
 
 #: What a record calls a refused call, by the argument at fault and how the reason begins.
 _CATEGORIES: Final = {
@@ -291,3 +307,28 @@ def _category_of_document(error: ConfigError) -> str:
         if any(told.startswith(code) for told in codes):
             return category
     raise AssertionError(codes)
+
+
+def steps_to_compare(scenario: Mapping[str, Any]) -> int:
+    """Return how many steps are to agree; -1 if not even the documents are."""
+    broken: int = scenario.get("bookkeeping", {}).get("broken_after_step", len(scenario["steps"]))
+    return DIFFERENCES.get(scenario["name"], (broken, ""))[0]
+
+
+def everything(replay: Replay) -> list[TreeView]:
+    """Return everything that can be seen of all trees, order included."""
+    return [replay.manager.view(name) for name in replay.manager.get_tree_names()]
+
+
+def habits_in(steps: list[dict[str, Any]], scenario: Mapping[str, Any]) -> set[str]:
+    """Return which habits of MCAD make a difference in some steps."""
+    both, one = Replay(scenario), Replay(scenario, check_unrequested=False)
+    found = set()
+    for step in steps:
+        before = everything(both)
+        answer, other = both.answer(step), one.answer(step)
+        if "allocate" in step["op"] and answer.get("allocated") is False and everything(both) != before:
+            found.add("requeue_rejected")
+        if answer != other or everything(both) != everything(one):
+            found.add("check_unrequested")
+    return found
