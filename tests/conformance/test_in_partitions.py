@@ -16,8 +16,9 @@ import pytest
 from support.elastic_defects import BOTH_DEFECTS, DEFECTS, REVOKE_IDLE_SCALING, ROOT_REQUEST
 from support.elastic_replay import nonzero
 from support.partition_scenarios import ElasticScenario, InexpressibleError, TreeScenario, exceeded_groups
+from support.places import TESTS
 from support.quotatree_replay import agree, habits_in, steps_to_compare
-from support.vectors import SAMPLE, cases, vectors
+from support.vectors import FOLDER, SAMPLE, cases, vectors
 from ugm import ConfigError, RequestError
 from ugm.elastic import DEFAULT_GROUP
 
@@ -27,6 +28,12 @@ OUTSIDE: Final[Mapping[str, str]] = {
     for reason, names in json.loads((Path(__file__).parent / "outside_partitions.json").read_text()).items()
     for name in names
 }
+
+
+def require_listed(scenario: Mapping[str, Any], reason: str) -> None:
+    """Require that the list has the reason; a folder with other scenarios may add names, but no reasons."""
+    listed = OUTSIDE.get(scenario["name"], "")
+    assert reason == listed or (FOLDER != TESTS / "vectors" and not listed and reason in OUTSIDE.values())
 
 
 def regular(name: str, **options: Any) -> list[Any]:  # noqa: ANN401 - options of `cases`
@@ -40,7 +47,7 @@ def regular(name: str, **options: Any) -> list[Any]:  # noqa: ANN401 - options o
 @pytest.mark.parametrize("scenario", regular("runtime", sample=SAMPLE))
 def test_runtime(scenario: Mapping[str, Any]) -> None:
     """The reports of the model have the recorded requests, minimums, usages and runtimes of all groups."""
-    assert replayed(scenario, _check_reports) == OUTSIDE.get(scenario["name"], "")
+    require_listed(scenario, replayed(scenario, _check_reports))
 
 
 def replayed(scenario: Mapping[str, Any], check: Any) -> str:  # noqa: ANN401 - one of the functions below
@@ -81,7 +88,7 @@ def _check_reports(scenario: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a part
 @pytest.mark.parametrize("scenario", regular("admission", sample=SAMPLE))
 def test_admission(scenario: Mapping[str, Any]) -> None:
     """Waiting pods are granted as in Koordinator, and denied for the same resources that they request."""
-    assert replayed(scenario, _check_decisions) == OUTSIDE.get(scenario["name"], "")
+    require_listed(scenario, replayed(scenario, _check_decisions))
 
 
 def _check_decisions(scenario: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a partition
@@ -104,7 +111,7 @@ def _check_decisions(scenario: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a pa
 @pytest.mark.parametrize("scenario", regular("revoke", sample=SAMPLE))
 def test_exceeded_groups(scenario: Mapping[str, Any]) -> None:
     """The same groups use more than their runtime. Which pods they give up is an answer of `ElasticQuota` only."""
-    assert replayed(scenario, _check_overuse) == OUTSIDE.get(scenario["name"], "")
+    require_listed(scenario, replayed(scenario, _check_overuse))
 
 
 def _check_overuse(scenario: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a partition
@@ -130,7 +137,7 @@ FILES: Final = ("single_tree", "forest", "update", "undo", "corners", "quirks")
 )
 def test_quota_trees(scenario: Mapping[str, Any]) -> None:
     """Answers and states agree up to a step that a partition cannot express, or at which a habit of MCAD matters."""
-    assert replayed(scenario, _check_tree) == OUTSIDE.get(scenario["name"], "")
+    require_listed(scenario, replayed(scenario, _check_tree))
 
 
 def _check_tree(scenario: Mapping[str, Any]) -> Any:  # noqa: ANN401 - a partition
