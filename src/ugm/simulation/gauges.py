@@ -170,6 +170,12 @@ class JobClass:
         guaranteed = [(group, amount) for group, amount in self.groups if group.guaranteed]
         return bool(guaranteed) and all(group.used + amount <= group.guaranteed for group, amount in guaranteed)
 
+    def full_gauge(self) -> tuple[Gauge, int] | None:
+        """Return the first exact gauge that one more job does not fit, with its amount."""
+        return next(
+            ((gauge, amount) for gauge, amount in self.gauges if gauge.is_exact and not gauge.fits(amount)), None
+        )
+
     def count_waiting(self, now: int) -> None:
         """Add the waiting time since the last call to the awaited limit; called before that limit changes."""
         if self.held and now > self.counted_until:

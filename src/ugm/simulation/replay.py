@@ -339,7 +339,10 @@ class _Replay:
         job_class.count_waiting(self.now)
         if self.recorder:
             self.recorder.record_waiting(self.now, job_class, -len(job_class.held))
-        if decision := self._request(job_class, job_class.held[0][1]):
+        if not (self.reclaims and job_class.is_within_guarantee) and (full := job_class.full_gauge()) is not None:
+            # The request would be denied, and a denial by quota models takes long.
+            job_class.wait_for(*full)
+        elif decision := self._request(job_class, job_class.held[0][1]):
             order, job = job_class.held.popleft()
             self._start(job_class, job, order)
             if job_class.held:
