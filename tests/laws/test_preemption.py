@@ -26,6 +26,7 @@ from ugm.preemption import (
     World,
     plan_preemption,
 )
+from ugm.preemption.search import DEFAULT_STEPS
 from ugm.resources import sum_of
 
 LEAVES: Final = ("root.a", "root.b.x", "root.b.y", "root.c.p.u", "root.c.p.v", "root.c.q")
@@ -214,6 +215,35 @@ def test_more_rights_never_prevent_a_plan(scene: Scene, right: str) -> None:
 def test_a_plan_of_a_stopped_search_is_lawful_and_minimal(scene: Scene) -> None:
     """A search without steps finds a set that breaks no law and has no needless victim."""
     plan = scene.plan(steps=0)
+    if plan:
+        reference = scene.reference()
+        assert reference.is_plan(scene.positions(plan))
+        assert reference.is_minimal(scene.positions(plan))
+
+
+def large_scene(seed: int) -> Scene:
+    """Return a full world with up to 2,000 allocations, in which a large request is guaranteed enough."""
+    scene, random = drawn_scene(seed, 2_000), Random(seed)
+    path, world = scene.reference().path, scene.world
+    request = scene.request._replace(usage=random.randint(1, 8) * scene.request.usage, priority=3)
+    queues = [
+        one._replace(maximum=one.maximum if one.queue_path == "root" else Resource(), policy=None)
+        for one in world.queues
+    ]
+    entitled = [
+        one._replace(guaranteed=Resource(dict.fromkeys(one.guaranteed, 10**6))) if one.queue_path in path else one
+        for one in queues
+    ]
+    allocations = [one._replace(is_terminating=False) for one in world.allocations]
+    return Scene(World(entitled, allocations, world.placed), request, scene.within_queue)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", range(40))
+def test_plans_of_large_worlds_are_lawful_and_minimal(seed: int) -> None:
+    """With up to 2,000 allocations, no plan breaks a law or has a needless victim."""
+    scene = large_scene(seed)
+    plan = scene.plan(steps=DEFAULT_STEPS)
     if plan:
         reference = scene.reference()
         assert reference.is_plan(scene.positions(plan))
