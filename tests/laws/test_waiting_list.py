@@ -119,6 +119,8 @@ class History:
     def __init__(self, seed: int, models: str) -> None:
         self.rng = rng = Random(seed)
         self.models = MODELS[models]
+        #: With one priority, a wake-up searches only the requests that may fit.
+        self.priorities = rng.choice([[0], [0, 0, 1, -1]])
         self.config = PartitionConfig(queues=(random_queue(rng, "root", 2),))
         self.other = PartitionConfig(queues=(random_queue(rng, "root", 2),))
         self.first = self.config
@@ -152,7 +154,7 @@ class History:
         elif choice < 8:
             self.number += 1
             name, owner, size = f"r{self.number:03}", rng.choice(applications), self.size()
-            priority, preemptible = rng.choice([0, 0, 1, -1]), rng.random() < 0.8
+            priority, preemptible = rng.choice(self.priorities), rng.random() < 0.8
             self.do(lambda p: p.request(name, owner, size, priority=priority, preemptible=preemptible))
         elif choice < 11 and allocations:
             one = rng.choice(allocations).allocation_id

@@ -18,7 +18,7 @@ are decided by the earliest submission, then the path; between applications by t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
@@ -321,6 +321,11 @@ class OrderedQueue(_Ranked):
                 used[name] = used.get(name, 0) + sign * amount
             queue._ratio = None  # noqa: SLF001 - of the same class
 
+    def copy_usage(self, other: OrderedQueue) -> None:
+        """Copy the usage and the order of applications of a queue in another tree."""
+        self.used, self.first_key = dict(other.used), other.first_key
+        self._ratio = None
+
     def fits(self, amounts: Mapping[str, int]) -> OrderedQueue | None:
         """Return the queue, from this one upward, whose maximum a further usage would exceed; None if it fits."""
         for queue in self.lineage():
@@ -442,6 +447,12 @@ class OrderedApplication(_Ranked):
         del self.requests[entry[2].request_id]
         return entry
 
+    def copy_requests(self, other: OrderedApplication, request_ids: Iterable[str]) -> None:
+        """Copy some requests of the same application in another tree."""
+        self.requests = {name: other.requests[name] for name in request_ids}
+        entries = (entry for entry in other._heap if self.requests.get(entry[2].request_id) is entry[2])
+        self._heap = sorted(entries)
+
     def put_back(self, entry: tuple[int, int, OrderedRequest]) -> None:
         """Add a request again at its place; the key is outdated until `refresh`."""
         self.requests[entry[2].request_id] = entry[2]
@@ -553,6 +564,25 @@ class OrderTree:
             application.refresh()
         for queue in reversed(self.queues.values()):
             queue._refresh()  # noqa: SLF001 - children come before their parents
+
+    def part(self, wanted: Mapping[str, Iterable[str]]) -> OrderTree:
+        """Return a tree with some applications and some of their requests, with the usage of all.
+
+        Args:
+            wanted: the ids of the requests by application.
+        """
+        found = OrderTree(self.root.settings, self.root.maximum)
+        found.root.copy_usage(self.root)
+        for application_id, names in wanted.items():
+            known = self.applications[application_id]
+            for queue in reversed(list(known.queue.lineage())):
+                if queue.path not in found.queues:
+                    found.add_queue(queue.path, queue.settings, queue.guaranteed, queue.maximum).copy_usage(queue)
+            application = found.add_application(application_id, known.queue.path, known.number)
+            application.used = known.used
+            application.copy_requests(known, names)
+        found.refresh()
+        return found
 
     def first(self) -> OrderedApplication | None:
         """Return the application whose next request is the first one; None if nothing is pending."""

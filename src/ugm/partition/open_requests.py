@@ -26,26 +26,29 @@ __all__ = ["OpenRequests", "RequestClass", "Witness"]
 Witness: TypeAlias = tuple[str, str]
 
 
-#: What decides the answer: user, group, queue and whether the application runs; the size; and with quota models, which
-#: may see anything, the id of the request.
-ClassKey: TypeAlias = tuple[UserGroup, str | None, str, bool, Resource, str]
+#: What decides the answer: user, group, queue and whether the application runs; the size; with quota models, which may
+#: see anything, the id of the request; and the priority, so that the priorities of all requests are known.
+ClassKey: TypeAlias = tuple[UserGroup, str | None, str, bool, Resource, str, int]
 
 
 @final
 class RequestClass:
     """Pending requests that get the same answer at the same moment."""
 
-    __slots__ = ("count", "key", "witness")
+    __slots__ = ("count", "key", "requests", "witness")
 
     key: ClassKey
     #: The number of its requests that take part.
     count: int
+    #: The application of each of its requests.
+    requests: dict[str, str]
     #: The limit that denies them; None while the class is open.
     witness: Witness | None
 
     def __init__(self, key: ClassKey) -> None:
         self.key = key
         self.count = 0
+        self.requests = {}
         self.witness = None
 
     @property
@@ -63,15 +66,21 @@ class RequestClass:
 class OpenRequests:
     """The classes of all pending requests, and the number of open requests."""
 
-    __slots__ = ("_closed", "_counts", "_refused", "_sizes", "classes", "total")
+    __slots__ = ("_closed", "_counts", "_refused", "_sizes", "classes", "open_classes", "priorities", "total")
 
     #: The number of open requests.
     total: int
     classes: dict[ClassKey, RequestClass]
+    #: The classes that are not closed, in no order.
+    open_classes: dict[RequestClass, None]
+    #: The number of classes of each priority.
+    priorities: dict[int, int]
 
     def __init__(self) -> None:
         self.total = 0
         self.classes = {}
+        self.open_classes = {}
+        self.priorities = {}
         #: The open requests in and below a queue by its path and their size, as if the queue itself refused nothing.
         self._counts: Final[dict[tuple[str, Resource], int]] = {}
         #: The sizes of requests in and below each queue.
@@ -107,13 +116,21 @@ class OpenRequests:
         found = self.classes.get(key)
         if found is None:
             found = self.classes[key] = RequestClass(key)
+            self.open_classes[found] = None
+            self.priorities[key[6]] = self.priorities.get(key[6], 0) + 1
         return found
 
     def forget_if_empty(self, one: RequestClass) -> None:
         """Forget a class without requests."""
-        if not one.count:
-            self.classes.pop(one.key, None)
-            if one.witness is not None:
+        if not one.requests and self.classes.get(one.key) is one:
+            del self.classes[one.key]
+            priority = one.key[6]
+            self.priorities[priority] -= 1
+            if not self.priorities[priority]:
+                del self.priorities[priority]
+            if one.witness is None:
+                del self.open_classes[one]
+            else:
                 self._closed[one.witness].discard(one)
 
     def is_open(self, one: RequestClass) -> bool:
@@ -128,12 +145,14 @@ class OpenRequests:
         """Close a class because a limit denies it."""
         self._add(one.queue_path, one.size, -one.count)
         one.witness = witness
+        self.open_classes.pop(one, None)
         self._closed.setdefault(witness, set()).add(one)
 
     def reopen(self, witness: Witness) -> None:
         """Open all classes that a limit has denied."""
         for one in self._closed.pop(witness, ()):
             one.witness = None
+            self.open_classes[one] = None
             self._add(one.queue_path, one.size, one.count)
 
     def witnesses(self, kind: str) -> list[Witness]:

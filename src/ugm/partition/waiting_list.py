@@ -4,6 +4,10 @@ The answer is that of a pass in scheduling order that grants each request which 
 each request that fits is charged to all limits and models, and everything is refunded at the end, under one lock. What
 makes it fast is that few requests are tested; see `ugm.partition.open_requests`.
 
+Requests that are known to be blocked take part in the order, because they decide the priority and the age of their
+queues. If few requests may fit, and all have one priority, only these are searched: see `_tree_of_open_requests`.
+Otherwise a wake-up takes time proportional to the blocked requests that come before the last one that fits.
+
 A request that was woken and is still pending at the next call was declined: nothing else is assumed to have used its
 place. So the next call wakes others that fit without it. It is woken again when something has been released.
 """
@@ -15,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from threading import Event as ThreadingEvent
 from typing import Final, NamedTuple, TypeAlias, final
 
-from ugm.fairness.order_tree import OrderedApplication, OrderedRequest
+from ugm.fairness.order_tree import OrderedApplication, OrderedQueue, OrderedRequest, OrderTree
 from ugm.hierarchy import fits
 from ugm.identity import TrackingType, UserGroup, ancestors
 from ugm.model import Claim
@@ -40,6 +44,8 @@ __all__ = ["WaitingList"]
 _OWNERS: Final = frozenset((TrackingType.USER, TrackingType.GROUP, TrackingType.QUEUE))
 #: The kind of the witness of a denial by a quota model, which may decide otherwise at any time.
 _MODEL: Final = "model"
+#: With more open requests or classes than this, the whole tree is searched.
+_MOST_OPEN: Final = 256
 #: With more sizes than this, a queue finds out which ones it refuses when they come up.
 _MOST_SIZES: Final = 64
 
@@ -188,7 +194,7 @@ class WaitingList:
     def _wake(self) -> tuple[AllocationRequest, ...]:
         try:
             self._follow()
-            woken = tuple(self._pass())
+            woken = self._pass()
             self._restore()
         except BaseException:
             # The lock undoes and rebuilds what was charged.
@@ -199,12 +205,60 @@ class WaitingList:
             raise
         return woken
 
-    def _pass(self) -> Iterator[AllocationRequest]:
-        """Yield the requests that a pass would grant, each charged."""
+    def _pass(self) -> tuple[AllocationRequest, ...]:
+        """Return the requests that a pass would grant, each charged."""
         assert self._order is not None  # noqa: S101 - `_follow` has built it
-        tree = self._order.tree
         self._refuse("root")
+        small = self._tree_of_open_requests()
+        if small is not None:
+            try:
+                return tuple(self._pass_over(small))
+            except _TiedQueuesError:
+                self._start_again()
+        return tuple(self._pass_over(self._order.tree))
+
+    def _tree_of_open_requests(self) -> OrderTree | None:
+        """Return a tree of the open requests alone; None if there are many, or if the others may change their order.
+
+        Requests that are not open matter for the order only through the priority and the earliest submission of their
+        queues. If all requests have the same priority, the priorities of queues are the same without them. The
+        submission matters only for queues with equal ratios; see `_check_ties`.
+        """
+        assert self._order is not None  # noqa: S101 - `_follow` has built it
+        found, tree = self._open, self._order.tree
+        if len(found.priorities) > 1 or max(found.total, len(found.open_classes)) > _MOST_OPEN:
+            return None
+        wanted: dict[str, list[str]] = {}
+        for one in found.open_classes:
+            if found.is_open(one):
+                for name, application_id in one.requests.items():
+                    if name not in self._offered:
+                        wanted.setdefault(application_id, []).append(name)
+        for application_id, names in wanted.items():
+            # If it is started, other limits may apply to the rest of its requests.
+            is_running = self._state.applications[application_id].holding is not None
+            if not is_running and len(names) < len(tree.applications[application_id].requests):
+                return None
+        return tree.part(wanted)
+
+    def _start_again(self) -> None:
+        """Undo a pass that has not ended."""
+        for charged in self._charged:
+            self._offered.pop(charged.claim.allocation_id, None)
+        self._restore()
+        for witness in self._provisional:
+            self._open.reopen(witness)
+        for path in self._charged_paths:
+            self._allow(path)
+        self._charged_paths, self._provisional = set(), []
+        self._refuse("root")
+
+    def _pass_over(self, tree: OrderTree) -> Iterator[AllocationRequest]:
+        """Yield the requests of a tree that a pass would grant, each charged."""
+        assert self._order is not None  # noqa: S101 - `_follow` has built it
         while self._open.total and (application := tree.first()) is not None:
+            if tree is not self._order.tree:
+                _check_ties(application)
             request = application.next()
             assert request is not None  # noqa: S101 - the application is the first one
             classes = self._classes[application.application_id]
@@ -288,7 +342,8 @@ class WaitingList:
         start, classes = _class_start(application), self._classes[application.application_id]
         for name in self._order.tree.applications[application.application_id].requests:
             old = classes[name]
-            new = classes[name] = self._open.class_of((*start, old.size, old.key[5]))
+            new = classes[name] = self._open.class_of((*start, *old.key[4:]))
+            new.requests[name] = application.application_id
             self._moved.append(_Moved(classes, name, old))
             if name not in self._offered:
                 self._open.add(old, -1)
@@ -312,6 +367,7 @@ class WaitingList:
         while self._moved:
             classes, name, old = self._moved.pop()
             new, classes[name] = classes[name], old
+            del new.requests[name]
             if name not in self._offered:
                 self._open.add(new, -1)
                 self._open.add(old, 1)
@@ -421,17 +477,37 @@ class WaitingList:
             if one is not None:
                 if name not in self._offered:
                     self._open.add(one, -1)
+                del one.requests[name]
                 self._open.forget_if_empty(one)
 
     def _classify(self, application: Application, request_ids: Iterable[str]) -> None:
         """Put requests of an application into their classes."""
         start, classes = _class_start(application), self._classes.setdefault(application.application_id, {})
         for name in request_ids:
-            size, with_models = application.pending[name].usage, bool(self._models)
-            key: ClassKey = (*start, size, name if with_models else "")
+            entry = application.pending[name]
+            key: ClassKey = (*start, entry.usage, name if self._models else "", entry.traits.priority)
             one = classes[name] = self._open.class_of(key)
+            one.requests[name] = application.application_id
             if name not in self._offered:
                 self._open.add(one, 1)
+
+
+class _TiedQueuesError(Exception):
+    """The order of two queues depends on requests that are not in the tree."""
+
+
+def _check_ties(application: OrderedApplication) -> None:
+    """Check that the ratios have decided between all queues on the way to an application.
+
+    Raises:
+        _TiedQueuesError: two of them have equal ratios.
+    """
+    queue: OrderedQueue | None = application.queue
+    while queue is not None and queue.parent is not None:
+        other = queue.parent.children.runner_up()
+        if other is not None and (other.priority, other.ratio) == (queue.priority, queue.ratio):
+            raise _TiedQueuesError
+        queue = queue.parent
 
 
 def _class_start(application: Application) -> tuple[UserGroup, str | None, str, bool]:

@@ -95,6 +95,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "users": lambda p: p.users(),
     "exceeded_limits": lambda p: p.exceeded_limits(),
     "order": lambda p: p.order(),
+    "wake": lambda p: p.wake(),
 }
 
 #: Of each operation, one point in so many is interrupted by default, and all of them in the deep run.
