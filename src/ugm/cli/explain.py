@@ -12,7 +12,7 @@ from rich.text import Text
 
 from ugm import Partition, Resource
 from ugm.cli.client import Server, server_url
-from ugm.cli.options import read_amounts, read_partition
+from ugm.cli.options import read_amounts, read_partition, read_tag_values
 from ugm.cli.output import print_json, table
 from ugm.errors import printable
 from ugm.resources import format_amount
@@ -32,6 +32,14 @@ _LONG: Final = 2**40
 @click.option("--user", help="The user of an application that does not exist yet.")
 @click.option("--group", "groups", multiple=True, help="A group of the user; may be repeated.")
 @click.option("--queue", help="The requested queue; the placement rules choose the final one.")
+@click.option(
+    "--tag",
+    "tags",
+    callback=read_tag_values,
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="A tag of the application, for placement rules and quota models; may be repeated.",
+)
 @click.option("--application", metavar="ID", help="An application of a running server, instead of a user.")
 @click.option(
     "--usage",
@@ -58,6 +66,7 @@ def explain_command(  # noqa: PLR0913 - one for each option
     user: str | None,
     groups: tuple[str, ...],
     queue: str | None,
+    tags: dict[str, str],
     application: str | None,
     usage: Resource | None,
     quota: Resource | None,
@@ -77,14 +86,14 @@ def explain_command(  # noqa: PLR0913 - one for each option
         raise click.UsageError("give either --user or --application")
     if application is not None and server_url(source) is None:
         raise click.UsageError("--application requires the address of a running server as SOURCE")
-    if application is not None and quota is not None:
-        raise click.UsageError("--quota requires --user")
+    if application is not None and (quota is not None or tags):
+        raise click.UsageError(f"{'--tag' if quota is None else '--quota'} requires --user")
     if preempt and application is None:
         raise click.UsageError("--preempt requires --application")
     subject = (
         {"application_id": application}
         if user is None
-        else {"user": user, "groups": list(groups), "queue": queue or ""}
+        else {"user": user, "groups": list(groups), "queue": queue or "", "tags": tags}
     )
     terms = {} if quota is None else {"quota": dict(quota)}
     explanation = _explain(source, partition_name, {**subject, **terms, "usage": dict(usage or {}), "most": most})

@@ -32,6 +32,7 @@ __all__ = [
     "read_partition",
     "read_prefixes",
     "read_review",
+    "read_tag_values",
     "read_tags",
 ]
 
@@ -95,6 +96,17 @@ def _amounts(texts: Iterable[str]) -> Resource:
             raise click.BadParameter(f"duplicate resource {name!r}")
         amounts[name] = _quantity(quantity, vcore=name == VCORE)
     return Resource(amounts)
+
+
+def read_tag_values(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
+    """Parse tags such as ``namespace=prod``, and return them by name."""
+    tags: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise click.BadParameter(f"expected NAME=VALUE, found {text!r}")
+        tags[name] = value
+    return tags
 
 
 def read_cores(_ctx: click.Context, _param: click.Parameter, text: str) -> int:
