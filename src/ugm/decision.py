@@ -189,18 +189,26 @@ class EffectiveLimit:
         return Resource({name: amount for name, amount in free.items() if amount > 0})
 
     @classmethod
-    def of(cls, counter: Counter) -> Self:
-        """Return the limit of a counter with its usage."""
+    def of(cls, counter: Counter, unavailable: Iterable[str] = ()) -> Self:
+        """Return the limit of a counter with its usage.
+
+        Args:
+            counter: the counter.
+            unavailable: resources of which it allows none, unless its limit names them.
+        """
         owner, limit, used = counter.owner, counter.limit, counter.used()
+        resources = limit.resources
+        if not resources.keys() >= set(unavailable):
+            resources = Resource({**dict.fromkeys(unavailable, 0), **resources})
         return cls(
             kind=owner.kind,
             name=owner.name,
             queue_path=counter.queue_path,
             limit_name=_limit_name(counter),
             place=limit.place,
-            max_resources=limit.resources or None,
+            max_resources=resources or None,
             max_applications=limit.applications,
-            usage=Resource({name: used[name] for name in limit.resources}),
+            usage=Resource({name: used.get(name, 0) for name in resources}),
             running_applications=counter.running,
         )
 
@@ -361,8 +369,13 @@ def _limit_name(counter: Counter) -> str:
 
 
 def effective_limits(counters: Sequence[Counter]) -> tuple[EffectiveLimit, ...]:
-    """Return the limits of some counters, without counters that exist only for a guarantee."""
-    return tuple(EffectiveLimit.of(counter) for counter in counters if is_limiting(counter))
+    """Return the limits of some counters, without counters that exist only for a guarantee.
+
+    A closed limit has a 0 for every resource that another limit names and it does not name.
+    """
+    limiting = [counter for counter in counters if is_limiting(counter)]
+    names = {name for counter in limiting for name in counter.limit.resources}
+    return tuple(EffectiveLimit.of(counter, names if counter.limit.closed else ()) for counter in limiting)
 
 
 def is_limiting(counter: Counter) -> bool:

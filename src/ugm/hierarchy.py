@@ -310,8 +310,17 @@ def leaf_to_root(counters: Iterable[Counter]) -> list[Counter]:
 
 
 def headroom(chain: Chain) -> Resource | None:
-    """Return the smallest free amount in *chain* of each limited resource; None if no resource is limited."""
-    return smallest_amounts((name, counter.free(name)) for counter in chain for name in counter.limit.resources)
+    """Return the smallest free amount in *chain* of each limited resource; None if no resource is limited.
+
+    Of a resource that a closed limit does not name, nothing is free.
+    """
+    chain = tuple(chain)
+    names = {name for counter in chain for name in counter.limit.resources}
+    return smallest_amounts(
+        (name, counter.free(name))
+        for counter in chain
+        for name in (names if counter.limit.closed else counter.limit.resources)
+    )
 
 
 def charge(chain: Chain, vector: RequestVector) -> None:

@@ -92,7 +92,10 @@ def scenes(draw: st.DrawFn) -> Scene:
     total = Resource({name: draw(st.integers(0, 60)) for name in ("cpu", "gpu")})
     elastic = elastic_model(total, groups, check_parents=draw(st.booleans()))
     models: list[QuotaModel] = [elastic, tree_model(document), Bundle(draw(st.integers(0, 40)))]
-    partition = Partition(config(QUEUES, limits=LIMITS), models=draw(st.permutations(models)))
+    # The nodes may offer less than the limits name.
+    nodes = st.dictionaries(st.sampled_from(NAMES), st.integers(0, 30)).map(Resource)
+    cluster = draw(st.none() | nodes)
+    partition = Partition(config(QUEUES, limits=LIMITS), models=draw(st.permutations(models)), cluster=cluster)
     applications = tuple(f"app-{number}" for number in range(draw(st.integers(1, 4))))
     for application_id in applications:
         tags = {

@@ -120,15 +120,20 @@ class ModelQueries:
 
     # Headroom
 
-    def headroom(self, claim: Claim, free: Resource | None, names: Iterable[str]) -> Resource | None:
+    def headroom(
+        self, claim: Claim, free: Resource | None, names: Iterable[str], offered: Resource | None
+    ) -> Resource | None:
         """Return the headroom of all models together; None if no resource is limited.
 
         Args:
             claim: the claim without a usage.
             free: the headroom of users, groups and queues.
             names: other resources that models may limit.
+            offered: the amounts of all nodes, and nothing else is available; None if no node was registered yet.
         """
         bounds = self._bounds(claim, free)
+        if offered is not None:
+            bounds |= {name: min(amount, 0) for name, amount in bounds.items() if name not in offered}
         most = {name: max(bounds.get(name, MAX_QUANTITY), 0) for name in sorted({*names, *bounds})}
 
         def fits(amounts: _Amounts) -> bool:

@@ -178,7 +178,7 @@ class SubjectQueries:
 
     def _model_headroom(self, holding: Holding, claim: Claim, free: Resource | None) -> Resource | None:
         names = {*self._state.active_limits.epoch.layout.names, *holding.held()}
-        return self._model_queries.headroom(claim, free, names)
+        return self._model_queries.headroom(claim, free, names, offered=self._state.cluster.total)
 
     def place(self, submission: Submission) -> Placement:
         """Return where the placement rules would put an application."""

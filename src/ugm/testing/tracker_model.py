@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final
 from ugm.configuration import LimitConfig, PartitionConfig
 from ugm.decision import Violation
 from ugm.errors import NotTrackedError, ReleaseError, RequestError
-from ugm.identity import WILDCARD, TrackingType, UserGroup
+from ugm.identity import ROOT, WILDCARD, TrackingType, UserGroup
 from ugm.resources import Resource
 from ugm.testing.queue_model import QueueAllowance, QueueModel, upward
 
@@ -205,12 +205,21 @@ class TrackerModel:
     def headroom_at(self, places: Iterable[Place]) -> Resource | None:
         """Return the smallest free amount of each resource that is limited at some places; None without limits."""
         headroom: dict[str, int] = {}
+        places = tuple(places)
+        names = {name for place in places for name in self.limit(place).resources}
         for place in places:
             used = self.usage(place)
-            for name, most in self.limit(place).resources.items():
+            # Nothing else than the resources of the nodes is available.
+            unavailable = dict.fromkeys(names, 0) if self._is_cluster(place) else {}
+            for name, most in {**unavailable, **self.limit(place).resources}.items():
                 free = most - used.get(name, 0)
                 headroom[name] = min(free, headroom.get(name, free))
         return Resource(headroom) if headroom else None
+
+    def _is_cluster(self, place: Place) -> bool:
+        """Return whether the limit at a place is the sum of the nodes."""
+        is_root = place.kind is TrackingType.QUEUE and place.queue_path == ROOT
+        return is_root and self.queues is not None and self.queues.allowed(ROOT).resources is not None
 
     def can_run_app(self, queue_path: str, application_id: str, user: UserGroup) -> bool:
         """Return whether an application runs in a queue or may start there."""

@@ -61,9 +61,9 @@ def test_headroom_is_the_least(partition: Partition) -> None:
 
 
 def test_headroom_counts_the_cluster(partition: Partition) -> None:
-    """The size of the cluster counts, once it is known."""
+    """Once the size of the cluster is known, it counts, and what no node offers is not available."""
     partition.add_node("n", Resource(memory=5, vcore=4))
-    assert partition.headroom("app") == Resource(gpu=3, memory=0, vcore=4)
+    assert partition.headroom("app") == Resource(gpu=0, memory=0, vcore=4)
 
 
 def test_headroom_below_zero(partition: Partition) -> None:
