@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from support.examples import examples
 from ugm import Partition, Resource, UserGroup, parse_config
-from ugm.budgets import AccountState, Budget, Budgets, Carry, Mode, Period
+from ugm.budgets import AccountState, Budget, BudgetMode, Budgets, Carry, Period
 from ugm.budgets.calendar import calendar_of
 from ugm.model import Claim
 
@@ -47,7 +47,7 @@ def runs() -> st.SearchStrategy[list[Run]]:
 def budgets_of() -> st.SearchStrategy[Budget]:
     """Draw a budget of cores for everybody."""
 
-    def budget(amount: int, period: Period, carry: Carry, cap: int, zone: str, mode: Mode) -> Budget:
+    def budget(amount: int, period: Period, carry: Carry, cap: int, zone: str, mode: BudgetMode) -> Budget:
         carried = Carry.NONE if period is Period.NONE else carry
         most = Resource(vcore=cap) if carried is Carry.CAPPED else Resource()
         amounts = Resource(vcore=amount)
@@ -60,7 +60,7 @@ def budgets_of() -> st.SearchStrategy[Budget]:
         st.sampled_from(Carry),
         st.integers(0, 2 * DAY),
         st.sampled_from(["UTC", "Europe/Berlin", "Asia/Kathmandu"]),
-        st.sampled_from(Mode),
+        st.sampled_from(BudgetMode),
     )
 
 
@@ -177,7 +177,7 @@ def test_what_fits_the_headroom_fits_the_budget(budget: Budget, history: list[Ru
     query = Claim("", "app", Resource(), "root.a", BEN, until=now + 60)
     free = model.headroom(query)
     if free is None:
-        assert budget.mode is Mode.ADMIT
+        assert budget.mode is BudgetMode.ADMIT
         return
 
     assert not model.check(query._replace(usage=free))

@@ -5,8 +5,8 @@ its queue has enough left for it. What it really uses is settled second by secon
 """
 
 from ugm.budgets.account import AccountState
-from ugm.budgets.budget import Budget, Carry, Mode, Period, Scope
+from ugm.budgets.budget import Budget, BudgetMode, Carry, Period, Scope
 from ugm.budgets.denial import BudgetViolation
 from ugm.budgets.model import Budgets
 
-__all__ = ["AccountState", "Budget", "BudgetViolation", "Budgets", "Carry", "Mode", "Period", "Scope"]
+__all__ = ["AccountState", "Budget", "BudgetMode", "BudgetViolation", "Budgets", "Carry", "Period", "Scope"]

@@ -3,7 +3,7 @@
 The problem: the usage of each second counts, there may be 100,000 accounts, and a period may end at any time.
 
 The idea: between two changes the usage per second, the *rate*, is constant, so the usage up to any second is a linear
-function of time. The same holds for what is still promised, until the next promised end. So an account stores only the
+function of time. The same holds for the promised amounts, until the next promised end. So an account stores only the
 coefficients of both functions, and nothing happens when time passes. A period that has ended is closed by the next
 call that reads the account.
 
@@ -153,12 +153,12 @@ class Account:
         return self.history[3]
 
     def left(self, now: int) -> int:
-        """Return the limit less what is settled."""
+        """Return the limit less the settled usage."""
         _, _, spent, rate, bonus = self._rolled(now)
         return self.terms.amount + bonus - spent - rate * now
 
     def committed(self, now: int) -> int:
-        """Return what is promised from now on."""
+        """Return the amounts promised from now on."""
         while self._ends and self._ends[0] <= now:
             until = heappop(self._ends)
             _, amount = self._ending.pop(until, (0, 0))
@@ -253,6 +253,6 @@ class Account:
         return max(left - self.committed(now), 0) // (until - now) if until > now else None
 
     def coefficients(self, now: int) -> tuple[int, int, int]:
-        """Return the rate, and the coefficients of what is promised: all that follows from the charged claims."""
+        """Return the rate, and the coefficients of the promised amounts, both from the charged claims."""
         self.committed(now)
         return self.rate, self._promised, self._product

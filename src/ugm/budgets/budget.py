@@ -13,7 +13,7 @@ from ugm.errors import RequestError
 from ugm.identity import ROOT, canonical_path
 from ugm.resources import Resource
 
-__all__ = ["Budget", "Carry", "Mode", "Period", "Scope"]
+__all__ = ["Budget", "BudgetMode", "Carry", "Period", "Scope"]
 
 
 class Scope(StrEnum):
@@ -37,7 +37,7 @@ class Carry(StrEnum):
     CAPPED = "capped"
 
 
-class Mode(StrEnum):
+class BudgetMode(StrEnum):
     """The rule by which a budget admits a claim."""
 
     #: A claim must promise its duration, and everything that is promised must fit the budget.
@@ -78,7 +78,7 @@ class Budget:
     carry: Carry = Carry.NONE
     #: With `Carry.CAPPED`, the most that is carried over; 0 for a resource that is missing.
     cap: Resource = field(default_factory=Resource)
-    mode: Mode = Mode.SAFE
+    mode: BudgetMode = BudgetMode.SAFE
     #: The time zone of the calendar.
     zone: str = "UTC"
     #: The weights of resources that are added to one number, which is the only one in *amounts*. Resources without a
@@ -93,7 +93,7 @@ class Budget:
         require_resource("cap", self.cap)
         if self.cap and self.carry is not Carry.CAPPED:
             raise RequestError("cap", self.cap, "only a budget that carries over up to a cap has one")
-        for argument, kind in (("period", Period), ("carry", Carry), ("mode", Mode)):
+        for argument, kind in (("period", Period), ("carry", Carry), ("mode", BudgetMode)):
             if not isinstance(getattr(self, argument), kind):
                 allowed = ", ".join(str(each) for each in kind)
                 raise RequestError(argument, getattr(self, argument), f"expected one of {allowed}")

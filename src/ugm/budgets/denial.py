@@ -15,7 +15,7 @@ KIND: Final = "budget"
 
 
 class Outlook(NamedTuple):
-    """What happens to a denied claim if it waits. The text is formatted on demand, because few denials are read."""
+    """The effect of waiting on a denied claim. The text is formatted on demand, because few denials are read."""
 
     #: Whether waiting helps.
     can_wait: bool
@@ -41,7 +41,7 @@ class BudgetViolation(Violation):
     """A budget that has too little left for a claim.
 
     Amounts are amounts times seconds. ``name`` is the budget, ``limit_name`` the owner of the account, and ``used`` is
-    the sum of what is settled and what is still promised. All are 0 if the claim promises no duration.
+    the sum of settled and promised usage. All are 0 if the claim promises no duration.
     """
 
     #: None for a claim without a duration.

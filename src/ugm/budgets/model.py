@@ -235,7 +235,7 @@ class Budgets(ReportingModel):
         """Change the amounts of a budget at once.
 
         If an amount falls below the usage, new claims are denied, and nothing that runs is stopped. The amounts in
-        force at the end of a period decide what is carried over from it.
+        force at the end of a period determine the carry-over from it.
 
         Raises:
             RequestError: there is no such budget, or the amounts are not those of its resources.
@@ -251,11 +251,11 @@ class Budgets(ReportingModel):
     def refill(self, name: str, amounts: Resource, *, owner: str = "") -> None:
         """Raise the limit of an account in the current period.
 
-        What is left of it at the end of the period is carried over like the amount.
+        Its rest at the end of the period is carried over like the amount.
 
         Args:
             name: the budget.
-            amounts: what is added, in amounts times seconds.
+            amounts: the added amounts, in amounts times seconds.
             owner: the owner of the account; by default that of the budget, if it has one account.
 
         Raises:
@@ -273,7 +273,7 @@ class Budgets(ReportingModel):
         Args:
             giver: the budget that gives.
             taker: the budget that takes.
-            amounts: what is moved, in amounts times seconds.
+            amounts: the moved amounts, in amounts times seconds.
             giver_owner: the owner of the account that gives; see `refill`.
             taker_owner: the owner of the account that takes.
 
@@ -370,7 +370,7 @@ class Budgets(ReportingModel):
 
     @locked
     def all_limits(self) -> list[EffectiveLimit]:
-        """Return every account, in amounts times seconds; the usage is what is settled or promised."""
+        """Return every account, in amounts times seconds; the usage is settled plus promised."""
         found = []
         for account in self._selected(None, None):
             state = account.state(self._now)

@@ -11,7 +11,7 @@ from fractions import Fraction
 from math import inf, lcm
 from typing import Final, TypeAlias, final
 
-from ugm.budgets.budget import Budget, Carry, Mode
+from ugm.budgets.budget import Budget, BudgetMode, Carry
 from ugm.budgets.calendar import Calendar, Period, calendar_of
 
 __all__ = ["History", "Terms"]
@@ -26,7 +26,7 @@ History: TypeAlias = tuple[int, int, int, int, int]
 
 @final
 class Terms:
-    """What a budget says about one of its resources.
+    """The rule of a budget about one of its resources.
 
     Args:
         budget: the budget.
@@ -64,7 +64,7 @@ class Terms:
         self.weights: Final[tuple[tuple[str, int], ...] | None] = (
             tuple((name, int(weight * self.scale)) for name, weight in budget.weights.items()) or None
         )
-        self.is_safe: Final = budget.mode is Mode.SAFE
+        self.is_safe: Final = budget.mode is BudgetMode.SAFE
         self.carry: Final = budget.carry
         self.calendar: Final[Calendar] = calendar_of(budget.period, budget.zone)
         self._cap: Final = budget.cap.get(resource, 0) * self.scale

@@ -3,7 +3,7 @@
 from ugm.elastic.admission import AdmissionRules, RuntimeViolation
 from ugm.elastic.audit import verify
 from ugm.elastic.declared import declared_group
-from ugm.elastic.eviction import OveruseClock, PreemptionPlan, RevokePlan
+from ugm.elastic.eviction import ElasticPreemptionPlan, OveruseClock, RevokePlan
 from ugm.elastic.explain import GroupShare, RuntimeCap, RuntimeExplanation, Shortage, explain, shortage
 from ugm.elastic.group import DEFAULT_GROUP, ROOT_GROUP, SYSTEM_GROUP, ElasticGroup, GroupError, Refusal
 from ugm.elastic.model import ElasticModel
@@ -21,6 +21,7 @@ __all__ = [
     "AdmissionRules",
     "ElasticGroup",
     "ElasticModel",
+    "ElasticPreemptionPlan",
     "ElasticQuota",
     "ElasticTree",
     "GroupError",
@@ -28,7 +29,6 @@ __all__ = [
     "GroupStatus",
     "OveruseClock",
     "Pod",
-    "PreemptionPlan",
     "Refusal",
     "RevokePlan",
     "RuntimeCap",

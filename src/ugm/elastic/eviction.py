@@ -17,7 +17,7 @@ from ugm.elastic.pods import Pod, TrackedPod
 from ugm.errors import RequestError
 from ugm.resources import Resource
 
-__all__ = ["OveruseClock", "PreemptionPlan", "RevokePlan", "plan_preemption", "plan_revoke"]
+__all__ = ["ElasticPreemptionPlan", "OveruseClock", "RevokePlan", "plan_preemption", "plan_revoke"]
 
 
 class RevokePlan(NamedTuple):
@@ -32,7 +32,7 @@ class RevokePlan(NamedTuple):
     remaining: Resource
 
 
-class PreemptionPlan(NamedTuple):
+class ElasticPreemptionPlan(NamedTuple):
     """The pods to evict for one pod of the same group."""
 
     pod: str
@@ -81,7 +81,7 @@ def plan_preemption(
     pods: Iterable[TrackedPod],
     count: Callable[[TrackedPod, int], None],
     check: Callable[[], Iterable[Violation]],
-) -> PreemptionPlan:
+) -> ElasticPreemptionPlan:
     """Choose pods of lower priority to evict for a pod: as few as possible, the least important first.
 
     Args:
@@ -95,8 +95,8 @@ def plan_preemption(
     candidates = _candidates(one for one in pods if one.pod.priority < pod.priority)
     needed = _needed(candidates, count, lambda: not any(True for _ in check()))
     if needed is None:
-        return PreemptionPlan(pod.name, group, (), tuple(check()))
-    return PreemptionPlan(pod.name, group, tuple(one.pod.name for one in reversed(needed)), ())
+        return ElasticPreemptionPlan(pod.name, group, (), tuple(check()))
+    return ElasticPreemptionPlan(pod.name, group, tuple(one.pod.name for one in reversed(needed)), ())
 
 
 def _candidates(pods: Iterable[TrackedPod]) -> list[TrackedPod]:

@@ -16,7 +16,7 @@ from typing import Final, TypeVar, final
 from ugm.decision import ALLOWED, Decision, EffectiveLimit, Violation
 from ugm.elastic.admission import GROUP, AdmissionRules, GroupAdmission
 from ugm.elastic.counted_pods import CountedPods
-from ugm.elastic.eviction import PreemptionPlan, RevokePlan, plan_preemption, plan_revoke
+from ugm.elastic.eviction import ElasticPreemptionPlan, RevokePlan, plan_preemption, plan_revoke
 from ugm.elastic.group import (
     DEFAULT_GROUP,
     ROOT_GROUP,
@@ -358,7 +358,7 @@ class ElasticQuota:
         """
         return plan_revoke(group, self.tree.used(group), self.tree.limit(group), self._index.pods_in(group))
 
-    def plan_preemption(self, pod: Pod) -> PreemptionPlan:
+    def plan_preemption(self, pod: Pod) -> ElasticPreemptionPlan:
         """Return the pods of its group to evict for a pod, if they will wait again. Changes nothing.
 
         The requests of the victims stay part of the runtime.
@@ -375,7 +375,7 @@ class ElasticQuota:
 
         return self._plan_preemption(pod, count, partial(self._violations, pod, freed))
 
-    def plan_eviction(self, pod: Pod) -> PreemptionPlan:
+    def plan_eviction(self, pod: Pod) -> ElasticPreemptionPlan:
         """Return the pods of its group to evict for a pod, if they will end. Changes nothing.
 
         Raises:
@@ -402,12 +402,12 @@ class ElasticQuota:
 
     def _plan_preemption(
         self, pod: Pod, count: Callable[[TrackedPod, int], None], check: Callable[[], Iterable[Violation]]
-    ) -> PreemptionPlan:
+    ) -> ElasticPreemptionPlan:
         group = self.group_of(pod)
         may_preempt = self._preempt_in_default or group != DEFAULT_GROUP
         return plan_preemption(pod, group, self._index.pods_in(group) if may_preempt else (), count, check)
 
-    def carry_out(self, plan: RevokePlan | PreemptionPlan) -> None:
+    def carry_out(self, plan: RevokePlan | ElasticPreemptionPlan) -> None:
         """Remove the victims of a plan. A victim that will wait again must be expected again.
 
         Raises:

@@ -1,6 +1,6 @@
 """Scheduling order: which pending request of a tree of queues is next.
 
-The problem: the order of queues depends on their usage and on what is pending in them, so it changes with every grant.
+The problem: the order of queues depends on their usage and on their pending requests, so it changes with every grant.
 Sorting everything for every request would take time proportional to the tree.
 
 The idea: the search descends from the root into the first child until it reaches an application. Each queue keeps its

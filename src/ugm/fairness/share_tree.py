@@ -26,7 +26,7 @@ _ROOT: Final = ""
 
 
 class _Account(NamedTuple):
-    """An account that is not dissolved, with those who compete in it."""
+    """An account that is not dissolved, with its competitors."""
 
     children: list[Competitor]
     total_shares: int

@@ -37,7 +37,7 @@ _SUBJECTS: Final[Mapping[By, Callable[[UsageInterval], Sequence[str | None]]]] =
 
 
 def _owners(interval: UsageInterval, kind: str) -> Sequence[str | None]:
-    """Return the owners of a kind: each also counts what is used below it."""
+    """Return the owners of a kind: each also counts the usage below it."""
     return [name for of_kind, name in interval.owners if of_kind == kind] or [None]
 
 
@@ -91,7 +91,7 @@ def usage(
         path: the location of the journal; see `ugm.journal.open_partition`.
         by: the subjects of the sums. The queue of an application is the one in which it was placed. An elastic group
             includes the groups below it. The nodes of a quota tree are named ``tree/node``; they are those of the group
-            of an application, whatever node holds its allocations. Both are known for models that the configuration
+            of an application and not those that hold its allocations. Both are known for models that the configuration
             declares.
         since: the first instant, in milliseconds since 1970; None for the first for which usage is known.
         until: the end of the range, which is not included; None, or a time in the future, stands for now.

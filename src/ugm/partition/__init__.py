@@ -12,7 +12,7 @@ from ugm.partition.interface import AbstractPartition
 from ugm.partition.model_queries import ModelReport
 from ugm.partition.partition import Partition
 from ugm.partition.plan import DrainingQueue, Plan, PlanInput
-from ugm.partition.reclaim_plan import Protection, ReclaimOutcome, ReclaimPlan, SparedAllocations, Victim
+from ugm.partition.reclaim_plan import Protection, ReclaimOutcome, ReclaimPlan, ReclaimVictim, SparedAllocations
 from ugm.partition.reports import ApplicationReport, OwnedAllocation, SubmissionReport
 from ugm.partition.scheduling_order import ApplicationKey, Turn, by_share
 from ugm.partition.scheduling_pass import Head, SchedulingPass
@@ -56,6 +56,7 @@ __all__ = [
     "QueueChange",
     "ReclaimOutcome",
     "ReclaimPlan",
+    "ReclaimVictim",
     "RunningAllocation",
     "SchedulingPass",
     "SparedAllocations",
@@ -65,7 +66,6 @@ __all__ = [
     "UsageFeed",
     "UsageOwner",
     "UserInQueue",
-    "Victim",
     "WaitingList",
     "by_share",
     "changes",

@@ -37,7 +37,7 @@ _OF_ALLOCATIONS: Final = (AllocationRequested, RequestWithdrawn, Allocated, Resi
 
 @final
 class ChangeMarks:
-    """What has perhaps changed since the last `take`."""
+    """The objects that may have changed since the last `take`."""
 
     __slots__ = ("__weakref__", "applications", "everything", "freed", "notify")
 

@@ -1,4 +1,4 @@
-"""Which pending requests may fit: a count by queue and size, that leaves out what is known to be blocked.
+"""The pending requests that may fit: a count by queue and size, without those known to be blocked.
 
 The problem: after a release, nearly all waiting requests are still blocked. Testing each of them would take time
 proportional to their number for every release.

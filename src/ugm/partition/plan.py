@@ -4,7 +4,7 @@ A plan is made by applying the configuration to a copy of the state. The copy is
 it. So a plan and its application cannot differ in a rule.
 
 Sums of allocations are enough for users, groups and queues. A declared quota model whose definition changes is made
-and charged anew, as when the configuration is applied, so a plan with such a change needs every allocation.
+and charged again, as when the configuration is applied, so a plan with such a change needs every allocation.
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ on, and `Preempting.carry_out` compares them. This takes a pass over the ledger 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple, ParamSpec, Protocol, TypeVar, final, overload
+from typing import Final, NamedTuple, final, overload
 
 from ugm.arguments import require_resource
 from ugm.decision import Decision, Violation
@@ -34,27 +34,18 @@ from ugm.preemption import AllocationFacts, Outcome, PlacedRequest, PreemptionPl
 from ugm.preemption import plan_preemption as plan_for_queues
 from ugm.preemption.plan import queue_input
 from ugm.preemption.settings import PreemptionSettings
-from ugm.preemption.usage_tree import UsageTree
+from ugm.preemption.usage_tree import QueueUsageTree
 from ugm.queues.specs import Quota
 from ugm.resources import Resource
+from ugm.tracking.self_check import ReadLocked
 
 __all__ = ["Preempting", "PreemptionCall", "require_preemption_call", "require_preemption_plan"]
 
-P = ParamSpec("P")
-T = TypeVar("T")
 
 _TERMINATING: Final = AllocationState.TERMINATING
 
 #: The outcomes of plans that evict nothing, whatever models would do.
 _FINAL: Final = frozenset((Outcome.BLOCKED, Outcome.NEVER, Outcome.UNWILLING, Outcome.EARLY, Outcome.NONE))
-
-
-class ReadLocked(Protocol):
-    """A function that runs another one under the lock."""
-
-    def __call__(self, query: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Return the result of *query*."""
-        ...
 
 
 class PreemptionCall(NamedTuple):
@@ -386,7 +377,7 @@ class Preempting:
     def _changed_queue(self, plan: PreemptionPlan) -> str:
         evicted = {victim.allocation_id for victim in plan.by_model}
         settings = self._settings_of(self._state.compiled)
-        nodes = UsageTree(_WorldCopy.of(self._state).world(settings, plan.placed, evicted)).nodes
+        nodes = QueueUsageTree(_WorldCopy.of(self._state).world(settings, plan.placed, evicted)).nodes
         for before in plan.inputs:
             node = nodes.get(before.queue_path)
             if node is None:

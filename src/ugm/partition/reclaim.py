@@ -29,8 +29,8 @@ from ugm.partition.admission import Admission
 from ugm.partition.allocation import AllocationState
 from ugm.partition.application import LedgerEntry
 from ugm.partition.model_set import ModelSet
-from ugm.partition.reclaim_plan import ReclaimOutcome, ReclaimPlan, Victim
-from ugm.partition.reclaim_search import Candidate, Search, Victims, is_entitled
+from ugm.partition.reclaim_plan import ReclaimOutcome, ReclaimPlan, ReclaimVictim
+from ugm.partition.reclaim_search import ReclaimCandidate, Victims, VictimSearch, is_entitled
 from ugm.partition.state import PartitionState
 from ugm.partition.subject import Subject, UserInQueue
 from ugm.partition.subject_queries import QueryRequest, SubjectQueries, require_subject
@@ -101,22 +101,22 @@ class Reclaiming:
             spared=search.spared(chosen),
         )
 
-    def _search(self, request: _Request, missing: Sequence[Violation], leaving: _Entries) -> Search:
-        candidates: dict[str, Candidate] = {}
+    def _search(self, request: _Request, missing: Sequence[Violation], leaving: _Entries) -> VictimSearch:
+        candidates: dict[str, ReclaimCandidate] = {}
         borrowers = self._models.borrowers(request.claim, {name for name, _ in leaving})
         for model, found in enumerate(borrowers):
             for borrower in found:
                 for name in borrower.allocation_ids:
                     entry = self._held(name)
                     if entry is not None:
-                        candidate = candidates.setdefault(name, Candidate(name, entry, _freed(entry, missing)))
+                        candidate = candidates.setdefault(name, ReclaimCandidate(name, entry, _freed(entry, missing)))
                         candidate.groups.append((model, borrower))
 
-        def fits(victims: Iterable[Candidate]) -> bool:
+        def fits(victims: Iterable[ReclaimCandidate]) -> bool:
             gone = [*leaving, *((one.allocation_id, one.entry) for one in victims)]
             return not self._shortage(request, gone)
 
-        return Search(missing, candidates, fits)
+        return VictimSearch(missing, candidates, fits)
 
     def _terminating(self) -> _Entries:
         entries = self._state.ledger.items()
@@ -197,7 +197,7 @@ def _freed(entry: LedgerEntry, missing: Iterable[Violation]) -> dict[str, int]:
     }
 
 
-def _value_of(candidate: Candidate, victims: Victims) -> Victim:
+def _value_of(candidate: ReclaimCandidate, victims: Victims) -> ReclaimVictim:
     entry = candidate.entry
     groups = sorted(candidate.groups, key=lambda group: not is_entitled(group[1].entitled, candidate.frees))
     guarantees = tuple(
@@ -207,7 +207,7 @@ def _value_of(candidate: Candidate, victims: Victims) -> Victim:
         if one.resource in candidate.frees
     )
     submission, path = entry.application.submission, entry.application.queue.queue_path
-    return Victim(
+    return ReclaimVictim(
         candidate.allocation_id,
         submission.application_id,
         submission.user.name,

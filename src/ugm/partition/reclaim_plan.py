@@ -12,7 +12,7 @@ from ugm.model import Guarantee
 from ugm.partition.subject import Subject, UserInQueue
 from ugm.resources import Resource, format_amount
 
-__all__ = ["Protection", "ReclaimOutcome", "ReclaimPlan", "SparedAllocations", "Victim"]
+__all__ = ["Protection", "ReclaimOutcome", "ReclaimPlan", "ReclaimVictim", "SparedAllocations"]
 
 
 class ReclaimOutcome(StrEnum):
@@ -67,7 +67,7 @@ _TEXTS: Final = {
 _LISTED: Final = 5
 
 
-class Victim(NamedTuple):
+class ReclaimVictim(NamedTuple):
     """An allocation to evict."""
 
     allocation_id: str
@@ -126,7 +126,7 @@ class ReclaimPlan:
     #: The guarantees of the groups of the request in the missing resources; the usage includes the request.
     entitled: tuple[Guarantee, ...] = ()
     #: The least important first.
-    victims: tuple[Victim, ...] = ()
+    victims: tuple[ReclaimVictim, ...] = ()
     #: All other allocations of other groups, counted by group and reason.
     spared: tuple[SparedAllocations, ...] = ()
 

@@ -14,9 +14,10 @@ suffice. The search knows neither the partition nor its models.
 Priorities do not matter for the right to reclaim, only for the choice. A group that lost an allocation cannot reclaim
 it, because it used more than its guarantee with it. It may borrow again.
 
-**Choice.** Allocations of low priority come first, then those that use most of what is missing, then by id. They are
-added until the request fits. Each victim that is not needed is then removed, the most important first, so none can be
-left out. If this fails, the smallest allocations are tried first, and then all sets of at most `_COMPLETE` allocations.
+**Choice.** Allocations of low priority come first, then those that use most of the missing amounts, then by id. They
+are added until the request fits. Each victim that is not needed is then removed, the most important first, so none can
+be left out. If this fails, the smallest allocations are tried first, and then all sets of at most `_COMPLETE`
+allocations.
 
 **Cost.** One call of the function for each candidate that is added or removed.
 """
@@ -35,7 +36,7 @@ from ugm.model import Borrower, Guarantee
 from ugm.partition.application import LedgerEntry
 from ugm.partition.reclaim_plan import Protection, SparedAllocations
 
-__all__ = ["Candidate", "Search", "Victims", "is_entitled"]
+__all__ = ["ReclaimCandidate", "VictimSearch", "Victims", "is_entitled"]
 
 #: All sets of at most this many allocations are tried.
 _COMPLETE: Final = 10
@@ -46,7 +47,7 @@ _Key: TypeAlias = tuple[int, str, str, str]
 
 @final
 @dataclass(slots=True, eq=False)
-class Candidate:
+class ReclaimCandidate:
     """An allocation of another group."""
 
     allocation_id: str
@@ -62,20 +63,20 @@ class Candidate:
 class Victims:
     """A set of victims that the rules allow."""
 
-    chosen: dict[str, Candidate] = field(default_factory=dict)
+    chosen: dict[str, ReclaimCandidate] = field(default_factory=dict)
     _taken: Counter[_Key] = field(default_factory=Counter)
 
-    def add(self, candidate: Candidate) -> None:
+    def add(self, candidate: ReclaimCandidate) -> None:
         """Add a candidate."""
         self._count(candidate, 1)
         self.chosen[candidate.allocation_id] = candidate
 
-    def remove(self, candidate: Candidate) -> None:
+    def remove(self, candidate: ReclaimCandidate) -> None:
         """Undo `add`."""
         self._count(candidate, -1)
         del self.chosen[candidate.allocation_id]
 
-    def _count(self, candidate: Candidate, times: int) -> None:
+    def _count(self, candidate: ReclaimCandidate, times: int) -> None:
         for model, borrower in candidate.groups:
             for one in borrower.guarantees:
                 self._taken[_key(model, one)] += times * candidate.frees.get(one.resource, 0)
@@ -84,7 +85,7 @@ class Victims:
         """Return the usage of a group after the eviction of all victims."""
         return guarantee.used - self._taken[_key(model, guarantee)]
 
-    def protection_of(self, candidate: Candidate) -> Protection | None:
+    def protection_of(self, candidate: ReclaimCandidate) -> Protection | None:
         """Return the first reason against a further victim; None if the rules allow it."""
         if not candidate.entry.traits.preemptible:
             return Protection.OPTED_OUT
@@ -97,14 +98,14 @@ class Victims:
             return Protection.WITHIN_SHARE
         return Protection.GUARANTEE if self._breaks_guarantee(candidate) else None
 
-    def _exceeds_share(self, candidate: Candidate, model: int, borrower: Borrower) -> bool:
+    def _exceeds_share(self, candidate: ReclaimCandidate, model: int, borrower: Borrower) -> bool:
         return any(
             self.used(model, one) > one.share
             for one in borrower.guarantees
             if one.name == borrower.name and one.resource in candidate.frees
         )
 
-    def _breaks_guarantee(self, candidate: Candidate) -> bool:
+    def _breaks_guarantee(self, candidate: ReclaimCandidate) -> bool:
         return any(
             self.used(model, one) - candidate.frees[one.resource] < one.guaranteed
             for model, borrower in candidate.groups
@@ -129,15 +130,15 @@ def is_entitled(guarantees: Iterable[Guarantee], resources: Mapping[str, int]) -
 
 @final
 @dataclass(slots=True, eq=False)
-class Search:
+class VictimSearch:
     """The search for victims for one request."""
 
     #: What the request lacks.
     missing: Sequence[Violation]
     #: By allocation id.
-    candidates: Mapping[str, Candidate]
+    candidates: Mapping[str, ReclaimCandidate]
     #: Returns whether the request fits without some allocations.
-    fits: Callable[[Iterable[Candidate]], bool]
+    fits: Callable[[Iterable[ReclaimCandidate]], bool]
 
     def run(self) -> Victims | None:
         """Return the victims; None if there is no set that the rules allow and that suffices."""
@@ -150,10 +151,10 @@ class Search:
                 return self._without_needless(found)
         return self._first_set(by_size) if len(by_size) <= _COMPLETE else None
 
-    def _importance(self, candidate: Candidate) -> tuple[int, int]:
+    def _importance(self, candidate: ReclaimCandidate) -> tuple[int, int]:
         return candidate.entry.traits.priority, -self._size(candidate)
 
-    def _size(self, candidate: Candidate) -> int:
+    def _size(self, candidate: ReclaimCandidate) -> int:
         """Return the part of the missing amounts that a candidate frees, in millionths."""
         shortfalls: dict[str, int] = {}
         for one in self.missing:
@@ -163,7 +164,7 @@ class Search:
             min(amount, shortfalls[name]) * 1_000_000 // shortfalls[name] for name, amount in candidate.frees.items()
         )
 
-    def _add_until_fit(self, order: Iterable[Candidate]) -> Victims | None:
+    def _add_until_fit(self, order: Iterable[ReclaimCandidate]) -> Victims | None:
         victims = Victims()
         for candidate in order:
             if victims.protection_of(candidate) is None:
@@ -185,7 +186,7 @@ class Search:
 
     def _without_needless(self, victims: Victims) -> Victims:
         """Remove each victim without which the request fits as well, until there is none."""
-        needless: Candidate | None = None
+        needless: ReclaimCandidate | None = None
         while True:
             important_first = sorted(victims.chosen.values(), key=self._importance, reverse=True)
             needless = next((one for one in important_first if self._fits_without(victims, one)), None)
@@ -193,10 +194,10 @@ class Search:
                 return victims
             victims.remove(needless)
 
-    def _fits_without(self, victims: Victims, left_out: Candidate) -> bool:
+    def _fits_without(self, victims: Victims, left_out: ReclaimCandidate) -> bool:
         return self.fits([one for one in victims.chosen.values() if one is not left_out])
 
-    def _first_set(self, order: Sequence[Candidate]) -> Victims | None:
+    def _first_set(self, order: Sequence[ReclaimCandidate]) -> Victims | None:
         """Return the first of all sets, the smallest sets first."""
         for count in range(1, len(order) + 1):
             for chosen in combinations(order, count):
@@ -248,7 +249,7 @@ class Search:
         )
 
 
-def _add_if_allowed(victims: Victims, candidate: Candidate) -> bool:
+def _add_if_allowed(victims: Victims, candidate: ReclaimCandidate) -> bool:
     if victims.protection_of(candidate) is not None:
         return False
     victims.add(candidate)

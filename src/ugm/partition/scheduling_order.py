@@ -91,7 +91,7 @@ def by_share(rank: FairRank) -> ApplicationKey:
 
 
 class CopiedApplication(NamedTuple):
-    """What decides the place of an application, copied under the lock."""
+    """The facts that determine the place of an application, copied under the lock."""
 
     application: Application
     used: Mapping[str, int]
@@ -123,7 +123,7 @@ class ApplicationChange(NamedTuple):
 
 
 class OrderCopy(NamedTuple):
-    """What decides the order, copied under the lock."""
+    """The facts that determine the order, copied under the lock."""
 
     compiled: CompiledConfig
     cluster: Resource | None

@@ -54,7 +54,7 @@ _Start: TypeAlias = tuple[Holding | None, str | None, bool]
 
 
 class _Charged(NamedTuple):
-    """A request that the pass has charged, with what is needed to refund it."""
+    """A request that the pass has charged, with the data to refund it."""
 
     entry: LedgerEntry
     claim: Claim

@@ -1,6 +1,6 @@
 """The choice of victims step by step, for problems that are too large for a complete search.
 
-The option that covers the largest part of what is still missing is chosen first, and of equal ones the cheapest. Then
+The option that covers the largest part of the missing amounts is chosen first, and of equal ones the cheapest. Then
 victims are removed until none can be removed, so the set is minimal, but not always of the least cost.
 """
 
@@ -12,12 +12,12 @@ from heapq import heapify, heappop, heappush
 from math import lcm
 from typing import Final, final
 
-from ugm.preemption.options import Option, Problem
+from ugm.preemption.options import Option, PlanningProblem
 
 __all__ = ["choose_greedily"]
 
 
-def choose_greedily(problem: Problem, options: Sequence[Option]) -> list[int] | None:
+def choose_greedily(problem: PlanningProblem, options: Sequence[Option]) -> list[int] | None:
     """Return the positions of a minimal lawful set, or None."""
     return _GreedyChoice(problem, options).run()
 
@@ -28,7 +28,7 @@ class _GreedyChoice:
 
     __slots__ = ("_claimed", "_options", "_problem", "_remaining", "_room")
 
-    def __init__(self, problem: Problem, options: Sequence[Option]) -> None:
+    def __init__(self, problem: PlanningProblem, options: Sequence[Option]) -> None:
         self._problem: Final = problem
         self._options: Final = options
         self._remaining = list(problem.targets)

@@ -14,7 +14,7 @@ A set of victims is lawful if three kinds of sums over its members stay within b
 - *needs*: below each queue of the path, at least the missing amounts are freed.
 - *claims*: below each queue of the path that is lower than the level of a victim, so much is freed that the queue stays
   within its guarantee.
-- *bounds*: below each queue with a guarantee beside the path, no more is freed than the queue has above it.
+- *bounds*: below each queue with a guarantee outside the path, no more is freed than the queue has above it.
 
 Source: Apache YuniKorn, preemption; the differences are listed in the documentation.
 """
@@ -26,7 +26,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple, TypeAlias, final
 
 from ugm.preemption.facts import PreemptionPolicy, PreemptionRequest
-from ugm.preemption.usage_tree import AllocationClass, QueueNode, UsageTree
+from ugm.preemption.usage_tree import AllocationClass, QueueNode, QueueUsageTree
 
 __all__ = ["Law", "Point", "QueueRole", "Situation"]
 
@@ -58,7 +58,7 @@ class Law(StrEnum):
     SPARED = "spared"
 
 
-#: A level of the path, or the path of a queue beside it, with a resource.
+#: A level of the path, or the path of a queue outside it, with a resource.
 Point: TypeAlias = tuple[int | str, str]
 
 
@@ -67,7 +67,7 @@ _Shape: TypeAlias = tuple[tuple[str, ...], Law, bool]
 
 
 class QueueRole(NamedTuple):
-    """What all allocations of a queue have in common."""
+    """The facts that all allocations of a queue share."""
 
     #: The level of the queue; see the module.
     level: int
@@ -81,7 +81,7 @@ class QueueRole(NamedTuple):
 
 @final
 class Situation:
-    """What a request lacks, and what may be taken for it from each queue.
+    """The missing amounts of a request, and the amounts that each queue may lose for it.
 
     Args:
         tree: the usage of all queues.
@@ -117,7 +117,7 @@ class Situation:
     #: By path.
     roles: dict[str, QueueRole]
 
-    def __init__(self, tree: UsageTree, request: PreemptionRequest, *, within_queue: bool) -> None:
+    def __init__(self, tree: QueueUsageTree, request: PreemptionRequest, *, within_queue: bool) -> None:
         self.tree: Final = tree
         self.request: Final = request
         self._within_queue: Final = within_queue
@@ -190,7 +190,7 @@ class Situation:
         return law, True
 
     def _shape(self, level: int, usage: Mapping[str, int]) -> _Shape:
-        """Return what the laws say about a usage at a level, whatever its queue is."""
+        """Return the answer of the laws about a usage at a level, for every queue."""
         helps = tuple([name for name in usage if name in self.reachable[level]])
         if not helps:
             return helps, Law.USELESS, False
@@ -202,7 +202,7 @@ class Situation:
         return helps, Law.SPARED if is_claimed else Law.UNCLAIMED, True
 
     def _own_protection(self, one: AllocationClass, role: QueueRole) -> Law | None:  # noqa: PLR0911 - one for each law
-        """Return the first law that protects an allocation whatever it uses."""
+        """Return the first law that protects an allocation of any usage."""
         if one.is_terminating:
             return Law.TERMINATING
         if not one.preemptible:

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, TypeAlias, final
 from ugm.preemption.laws import Point, Situation
 from ugm.preemption.usage_tree import AllocationClass
 
-__all__ = ["Amounts", "Option", "Problem"]
+__all__ = ["Amounts", "Option", "PlanningProblem"]
 
 #: Pairs of an index and an amount.
 Amounts: TypeAlias = tuple[tuple[int, int], ...]
@@ -43,7 +43,7 @@ class Option(NamedTuple):
 
 
 class _Shape(NamedTuple):
-    """What all candidates of one level and usage have in common."""
+    """The facts that all candidates of one level and usage share."""
 
     frees: Amounts
     weight: int
@@ -52,7 +52,7 @@ class _Shape(NamedTuple):
 
 
 @final
-class Problem:
+class PlanningProblem:
     """The choice of victims.
 
     Args:
@@ -174,7 +174,7 @@ class Problem:
 
         Args:
             number: the number of victims. Candidates are left out that, together with one victim less of the largest
-                candidates, cannot cover what is missing. None leaves none out.
+                candidates, cannot cover the missing amounts. None leaves none out.
         """
         least = self._least(number)
         merged: dict[tuple[object, ...], Option] = {}
@@ -281,7 +281,7 @@ class _Offers:
         self._sums: Final = sums
 
     def can_suffice(self) -> bool:
-        """Return whether all candidates cover what is missing, if each queue keeps its guarantee."""
+        """Return whether all candidates cover the missing amounts, if each queue keeps its guarantee."""
         for name in self._sums:
             sums = self._summed(name, are_bounded=True)
             levels = zip(self._situation.path, self._situation.missing, strict=True)
@@ -312,7 +312,7 @@ class _Offers:
         return sums
 
     def _bound(self, path: str, name: str) -> int | None:
-        """Return the amount that a queue beside the path may lose; None for any amount."""
+        """Return the amount that a queue outside the path may lose; None for any amount."""
         role = self._situation.roles[path]
         guarded = role.guarded
         # A queue without a guarantee of its own has the role of the queue above.

@@ -25,7 +25,7 @@ from ugm.preemption.plan import (
     queue_input,
 )
 from ugm.preemption.search import DEFAULT_STEPS, choose
-from ugm.preemption.usage_tree import AllocationClass, QueueNode, UsageTree
+from ugm.preemption.usage_tree import AllocationClass, QueueNode, QueueUsageTree
 
 __all__ = ["plan_preemption"]
 
@@ -58,7 +58,7 @@ def plan_preemption(
       root.lab is guaranteed 2 gpu, and would have 2
       evict 'web-1' of root.web: 3 gpu
     """
-    tree = UsageTree(world, request.application_id)
+    tree = QueueUsageTree(world, request.application_id)
     situation = Situation(tree, request, within_queue=within_queue)
     planner = _Planner(situation, now, blocked)
     outcome = planner.early_outcome()
@@ -109,7 +109,7 @@ class _Planner:
         return bool(node.lacking(used, self._situation.requested))
 
     def missing(self) -> tuple[MissingAmount, ...]:
-        """Return what is missing, leaf to root."""
+        """Return the missing amounts, leaf to root."""
         levels = zip(self._situation.path, self._situation.missing, strict=True)
         return tuple(MissingAmount(node.path, name, amount) for node, lacks in levels for name, amount in lacks.items())
 
@@ -139,7 +139,7 @@ class _Planner:
         )
 
 
-def _protected(tree: UsageTree, laws: list[Law], victims: set[int]) -> tuple[ProtectedAllocations, ...]:
+def _protected(tree: QueueUsageTree, laws: list[Law], victims: set[int]) -> tuple[ProtectedAllocations, ...]:
     """Return the allocations that are no victims, by queue and law.
 
     Args:

@@ -24,7 +24,7 @@ from ugm.preemption.laws import Law
 from ugm.preemption.plan import GuaranteeUse, QueueInput, Victim, queue_input
 from ugm.preemption.reduction_search import Takes, choose_reduction
 from ugm.preemption.search import DEFAULT_STEPS
-from ugm.preemption.usage_tree import AllocationClass, QueueNode, UsageTree
+from ugm.preemption.usage_tree import AllocationClass, QueueNode, QueueUsageTree
 from ugm.resources import Resource, format_amount
 
 __all__ = ["Reduction", "ReductionPlan", "ReductionTimer", "plan_reductions", "updated_timers"]
@@ -154,7 +154,7 @@ class _Planner:
     def __init__(
         self, world: World, timers: Iterable[ReductionTimer], now: int, *, overshoot: bool, steps: int
     ) -> None:
-        self._tree: Final = UsageTree(world)
+        self._tree: Final = QueueUsageTree(world)
         self._now: Final = now
         self._overshoot: Final = overshoot
         self._steps: Final = steps

@@ -5,8 +5,8 @@ contains covering knapsacks, so no method is fast for every input.
 
 The idea: the sets are tried by number: 1, 2, 3 and so on. For each number, only candidates remain that can be part of
 such a set at all. They are merged into options, sorted by cost: least waste, lowest priority, youngest. A partial set
-is abandoned if the largest amounts of the remaining options cannot cover what is missing, if a bound is exceeded, or if
-the best completion costs more than the best set so far.
+is abandoned if the largest amounts of the remaining options cannot cover the missing amounts, if a bound is exceeded,
+or if the best completion costs more than the best set so far.
 
 The search counts its steps, and stops at a limit. Then the best set that it has found is used, or a set that is chosen
 step by step. The limit is a number of steps and not a time, so equal inputs have equal results.
@@ -20,7 +20,7 @@ from typing import Final, NamedTuple, TypeAlias, final
 
 from ugm.preemption.greedy import choose_greedily
 from ugm.preemption.laws import Situation
-from ugm.preemption.options import Option, Problem
+from ugm.preemption.options import Option, PlanningProblem
 from ugm.preemption.usage_tree import AllocationClass
 
 __all__ = ["ALWAYS_COMPLETE", "DEFAULT_STEPS", "Chosen", "choose"]
@@ -58,7 +58,7 @@ def choose(situation: Situation, candidates: Sequence[AllocationClass], steps: i
         candidates: the classes of allocations that may be victims.
         steps: the limit of the search.
     """
-    problem = Problem(situation, candidates)
+    problem = PlanningProblem(situation, candidates)
     if not problem.can_suffice:
         return Chosen(None, is_optimal=True)
     count = problem.candidate_count
@@ -136,7 +136,7 @@ class _Search:
     #: Whether all sets were compared.
     is_complete: bool
 
-    def __init__(self, problem: Problem, options: Sequence[Option], number: int, budget: _Budget) -> None:
+    def __init__(self, problem: PlanningProblem, options: Sequence[Option], number: int, budget: _Budget) -> None:
         if number > _MOST_VICTIMS:
             raise _StepLimitReachedError
         # A search that cannot compare all options for each victim finds little.
@@ -204,7 +204,7 @@ class _Search:
                 self._change(option, -1)
 
     def _can_reach(self, index: int, number: int) -> bool:
-        """Return whether *number* victims from an option and later ones can free what is missing."""
+        """Return whether *number* victims from an option and later ones can free the missing amounts."""
         for target, remaining in enumerate(self._remaining):
             if remaining > 0 and self._claimed[target] and remaining > number * self._largest[target][index]:
                 return False

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias, final
 from ugm.preemption.facts import AllocationFacts, PlacedRequest, QueueFacts, World
 from ugm.resources import Resource
 
-__all__ = ["AllocationClass", "QueueNode", "UsageTree"]
+__all__ = ["AllocationClass", "QueueNode", "QueueUsageTree"]
 
 Amounts: TypeAlias = Mapping[str, int]
 
@@ -107,7 +107,7 @@ class AllocationClass:
 
 
 @final
-class UsageTree:
+class QueueUsageTree:
     """All queues with their usage, and all classes of allocations.
 
     Args:

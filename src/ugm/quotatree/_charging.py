@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, TypeVar, final
 from ugm.errors import RequestError
 from ugm.model import Claim
 from ugm.operation_lock import OwnedLock, locked
-from ugm.quotatree._forest import Candidate, Forest, ForestChange
+from ugm.quotatree._forest import Forest, ForestCandidate, ForestChange
 from ugm.quotatree._registry import Mode, Registry
 from ugm.quotatree._tree import UndoLog
 from ugm.quotatree.answers import AllocationPlan
@@ -40,7 +40,7 @@ class Checked(NamedTuple):
     claim: Claim
     info: ConsumerInfo
     forest: Forest
-    candidates: Sequence[Candidate]
+    candidates: Sequence[ForestCandidate]
 
     @property
     def is_current(self) -> bool:

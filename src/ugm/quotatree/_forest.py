@@ -29,7 +29,7 @@ from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
 from ugm.quotatree.rejection import Rejection
 from ugm.quotatree.victims import VictimPolicy
 
-__all__ = ["Candidate", "Forest", "ForestChange", "ManagedTree"]
+__all__ = ["Forest", "ForestCandidate", "ForestChange", "ManagedTree"]
 
 T = TypeVar("T")
 
@@ -123,7 +123,7 @@ class ForestChange:
                 holders[consumer_id] = names
 
 
-class Candidate(NamedTuple):
+class ForestCandidate(NamedTuple):
     """A consumer on one tree, with the search for its home."""
 
     managed: ManagedTree
@@ -325,7 +325,7 @@ class Forest:
         change.run(partial(self._release, consumer_id))
         return change
 
-    def candidates(self, info: ConsumerInfo, policy: VictimPolicy) -> tuple[list[Candidate], bool]:
+    def candidates(self, info: ConsumerInfo, policy: VictimPolicy) -> tuple[list[ForestCandidate], bool]:
         """Return a consumer with the search for its home on each tree that it names; nothing changes.
 
         Returns:
@@ -339,20 +339,20 @@ class Forest:
             search = None if consumer.leaf is None else managed.tree.search(consumer, policy)
             if consumer.leaf is None or (search is not None and search.home is None):
                 all_fit = False
-            found.append(Candidate(managed, managed.last_change, consumer, search))
+            found.append(ForestCandidate(managed, managed.last_change, consumer, search))
         return found, all_fit
 
     def _new_consumers(self, info: ConsumerInfo) -> list[tuple[ManagedTree, Consumer]]:
         self.require_new(info)
         return [(managed, managed.tree.make_consumer(info, entry)) for managed, entry in self.requests_of(info)]
 
-    def execute(self, info: ConsumerInfo, candidates: Sequence[Candidate]) -> ForestChange:
+    def execute(self, info: ConsumerInfo, candidates: Sequence[ForestCandidate]) -> ForestChange:
         """Allocate a consumer at the homes that were found, none of which preempts, as a change that can be undone."""
         change = self.begin()
         change.run(partial(self._execute, info, candidates, change))
         return change
 
-    def _execute(self, info: ConsumerInfo, candidates: Iterable[Candidate], change: ForestChange) -> None:
+    def _execute(self, info: ConsumerInfo, candidates: Iterable[ForestCandidate], change: ForestChange) -> None:
         for managed, _, consumer, search in candidates:
             managed.tree.execute(consumer, search)
         self._record(info, (), change)
@@ -406,7 +406,7 @@ class ManagedTree(Forest):
     def _new_consumers(self, info: ConsumerInfo) -> list[tuple[ManagedTree, Consumer]]:
         return [(self, self.request(info))]
 
-    def execute(self, info: ConsumerInfo, candidates: Sequence[Candidate]) -> ForestChange:  # noqa: ARG002 - in a forest
+    def execute(self, info: ConsumerInfo, candidates: Sequence[ForestCandidate]) -> ForestChange:  # noqa: ARG002 - in a forest
         """Do the same on one tree, which needs no record."""
         change, (_, _, consumer, search) = self.begin(), candidates[0]
         tree = self.tree

@@ -26,7 +26,7 @@ from ugm.partition import AbstractPartition, Changes, changes
 from ugm.server.audit import AuditLog
 from ugm.server.payloads import ApiError
 
-__all__ = ["Actor", "Configurations", "Outcome"]
+__all__ = ["Actor", "ConfigOutcome", "Configurations"]
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ _PROGRAM: Final = Actor("local", "program")
 _WATCH: Final = Actor("local", "watch")
 
 
-class Outcome(NamedTuple):
+class ConfigOutcome(NamedTuple):
     """The result of an attempt to replace the configuration."""
 
     #: The source of the configuration: ``start``, ``file`` or ``upload``.
@@ -85,9 +85,9 @@ class Configurations:
     #: The number of attempts by source (``file`` or ``upload``) and result (``applied`` or ``refused``).
     counts: dict[tuple[str, str], int]
     #: The result of the last attempt.
-    outcome: Outcome
+    outcome: ConfigOutcome
     #: The last successful attempt, so the source and the start of the configuration in force.
-    in_use: Outcome
+    in_use: ConfigOutcome
     #: The problems of the file when it was last read; empty if it was applied.
     refused: tuple[Problem, ...]
     #: The state of the file when it was last read, to detect changes.
@@ -112,7 +112,7 @@ class Configurations:
         #: Held while the partitions are changed one after the other, so that no reader gets a mix.
         self._swapping: Final = Lock()
         self._file_state = self._read_file_state()
-        self.outcome = self.in_use = Outcome("start", clock())
+        self.outcome = self.in_use = ConfigOutcome("start", clock())
         self.refused = ()
         self.counts = {(source, result): 0 for source in ("file", "upload") for result in ("applied", "refused")}
 
@@ -197,7 +197,7 @@ class Configurations:
     def _refuse(self, source: str, error: UgmError) -> None:
         unusable = (Problem(source, 0, 0, "partitions", "config-unusable", str(error)),)
         problems = error.problems if isinstance(error, ConfigError) else unusable
-        self.outcome = Outcome(source, self._clock(), problems)
+        self.outcome = ConfigOutcome(source, self._clock(), problems)
         self.counts[source, "refused"] += 1
         if source == "file":
             self.refused = problems
@@ -205,7 +205,7 @@ class Configurations:
             _LOGGER.warning("%s was not reloaded, the old configuration stays in force:\n%s", self.path, listed)
 
     def _accept(self, source: str) -> None:
-        self.outcome = self.in_use = Outcome(source, self._clock())
+        self.outcome = self.in_use = ConfigOutcome(source, self._clock())
         self.counts[source, "applied"] += 1
         if source == "file":
             self.refused = ()

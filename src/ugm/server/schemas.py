@@ -17,13 +17,13 @@ from ugm.decision import EffectiveLimit, Holder, Violation
 from ugm.errors import Problem
 from ugm.identity import MAX_NAME
 from ugm.model import Guarantee
-from ugm.partition import Allocation, ApplicationInfo, LimitUtilization, ReclaimPlan, SparedAllocations, Victim
+from ugm.partition import Allocation, ApplicationInfo, LimitUtilization, ReclaimPlan, ReclaimVictim, SparedAllocations
 from ugm.partition.allocation import MAX_DURATION
 from ugm.preemption import Freed, GuaranteeUse, MissingAmount
 from ugm.preemption import Victim as PreemptionVictim
 from ugm.queues import QueueState
 from ugm.resources import MAX_QUANTITY, Resource
-from ugm.server.trees import MEASURES, Borrower
+from ugm.server.trees import MEASURES, BorrowingConsumer
 
 __all__ = [
     "DURATION",
@@ -271,7 +271,7 @@ RESPONSE_SCHEMAS: Final[Mapping[str, Schema]] = {
         **_DECISION, **_LIMITS, violations=listing(record(**_VIOLATION, holders=listing(reference("Holder"))))
     ),
     "Guarantee": record(**_attributes(Guarantee, guaranteed=_AMOUNT, share=_AMOUNT, used=_AMOUNT)),
-    "Victim": record(**_attributes(Victim, priority=_AMOUNT)),
+    "ReclaimVictim": record(**_attributes(ReclaimVictim, priority=_AMOUNT)),
     "SparedAllocations": record(**_attributes(SparedAllocations)),
     "Order": record(
         turns=listing(
@@ -358,7 +358,7 @@ RESPONSE_SCHEMAS: Final[Mapping[str, Schema]] = {
     ),
     "TreeNodeDetail": record(**_TREE_NODE, path=_TEXTS, amounts=_measured(_AMOUNTS)),
     "Borrowers": record(
-        total=_COUNT, consumers=listing(record(**_attributes(Borrower, request=_AMOUNTS, priority=_AMOUNT)))
+        total=_COUNT, consumers=listing(record(**_attributes(BorrowingConsumer, request=_AMOUNTS, priority=_AMOUNT)))
     ),
     "ServiceStatus": record(
         **dict.fromkeys(("name", "leader", "address", "outage"), _TEXT),

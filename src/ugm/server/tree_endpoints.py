@@ -10,7 +10,7 @@ from ugm.server.cooperative import cooperatively
 from ugm.server.natural_order import natural_key
 from ugm.server.payloads import require_found
 from ugm.server.state import Query, RequestContext, ServedPartition
-from ugm.server.trees import MEASURES, Borrower, ModelTree, TreeNode, TreeRow
+from ugm.server.trees import MEASURES, BorrowingConsumer, ModelTree, TreeItem, TreeRow
 
 __all__ = ["tree", "tree_borrowers", "tree_node", "trees"]
 
@@ -61,13 +61,13 @@ def _rows(found: ModelTree, resource: str, query: Query) -> Iterable[TreeRow]:
     kept = found.matching(text) if text else None
     are_open = len(found.nodes) <= _MOST_OPEN
 
-    def is_open(node: TreeNode, level: int) -> bool:
+    def is_open(node: TreeItem, level: int) -> bool:
         return kept is not None or (are_open or level == 1) is not (node.name in toggled)
 
     return found.rows(is_open, _sort_key(found, resource, query.get("sort", "name")), kept)
 
 
-def _sort_key(found: ModelTree, resource: str, sort: str) -> Callable[[TreeNode], Any]:
+def _sort_key(found: ModelTree, resource: str, sort: str) -> Callable[[TreeItem], Any]:
     """Return the sort key of siblings; amounts are sorted from the largest, and equal ones by name."""
     if sort == "name":
         return lambda node: natural_key(node.name)
@@ -116,7 +116,7 @@ def tree_borrowers(served: ServedPartition, request: RequestContext) -> object:
     return {"total": len(matching), "consumers": [{**one._asdict(), "request": dict(one.request)} for one in page]}
 
 
-def _matches(borrower: Borrower, query: Query) -> bool:
+def _matches(borrower: BorrowingConsumer, query: Query) -> bool:
     """Return whether a consumer matches the text, and whether the chosen node holds or owns it."""
     node, text = query.get("node"), query.get("find", "").lower()
     return node in (None, borrower.node, borrower.group) and text in borrower.consumer_id.lower()

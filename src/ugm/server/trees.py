@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from ugm.partition import CooperativeIteration, ModelReport
 
-__all__ = ["MEASURES", "Borrower", "ModelTree", "TreeNode", "TreeRow", "trees_of"]
+__all__ = ["MEASURES", "BorrowingConsumer", "ModelTree", "TreeItem", "TreeRow", "trees_of"]
 
 _Amounts: TypeAlias = Mapping[str, int]
 
@@ -31,7 +31,7 @@ _LIMITING: Final[Mapping[str, tuple[str, ...]]] = {"elastic": ("max", "runtime")
 _BUILT_IN: Final = "koordinator-"
 
 
-class TreeNode(NamedTuple):
+class TreeItem(NamedTuple):
     """An elastic group, or a node of a quota tree."""
 
     name: str
@@ -43,7 +43,7 @@ class TreeNode(NamedTuple):
     amounts: Mapping[str, _Amounts]
 
 
-class Borrower(NamedTuple):
+class BorrowingConsumer(NamedTuple):
     """A consumer that a node above its own node holds."""
 
     consumer_id: str
@@ -59,7 +59,7 @@ class Borrower(NamedTuple):
 class TreeRow(NamedTuple):
     """A visible node, and its place among the others."""
 
-    node: TreeNode
+    node: TreeItem
     #: 1 for the root.
     level: int
     #: The position among the children of the parent, from 1.
@@ -83,7 +83,12 @@ class ModelTree:
     """
 
     def __init__(
-        self, name: str, kind: str, mode: str, nodes: Mapping[str, TreeNode], borrowers: tuple[Borrower, ...] = ()
+        self,
+        name: str,
+        kind: str,
+        mode: str,
+        nodes: Mapping[str, TreeItem],
+        borrowers: tuple[BorrowingConsumer, ...] = (),
     ) -> None:
         self.name: Final = name
         self.kind: Final = kind
@@ -96,9 +101,9 @@ class ModelTree:
         return ModelTree(name, self.kind, self.mode, self.nodes, self.borrowers)
 
     @cached_property
-    def children(self) -> Mapping[str, list[TreeNode]]:
+    def children(self) -> Mapping[str, list[TreeItem]]:
         """The nodes directly below each node; those without a parent are below the empty name."""
-        found: dict[str, list[TreeNode]] = {"": []}
+        found: dict[str, list[TreeItem]] = {"": []}
         for node in self.nodes.values():
             found.setdefault(node.parent if node.parent in self.nodes else "", []).append(node)
         return found
@@ -124,13 +129,13 @@ class ModelTree:
         }
         return tuple(sorted(shares, key=lambda name: (-shares[name], name)))
 
-    def share(self, node: TreeNode, resource: str) -> float:
+    def share(self, node: TreeItem, resource: str) -> float:
         """Return the used share of the amount that limits a node; 0 if it is not limited."""
         limits = (node.amounts[measure] for measure in _LIMITING[self.kind])
         most = next((amounts[resource] for amounts in limits if resource in amounts), None)
         return 0.0 if most is None else _share(node.amounts["used"].get(resource, 0), most)
 
-    def limited(self, node: TreeNode) -> Iterable[str]:
+    def limited(self, node: TreeItem) -> Iterable[str]:
         """Return the resources that a node limits."""
         return dict.fromkeys(name for measure in _LIMITING[self.kind] for name in node.amounts[measure])
 
@@ -154,7 +159,7 @@ class ModelTree:
         return tuple(reversed(found))
 
     def rows(
-        self, is_open: Callable[[TreeNode, int], bool], key: Callable[[TreeNode], Any], kept: frozenset[str] | None
+        self, is_open: Callable[[TreeItem, int], bool], key: Callable[[TreeItem], Any], kept: frozenset[str] | None
     ) -> Iterator[TreeRow]:
         """Yield the visible nodes, every parent before its children.
 
@@ -177,8 +182,8 @@ class ModelTree:
         self,
         parent: str,
         level: int,
-        is_open: Callable[[TreeNode, int], bool],
-        key: Callable[[TreeNode], Any],
+        is_open: Callable[[TreeItem, int], bool],
+        key: Callable[[TreeItem], Any],
         kept: frozenset[str] | None,
     ) -> list[TreeRow]:
         shown = [node for node in self.children.get(parent, ()) if kept is None or node.name in kept]
@@ -242,16 +247,16 @@ def _is_idle(group: Mapping[str, Any]) -> bool:
     return is_built_in and not any(group[measure] for measure in MEASURES["elastic"])
 
 
-def _group(group: Mapping[str, Any]) -> TreeNode:
+def _group(group: Mapping[str, Any]) -> TreeItem:
     amounts = {measure: group[measure] for measure in MEASURES["elastic"]}
-    return TreeNode(group["group"], group["parent"], is_hard=False, amounts=amounts)
+    return TreeItem(group["group"], group["parent"], is_hard=False, amounts=amounts)
 
 
 def _quota_trees(state: Mapping[str, Any]) -> Iterator[ModelTree]:
     for tree in state["trees"]:
         nodes = {node["name"]: _quota_node(node) for node in tree["nodes"]}
         borrowers = tuple(
-            Borrower(**{field: consumer[field] for field in Borrower._fields})
+            BorrowingConsumer(**{field: consumer[field] for field in BorrowingConsumer._fields})
             for node in tree["nodes"]
             for consumer in node["consumers"]
             if consumer["group"] != node["name"]
@@ -259,9 +264,9 @@ def _quota_trees(state: Mapping[str, Any]) -> Iterator[ModelTree]:
         yield ModelTree(tree["name"], "quota", state["mode"], nodes, borrowers)
 
 
-def _quota_node(node: Mapping[str, Any]) -> TreeNode:
+def _quota_node(node: Mapping[str, Any]) -> TreeItem:
     amounts = {"used": node["allocated"], **{measure: node[measure] for measure in ("quota", "borrowed", "lent")}}
-    return TreeNode(node["name"], node["parent"], is_hard=node["hard"], amounts=amounts)
+    return TreeItem(node["name"], node["parent"], is_hard=node["hard"], amounts=amounts)
 
 
 _READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Iterator[ModelTree]]]] = {

@@ -1,10 +1,10 @@
-"""Gauges: the usage under each limit during a replay, and the held jobs that wait for the limit.
+"""ReplayGauges: the usage under each limit during a replay, and the held jobs that wait for the limit.
 
 The partition makes all decisions; gauges only count. A *gauge* follows one limit on one resource, or on the number of
 running applications, of one user, group or queue. The report shows the peak of each gauge. The replay uses gauges to
 decide when to request a held job again: it cannot start before the limit that denied it has enough free.
 
-Gauges of one limit of the configuration share a `ConfiguredLimit`: a user wildcard has one gauge for each user.
+ReplayGauges of one limit of the configuration share a `ConfiguredLimit`: a user wildcard has one gauge for each user.
 
 The limits of other quota models change with the requests and the usage of all groups. Their gauges only know the
 largest amount that a group can ever use, and what a denial has reported in the same round (`Gauge.reported_free`).
@@ -27,7 +27,7 @@ from ugm.simulation.report import LimitSummary, UserImpact
 from ugm.simulation.workload import Job
 from ugm.tracking import EffectiveLimit
 
-__all__ = ["ConfiguredLimit", "Gauge", "Gauges", "JobClass", "TagItems"]
+__all__ = ["ConfiguredLimit", "Gauge", "JobClass", "ReplayGauges", "TagItems"]
 
 #: The tags of a job, as a key.
 TagItems: TypeAlias = tuple[tuple[str, str], ...]
@@ -190,7 +190,7 @@ class JobClass:
 
 @final
 @dataclass(slots=True, eq=False)
-class Gauges:
+class ReplayGauges:
     """All gauges and configured limits of one replay, created on first use."""
 
     #: An empty partition, of which only the limits are queried.

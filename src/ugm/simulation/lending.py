@@ -1,7 +1,7 @@
 """Lending during a replay: the amounts that groups of quota models use beyond their guarantees, and whose they are.
 
 A group *borrows* what it uses beyond its guarantee. It borrows from other groups only as far as the amounts that are
-guaranteed to no group are used up. What is lent then is divided among the lenders in proportion to what they leave
+guaranteed to no group are used up. The lent amount is then divided among the lenders in proportion to what they leave
 unused of their guarantees, and among the borrowers in proportion to what they borrow.
 
 **Problem.** Each start and end of a job changes the part of every lender and borrower.

@@ -104,7 +104,7 @@ class Recorder:
 
     @property
     def lending(self) -> dict[tuple[str, str], tuple[Envelope, Envelope]]:
-        """What all groups of a kind borrowed of a resource, and the part of it that other groups lent."""
+        """The amount of a resource that all groups of a kind borrowed, and the part of it that other groups lent."""
         traces = sorted(self._sharings.items())
         return {key: (self._envelope(borrowed), self._envelope(lent)) for key, (borrowed, lent) in traces}
 

@@ -15,7 +15,7 @@ The following rule determines the start of each job:
 
 Elastic quotas, quota trees and other quota models take part if they are given. Held jobs are pending then, because
 models may depend on the demand. If a job is denied although its group is within its guarantee, the group reclaims what
-it has lent (`ugm.Partition.plan_reclaim`). The evicted jobs are held again in their former order, and start anew with
+it has lent (`ugm.Partition.plan_reclaim`). The evicted jobs are held again in their former order, and start again with
 their whole run time.
 
 A request is repeated only when its answer can have changed. All jobs of a `ugm.simulation.gauges.JobClass` get the same
@@ -42,7 +42,7 @@ from ugm.model import QuotaModel
 from ugm.partition import AbstractPartition, Partition
 from ugm.resources import MAX_QUANTITY, Resource
 from ugm.simulation.counters import ReplayCounters
-from ugm.simulation.gauges import Gauge, Gauges, JobClass, TagItems
+from ugm.simulation.gauges import Gauge, JobClass, ReplayGauges, TagItems
 from ugm.simulation.recorder import Recorder
 from ugm.simulation.report import Report
 from ugm.simulation.workload import Job
@@ -109,7 +109,7 @@ def simulate(  # noqa: PLR0913 - one for each option
     WaitingTime(jobs=2, delayed=1, total=60, p95=60, max=60)
     """
     # Charging does not depend on *group_limits*, so the gauges query a partition that enforces all limits.
-    gauges = Gauges(Partition(config, cluster=cluster, models=models()))
+    gauges = ReplayGauges(Partition(config, cluster=cluster, models=models()))
     partition = Partition(config, cluster=cluster, models=models(), group_limits=group_limits)
     has_models = bool(partition.model_reports())
     replay = _Replay(partition, gauges, observer, recorder, has_models, has_models and reclaims)
@@ -158,7 +158,7 @@ class _Replay:
     """The state of one replay."""
 
     partition: AbstractPartition
-    gauges: Gauges
+    gauges: ReplayGauges
     observer: Callable[[Progress], None] | None
     recorder: Recorder | None
     has_models: bool

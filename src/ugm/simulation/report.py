@@ -135,7 +135,7 @@ class JobRejection:
 @final
 @dataclass(frozen=True, slots=True)
 class GroupLending:
-    """What a group of a quota model borrowed and lent of one resource."""
+    """The amounts of one resource that a group of a quota model borrowed and lent."""
 
     #: The kind of the group: ``elastic group`` or ``quota node``.
     kind: str
@@ -155,7 +155,7 @@ class GroupLending:
 @final
 @dataclass(frozen=True, slots=True)
 class GroupLoan:
-    """What one group lent to another one."""
+    """The amounts that one group lent to another one."""
 
     kind: str
     resource: str

@@ -9,7 +9,7 @@ import pytest
 
 from support.vectors import cases, vectors
 from ugm import Decision, Partition, Resource, UserGroup, parse_config
-from ugm.budgets import Budget, Budgets, BudgetViolation, Carry, Mode, Period
+from ugm.budgets import Budget, BudgetMode, Budgets, BudgetViolation, Carry, Period
 
 ALL = vectors("budgets/budgets")
 CONFIG = parse_config(
@@ -27,7 +27,7 @@ def budget_of(given: Mapping[str, Any]) -> Budget:
         period=Period(given["period"]),
         carry=Carry(given["carry"]),
         cap=Resource(given["cap"]),
-        mode=Mode(given["mode"]),
+        mode=BudgetMode(given["mode"]),
         **owner,
     )
 

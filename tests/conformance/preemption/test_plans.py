@@ -23,7 +23,7 @@ from ugm.preemption import (
     plan_preemption,
 )
 from ugm.preemption.laws import Situation
-from ugm.preemption.usage_tree import UsageTree
+from ugm.preemption.usage_tree import QueueUsageTree
 from ugm.resources import sum_of
 
 FILES: Final = ("laws", "yunikorn_guarantee", "yarn_capacity")
@@ -75,7 +75,7 @@ def situation_of(case: Mapping[str, Any], requesting: str) -> Situation:
     ]
     one_of_each = Resource(dict.fromkeys(resources, 1))
     request = PreemptionRequest("ask", "asking", requesting, one_of_each)
-    return Situation(UsageTree(World(queues, allocations)), request, within_queue=False)
+    return Situation(QueueUsageTree(World(queues, allocations)), request, within_queue=False)
 
 
 def below(usage: Mapping[str, Any], path: str) -> Resource:

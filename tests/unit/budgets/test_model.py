@@ -13,7 +13,7 @@ import pytest
 
 from support.line_counts import lines_run_by
 from ugm import Partition, RequestError, Resource, UserGroup, parse_config
-from ugm.budgets import Budget, Budgets, BudgetViolation, Carry, Mode, Period
+from ugm.budgets import Budget, BudgetMode, Budgets, BudgetViolation, Carry, Period
 from ugm.model import Claim
 
 DAY = 86_400
@@ -378,4 +378,4 @@ def test_a_period_change_costs_no_call_more_than_others() -> None:
 
     usual = allocate(NOON + 1)
     assert allocate(NOON + DAY) <= 3 * usual
-    assert Mode.SAFE in Mode
+    assert BudgetMode.SAFE in BudgetMode

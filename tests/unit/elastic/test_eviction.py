@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ugm import RequestError, Resource
-from ugm.elastic import DEFAULT_GROUP, ElasticGroup, ElasticQuota, ElasticTree, OveruseClock, Pod, PreemptionPlan
+from ugm.elastic import DEFAULT_GROUP, ElasticGroup, ElasticPreemptionPlan, ElasticQuota, ElasticTree, OveruseClock, Pod
 
 HUNDRED = Resource(cpu=100, memory=100)
 
@@ -164,7 +164,7 @@ def test_preemption_takes_the_least_important() -> None:
     """Preemption evicts as few candidates as possible, the least important ones."""
     one = full(pod("low", 20, priority=1), pod("middle", 20, priority=2))
 
-    assert one.plan_preemption(pod("urgent", 10, priority=9)) == PreemptionPlan("urgent", "a", ("low",), ())
+    assert one.plan_preemption(pod("urgent", 10, priority=9)) == ElasticPreemptionPlan("urgent", "a", ("low",), ())
     assert one.plan_preemption(pod("urgent", 30, priority=9)).victims == ("low", "middle")
     assert one.tree.used("a") == Resource(cpu=40)
 
@@ -192,7 +192,7 @@ def test_nobody_gives_way_to_a_pod_that_fits() -> None:
     one, urgent = full(pod("low", 10)), pod("urgent", 10, priority=9)
     one.expect(urgent)
 
-    assert one.plan_preemption(urgent) == PreemptionPlan("urgent", "a", (), ())
+    assert one.plan_preemption(urgent) == ElasticPreemptionPlan("urgent", "a", (), ())
 
 
 def test_each_victim_once() -> None:

@@ -13,7 +13,15 @@ import pytest
 from support.loopback import async_remote, remote
 from support.partition_fixtures import config, memory
 from ugm import AllocationRequest, Partition, RequestError, Resource, UserGroup, UserInQueue
-from ugm.partition import AbstractPartition, AuditReport, Difference, Plan, ReclaimPlan, RunningAllocation, Victim
+from ugm.partition import (
+    AbstractPartition,
+    AuditReport,
+    Difference,
+    Plan,
+    ReclaimPlan,
+    ReclaimVictim,
+    RunningAllocation,
+)
 from ugm.partition.plan import PlanInput, make_plan
 from ugm.partition.snapshot import PartitionSnapshot
 from ugm.preemption import PreemptionPlan, QueueInput
@@ -247,7 +255,7 @@ EACH: Final = [(name, position) for name, calls in CALLS.items() for position in
 
 def lending_plan(partition: AbstractPartition) -> ReclaimPlan:
     """Return a plan with a victim that no model lends to."""
-    victim = Victim("one-0", "one", "sue", "root.a", memory(4), 0, ())
+    victim = ReclaimVictim("one-0", "one", "sue", "root.a", memory(4), 0, ())
     return replace(partition.plan_reclaim("one", memory(1)), victims=(victim,))
 
 
