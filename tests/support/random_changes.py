@@ -162,9 +162,12 @@ class Actor:
 
 
 def state_of(partition: Partition) -> tuple[Checkpoint, object]:
-    """Return everything that a partition holds, and what follows from it."""
+    """Return everything that a partition holds, and what follows from it.
+
+    The names of the models of the program are left out, because the partitions that are compared have different ones.
+    """
     partition.verify()
-    return checkpoint_of(partition._state), (
+    return checkpoint_of(partition._state)._replace(added_models=()), (
         partition.users(),
         partition.groups(),
         partition.queue(),

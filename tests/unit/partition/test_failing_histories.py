@@ -160,7 +160,7 @@ class History:
         assert contents_of(self.copy) == state
         if self.path is not None:
             self.partition.journal.close()  # type: ignore[attr-defined] # it has one
-            with open_partition(self.path) as again:
+            with open_partition(self.path, models=()) as again:
                 assert contents_of(again) == state
 
 
