@@ -21,6 +21,8 @@ class QuotaReplay:
         self.partition = tested or Partition()
         self.partition.configure(partition(_as_the_peer_reads(trace["queues"])))
         # In the peer, a root without a maximum admits nothing: to us, that is a cluster without anything.
+        # Its root has no headroom of its own then.
+        self._has_cluster = bool(trace.get("root_max"))
         self.partition.add_node("cluster", Resource(trace.get("root_max") or {}))
 
     def answer(self, step: Mapping[str, Any]) -> Answer:
@@ -66,7 +68,7 @@ class QuotaReplay:
     def _headroom(self, step: Mapping[str, Any]) -> Answer:
         path = step["queue"]
         return {
-            "headroom": _plain(self.partition.queue_headroom(path)),
+            "headroom": _plain(self.partition.queue_headroom(path, cluster=self._has_cluster)),
             "max_headroom": _plain(self.partition.queue_headroom(path, cluster=False)),
             "max": _plain(self.partition.queue_maximum(path)),
         }

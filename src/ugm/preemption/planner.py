@@ -49,6 +49,7 @@ def plan_preemption(
         blocked: the answer of a limit that no eviction can resolve, if there is one.
         steps: the limit of the search for the best set. It does not apply to up to 14 candidates.
 
+    >>> from ugm import Resource
     >>> from ugm.preemption import AllocationFacts, QueueFacts
     >>> queues = [QueueFacts("root", Resource(gpu=4)), QueueFacts("root.lab", guaranteed=Resource(gpu=2))]
     >>> world = World([*queues, QueueFacts("root.web")], [AllocationFacts("web-1", "web", "root.web", Resource(gpu=3))])
