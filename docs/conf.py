@@ -47,6 +47,8 @@ nitpick_ignore = [
     ("py:class", "_Most"),
     ("py:class", "ugm.journal.partition._T"),  # the result of an operation
     ("py:class", "ugm.service.client._T"),
+    ("py:class", "ugm.elastic.quota.AnswerT"),
+    ("py:class", "ugm.partition.allocation.Traits"),
     # Sphinx splits the alternatives of a type in a signature at the comma.
     ("py:obj", "typing.Literal['always'"),
     ("py:obj", "typing.Literal['each'"),

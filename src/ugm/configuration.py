@@ -293,7 +293,7 @@ class QuotaTreeDocument(ConfigValue):
     """The content of a document with a quota tree."""
 
     name: str = ""
-    #: The resources that the tree counts; if it is empty, `ugm.quotatree.DEFAULT_RESOURCES`.
+    #: The resources that the tree counts; if it is empty, ``cpu``, ``memory`` and ``nvidia.com/gpu``.
     resources: tuple[str, ...] = field(default=(), kw_only=True)
     nodes: tuple[QuotaNodeConfig, ...] = field(default=(), kw_only=True)
 

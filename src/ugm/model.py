@@ -142,7 +142,7 @@ class EvictingModel(QuotaModel, Protocol):
 class Guarantee(NamedTuple):
     """The amount of one resource that a group is guaranteed, with its share and its usage."""
 
-    #: The kind, the name and the place of the group, as in an `EffectiveLimit`.
+    #: The kind, the name and the place of the group, as in a `ugm.tracking.EffectiveLimit`.
     kind: str
     name: str
     place: str
@@ -257,8 +257,8 @@ class TimedModel(QuotaModel, Protocol):
 class HistoryModel(TimedModel, Protocol):
     """A quota model whose limits depend on past usage.
 
-    A partition that is opened from a journal calls `forget`, and then repeats all calls of the past, each after an `at`
-    with its time. So the model is in the state in which the partition has left it.
+    A partition that is opened from a journal calls `forget`, and then repeats all calls of the past, each after a call
+    of ``at`` with its time. So the model is in the state in which the partition has left it.
     """
 
     def forget(self) -> None:

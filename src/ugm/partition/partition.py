@@ -281,7 +281,7 @@ class Partition(FastPath):
         Args:
             requests: the requests by application that take part; None for the pending ones.
             keys: a function by queue path that returns the key of an application of the queue or of one below it. The
-                smallest key comes first. It replaces the policy of the configuration; see `by_share`.
+                smallest key comes first. It replaces the policy of the configuration; see `ugm.partition.by_share`.
 
         Raises:
             RequestError: an argument is invalid.
@@ -303,7 +303,8 @@ class Partition(FastPath):
     def wake(self) -> tuple[AllocationRequest, ...]:
         """Return the pending requests that can fit now, in scheduling order: those that a pass would grant.
 
-        For a scheduler that polls; see `WaitingList.wake`, and `waiting_list` for threads and tasks that wait.
+        For a scheduler that polls; see `ugm.partition.WaitingList.wake`. Threads and tasks that wait use
+        `waiting_list`.
         """
         return self.waiting_list().wake()
 
