@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, NamedTuple
 from ugm.decision import Violation
 from ugm.errors import RequestError
 from ugm.identity import TrackingType, UserGroup
-from ugm.model import Claim, PendingModel, QuotaModel
+from ugm.model import Claim, PendingModel, QuotaModel, ReportingModel
 from ugm.partition import Allocation, AllocationState, ApplicationInfo, ApplicationState
 from ugm.resources import Resource
 from ugm.testing.queue_model import QueueModel
@@ -136,8 +136,9 @@ class PartitionModelState:
         return self.tracked.check(application.queue_path, application.application_id, usage, application.user)
 
     def exceeded_limits(self) -> tuple[Violation, ...]:
-        """Return every exceeded limit."""
-        return tuple(self.tracked.exceeded_limits())
+        """Return every exceeded limit, those of further quota models last."""
+        models = (model for model in self.charged_models() if isinstance(model, ReportingModel))
+        return (*self.tracked.exceeded_limits(), *(found for model in models for found in model.exceeded()))
 
     def headroom(self, application_id: str) -> Resource | None:
         """Return the smallest free amount of each limited resource; None if no limit applies."""

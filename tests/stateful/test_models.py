@@ -1,0 +1,109 @@
+"""A partition with a journal and all kinds of quota models against the naive model of partitions, step by step.
+
+The naive model knows nothing of counters: for every step it makes new quota models and charges them with all live
+allocations. The journal is closed and opened again between. One of the models fails at some of its calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import invariant, rule
+
+import ugm.testing._machine_strategies as drawn
+from stateful.test_journal import JournalMachine
+from support.examples import examples
+from support.failing_models import Fuse, ResettableFailing
+from support.partition_fixtures import BrokenError
+from ugm import AllocationRequest, Claim, RequestError, Resource
+from ugm.configuration import ElasticConfig, ElasticGroupConfig, GroupSource
+from ugm.elastic import ElasticModel
+from ugm.model import QuotaModel
+from ugm.quotatree import ForestModel, Mode, QuotaManager
+
+SMALL: Final = settings(max_examples=examples(40), stateful_step_count=25)
+DEEP: Final = settings(max_examples=1000, stateful_step_count=30)
+
+ELASTIC: Final = ElasticConfig(
+    groups=(
+        ElasticGroupConfig("team", min=Resource(memory=6, vcore=6), max=Resource(memory=20, vcore=20), is_parent=True),
+        ElasticGroupConfig("ana", parent="team", min=Resource(memory=4), max=Resource(memory=14, vcore=12)),
+        ElasticGroupConfig("bob", parent="team", min=Resource(vcore=3), max=Resource(memory=9, vcore=15)),
+        ElasticGroupConfig("cleo", min=Resource(memory=5), max=Resource(memory=16)),
+    ),
+    total=Resource(memory=24, vcore=22),
+    group_by=(GroupSource(source="user"),),
+)
+
+
+def tree(name: str, resource: str, quotas: Mapping[str, int]) -> dict[str, Any]:
+    """Return a tree of hard nodes, in which no allocation depends on the order of earlier ones."""
+    nodes = {
+        node: {"parent": "nil" if node == "top" else "top", "hard": "true", "quota": {resource: str(quota)}}
+        for node, quota in quotas.items()
+    }
+    return {"kind": "QuotaTree", "metadata": {"name": name}, "spec": {"resourceNames": [resource], "nodes": nodes}}
+
+
+def groups_of(claim: Claim) -> Mapping[str, str]:
+    """Return the leaf of a claim in each tree: only two users have memory of their own."""
+    memory = {"memory": claim.user.name} if claim.user.name != "cleo" else {}
+    return {"cores": claim.user.name, **memory}
+
+
+def forest_model() -> ForestModel:
+    """Return a forest of two trees as a model."""
+    manager = QuotaManager()
+    manager.add_tree_from_struct(tree("cores", "vcore", {"top": 25, "ana": 14, "bob": 11, "cleo": 8}))
+    manager.add_tree_from_struct(tree("memory", "memory", {"top": 18, "ana": 12, "bob": 10}))
+    manager.add_forest("all")
+    for name in ("cores", "memory"):
+        manager.add_tree_to_forest("all", name)
+    manager.set_mode(Mode.NORMAL)
+    return ForestModel(manager, "all", groups_of)
+
+
+class ModelsMachine(JournalMachine):
+    """Users, groups, queues, elastic groups, a quota forest and a failing model."""
+
+    def make_models(self) -> Sequence[QuotaModel]:
+        """Return an elastic quota, a forest, and a model that fails."""
+        return [ElasticModel.declared(ELASTIC), forest_model(), ResettableFailing(30, resource="memory")]
+
+    @rule(request=drawn.ASKS, call=st.sampled_from(["check", "charge"]), is_after=st.booleans())
+    def fail(self, request: AllocationRequest, call: str, *, is_after: bool) -> None:
+        """A model that fails leaves everything as it was."""
+        failing = cast("ResettableFailing", self.models[-1])
+        with self.nothing_changes():
+            failing.arm(Fuse(call, 1, is_after))
+            try:
+                self.partition.allocate(*request[:3])
+            except (BrokenError, RequestError):
+                return
+            finally:
+                failing.arm(None)
+
+    @invariant()
+    def models_agree(self) -> None:
+        """Every model has the limits and the usage of a new one that is charged with all allocations."""
+        elastic, forest, failing = self.models
+        fresh_elastic, fresh_forest, fresh_failing = self.model.charged_models()
+        for model, fresh in ((elastic, fresh_elastic), (forest, fresh_forest)):
+            limits, expected = (list(cast("ElasticModel", one).all_limits()) for one in (model, fresh))
+            assert limits == expected
+        states = [cast("ResettableFailing", one).state() for one in (failing, fresh_failing)]
+        assert states[0] == states[1]
+
+
+class DeepModelsMachine(ModelsMachine):
+    """The same for much longer."""
+
+
+TestModels = ModelsMachine.TestCase
+TestModels.settings = SMALL
+TestDeepModels = pytest.mark.deep(DeepModelsMachine.TestCase)
+TestDeepModels.settings = DEEP
