@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,10 @@ class Restarted:
         """Open the journal."""
         return open_partition(self.path, CONFIG, models=[self.model], clock=lambda: self.now)
 
+    def close(self) -> None:
+        """Close the journal."""
+        self.partition.journal.close()
+
     def restart(self) -> None:
         """Expect that a restart with new budgets changes nothing."""
         self.partition.verify()
@@ -84,28 +89,27 @@ def test_a_restart_keeps_past_usage(tmp_path: Path, *, compacts: bool) -> None:
 @given(data=st.data())
 def test_a_restart_at_any_point_changes_nothing(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """Whatever has happened, new budgets that are opened from the journal have the same accounts."""
-    made = Restarted(tmp_path_factory.mktemp("journal"))
-    for user in USERS:
-        made.partition.submit(user.name, user, data.draw(st.sampled_from(["root.a.x", "root.b"])))
-    for number in range(data.draw(st.integers(1, 14))):
-        name, owner = f"a-{data.draw(st.integers(0, number))}", data.draw(st.sampled_from(USERS)).name
-        usage = Resource(gpu=data.draw(st.integers(0, 3)), memory=data.draw(st.integers(0, 2)))
-        duration = data.draw(st.none() | st.integers(1, 200_000))
-        partition = made.partition
-        match data.draw(st.sampled_from(["allocate", "adopt", "request", "release", "resize", "audit", "replace"])):
-            case "allocate" | "adopt" | "request" as operation if partition.allocation(name) is None:
-                getattr(partition, operation)(name, owner, usage, duration=duration)
-            case "replace" if partition.allocation(name) is None:
-                partition.adopt(name, owner, usage, placeholder=True, duration=duration)
-                partition.replace(name, f"{name}-real", usage)
-            case "release":
-                partition.release(name)
-            case "resize" if (known := partition.allocation(name)) is not None and known.state != "pending":
-                partition.resize(name, usage)
-            case "audit":
-                partition.reconcile(partition.audit([RunningAllocation(name, owner, usage)]))
-        made.now += data.draw(st.sampled_from([0, 1, 999, 70_000, 86_400_000, 40 * 86_400_000]))
-        if data.draw(st.integers(0, 4)) == 0:
-            made.restart()
-    made.restart()
-    made.partition.journal.close()
+    with closing(Restarted(tmp_path_factory.mktemp("journal"))) as made:
+        for user in USERS:
+            made.partition.submit(user.name, user, data.draw(st.sampled_from(["root.a.x", "root.b"])))
+        for number in range(data.draw(st.integers(1, 14))):
+            name, owner = f"a-{data.draw(st.integers(0, number))}", data.draw(st.sampled_from(USERS)).name
+            usage = Resource(gpu=data.draw(st.integers(0, 3)), memory=data.draw(st.integers(0, 2)))
+            duration = data.draw(st.none() | st.integers(1, 200_000))
+            partition = made.partition
+            match data.draw(st.sampled_from(["allocate", "adopt", "request", "release", "resize", "audit", "replace"])):
+                case "allocate" | "adopt" | "request" as operation if partition.allocation(name) is None:
+                    getattr(partition, operation)(name, owner, usage, duration=duration)
+                case "replace" if partition.allocation(name) is partition.allocation(f"{name}-real") is None:
+                    partition.adopt(name, owner, usage, placeholder=True, duration=duration)
+                    partition.replace(name, f"{name}-real", usage)
+                case "release":
+                    partition.release(name)
+                case "resize" if (known := partition.allocation(name)) is not None and known.state != "pending":
+                    partition.resize(name, usage)
+                case "audit":
+                    partition.reconcile(partition.audit([RunningAllocation(name, owner, usage)]))
+            made.now += data.draw(st.sampled_from([0, 1, 999, 70_000, 86_400_000, 40 * 86_400_000]))
+            if data.draw(st.integers(0, 4)) == 0:
+                made.restart()
+        made.restart()
