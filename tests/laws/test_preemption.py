@@ -182,7 +182,7 @@ def test_there_is_no_way_back(scene: Scene) -> None:
 @given(scenes(12), st.randoms(use_true_random=False))
 def test_the_order_of_queues_and_names_has_no_effect(scene: Scene, random: Random) -> None:
     """Shuffled queues and other names of applications give the same victims."""
-    names = {f"app-{number}": f"{random.random()}" for number in range(4)}
+    names = {f"app-{number}": f"{random.random()}-{number}" for number in range(4)}
     queues = random.sample(list(scene.world.queues), len(scene.world.queues))
     allocations = [one._replace(application_id=names[one.application_id]) for one in scene.world.allocations]
     request = scene.request._replace(application_id=names[scene.request.application_id])

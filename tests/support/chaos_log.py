@@ -39,7 +39,7 @@ class Examination:
             for entry in contents.changes():
                 for event in entry.events:
                     self._apply(event)
-        with open_partition(place) as partition:
+        with open_partition(place, models=()) as partition:
             partition.verify()
             assert set(partition.allocation_ids()) == set(self._allocations)
 

@@ -122,7 +122,7 @@ class WaitingList:
         self._marks: Final = marks
         self.event: Final = ThreadingEvent()
         self.event.set()
-        self.tests = 0
+        self.tests: int = 0
         #: The tasks that wait.
         self._loops: Final[dict[asyncio.Future[None], asyncio.AbstractEventLoop]] = {}
         marks.notify = self._notify

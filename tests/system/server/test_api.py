@@ -90,6 +90,8 @@ REQUESTS: dict[str, tuple[str, Any]] = {
     "/partition/{partition}/allocate_evicting": ("", ALLOCATION),
     "/partition/{partition}/release": ("", {"allocation_id": "held"}),
     "/partition/{partition}/preempt": ("", {"allocation_id": "held"}),
+    "/partition/{partition}/plan_preemption": ("", {**ALLOCATION, "allocation_id": "other", "since": 0}),
+    "/partition/{partition}/plan_reclaim": ("", {"application_id": "app", "usage": {"memory": 1}}),
     "/partition/{partition}/replace": ("", {"allocation_id": "b", "placeholder_id": "p", "usage": {"memory": 1}}),
     "/partition/{partition}/resize": ("", {"allocation_id": "held", "usage": {"memory": 9}}),
     "/partition/{partition}/time_out_gang": ("", {"application_id": "app"}),
