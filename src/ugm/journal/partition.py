@@ -192,6 +192,8 @@ def open_partition(
 def _assembled(opened: OpenLog, models: ModelSet, outbox: EventOutbox) -> JournaledPartition:
     transaction_log = JournalTransactionLog(outbox)
     transaction_log.writer = opened.writer
+    # Without it, an interrupted query that undoes steps would take the last change of the log for its own.
+    transaction_log.mark_committed()
     return JournaledPartition(opened.state, models, outbox, transaction_log, opened.journal)
 
 
