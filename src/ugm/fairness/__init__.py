@@ -1,8 +1,9 @@
 """Fair shares: the Fair Tree ranking of users, and usage that decays over time.
 
 A `ShareTree` ranks users by the shares and the usage of their accounts. `BinnedUsage` and `ContinuousUsage` measure
-that usage so that old usage counts less. All amounts, times and ratios are exact, except that continuous decay is
-rounded to many digits. Nothing here has a clock or a timer: the caller passes every time.
+that usage so that old usage counts less. `FairShares` are both for the users of a partition. All amounts, times and
+ratios are exact, except that continuous decay is rounded to many digits. Nothing here has a clock or a timer: the
+caller passes every time.
 """
 
 from ugm.fairness.binned import BinnedUsage, bins_for
@@ -10,6 +11,7 @@ from ugm.fairness.continuous import ContinuousUsage
 from ugm.fairness.cost import cost, weighted_usage
 from ugm.fairness.decayed_usage import DecayedUsage
 from ugm.fairness.levels import INFINITE, Level
+from ugm.fairness.model import FairShares
 from ugm.fairness.order_tree import Comparison, SortKeys
 from ugm.fairness.rank import FairRank, RankedNode, RankExplanation, RankStep
 from ugm.fairness.share_tree import PARENT, Shares, ShareTree
@@ -22,6 +24,7 @@ __all__ = [
     "ContinuousUsage",
     "DecayedUsage",
     "FairRank",
+    "FairShares",
     "Level",
     "RankExplanation",
     "RankStep",

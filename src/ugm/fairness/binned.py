@@ -104,6 +104,7 @@ class BinnedUsage(DecayedUsage[_Bins]):
         bins: the number of bins that count, including the current one.
         weights: as for `DecayedUsage`.
         anchor: the first second of bin 0.
+        default_weight: as for `DecayedUsage`.
 
     Raises:
         RequestError: an argument is invalid.
@@ -122,8 +123,9 @@ class BinnedUsage(DecayedUsage[_Bins]):
         bins: int,
         weights: Mapping[str, int | Fraction] | None = None,
         anchor: int = 0,
+        default_weight: int = 1,
     ) -> None:
-        super().__init__(weights)
+        super().__init__(weights, default_weight)
         _require_positive("bin", bin)
         _require_positive("bins", bins)
         if type(decay) not in (int, Fraction) or not 0 <= decay <= 1:

@@ -77,6 +77,7 @@ class ContinuousUsage(DecayedUsage[_Decaying]):
     Args:
         half_life: the seconds after which half of a usage counts.
         weights: as for `DecayedUsage`.
+        default_weight: as for `DecayedUsage`.
 
     Raises:
         RequestError: an argument is invalid.
@@ -87,8 +88,10 @@ class ContinuousUsage(DecayedUsage[_Decaying]):
     (1000.0, 1998.046875)
     """
 
-    def __init__(self, *, half_life: int, weights: Mapping[str, int | Fraction] | None = None) -> None:
-        super().__init__(weights)
+    def __init__(
+        self, *, half_life: int, weights: Mapping[str, int | Fraction] | None = None, default_weight: int = 1
+    ) -> None:
+        super().__init__(weights, default_weight)
         if type(half_life) is not int or half_life < 1:
             raise RequestError("half_life", half_life, "expected whole seconds, at least 1")
         self._half_life: Final = half_life
@@ -106,4 +109,5 @@ class ContinuousUsage(DecayedUsage[_Decaying]):
         history.add_amount(_DIGITS.divide(Decimal(exact.numerator), Decimal(exact.denominator)))
 
     def _value(self, history: _Decaying, now: int) -> Fraction:
-        return Fraction(history.value_at(now)) / self._cost.denominator
+        numerator, denominator = history.value_at(now).as_integer_ratio()
+        return Fraction(numerator, denominator * self._cost.denominator)

@@ -18,15 +18,16 @@ class CostRate:
     """The cost of amounts per second, as integers over one common denominator.
 
     Args:
-        weights: the weight of a resource; 1 for a resource that is missing, and 0 for one that does not count.
+        weights: the weight of a resource, and 0 for one that does not count.
+        default: the weight of a resource that is missing.
 
     Raises:
         RequestError: a weight is negative or not exact.
     """
 
-    __slots__ = ("_weights", "denominator")
+    __slots__ = ("_default", "_weights", "denominator")
 
-    def __init__(self, weights: Mapping[str, int | Fraction] | None = None) -> None:
+    def __init__(self, weights: Mapping[str, int | Fraction] | None = None, default: int = 1) -> None:
         given = dict(weights or {})
         for name, weight in given.items():
             if type(weight) not in (int, Fraction) or weight < 0:
@@ -34,10 +35,11 @@ class CostRate:
         #: The denominator of every cost.
         self.denominator: Final = lcm(*(weight.denominator for weight in given.values()))
         self._weights: Final = {name: int(weight * self.denominator) for name, weight in given.items()}
+        self._default: Final = default * self.denominator
 
     def of(self, usage: Mapping[str, int]) -> int:
         """Return the numerator of the cost of a usage per second."""
-        weights, default = self._weights, self.denominator
+        weights, default = self._weights, self._default
         return sum(weights.get(name, default) * amount for name, amount in usage.items())
 
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from copy import copy
 from fractions import Fraction
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, Self, TypeVar
 
 from ugm.errors import RequestError
 from ugm.fairness.cost import CostRate
@@ -73,17 +74,23 @@ class DecayedUsage(ABC, Generic[HistoryT]):
     Any number of threads may call any method at any time.
 
     Args:
-        weights: the weight of a resource; 1 for a resource that is missing, and 0 for one that does not count.
+        weights: the weight of a resource, and 0 for one that does not count.
+        default_weight: the weight of a resource that is missing.
 
     Raises:
         RequestError: an argument is invalid.
     """
 
-    def __init__(self, weights: Mapping[str, int | Fraction] | None = None) -> None:
+    def __init__(self, weights: Mapping[str, int | Fraction] | None = None, default_weight: int = 1) -> None:
+        if type(default_weight) is not int or default_weight < 0:
+            raise RequestError("default_weight", default_weight, "expected an int of at least 0")
+        self._cost: Final = CostRate(weights, default_weight)
+        self._begin()
+
+    def _begin(self) -> None:
         self._lock = OwnedLock()
-        self._cost: Final = CostRate(weights)
-        self._histories: Final[dict[str, HistoryT]] = {}
-        self._runs: Final[dict[str, _Run]] = {}
+        self._histories: dict[str, HistoryT] = {}
+        self._runs: dict[str, _Run] = {}
         self._last: int | None = None
 
     @property
@@ -118,6 +125,31 @@ class DecayedUsage(ABC, Generic[HistoryT]):
     def stop(self, run_id: str, at: int) -> None:
         """End a run; an unknown run is ignored."""
         self._end(run_id, self._advance(at))
+
+    @locked
+    def add_use(self, owner: str, usage: Mapping[str, int], at: int) -> None:
+        """Let an owner use more from a time on, without a run of its own; the opposite of `remove_use`."""
+        self._change(owner, self._cost.of(usage), self._advance(at))
+
+    @locked
+    def remove_use(self, owner: str, usage: Mapping[str, int], at: int) -> None:
+        """Let an owner use less from a time on."""
+        self._change(owner, -self._cost.of(usage), self._advance(at))
+
+    @locked
+    def stop_all(self, at: int) -> None:
+        """End the use of all owners. What they have used still counts."""
+        now = self._advance(at)
+        self._runs.clear()
+        for owner, history in self._histories.items():
+            self._change(owner, -history.rate, now)
+
+    @locked
+    def clear(self) -> None:
+        """Forget all owners and all times."""
+        self._runs.clear()
+        self._histories.clear()
+        self._last = None
 
     @locked
     def add(self, owner: str, amount: int | Fraction, at: int) -> None:
@@ -181,6 +213,19 @@ class DecayedUsage(ABC, Generic[HistoryT]):
         """Return the value of one owner at a time; 0 for an unknown owner."""
         history = self._histories.get(owner)
         return Fraction(0) if history is None else self._value(history, self._time(now))
+
+    def new(self) -> Self:
+        """Return an empty measure of the same kind."""
+        made = copy(self)
+        made._begin()  # noqa: SLF001 - of the same class
+        return made
+
+    @locked
+    def rates(self) -> Mapping[str, Fraction]:
+        """Return the weighted amounts that each owner uses now; owners that use nothing are missing."""
+        denominator = self._cost.denominator
+        found = sorted(self._histories.items())
+        return {owner: Fraction(history.rate, denominator) for owner, history in found if history.rate}
 
     def _time(self, now: int) -> int:
         require_time(now)

@@ -24,6 +24,7 @@ from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, final
 
+from ugm.fairness.rank import FairRank
 from ugm.fairness.ratios import ZERO_RATIO, Ratio
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "OrderedApplication",
     "OrderedQueue",
     "OrderedRequest",
+    "RankKey",
     "SortKeys",
     "SortSettings",
     "shares_of",
@@ -48,7 +50,7 @@ _Key: TypeAlias = tuple[Any, ...]
 class SortSettings(NamedTuple):
     """The settings of a queue that concern the order."""
 
-    #: The order of the applications of a leaf: ``fifo`` or ``fair``.
+    #: The order of the applications of a leaf: ``fifo``, ``fair`` or ``share``.
     policy: str = "fifo"
     #: Whether the priority is compared first among the children or applications of the queue.
     priority_first: bool = True
@@ -56,6 +58,8 @@ class SortSettings(NamedTuple):
     offset: int = 0
     #: Whether the offset alone is the priority of the queue.
     is_fenced: bool = False
+    #: Whether the first request in or below the queue that limits of queues block reserves capacity.
+    reserves: bool = False
 
 
 class OrderedRequest(NamedTuple):
@@ -77,7 +81,7 @@ class SortKeys(NamedTuple):
     priority: int
     #: The ratio of the queue; or the shares of the application, the largest first, for the order ``fair``.
     shares: tuple[Fraction, ...]
-    #: The key of the program as a text; empty if it gives none.
+    #: The key of the program, or the rank of the user for the order ``share``, as a text; empty if there is none.
     custom: str
     #: The place in the order of submission of the application, or of the first one in the queue.
     submitted: int
@@ -88,7 +92,7 @@ class Comparison(NamedTuple):
 
     #: The queue in which the step chooses.
     queue_path: str
-    #: The first value that is compared besides priority: ``ratio``, ``shares``, ``custom`` or ``submitted``.
+    #: The first value that is compared besides priority: ``ratio``, ``shares``, ``rank``, ``custom`` or ``submitted``.
     criterion: str
     #: Whether priority is compared before it.
     priority_first: bool
@@ -113,6 +117,7 @@ _WORDS: Final = {
     "priority": "priority",
     "ratio": "the ratio of its usage",
     "shares": "its shares",
+    "rank": "the fair share of its user",
     "custom": "the key of the program",
     "submitted": "the order of submission",
 }
@@ -121,6 +126,8 @@ _WORDS: Final = {
 def _value(keys: SortKeys, name: str) -> str:
     if name in ("ratio", "shares"):
         return ", ".join(map(str, keys.shares)) or "none"
+    if name == "rank":
+        return keys.custom
     return str(getattr(keys, name))
 
 
@@ -321,6 +328,13 @@ class OrderedQueue(_Ranked):
                 used[name] = used.get(name, 0) + sign * amount
             queue._ratio = None  # noqa: SLF001 - of the same class
 
+    def set_guaranteed(self, guaranteed: Mapping[str, int]) -> bool:
+        """Change the amounts that its ratio refers to, and return whether they differ; the keys are outdated then."""
+        if guaranteed == self.guaranteed:
+            return False
+        self.guaranteed, self._ratio = guaranteed, None
+        return True
+
     def copy_usage(self, other: OrderedQueue) -> None:
         """Copy the usage and the order of applications of a queue in another tree."""
         self.used, self.first_key = dict(other.used), other.first_key
@@ -374,7 +388,9 @@ class OrderedQueue(_Ranked):
         """The first value by which its applications are compared besides priority."""
         if self.first_key is None:
             return "submitted"
-        return "shares" if self.first_key is shares_of else "custom"
+        if self.first_key is shares_of:
+            return "shares"
+        return "rank" if isinstance(self.first_key, RankKey) else "custom"
 
     def keys(self) -> SortKeys:
         """Return the compared values."""
@@ -483,6 +499,8 @@ class OrderedApplication(_Ranked):
         criterion = self.queue.criterion
         shares = tuple(ratio.fraction for _, ratio in self.value) if criterion == "shares" else ()
         custom = str(self.value) if criterion == "custom" else ""
+        if isinstance(self.queue.first_key, RankKey):
+            custom = self.queue.first_key.text(self)
         return SortKeys(self.application_id, self.priority, shares, custom, self.submitted)
 
 
@@ -504,6 +522,30 @@ def shares_of(application: OrderedApplication) -> tuple[tuple[float, Ratio], ...
 
 
 @final
+class RankKey:
+    """The key of an application by the rank of its user.
+
+    Args:
+        rank: the ranks, which stay the same until they are replaced.
+        users: the user of each application; it may change.
+    """
+
+    __slots__ = ("_users", "rank")
+
+    def __init__(self, rank: FairRank, users: Mapping[str, str]) -> None:
+        self.rank = rank
+        self._users: Final = users
+
+    def __call__(self, application: OrderedApplication) -> int:
+        """Return the number of users that come before the user of an application."""
+        return self.rank.position(self._users[application.application_id])
+
+    def text(self, application: OrderedApplication) -> str:
+        """Return the rank of the user of an application as a text."""
+        return self.rank.describe(self._users[application.application_id])
+
+
+@final
 class OrderTree:
     """The queues, applications and pending requests of one scheduling pass.
 
@@ -520,10 +562,15 @@ class OrderTree:
         self.applications: Final[dict[str, OrderedApplication]] = {}
 
     def add_queue(
-        self, path: str, settings: SortSettings, guaranteed: Mapping[str, int], maximum: Mapping[str, int]
+        self,
+        path: str,
+        settings: SortSettings,
+        guaranteed: Mapping[str, int],
+        maximum: Mapping[str, int],
+        above: str | None = None,
     ) -> OrderedQueue:
-        """Add a queue below one that was added before."""
-        parent = self.queues[path.rpartition(".")[0]]
+        """Add a queue below one that was added before, by default the one whose path begins its own."""
+        parent = self.queues[path.rpartition(".")[0] if above is None else above]
         queue = self.queues[path] = OrderedQueue(path, parent, settings, guaranteed, maximum)
         return queue
 
@@ -562,6 +609,10 @@ class OrderTree:
         """Compute all keys again, for example after the tree was filled."""
         for application in self.applications.values():
             application.refresh()
+        self.refresh_queues()
+
+    def refresh_queues(self) -> None:
+        """Compute the keys of all queues again."""
         for queue in reversed(self.queues.values()):
             queue._refresh()  # noqa: SLF001 - children come before their parents
 
@@ -613,11 +664,15 @@ class OrderTree:
     def grant(self, application: OrderedApplication, request: OrderedRequest) -> None:
         """Remove a request of an application, and add it to the usage."""
         del application.requests[request.request_id]
+        self.add_usage(application, request.usage)
+        self.update(application)
+
+    def add_usage(self, application: OrderedApplication, amounts: Mapping[str, int]) -> None:
+        """Add to the usage of an application; the keys are outdated until `update`."""
         total = dict(application.used)
-        for name, amount in request.usage.items():
+        for name, amount in amounts.items():
             total[name] = total.get(name, 0) + amount
         self.set_usage(application, total)
-        self.update(application)
 
 
 def _comparison(

@@ -22,7 +22,16 @@ from typing import Final, Literal, NamedTuple, TypeAlias, final
 from ugm.errors import RequestError
 from ugm.fairness.levels import Level, Quotient, groups_of_equals
 
-__all__ = ["Competitor", "FairRank", "RankExplanation", "RankStep", "RankedNode", "UsedShares", "Verdict"]
+__all__ = [
+    "Competitor",
+    "FairRank",
+    "RankExplanation",
+    "RankStep",
+    "RankedNode",
+    "UsedShares",
+    "Verdict",
+    "level_text",
+]
 
 #: Where the first of two users stands relative to the second.
 Verdict: TypeAlias = Literal["before", "after", "tied"]
@@ -56,6 +65,11 @@ class UsedShares(NamedTuple):
         return Quotient(child.shares * self.used, self.total_shares * used) if used else _INFINITE
 
 
+def level_text(level: Level) -> str:
+    """Return a level as a text: a fraction, or ``infinity``."""
+    return str(level) if isinstance(level, Fraction) else "infinity"
+
+
 class RankedNode(NamedTuple):
     """An account or a user among its competitors."""
 
@@ -66,6 +80,12 @@ class RankedNode(NamedTuple):
     #: Its part of the usage of its account.
     used: Fraction
     level: Level
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the node for JSON; exact numbers are texts."""
+        share = None if self.share is None else str(self.share)
+        level, usage, used = level_text(self.level), str(self.usage), str(self.used)
+        return {"path": self.path, "level": level, "share": share, "used": used, "usage": usage}
 
 
 class RankStep(NamedTuple):
@@ -86,6 +106,11 @@ class RankExplanation(NamedTuple):
     steps: tuple[RankStep, ...]
     verdict: Verdict
 
+    def to_dict(self) -> dict[str, object]:
+        """Return the reason for JSON; exact numbers are texts."""
+        steps = [{"first": one.first.to_dict(), "second": one.second.to_dict()} for one in self.steps]
+        return {**self._asdict(), "steps": steps, "text": str(self)}
+
     def __str__(self) -> str:
         head = f"{self.first} ties with {self.second}"
         if self.verdict != "tied":
@@ -95,12 +120,8 @@ class RankExplanation(NamedTuple):
             return head
         if last.first.level == last.second.level:
             return f"{head}: all compared levels are equal"
-        return f"{head}: {_level_text(last.first)}, {_level_text(last.second)}"
-
-
-def _level_text(node: RankedNode) -> str:
-    level = node.level if isinstance(node.level, Fraction) else "infinity"
-    return f"{node.path} has level {level}"
+        levels = (f"{node.path} has level {level_text(node.level)}" for node in last)
+        return f"{head}: {', '.join(levels)}"
 
 
 @final
@@ -184,6 +205,11 @@ class FairRank:
         A user that the tree does not have comes after all others.
         """
         return self._positions.get(self._paths.get(owner, ""), len(self.order))
+
+    def describe(self, owner: str) -> str:
+        """Return the rank of a user as a text, given its path or a name that only one user has."""
+        path = self._paths.get(owner, "")
+        return f"rank {self._ranks[path]} of {len(self._ranks)}" if path in self._ranks else "no rank"
 
     def factor(self, user: str) -> Fraction:
         """Return the rank of a user divided by the number of users: 1 for the best user.

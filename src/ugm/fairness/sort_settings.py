@@ -1,15 +1,16 @@
 """The settings of a configuration that concern the scheduling order.
 
-They are properties of queues, as in Apache YuniKorn:
+They are properties of queues, as in Apache YuniKorn, which does not have ``share``:
 
-=============================  ==============================================================================
-``application.sort.policy``    the order of the applications of a leaf: ``fifo`` or ``fair``; inherited
+=============================  ================================================================================
+``application.sort.policy``    the order of the applications of a leaf: ``fifo``, ``fair`` or ``share``; inherited
 ``application.sort.priority``  whether priority is compared first: ``enabled`` or ``disabled``; inherited
 ``priority.offset``            a number that is added to the priority of the queue
 ``priority.policy``            ``default``, or ``fence``: the offset alone is the priority of the queue
-=============================  ==============================================================================
+``ugm.reservation``            ``enabled`` or ``disabled``; see `ugm.partition.Reservation`
+=============================  ================================================================================
 
-An unknown value counts as the default; `ugm.config.review_config` warns about it.
+An unknown value of the properties of Apache YuniKorn counts as the default; `ugm.config.review_config` warns about it.
 """
 
 from __future__ import annotations
@@ -21,26 +22,29 @@ from ugm.configuration import PartitionConfig, QueueConfig
 from ugm.fairness.order_tree import SortSettings
 from ugm.identity import ROOT, ancestors
 
-__all__ = ["PROPERTIES", "QueueSettings", "is_known_value"]
+__all__ = ["POLICY", "PROPERTIES", "RESERVATION", "QueueSettings", "is_known_value", "is_reservation_value"]
 
-_POLICY: Final = "application.sort.policy"
+#: The property with the order of the applications of a leaf.
+POLICY: Final = "application.sort.policy"
 _PRIORITY: Final = "application.sort.priority"
 _OFFSET: Final = "priority.offset"
 _FENCE: Final = "priority.policy"
+#: The property of queues for which requests reserve capacity.
+RESERVATION: Final = "ugm.reservation"
 
 #: The allowed values of each property, in words. ``stateaware`` is a former name of ``fifo``.
 PROPERTIES: Final = {
-    _POLICY: "'fifo', 'fair'",
+    POLICY: "'fifo', 'fair', 'share'",
     _PRIORITY: "'enabled', 'disabled'",
     _OFFSET: "a number of 32 bits",
     _FENCE: "'default', 'fence'",
 }
 
-_POLICIES: Final = {"fifo": "fifo", "fair": "fair", "stateaware": "fifo"}
+_POLICIES: Final = {"fifo": "fifo", "fair": "fair", "share": "share", "stateaware": "fifo"}
 _SWITCH: Final = {"enabled": True, "disabled": False}
 _FENCES: Final = {"default": False, "fence": True}
 
-_WORDS: Final[Mapping[str, Mapping[str, object]]] = {_POLICY: _POLICIES, _PRIORITY: _SWITCH, _FENCE: _FENCES}
+_WORDS: Final[Mapping[str, Mapping[str, object]]] = {POLICY: _POLICIES, _PRIORITY: _SWITCH, _FENCE: _FENCES}
 
 _DEFAULT: Final = SortSettings()
 
@@ -51,6 +55,11 @@ def is_known_value(name: str, value: str) -> bool:
     if words is not None:
         return not value or value.lower() in words
     return name != _OFFSET or not value or _offset(value) is not None
+
+
+def is_reservation_value(value: str) -> bool:
+    """Return whether a value of `RESERVATION` is allowed."""
+    return not value or value.lower() in _SWITCH
 
 
 def _offset(value: str) -> int | None:
@@ -75,18 +84,31 @@ class QueueSettings:
         config: the configuration; None for none.
     """
 
-    __slots__ = ("_configured",)
+    __slots__ = ("_configured", "has_reservations")
+
+    #: Whether requests reserve capacity for some queue.
+    has_reservations: bool
 
     def __init__(self, config: PartitionConfig | None) -> None:
         self._configured: Final[dict[str, _Configured]] = {}
+        self.has_reservations = False
         self._add(ROOT, QueueConfig(ROOT) if config is None else config.root, _DEFAULT)
 
     def _add(self, path: str, queue: QueueConfig, above: SortSettings) -> None:
         settings = _settings(queue.properties, above)
         template = None if queue.child_template is None else queue.child_template.properties
         self._configured[path] = _Configured(settings, template)
+        if settings.reserves or (template and _settings(template, above).reserves):
+            self.has_reservations = True
         for child in queue.queues:
             self._add(f"{path}.{child.name}", child, settings)
+
+    def has_policy(self, policy: str) -> bool:
+        """Return whether any queue, or one that may be created, orders its applications by a policy."""
+        templates = (one.template or {} for one in self._configured.values())
+        return any(one.settings.policy == policy for one in self._configured.values()) or any(
+            _POLICIES.get(template.get(POLICY, "").lower()) == policy for template in templates
+        )
 
     def of(self, queue_path: str) -> SortSettings:
         """Return the settings of a queue.
@@ -104,8 +126,9 @@ class QueueSettings:
 
 def _settings(properties: Mapping[str, str], above: SortSettings) -> SortSettings:
     return SortSettings(
-        _POLICIES.get(properties.get(_POLICY, "").lower(), above.policy),
+        _POLICIES.get(properties.get(POLICY, "").lower(), above.policy),
         _SWITCH.get(properties.get(_PRIORITY, "").lower(), above.priority_first),
         _offset(properties.get(_OFFSET, "")) or 0,
         _FENCES.get(properties.get(_FENCE, "").lower(), False),
+        _SWITCH.get(properties.get(RESERVATION, "").lower(), False),
     )

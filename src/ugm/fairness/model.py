@@ -1,0 +1,240 @@
+"""Fair shares of a partition: the shares of its users, and their decayed usage.
+
+The object is a quota model that denies nothing. The partition tells it every allocation and every release with their
+times, also those of the past if the partition has a journal. In return it ranks the users for queues with the sort
+policy ``share``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from fractions import Fraction
+from typing import Any, Final, final
+
+from ugm.errors import RequestError
+from ugm.fairness.decayed_usage import DecayedUsage
+from ugm.fairness.rank import FairRank, RankExplanation
+from ugm.fairness.share_tree import Shares, ShareTree
+from ugm.identity import UserGroup
+from ugm.model import Claim, ReportingModel
+
+__all__ = ["FairShares", "explain_shares"]
+
+
+@final
+class FairShares(ReportingModel):
+    """The shares of the users of a partition, and what they have used.
+
+    Args:
+        tree: the accounts and users with their shares.
+        usage: a new measure of usage, which counts by user name.
+        default_shares: the shares of each user that the tree does not have. It belongs to the account that has the name
+            of one of its groups, the first that there is, or else to none. With 0, these users come after all others.
+        decay: identifies how usage is measured. Shares that replace others with an equal identity keep their usage.
+
+    Raises:
+        RequestError: an argument is invalid, or two users of the tree have the same name.
+
+    >>> from ugm import Partition, Resource, parse_config
+    >>> from ugm.fairness import ContinuousUsage
+    >>> shares = FairShares(ShareTree({}, {"ana": 1, "ben": 1}), ContinuousUsage(half_life=3600))
+    >>> queues = "[{name: prod, properties: {application.sort.policy: share}}]"
+    >>> config = parse_config(f"partitions: [{{queues: {queues}}}]").partition()
+    >>> now = iter(range(0, 6000, 600))
+    >>> partition = Partition(config, models=[shares], clock=lambda: next(now))
+    >>> for name in ("ana", "ben"):
+    ...     _ = partition.submit(name, UserGroup(name), "root.prod")
+    >>> partition.allocate("ana.0", "ana", Resource(vcore=1)).allowed
+    True
+    >>> all(partition.request(f"{name}.1", name, Resource(vcore=1)) for name in ("ana", "ben"))
+    True
+    >>> [turn.user for turn in partition.order()]
+    ['ben', 'ana']
+    >>> print(shares.explain("ben", "ana"))
+    ben comes before ana: ben has level infinity, ana has level 1/2
+    """
+
+    __slots__ = ("_accounts", "_listed", "_tree", "decay", "default_shares", "groups", "now", "tree", "usage")
+
+    #: What the users have used, by name.
+    usage: DecayedUsage[Any]
+    #: The groups of each user that has used something, when it last did.
+    groups: dict[str, tuple[str, ...]]
+    #: The tree that was used last, with the users that it adds to `tree`.
+    _tree: tuple[frozenset[str], ShareTree]
+    #: The time of the last call of the partition.
+    now: int
+
+    def __init__(
+        self, tree: ShareTree, usage: DecayedUsage[Any], *, default_shares: int = 0, decay: object = None
+    ) -> None:
+        if not isinstance(tree, ShareTree):
+            raise RequestError("tree", tree, "expected a ShareTree")
+        if not isinstance(usage, DecayedUsage):
+            raise RequestError("usage", usage, "expected a BinnedUsage or a ContinuousUsage")
+        if type(default_shares) is not int or default_shares < 0:
+            raise RequestError("default_shares", default_shares, "expected an int of at least 0")
+        #: The accounts and the listed users.
+        self.tree: Final = tree
+        self.default_shares: Final = default_shares
+        self.usage = usage
+        #: Identifies how usage is measured.
+        self.decay: Final = decay
+        self.groups = {}
+        self.now = 0
+        self._tree = frozenset(), tree
+        #: The account of each group: the one that has its name, of several the first by path.
+        self._accounts: Final = {_last(path): path for path in sorted(tree.accounts, reverse=True)}
+        self._listed: Final = frozenset(map(_last, tree.users))
+        for name in self._listed:
+            tree.path_of(name)
+
+    # Called by the partition
+
+    def at(self, now: int) -> None:
+        """Note the time, in seconds."""
+        self.now = now
+
+    def check(self, claim: Claim) -> tuple[()]:  # noqa: ARG002 - nothing is limited
+        """Return no limit: shares only order requests."""
+        return ()
+
+    def charge(self, claim: Claim) -> None:
+        """Count a claim for its user from now on."""
+        user = claim.user
+        self.usage.add_use(user.name, claim.usage, self.now)
+        if user.groups:
+            self.groups[user.name] = user.groups
+
+    def refund(self, claim: Claim) -> None:
+        """Count a claim no longer. What it has used stays."""
+        self.usage.remove_use(claim.user.name, claim.usage, self.now)
+
+    def reset(self) -> None:
+        """Forget all claims. What they have used up to now stays."""
+        self.usage.stop_all(self.now)
+
+    def forget(self) -> None:
+        """Forget all claims and all past usage."""
+        self.usage.clear()
+        self.groups.clear()
+        self.now = 0
+
+    def continue_from(self, before: object) -> bool:
+        """Take over the past usage of the shares that these replace, and return whether the claims are included.
+
+        If usage is measured in another way, its value now is what counts of it later.
+        """
+        if not isinstance(before, FairShares):
+            return False
+        self.groups = dict(before.groups)
+        if before.decay == self.decay:
+            self.usage, self.now = before.usage, before.now
+            return True
+        for user, value in before.usage.at(before.now).items():
+            self.usage.add(user, value, before.now)
+        return False
+
+    # The ranking of users
+
+    def rank(self, users: Iterable[UserGroup] = ()) -> FairRank:
+        """Return the order of the users now.
+
+        Args:
+            users: users to rank besides those that are listed or have used something.
+        """
+        return self.capture_rank(users)()
+
+    def capture_rank(self, users: Iterable[UserGroup] = ()) -> Callable[[], FairRank]:
+        """Return a function that returns the order of the users at this moment, for a caller that holds a lock now."""
+        now, unlisted = self.now, dict(self._unlisted(users))
+        return lambda: self._tree_with(unlisted).rank(self.usage.at(now))
+
+    def _unlisted(self, users: Iterable[UserGroup]) -> Iterator[tuple[str, Shares]]:
+        """Yield the path and the shares of each user that the tree does not list."""
+        if self.default_shares:
+            known = {name: self.groups.get(name, ()) for name in self.usage.owners}
+            for name, groups in {**{user.name: user.groups for user in users}, **known}.items():
+                # A name with a slash would be a path.
+                if name not in self._listed and "/" not in name and name:
+                    yield self._path(name, groups), self.default_shares
+
+    def _path(self, name: str, groups: Iterable[str]) -> str:
+        account = next((self._accounts[group] for group in groups if group in self._accounts), None)
+        path = name if account is None else f"{account}/{name}"
+        # An account may have the name of the user.
+        return path if path not in self.tree.accounts else f"{path}/{name}"
+
+    def _tree_with(self, unlisted: Mapping[str, Shares]) -> ShareTree:
+        names, tree = self._tree
+        if names != unlisted.keys():
+            tree = ShareTree(self.tree.accounts, {**self.tree.users, **unlisted})
+            self._tree = frozenset(unlisted), tree
+        return tree
+
+    def explain(self, first: str, second: str) -> RankExplanation:
+        """Return the reason for the order of two users now.
+
+        Args:
+            first: the name or the path of a user.
+            second: the same of the other user.
+
+        Raises:
+            RequestError: one of them is not ranked.
+        """
+        tree = self._tree_with(dict(self._unlisted(())))
+        return _explained(tree, self.usage.at(self.now), first, second)
+
+    # Reports
+
+    def state(self) -> Mapping[str, Any]:
+        """Return the users with their usage, ranks and levels, the best first. Exact numbers are texts."""
+        return self.capture_state()()
+
+    def capture_state(self) -> Callable[[], Mapping[str, Any]]:
+        """Return a function that returns the state of this moment."""
+        now, capture = self.now, self.capture_rank()
+        return lambda: {"as_of": now, "users": list(_users(capture()))}
+
+    def definition(self) -> Mapping[str, Any]:
+        """Return the shares as plain data."""
+        return {
+            "accounts": dict(self.tree.accounts),
+            "users": dict(self.tree.users),
+            "default_shares": self.default_shares,
+        }
+
+    def verify(self, held: Mapping[str, Claim], pending: Mapping[str, Claim]) -> Iterator[str]:  # noqa: ARG002 - pending claims do not count
+        """Yield a message for every user whose usage is not that of the held claims."""
+        expected = self.usage.new()
+        for claim in held.values():
+            expected.add_use(claim.user.name, claim.usage, self.now)
+        wanted, found = expected.rates(), self.usage.rates()
+        for user in sorted({**wanted, **found}):
+            if wanted.get(user) != found.get(user):
+                yield f"fair shares: the usage of {user!r} counts other claims than those that are held"
+
+
+def explain_shares(definition: Mapping[str, Any], state: Mapping[str, Any], first: str, second: str) -> RankExplanation:
+    """Return the reason for the order of two users, from the definition and the state of `FairShares` as plain data.
+
+    Raises:
+        RequestError: one of the users is not ranked.
+    """
+    users = {one["path"]: definition["users"].get(one["path"], definition["default_shares"]) for one in state["users"]}
+    usage = {one["path"]: Fraction(one["usage"]) for one in state["users"]}
+    return _explained(ShareTree(definition["accounts"], users), usage, first, second)
+
+
+def _explained(tree: ShareTree, usage: Mapping[str, Fraction], first: str, second: str) -> RankExplanation:
+    return tree.rank(usage).explain(tree.path_of(first) or first, tree.path_of(second) or second)
+
+
+def _last(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _users(rank: FairRank) -> Iterator[dict[str, object]]:
+    for group in rank.order:
+        for path in group:
+            yield {"user": _last(path), "rank": rank.rank(path), **rank.node(path).to_dict()}

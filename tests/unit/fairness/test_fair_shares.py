@@ -1,0 +1,210 @@
+"""Fair shares of a partition: usage by time, users that are not listed, changes, and reopening."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from ugm import Partition, RequestError, Resource, UserGroup, parse_config
+from ugm.config import PartitionConfig
+from ugm.fairness import BinnedUsage, FairShares, ShareTree
+from ugm.journal import open_partition
+from ugm.partition import AbstractPartition
+
+CORE: Final = Resource(vcore=1000)
+BINS: Final = "bin: 100, bins: 4, decay: 1/2, weights: {vcore: 1/1000}"
+
+
+def config(shares: str, policy: str = "share") -> PartitionConfig:
+    """Return a configuration with the queue ``prod`` and some shares."""
+    queue = f"{{name: prod, properties: {{application.sort.policy: {policy}}}}}"
+    return parse_config(f"partitions: [{{queues: [{queue}], ugm: {{fairshare: {{{shares}}}}}}}]").partition()
+
+
+class Scene:
+    """A partition with a clock that the test moves."""
+
+    def __init__(self, make: Callable[..., Any], shares: str = f"users: {{ana: 1, ben: 1}}, {BINS}") -> None:
+        self.now = 0
+        self.partition: Any = make(config(shares), clock=lambda: self.now)
+
+    def run(self, user: str, seconds: int, *groups: str) -> None:
+        """Let a user use one core for some seconds."""
+        name = f"{user}-{self.now}"
+        self.partition.submit(name, UserGroup(user, groups), "root.prod")
+        assert self.partition.allocate(name, name, CORE)
+        self.now += seconds
+        assert self.partition.release(name)
+        self.partition.remove(name)
+
+    def wait(self, *users: str) -> list[str]:
+        """Return the users in scheduling order, who each have a request."""
+        for user in users:
+            self.partition.submit(user, UserGroup(user), "root.prod")
+            self.partition.request(f"{user}.0", user, CORE)
+        return order(self.partition)
+
+
+def order(partition: AbstractPartition) -> list[str]:
+    """Return the users in scheduling order."""
+    return [turn.user for turn in partition.order()]
+
+
+def usage(partition: AbstractPartition) -> dict[str, Fraction]:
+    """Return the usage of each ranked user."""
+    [report] = partition.model_reports()
+    return {one["user"]: Fraction(one["usage"]) for one in report.state["users"]}
+
+
+def test_users_with_less_usage_come_first() -> None:
+    """A queue with the policy ``share`` orders its applications by the ranks of their users."""
+    scene = Scene(Partition)
+    scene.run("ana", 60)
+    scene.run("ben", 30)
+
+    assert usage(scene.partition) == {"ana": 60, "ben": 30}
+    assert scene.wait("ana", "ben") == ["ben", "ana"]
+    scene.now = 1000
+    assert order(scene.partition) == ["ana", "ben"], "old usage does not count, so submission decides"
+
+
+def test_passes_and_wake_ups_use_the_same_order() -> None:
+    """A pass reads the ranks once; every wake-up reads them again."""
+    scene = Scene(Partition)
+    scene.run("ana", 60)
+    scene.partition.add_node("n", CORE)
+    scene.wait("ana", "ben")
+
+    assert [head.request.application_id for head in scene.partition.scheduling_pass()] == ["ben", "ana"]
+    assert [request.application_id for request in scene.partition.wake()] == ["ben"]
+    scene.run("ben", 300)
+    assert order(scene.partition) == ["ana", "ben"]
+    assert [request.application_id for request in scene.partition.wake()] == ["ana"]
+
+
+def test_explanation_names_the_ranks() -> None:
+    """The reason of a place names the ranks, and the shares explain the order of two users."""
+    scene = Scene(Partition)
+    scene.run("ana", 50)
+    scene.wait("ana", "ben")
+
+    assert scene.partition.order()[0].explain().splitlines()[-1] == (
+        "ben comes before ana by the fair share of its user: rank 2 of 2 against rank 1 of 2"
+    )
+
+
+def test_users_that_are_not_listed() -> None:
+    """They get the default shares in the account of their first group that has one; without these, they come last."""
+    accounts = "accounts: {physics: 1, chemistry: 3}, users: {physics/ana: 1}"
+    scene = Scene(Partition, f"{accounts}, defaultshares: 1, {BINS}")
+    scene.run("ben", 30, "staff", "chemistry", "physics")
+    scene.run("ana", 30)
+    scene.run("eva", 30)
+
+    [report] = scene.partition.model_reports()
+    assert {one["path"] for one in report.state["users"]} == {"chemistry/ben", "physics/ana", "eva"}
+    assert scene.wait("new", "ana", "ben", "eva") == ["new", "ben", "ana", "eva"]
+    assert Scene(Partition, f"{accounts}, {BINS}").wait("new", "ana") == ["ana", "new"]
+
+
+def test_only_weighted_resources_count() -> None:
+    """A resource without a weight does not count, and without weights only cores do."""
+    for weights, expected in (("", 10), (", weights: {gpu: 2}", 6)):
+        shares = f"users: {{ana: 1}}, bin: 100, bins: 1{weights}"
+        scene = Scene(Partition, shares)
+        scene.partition.submit("a", UserGroup("ana"), "root.prod")
+        scene.partition.allocate("a.0", "a", Resource(vcore=10, gpu=3, memory=99))
+        scene.now = 1
+        assert usage(scene.partition) == {"ana": expected}
+
+
+def test_usage_survives_a_restart(tmp_path: Path) -> None:
+    """A partition that is opened again has the usage of its journal, also after a compaction, and of what runs."""
+    path = str(tmp_path / "j")
+
+    def opened_with(shares: PartitionConfig, clock: Callable[[], int]) -> AbstractPartition:
+        return open_partition(path, shares, clock=lambda: clock() * 1000)
+
+    scene = Scene(opened_with)
+    scene.run("ana", 60)
+    scene.partition.submit("run", UserGroup("ben"), "root.prod")
+    scene.partition.allocate("run.0", "run", CORE)
+    scene.now += 30
+    before = usage(scene.partition)
+    scene.partition.journal.close()
+
+    for compact in (True, False):
+        with open_partition(path, clock=lambda: scene.now * 1000) as opened:
+            assert usage(opened) == before == {"ana": 60, "ben": 30}
+            opened.verify()
+            if compact:
+                opened.journal.compact()
+
+
+def test_changed_shares_keep_the_usage() -> None:
+    """Other shares keep the usage; another decay begins with the value of now; without shares, nothing is kept."""
+    scene = Scene(Partition)
+    scene.run("ana", 100)
+    scene.partition.submit("run", UserGroup("ben"), "root.prod")
+    scene.partition.allocate("run.0", "run", CORE)
+    scene.now += 100
+    assert usage(scene.partition) == {"ana": 25, "ben": 50}
+
+    plan = scene.partition.plan(config(f"users: {{ana: 9, ben: 1}}, {BINS}"))
+    assert str(plan) == "~ share user 'ana': shares 1 -> 9"
+    scene.partition.apply(plan)
+    assert usage(scene.partition) == {"ana": 25, "ben": 50}
+    scene.partition.configure(config("users: {ana: 9, ben: 1}, bin: 100, bins: 2, weights: {vcore: 1/1000}"))
+    assert usage(scene.partition) == {"ana": 25, "ben": 50}
+    scene.now += 10
+    assert usage(scene.partition) == {"ana": 25, "ben": 60}
+    scene.partition.verify()
+    scene.partition.configure(config("users: {ana: 9, ben: 1, eva: 2}", policy="fifo"))
+    assert usage(scene.partition)["eva"] == 0
+
+
+def test_no_shares() -> None:
+    """Without shares, the policy ``share`` orders by submission."""
+    queue = "{name: prod, properties: {application.sort.policy: share}}"
+    partition = Partition(parse_config(f"partitions: [{{queues: [{queue}]}}]").partition())
+    for user in ("ben", "ana"):
+        partition.submit(user, UserGroup(user), "root.prod")
+        partition.request(f"{user}.0", user, CORE)
+
+    assert order(partition) == ["ben", "ana"]
+
+
+def test_verification() -> None:
+    """A usage that is not that of the held claims is reported."""
+    scene = Scene(Partition)
+    [model] = scene.partition._models.all
+    scene.partition.verify()
+    model.usage.add_use("ana", CORE, 0)
+
+    with pytest.raises(Exception, match="the usage of 'ana' counts other claims"):
+        scene.partition.verify()
+
+
+def test_misuse() -> None:
+    """The shares of a program need a tree, a measure of usage and names that differ."""
+    measure, tree = BinnedUsage(bin=1, decay=1, bins=1), ShareTree({"a": 1, "b": 1}, {"a/x": 1, "b/x": 1})
+    for arguments in ((None, measure), (ShareTree({}, {}), None), (tree, measure)):
+        with pytest.raises(RequestError):
+            FairShares(*arguments)
+    with pytest.raises(RequestError):
+        FairShares(ShareTree({}, {}), measure, default_shares=-1)
+    with pytest.raises(RequestError):
+        FairShares(ShareTree({}, {}), measure).explain("a", "b")
+
+
+def test_names_that_are_paths() -> None:
+    """A user whose name is that of an account is below it, and one with a slash in its name is not ranked."""
+    shares = FairShares(ShareTree({"a": 1}, {}), BinnedUsage(bin=1, decay=1, bins=1), default_shares=1)
+    rank = shares.rank([UserGroup("a"), UserGroup("b/c")])
+
+    assert rank.order == (("a/a",),)
+    assert rank.describe("b/c") == "no rank"
