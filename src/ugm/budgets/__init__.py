@@ -6,7 +6,19 @@ its queue has enough left for it. What it really uses is settled second by secon
 
 from ugm.budgets.account import AccountState
 from ugm.budgets.budget import Budget, BudgetMode, Carry, Period, Scope
+from ugm.budgets.change import BudgetChange, BudgetChangeKind
 from ugm.budgets.denial import BudgetViolation
 from ugm.budgets.model import Budgets
 
-__all__ = ["AccountState", "Budget", "BudgetMode", "BudgetViolation", "Budgets", "Carry", "Period", "Scope"]
+__all__ = [
+    "AccountState",
+    "Budget",
+    "BudgetChange",
+    "BudgetChangeKind",
+    "BudgetMode",
+    "BudgetViolation",
+    "Budgets",
+    "Carry",
+    "Period",
+    "Scope",
+]

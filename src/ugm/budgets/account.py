@@ -15,21 +15,22 @@ The cost: a charge takes the logarithm of the number of different promised ends.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, NamedTuple, Self, final
 
-from ugm.budgets.calendar import NEVER
+from ugm.budgets.budget import Scope
+from ugm.budgets.calendar import NEVER, Period
 from ugm.budgets.denial import BudgetViolation, Outlook
 from ugm.budgets.terms import History, Terms
-from ugm.model import Claim
 
 __all__ = ["Account", "AccountState"]
 
 #: The number of dead ends in the heap that are never cleaned up.
 _FEW: Final = 16
-#: The number and the amounts of the claims of an end without any.
-_NOTHING: Final = (0, 0)
+#: The fields of `AccountState` that may be fractions.
+_AMOUNTS: Final = ("limit", "settled", "committed", "remaining")
 
 
 class AccountState(NamedTuple):
@@ -52,10 +53,27 @@ class AccountState(NamedTuple):
     renews: int | None
     #: The second at which nothing is left at the current rate; None if that is not before the next period.
     exhausted: int | None
+    #: ``user``, ``group``, ``queue``, ``elastic group`` or ``tree node``.
+    scope: Scope
+    #: The queue in and below which the budget applies.
+    queue_path: str
+    period: Period
+
+    @property
+    def share(self) -> Fraction:
+        """The part of the limit that is settled or promised; 1 if nothing remains of a limit of 0."""
+        used = self.settled + self.committed
+        return Fraction(used) / self.limit if self.limit > 0 else Fraction(1 if self.remaining <= 0 else 0)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the account for JSON; fractions as texts."""
         return {name: str(value) if isinstance(value, Fraction) else value for name, value in self._asdict().items()}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Return the account that `to_dict` has returned as plain data."""
+        amounts = {name: Fraction(data[name]) if isinstance(data[name], str) else data[name] for name in _AMOUNTS}
+        return cls(**{**data, **amounts, "scope": Scope(data["scope"]), "period": Period(data["period"])})
 
 
 @final
@@ -74,9 +92,9 @@ class Account:
     #: The sums of the amounts, and of amounts times ends, of the promised ends.
     _promised: int
     _product: int
-    #: A heap of promised ends, some of which may be dead, and the number and the amounts of the claims of each end.
+    #: A heap of promised ends, some of which may be dead, and the amounts of the claims of each end. No amount is 0.
     _ends: list[int]
-    _ending: dict[int, tuple[int, int]]
+    _ending: dict[int, int]
     #: The last promised end, unless it was withdrawn.
     _last: int
 
@@ -95,23 +113,22 @@ class Account:
 
     def add(self, wanted: int, until: int | None, now: int) -> None:
         """Count a claim from now on, or no longer if *wanted* is negative."""
-        history = self.history
-        if history[1] <= now:
-            history = self._rolled(now)
-        period, end, spent, rate, bonus = history
+        # Every allocation executes this method and `violation`, so they execute as few instructions as possible.
+        period, end, spent, rate, bonus = self.history
+        if end <= now:
+            period, end, spent, rate, bonus = self._rolled(now)
         self.history = period, end, spent - wanted * now, rate + wanted, bonus
         if until is None or until <= now:
             return
         self._promised += wanted
         self._product += wanted * until
-        count, amount = self._ending.get(until, _NOTHING)
-        if not count:
+        ending = self._ending
+        if until not in ending:
+            ending[until] = wanted
             heappush(self._ends, until)
             self._last = max(self._last, until)
-        if wanted > 0:
-            self._ending[until] = count + 1, amount + wanted
-        elif count > 1:
-            self._ending[until] = count - 1, amount + wanted
+        elif amount := ending[until] + wanted:
+            ending[until] = amount
         else:
             self._forget(until)
 
@@ -131,6 +148,16 @@ class Account:
         """Forget all claims; what they have used stays settled."""
         period, end, spent, rate, bonus = self._rolled(now)
         self.history = period, end, spent + rate * now, 0, bonus
+        self.clear_promises()
+
+    def past(self, now: int) -> tuple[int, int, int]:
+        """Return the period, the settled usage, and what was carried over and refilled, for `resume`."""
+        period, _, spent, rate, bonus = self._rolled(now)
+        return period, spent + rate * now, bonus
+
+    def resume(self, period: int, settled: int, bonus: int) -> None:
+        """Continue the past of an equal account, without claims."""
+        self.history = period, self.terms.calendar.end(period), settled, 0, bonus
         self.clear_promises()
 
     # Reading
@@ -161,31 +188,48 @@ class Account:
         """Return the amounts promised from now on."""
         while self._ends and self._ends[0] <= now:
             until = heappop(self._ends)
-            _, amount = self._ending.pop(until, (0, 0))
+            amount = self._ending.pop(until, 0)
             self._promised -= amount
             self._product -= amount * until
         return self._product - self._promised * now
 
-    def violation(self, claim: Claim, now: int) -> BudgetViolation | None:
-        """Return the denial of a claim; None if the account has enough for it."""
-        # `left` and `committed` are repeated here, because every allocation executes this method.
-        terms, amounts = self.terms, claim.usage.amounts
-        wanted = amounts.get(terms.resource, 0) if terms.weights is None else terms.wanted(amounts)
+    def violation(self, amounts: Mapping[str, int], until: int | None, now: int) -> BudgetViolation | None:
+        """Return the denial of a claim; None if the account has enough for it.
+
+        Args:
+            amounts: the usage of the claim.
+            until: its promised end; None for none.
+            now: the time.
+        """
+        # `left` and `committed` are repeated here; see `add`.
+        terms = self.terms
+        if until is None or not terms.is_plain:
+            return self._checked(terms.wanted(amounts), until, now)
+        wanted = amounts.get(terms.resource)
         if not wanted:
             return None
         _, end, spent, rate, bonus = self.history
         if end <= now:
             _, _, spent, rate, bonus = self._rolled(now)
         left = terms.amount + bonus - spent - rate * now
-        if not terms.is_safe:
-            return None if left > 0 else self._denial(0, left, now)
-        until = claim.until
-        if until is None:
-            return self._unpromised()
         if self._ends and self._ends[0] <= now:
             self.committed(now)
+        # The first sum is positive if the claim lasts, so that nothing is left implies that it does not fit.
+        if until > now and wanted * (until - now) + self._product - self._promised * now <= left:
+            return None
+        return self._checked(wanted, until, now)
+
+    def _checked(self, wanted: int, until: int | None, now: int) -> BudgetViolation | None:
+        """Return the denial of a claim by its usage per second; None if the account has enough for it."""
+        if not wanted:
+            return None
+        left = self.left(now)
+        if not self.terms.is_safe:
+            return None if left > 0 else self._denial(0, left, now)
+        if until is None:
+            return self._unpromised()
         requested = wanted * (until - now) if until > now else 0
-        if left > 0 and requested + self._product - self._promised * now <= left:
+        if left > 0 and requested + self.committed(now) <= left:
             return None
         return self._denial(requested, left, now)
 
@@ -223,8 +267,9 @@ class Account:
         """Return the account at a time."""
         left, committed, exact = self.left(now), self.committed(now), self.terms.exact
         limit, end = self._limit_and_end()
+        budget = self.terms.budget
         return AccountState(
-            self.terms.budget.name,
+            budget.name,
             self.owner,
             self.terms.resource,
             exact(limit),
@@ -233,6 +278,9 @@ class Account:
             exact(left - committed),
             None if end == NEVER else end,
             self._exhausted(left, now),
+            budget.scope,
+            budget.queue,
+            budget.period,
         )
 
     def _exhausted(self, left: int, now: int) -> int | None:

@@ -10,7 +10,7 @@ All functions take the same time for any distance between two periods.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from datetime import UTC, date, datetime, tzinfo
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final, final
@@ -18,7 +18,18 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from ugm.errors import RequestError
 
-__all__ = ["NEVER", "Calendar", "Period", "calendar_of", "date_text", "duration_text"]
+__all__ = [
+    "LAST_DAY",
+    "NEVER",
+    "Calendar",
+    "Period",
+    "calendar_of",
+    "date_text",
+    "duration_text",
+    "local_day",
+    "local_second",
+    "zone_of",
+]
 
 #: The end of a period that does not end: after the year 9999.
 NEVER: Final = 2**63
@@ -26,9 +37,10 @@ NEVER: Final = 2**63
 _DAY: Final = 86400
 #: The ordinal of January 1, 1970, in `datetime.date`.
 _EPOCH: Final = date(1970, 1, 1).toordinal()
-_LAST_DAY: Final = date.max.toordinal()
+#: The ordinal of December 31, 9999.
+LAST_DAY: Final = date.max.toordinal()
 #: A second that is before the year 10000 in every zone.
-_LAST_SECOND: Final = (_LAST_DAY - _EPOCH) * _DAY - 1
+_LAST_SECOND: Final = (LAST_DAY - _EPOCH) * _DAY - 1
 #: The number of days after Monday of January 1, 1970.
 _WEEKDAY: Final = 3
 _MONTHS: Final = 12
@@ -102,9 +114,7 @@ class _Dated(Calendar):
         """Return the ordinal of the first day of a period, as in `datetime.date`."""
 
     def day_of(self, second: int) -> date:
-        if self._zone is UTC:
-            return date.fromordinal(_EPOCH + second // _DAY)
-        return datetime.fromtimestamp(min(second, _LAST_SECOND), self._zone).date()
+        return date.fromordinal(local_day(second, self._zone))
 
     def index(self, second: int) -> int:
         index = self._index_of(self.day_of(second))
@@ -112,16 +122,32 @@ class _Dated(Calendar):
         return index + 1 if second >= self.end(index) else index
 
     def start(self, index: int) -> int:
-        ordinal = self._first_day(index)
-        if ordinal > _LAST_DAY:
-            return NEVER
-        return (ordinal - _EPOCH) * _DAY if self._zone is UTC else _midnight(ordinal, self._zone)
+        return local_second(self._first_day(index), self._zone)
+
+
+def local_day(second: int, zone: tzinfo) -> int:
+    """Return the ordinal of the date of a second in a zone, as in `datetime.date`."""
+    if zone is UTC:
+        return _EPOCH + second // _DAY
+    return datetime.fromtimestamp(min(second, _LAST_SECOND), zone).toordinal()
+
+
+def local_second(ordinal: int, zone: tzinfo, time: int = 0) -> int:
+    """Return the second of a time of a date in a zone, or the first later one if the zone skips it.
+
+    Args:
+        ordinal: the date; `NEVER` is returned for one after the year 9999.
+        zone: the time zone.
+        time: the seconds from midnight to the time that a wall clock shows. The first of two such seconds counts.
+    """
+    if ordinal > LAST_DAY:
+        return NEVER
+    return (ordinal - _EPOCH) * _DAY + time if zone is UTC else _wall_second(ordinal, zone, time)
 
 
 @lru_cache(maxsize=4096)
-def _midnight(ordinal: int, zone: tzinfo) -> int:
-    """Return the first second of a date in a zone, or the first later one if it does not exist."""
-    wall = datetime.combine(date.fromordinal(ordinal), datetime.min.time(), zone)
+def _wall_second(ordinal: int, zone: tzinfo, time: int) -> int:
+    wall = datetime.combine(date.fromordinal(ordinal), datetime.min.time(), zone) + timedelta(seconds=time)
     late, early = int(wall.timestamp()), int(wall.replace(fold=1).timestamp())
     if early >= late:
         # It exists; if it exists twice, `late` is the first of both.
@@ -172,7 +198,7 @@ class _Months(_Dated):
 
     def _first_day(self, index: int) -> int:
         year, month = divmod(index * self._length, _MONTHS)
-        return date(year, month + 1, 1).toordinal() if year <= date.max.year else _LAST_DAY + 1
+        return date(year, month + 1, 1).toordinal() if year <= date.max.year else LAST_DAY + 1
 
 
 @lru_cache(maxsize=256)
@@ -182,7 +208,7 @@ def calendar_of(period: Period, zone: str) -> Calendar:
     Raises:
         RequestError: there is no such time zone.
     """
-    found = _zone(zone)
+    found = zone_of(zone)
     match period:
         case Period.NONE:
             return _Forever()
@@ -198,7 +224,12 @@ def calendar_of(period: Period, zone: str) -> Calendar:
             return _Months(found, _MONTHS)
 
 
-def _zone(name: str) -> tzinfo:
+def zone_of(name: str) -> tzinfo:
+    """Return a time zone.
+
+    Raises:
+        RequestError: there is no such time zone.
+    """
     if name == "UTC":
         return UTC
     try:

@@ -13,25 +13,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from fractions import Fraction
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, final
 
-from ugm.arguments import require_name, require_resource, require_user
+from ugm.arguments import require_user
 from ugm.budgets.account import Account, AccountState
 from ugm.budgets.budget import Budget, Scope
+from ugm.budgets.change import BudgetChange
 from ugm.budgets.coverage import ChainFinder, Coverage, is_below
 from ugm.budgets.denial import KIND, BudgetViolation
-from ugm.budgets.terms import Terms
-from ugm.decision import EffectiveLimit
+from ugm.budgets.saved import load, save, take_over
+from ugm.budgets.table import AccountTable, PreparedChange
+from ugm.decision import EffectiveLimit, Exhaustion, Violation
 from ugm.errors import RequestError
-from ugm.identity import WILDCARD, UserGroup
+from ugm.identity import UserGroup
 from ugm.model import Claim, ReportingModel
 from ugm.operation_lock import OwnedLock, locked
 from ugm.resources import Resource
 
 __all__ = ["Budgets"]
-
-#: A budget, an owner and a resource.
-_Key: TypeAlias = tuple[str, str, str]
 
 #: The number of claims whose accounts are remembered: different pairs of a user and a queue.
 _REMEMBERED: Final = 100_000
@@ -67,7 +66,6 @@ class Budgets(ReportingModel):
     """  # noqa: E501 - the text of a denial
 
     __slots__ = (
-        "_accounts",
         "_by_claim",
         "_charged",
         "_coverage",
@@ -76,19 +74,17 @@ class Budgets(ReportingModel):
         "_lock",
         "_now",
         "_start",
-        "_terms",
+        "_table",
         "budgets",
     )
 
     _lock: OwnedLock
-    #: The accounts to which something was ever charged.
-    _accounts: dict[_Key, Account]
     #: The accounts by user, groups and queue, if all of them are stored.
     _by_claim: dict[tuple[str, tuple[str, ...], str], tuple[Account, ...]]
     #: The accounts of each charged claim, if they depend on more than that.
     _charged: dict[str, tuple[Account, ...]]
-    #: The terms of each budget, one for each resource, sorted by name. Empty before the first call.
-    _terms: dict[str, tuple[Terms, ...]]
+    #: All accounts. Before the first call, it has no budgets.
+    _table: AccountTable
     _now: int
     #: None before the first call.
     _start: int | None
@@ -120,10 +116,7 @@ class Budgets(ReportingModel):
         self.forget()
 
     def _begin(self, start: int) -> None:
-        self._terms = {
-            budget.name: tuple(Terms(budget, resource, start) for resource in sorted(budget.amounts))
-            for budget in self.budgets
-        }
+        self._table = AccountTable(self.budgets, start)
         self._now = self._start = start
 
     # Called by the partition
@@ -142,9 +135,9 @@ class Budgets(ReportingModel):
         """Return every account that has too little left for a claim."""
         try:
             with self._lock:
-                now, found = self._now, []
+                amounts, until, now, found = claim.usage.amounts, claim.until, self._now, []
                 for account in self._accounts_of(claim, False):  # noqa: FBT003 - a keyword takes longer
-                    denial = account.violation(claim, now)
+                    denial = account.violation(amounts, until, now)
                     if denial is not None:
                         found.append(denial)
                 return found
@@ -154,47 +147,42 @@ class Budgets(ReportingModel):
 
     def charge(self, claim: Claim) -> None:
         """Count a claim from now on, also if nothing is left."""
-        try:
-            with self._lock:
-                self._add(claim, 1)
-        except BaseException:
-            self._lock.release_if_held()
-            raise
+        self._add(claim, 1)
 
     def refund(self, claim: Claim) -> None:
         """Count a claim no longer. What it has used stays settled."""
+        self._add(claim, -1)
+
+    def _add(self, claim: Claim, sign: int) -> None:
         try:
             with self._lock:
-                self._add(claim, -1)
+                amounts, until, now = claim.usage.amounts, claim.until, self._now
+                accounts = self._accounts_of(claim, True)  # noqa: FBT003 - a keyword takes longer
+                if self._depends_on_claim:
+                    # The owners may change while the claim is charged, for example if a group is moved.
+                    accounts = self._charged.pop(claim.allocation_id, accounts)
+                    if sign > 0:
+                        self._charged[claim.allocation_id] = accounts
+                for account in accounts:
+                    terms = account.terms
+                    wanted = amounts.get(terms.resource) if terms.weights is None else terms.wanted(amounts)
+                    if wanted:
+                        account.add(wanted * sign, until, now)
         except BaseException:
             self._lock.release_if_held()
             raise
-
-    def _add(self, claim: Claim, sign: int) -> None:
-        amounts, until, now = claim.usage.amounts, claim.until, self._now
-        accounts = self._accounts_of(claim, True)  # noqa: FBT003 - a keyword takes longer
-        if self._depends_on_claim:
-            # The owners may change while the claim is charged, for example if a group is moved.
-            accounts = self._charged.pop(claim.allocation_id, accounts)
-            if sign > 0:
-                self._charged[claim.allocation_id] = accounts
-        for account in accounts:
-            terms = account.terms
-            wanted = amounts.get(terms.resource, 0) if terms.weights is None else terms.wanted(amounts)
-            if wanted:
-                account.add(sign * wanted, until, now)
 
     @locked
     def reset(self) -> None:
         """Forget all claims. What they have used up to now stays settled."""
         self._charged.clear()
-        for account in self._accounts.values():
+        for account in self._table.stored.values():
             account.stop(self._now)
 
     @locked
     def forget(self) -> None:
-        """Forget all claims and all past usage, and the changes of amounts since the start."""
-        self._accounts, self._by_claim, self._charged, self._terms = {}, {}, {}, {}
+        """Forget all claims and all past usage, and all changes since the start."""
+        self._by_claim, self._charged, self._table = {}, {}, AccountTable((), 0)
         self._start, self._now = None, 0
         if self._first is not None:
             self._begin(self._first)
@@ -215,22 +203,63 @@ class Budgets(ReportingModel):
         return known
 
     def _found(self, claim: Claim, *, stored: bool) -> Iterator[Account]:
+        table, now = self._table, self._now
         for budget, owner in self._coverage.owners(claim):
-            for terms in self._terms.get(budget.name, ()):
-                yield self._account(terms, owner, stored=stored)
+            for terms in table.terms.get(budget.name, ()):
+                yield table.account(terms, owner, now, stored=stored)
 
-    def _account(self, terms: Terms, owner: str, *, stored: bool = False) -> Account:
-        key = terms.budget.name, owner, terms.resource
-        account = self._accounts.get(key)
-        if account is None:
-            account = Account(terms, owner, self._now)
-            if stored:
-                self._accounts[key] = account
-        return account
-
-    # Changes by the program
+    # The past
 
     @locked
+    def save(self) -> Mapping[str, Any]:
+        """Return the past of all accounts up to the last call, as plain data for `load`; claims are left out."""
+        return save(self._table, self._now)
+
+    @locked
+    def load(self, data: Mapping[str, Any]) -> None:
+        """Bring a new model with the same budgets into the state that `save` has returned, without claims."""
+        self._begin(data["now"])
+        load(self._table, data)
+
+    @locked
+    def succeed(self, old: Budgets) -> None:
+        """Continue the accounts of the budgets that this new model replaces, up to the last call; without claims.
+
+        A budget continues if its name, its owner, its queue, its period, its time zone and its weights are the same.
+        All others begin now. Amounts that an operator has set stay unless those of the budget have changed.
+        """
+        take_over(self._table, old._table, self._now)
+
+    # Changes by an operator
+
+    @locked
+    def has_budget(self, name: str) -> bool:
+        """Return whether there is a budget of this name."""
+        return any(budget.name == name for budget in self.budgets)
+
+    @locked
+    def prepare(self, change: BudgetChange) -> PreparedChange | None:
+        """Return the steps of a change at the time of the last call; None if the change of this id was made already.
+
+        Raises:
+            RequestError: there is no such budget or account, the amounts do not suit it, less remains than a transfer
+                moves, or another change had this id.
+        """
+        if self._start is None:
+            raise RequestError("budget", change.budget, "the budgets have not begun; pass their start or make a call")
+        return self._table.prepare(change, self._now)
+
+    def change(self, change: BudgetChange) -> bool:
+        """Make a change at the time of the last call, and return whether it is new.
+
+        Raises:
+            RequestError: as for `ugm.partition.AbstractPartition.change_budget`.
+        """
+        prepared = self.prepare(change)
+        if prepared is not None:
+            prepared.apply()
+        return prepared is not None
+
     def set(self, name: str, amounts: Resource) -> None:
         """Change the amounts of a budget at once.
 
@@ -240,14 +269,8 @@ class Budgets(ReportingModel):
         Raises:
             RequestError: there is no such budget, or the amounts are not those of its resources.
         """
-        terms = self._terms_of(name)
-        if sorted(require_resource("amounts", amounts)) != [each.resource for each in terms]:
-            expected = ", ".join(each.resource for each in terms)
-            raise RequestError("amounts", amounts, f"expected an amount of each resource of the budget: {expected}")
-        for each in terms:
-            each.set(amounts[each.resource], self._now)
+        self.change(BudgetChange.set(name, amounts))
 
-    @locked
     def refill(self, name: str, amounts: Resource, *, owner: str = "") -> None:
         """Raise the limit of an account in the current period.
 
@@ -261,10 +284,8 @@ class Budgets(ReportingModel):
         Raises:
             RequestError: there is no such budget or account, or an amount is negative or not limited by the budget.
         """
-        for account, amount in self._amounts_of(name, owner, amounts):
-            account.refill(amount, self._now)
+        self.change(BudgetChange.refill(name, amounts, owner=owner))
 
-    @locked
     def transfer(
         self, giver: str, taker: str, amounts: Resource, *, giver_owner: str = "", taker_owner: str = ""
     ) -> None:
@@ -280,33 +301,8 @@ class Budgets(ReportingModel):
         Raises:
             RequestError: as for `refill`, or less remains in the account.
         """
-        given = list(self._amounts_of(giver, giver_owner, amounts))
-        taken = list(self._amounts_of(taker, taker_owner, amounts))
-        for account, amount in given:
-            remaining = account.left(self._now) - account.committed(self._now)
-            if remaining < amount:
-                left = account.terms.exact(remaining)
-                raise RequestError("amounts", amounts, f"only {left} {account.terms.resource} remain in {giver!r}")
-        for account, amount in given:
-            account.refill(-amount, self._now)
-        for account, amount in taken:
-            account.refill(amount, self._now)
-
-    def _terms_of(self, name: str) -> tuple[Terms, ...]:
-        if self._start is None:
-            raise RequestError("name", name, "the budgets have not begun; pass their start or make a call first")
-        found = self._terms.get(require_name("name", name))
-        if found is None:
-            raise RequestError("name", name, "there is no such budget")
-        return found
-
-    def _amounts_of(self, name: str, owner: str, amounts: Resource) -> Iterator[tuple[Account, int]]:
-        terms = {each.resource: each for each in self._terms_of(name)}
-        for resource, amount in require_resource("amounts", amounts).items():
-            if resource not in terms:
-                raise RequestError("amounts", amounts, f"the budget {name!r} does not limit {resource}")
-            found = terms[resource]
-            yield self._account(found, _owner_of(found.budget, owner), stored=True), amount * found.scale
+        owners = {"giver_owner": giver_owner, "taker_owner": taker_owner}
+        self.change(BudgetChange.transfer(giver, taker, amounts, **owners))
 
     # Reports
 
@@ -327,23 +323,19 @@ class Budgets(ReportingModel):
         applicable = [
             budget for budget in self.budgets if queue_path is None or is_below(queue_path.lower(), budget.queue)
         ]
+        table, now = self._table, self._now
+        if self._start is None:
+            return []
         if user is None:
-            return [account for budget in applicable for account in self._of_budget(budget)]
+            owners = table.owners()
+            return [account for budget in applicable for account in table.accounts_of(budget, owners[budget.name], now)]
         require_user(user)
         found = []
         for budget in applicable:
             claim = Claim("", "", Resource(), budget.queue if queue_path is None else queue_path.lower(), user)
-            owners = [owner for each, owner in self._coverage.owners(claim) if each is budget]
-            found += [self._account(terms, owner) for owner in owners for terms in self._terms.get(budget.name, ())]
+            covering = [owner for each, owner in self._coverage.owners(claim) if each is budget]
+            found += [table.account(terms, owner, now) for owner in covering for terms in table.terms[budget.name]]
         return found
-
-    def _of_budget(self, budget: Budget) -> list[Account]:
-        """Return the stored accounts of a budget, and those that exist without any claim."""
-        is_wildcard = budget.scope is Scope.USER and budget.owner == WILDCARD
-        owners = {owner for name, owner, _ in self._accounts if name == budget.name}
-        if not is_wildcard:
-            owners.add(budget.owner)
-        return [self._account(terms, owner) for owner in sorted(owners) for terms in self._terms.get(budget.name, ())]
 
     @locked
     def limits(self, claim: Claim) -> list[EffectiveLimit]:
@@ -380,6 +372,28 @@ class Budgets(ReportingModel):
             found.append(self._limit(account, *amounts))
         return found
 
+    @locked
+    def exceeded(self) -> list[Violation]:
+        """Return every account with more settled and promised usage than its limit."""
+        found = []
+        for account in self._selected(None, None):
+            state, budget = account.state(self._now), account.terms.budget
+            if state.remaining < 0:
+                limit, used = state.limit.__floor__(), (state.settled + state.committed).__ceil__()
+                owner = budget.name, budget.queue, account.owner
+                found.append(Violation(KIND, *owner, state.resource, limit, used, 0))
+        return found
+
+    @locked
+    def exhaustions(self) -> list[Exhaustion]:
+        """Return the accounts in which nothing is left at a time before the next period, at the current rate of use."""
+        states = (account.state(self._now) for account in self._selected(None, None))
+        return [
+            Exhaustion(KIND, one.budget, one.queue_path, one.owner, one.resource, one.exhausted, one.renews)
+            for one in states
+            if one.exhausted is not None
+        ]
+
     @staticmethod
     def _limit(account: Account, maximum: Resource, usage: Resource) -> EffectiveLimit:
         budget = account.terms.budget
@@ -387,7 +401,7 @@ class Budgets(ReportingModel):
 
     def state(self) -> Mapping[str, Any]:
         """Return all accounts as plain data."""
-        return {"accounts": [account.to_dict() for account in self.accounts()]}
+        return {"now": self._now, "accounts": [account.to_dict() for account in self.accounts()]}
 
     def definition(self) -> Mapping[str, Any]:
         """Return the budgets as plain data, with their start."""
@@ -397,7 +411,7 @@ class Budgets(ReportingModel):
     def verify(self, held: Mapping[str, Claim], pending: Mapping[str, Claim]) -> list[str]:  # noqa: ARG002 - pending claims do not count
         """Return a message for every account whose usage is not the sum of the held claims."""
         now = self._now
-        expected = {key: Account(each.terms, each.owner, now) for key, each in self._accounts.items()}
+        expected = {key: Account(each.terms, each.owner, now) for key, each in self._table.stored.items()}
         for claim in held.values():
             for account in self._charged.get(claim.allocation_id) or self._accounts_of(claim):
                 key = account.terms.budget.name, account.owner, account.terms.resource
@@ -407,21 +421,8 @@ class Budgets(ReportingModel):
         return [
             f"budget {name!r}: the account of {owner!r} for {resource} counts other claims than those that are held"
             for (name, owner, resource), account in sorted(expected.items())
-            if account.coefficients(now) != self._account(account.terms, owner).coefficients(now)
+            if account.coefficients(now) != self._table.account(account.terms, owner, now).coefficients(now)
         ]
-
-
-def _owner_of(budget: Budget, owner: str) -> str:
-    """Return the owner of an account of a budget.
-
-    Raises:
-        RequestError: the budget has no such account.
-    """
-    if budget.scope is Scope.USER and budget.owner == WILDCARD:
-        return require_name("owner", owner)
-    if owner not in ("", budget.owner):
-        raise RequestError("owner", owner, f"the budget {budget.name!r} has one account, that of {budget.owner!r}")
-    return budget.owner
 
 
 def _plain(budget: Budget) -> dict[str, Any]:

@@ -35,56 +35,80 @@ class Terms:
     """
 
     __slots__ = (
-        "_amounts",
         "_cap",
-        "_times",
         "amount",
         "budget",
         "calendar",
         "carry",
+        "is_plain",
         "is_safe",
+        "origin",
         "resource",
         "scale",
-        "start",
+        "schedule",
         "weights",
     )
 
+    #: The history of an account without usage, at the beginning of the budget or later.
+    origin: History
     #: The amount in force.
     amount: int
     #: The seconds at which the amount has changed, and the amount from each of them on.
-    _times: list[int]
-    _amounts: list[int]
+    schedule: tuple[tuple[int, ...], tuple[int, ...]]
 
     def __init__(self, budget: Budget, resource: str, start: int) -> None:
         self.budget: Final = budget
         self.resource: Final = resource
-        self.start: Final = start
         self.scale: Final = lcm(*(weight.denominator for weight in budget.weights.values()))
         #: The resources that count, with their scaled weights; None if only the resource itself counts.
         self.weights: Final[tuple[tuple[str, int], ...] | None] = (
             tuple((name, int(weight * self.scale)) for name, weight in budget.weights.items()) or None
         )
         self.is_safe: Final = budget.mode is BudgetMode.SAFE
+        #: Whether claims need a promise and only the resource itself counts, as in most budgets.
+        self.is_plain: Final = self.is_safe and self.weights is None
         self.carry: Final = budget.carry
         self.calendar: Final[Calendar] = calendar_of(budget.period, budget.zone)
         self._cap: Final = budget.cap.get(resource, 0) * self.scale
-        self.amount = budget.amounts.get(resource, 0) * self.scale
-        self._times, self._amounts = [start], [self.amount]
+        self.begin(self.calendar.index(start), 0)
+        self.restore(((start,), (budget.amounts.get(resource, 0) * self.scale,)))
 
-    # Amounts
+    # Changes
+
+    def begin(self, period: int, bonus: int) -> None:
+        """Set the origin: the first period, and what was carried over into it."""
+        self.origin = period, self.calendar.end(period), 0, 0, bonus
 
     def set(self, amount: int, now: int) -> None:
         """Change the amount from a second on."""
-        self.amount = amount * self.scale
-        if self._times[-1] == now:
-            self._amounts[-1] = self.amount
-        else:
-            self._amounts.append(self.amount)
-            self._times.append(now)
+        times, amounts = self.schedule
+        kept = len(times) - 1 if times[-1] == now else len(times)
+        self.restore(((*times[:kept], now), (*amounts[:kept], amount * self.scale)))
+
+    def restore(self, schedule: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+        """Replace all changes of the amount."""
+        self.schedule = schedule
+        self.amount = schedule[1][-1]
+
+    def continues(self, old: Terms) -> bool:
+        """Return whether accounts of other terms can continue with these."""
+        return _identity(self.budget) == _identity(old.budget)
+
+    def take_over(self, old: Terms, now: int) -> None:
+        """Continue other terms. A budget with another amount changes it now."""
+        # All periods up to now are closed with the old terms.
+        self.origin = old.opened(now)
+        self.restore(old.schedule)
+        amount = self.budget.amounts[self.resource]
+        if amount != old.budget.amounts[self.resource]:
+            self.set(amount, now)
+
+    # Amounts
 
     def _before(self, end: int) -> int:
         """Return the amount in the last second before another."""
-        return self._amounts[max(bisect_left(self._times, end) - 1, 0)]
+        times, amounts = self.schedule
+        return amounts[max(bisect_left(times, end) - 1, 0)]
 
     def wanted(self, amounts: Mapping[str, int]) -> int:
         """Return what a usage takes in each second."""
@@ -109,8 +133,7 @@ class Terms:
 
     def opened(self, now: int) -> History:
         """Return the history of an account without usage, which exists from the start of the budget."""
-        period = self.calendar.index(self.start)
-        return self.rolled((period, self.calendar.end(period), 0, 0, 0), now)
+        return self.rolled(self.origin, now)
 
     def rolled(self, history: History, now: int) -> History:
         """Return a history with all periods closed that have ended.
@@ -139,12 +162,18 @@ class Terms:
         """Return the carry-over after the periods from *first* up to *last*, without usage in them."""
         if self.carry is Carry.NONE:
             return 0
+        times, _ = self.schedule
         while first < last:
             end = self.calendar.end(first)
-            changed = bisect_left(self._times, end)
+            changed = bisect_left(times, end)
             # All periods before the one in which the amount changes next close with the same amount.
-            stop = self.calendar.index(self._times[changed]) if changed < len(self._times) else last
+            stop = self.calendar.index(times[changed]) if changed < len(times) else last
             count = min(max(stop, first + 1), last) - first
             carry = self._carried(carry + count * self._before(end))
             first += count
         return carry
+
+
+def _identity(budget: Budget) -> tuple[object, ...]:
+    """Return the properties that must not change if the accounts of a budget continue."""
+    return budget.name, budget.scope, budget.owner, budget.queue, budget.period, budget.zone, dict(budget.weights)

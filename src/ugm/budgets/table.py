@@ -1,0 +1,204 @@
+"""All accounts of a set of budgets: their terms, the accounts that are stored, and changes that can be undone.
+
+An account that nothing was ever charged to is not stored, because a new one is equal to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Final, NamedTuple, TypeAlias, final
+
+from ugm.arguments import require_name
+from ugm.budgets.account import Account
+from ugm.budgets.budget import Budget, Scope
+from ugm.budgets.change import BudgetChange, BudgetChangeKind
+from ugm.budgets.terms import Terms
+from ugm.errors import RequestError
+from ugm.identity import WILDCARD
+from ugm.resources import Resource
+
+__all__ = ["AccountKey", "AccountTable", "PreparedChange", "has_many_accounts"]
+
+#: A budget, an owner and a resource.
+AccountKey: TypeAlias = tuple[str, str, str]
+_Step: TypeAlias = tuple[Callable[[], object], Callable[[], object]]
+
+#: The number of changes whose ids are remembered. An operator repeats a change soon or never.
+_REMEMBERED_CHANGES: Final = 10_000
+
+
+class PreparedChange(NamedTuple):
+    """A change that was checked and is not made yet, as steps with their inverses."""
+
+    steps: tuple[_Step, ...]
+
+    def apply(self) -> None:
+        """Make the change."""
+        for do, _ in self.steps:
+            do()
+
+    def undo(self) -> None:
+        """Undo the change, also if only some of its steps were made."""
+        for _, undo in reversed(self.steps):
+            undo()
+
+
+def has_many_accounts(budget: Budget) -> bool:
+    """Return whether each user has an account of its own."""
+    return budget.scope is Scope.USER and budget.owner == WILDCARD
+
+
+@final
+class AccountTable:
+    """The accounts of some budgets.
+
+    Args:
+        budgets: the budgets.
+        start: the second at which they begin.
+    """
+
+    __slots__ = ("changes", "stored", "terms")
+
+    #: The terms of each budget, one for each resource, sorted by name.
+    terms: dict[str, tuple[Terms, ...]]
+    #: The accounts to which something was ever charged.
+    stored: dict[AccountKey, Account]
+    #: The changes by their id.
+    changes: dict[str, BudgetChange]
+
+    def __init__(self, budgets: Iterable[Budget], start: int) -> None:
+        self.terms = {
+            budget.name: tuple(Terms(budget, resource, start) for resource in sorted(budget.amounts))
+            for budget in budgets
+        }
+        self.stored, self.changes = {}, {}
+
+    def account(self, terms: Terms, owner: str, now: int, *, stored: bool = False) -> Account:
+        """Return an account; if it is not stored yet, one that is equal.
+
+        Args:
+            terms: the terms.
+            owner: the owner.
+            now: the time, in seconds.
+            stored: whether to store the account.
+        """
+        key = terms.budget.name, owner, terms.resource
+        account = self.stored.get(key)
+        if account is None:
+            account = Account(terms, owner, now)
+            if stored:
+                self.stored[key] = account
+        return account
+
+    def accounts_of(self, budget: Budget, owners: Iterable[str], now: int) -> list[Account]:
+        """Return the accounts of a budget that exist: those of some owners, and the one that needs no claim."""
+        known = set(owners) if has_many_accounts(budget) else {*owners, budget.owner}
+        terms = self.terms[budget.name]
+        return [self.account(each, owner, now) for owner in sorted(known) for each in terms]
+
+    def owners(self) -> Mapping[str, set[str]]:
+        """Return the owners of stored accounts by budget."""
+        found: dict[str, set[str]] = {name: set() for name in self.terms}
+        for name, owner, _ in self.stored:
+            found[name].add(owner)
+        return found
+
+    # Changes by an operator
+
+    def prepare(self, change: BudgetChange, now: int) -> PreparedChange | None:
+        """Return the steps of a change; None if the change of this id was made already.
+
+        Raises:
+            RequestError: there is no such budget or account, the amounts do not suit it, less remains than a transfer
+                moves, or another change had this id.
+        """
+        known = self.changes.get(change.change_id)
+        if known is not None:
+            if known != change:
+                raise RequestError("change_id", change.change_id, "another change had this id")
+            return None
+        steps = list(self._steps(change, now))
+        if change.change_id:
+            steps += self._remember(change)
+        return PreparedChange(tuple(steps))
+
+    def _remember(self, change: BudgetChange) -> Iterator[_Step]:
+        changes = self.changes
+        if len(changes) >= _REMEMBERED_CHANGES:
+            oldest = next(iter(changes))
+            yield partial(changes.pop, oldest, None), partial(changes.setdefault, oldest, changes[oldest])
+        yield partial(changes.__setitem__, change.change_id, change), partial(changes.pop, change.change_id, None)
+
+    def _steps(self, change: BudgetChange, now: int) -> Iterator[_Step]:
+        if change.kind is BudgetChangeKind.SET:
+            for terms in self._limited_by(change):
+                before = terms.schedule
+                yield partial(terms.set, change.amounts[terms.resource], now), partial(terms.restore, before)
+            return
+        added = dict(self._amounts_of(change.budget, change.owner, change.amounts, now))
+        if change.kind is BudgetChangeKind.TRANSFER:
+            _require_remaining(change, added, now)
+            taken = dict(self._amounts_of(change.taker, change.taker_owner, change.amounts, now))
+            if {_key(account) for account in added} & {_key(account) for account in taken}:
+                raise RequestError("taker", change.taker, "an account cannot give to itself")
+            added = {account: -amount for account, amount in added.items()} | taken
+        for account, amount in added.items():
+            key, history = _key(account), account.history
+            if key not in self.stored:
+                yield partial(self.stored.__setitem__, key, account), partial(self.stored.pop, key, None)
+            yield partial(account.refill, amount, now), partial(setattr, account, "history", history)
+
+    def terms_of(self, name: str) -> tuple[Terms, ...]:
+        """Return the terms of a budget.
+
+        Raises:
+            RequestError: there is no such budget.
+        """
+        found = self.terms.get(require_name("budget", name))
+        if found is None:
+            raise RequestError("budget", name, "there is no such budget")
+        return found
+
+    def _limited_by(self, change: BudgetChange) -> tuple[Terms, ...]:
+        terms = self.terms_of(change.budget)
+        if sorted(change.amounts) != [each.resource for each in terms]:
+            expected = ", ".join(each.resource for each in terms)
+            reason = f"expected an amount of each resource of the budget: {expected}"
+            raise RequestError("amounts", change.amounts, reason)
+        return terms
+
+    def _amounts_of(self, name: str, owner: str, amounts: Resource, now: int) -> Iterator[tuple[Account, int]]:
+        """Yield the accounts of an owner with their amounts."""
+        terms = {each.resource: each for each in self.terms_of(name)}
+        for resource, amount in amounts.items():
+            if resource not in terms:
+                raise RequestError("amounts", amounts, f"the budget {name!r} does not limit {resource}")
+            found = terms[resource]
+            yield self.account(found, _owner_of(found.budget, owner), now), amount * found.scale
+
+
+def _key(account: Account) -> AccountKey:
+    return account.terms.budget.name, account.owner, account.terms.resource
+
+
+def _owner_of(budget: Budget, owner: str) -> str:
+    """Return the owner of an account of a budget.
+
+    Raises:
+        RequestError: the budget has no such account.
+    """
+    if has_many_accounts(budget):
+        return require_name("owner", owner)
+    if owner not in ("", budget.owner):
+        raise RequestError("owner", owner, f"the budget {budget.name!r} has one account, that of {budget.owner!r}")
+    return budget.owner
+
+
+def _require_remaining(change: BudgetChange, moved: Mapping[Account, int], now: int) -> None:
+    for account, amount in moved.items():
+        remaining = account.left(now) - account.committed(now)
+        if remaining < amount:
+            terms = account.terms
+            reason = f"only {terms.exact(remaining)} {terms.resource} remain in {change.budget!r}"
+            raise RequestError("amounts", change.amounts, reason)
