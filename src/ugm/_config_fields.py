@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, fields
+from fractions import Fraction
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, cast, get_args, get_origin, get_type_hints
 
@@ -21,9 +22,11 @@ from ugm.resources import MAX_QUANTITY, Resource
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-__all__ = ["ConfigValue", "FieldShape", "field_shapes", "from_data", "to_data"]
+__all__ = ["ConfigValue", "FieldShape", "field_shapes", "from_data", "parse_fraction", "to_data"]
 
 _WHITE_SPACE: Final = re.compile(r"\s")
+#: A decimal number, or a fraction. Its length is bounded, so that no text takes long to convert.
+_FRACTION: Final = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,18}|/(?!0+$)[0-9]{1,18})?")
 _V = TypeVar("_V", bound="ConfigValue")
 _KNOWN: Final[dict[type[ConfigValue], tuple[FieldShape, ...]]] = {}
 #: Writes resource vectors in base units.
@@ -92,6 +95,8 @@ class FieldShape(NamedTuple):
     def _read_item(self, data: Any) -> object:  # noqa: ANN401 - JSON
         if self.nested is not None:
             return from_data(self.nested, data)
+        if self.kind == Mapping[str, Fraction]:
+            return {name: parse_fraction(text) for name, text in data.items()}
         return Resource(data) if self.kind is Resource else data
 
     def _check_item(self, value: object) -> object:
@@ -153,7 +158,9 @@ def to_data(value: object, writers: Mapping[type, Callable[[Any], object]] = _PL
         return {shape.yaml_name: to_data(given, writers) for shape, given in _changed_fields(value)}
     if isinstance(value, tuple):
         return [to_data(item, writers) for item in value]
-    return dict(value) if isinstance(value, Mapping) else value
+    if isinstance(value, Mapping):
+        return {name: str(item) if isinstance(item, Fraction) else item for name, item in value.items()}
+    return value
 
 
 def from_data(kind: type[_V], data: Mapping[str, Any]) -> _V:
@@ -210,6 +217,28 @@ def _is_number(value: object) -> bool:
         return False
 
 
+def parse_fraction(text: object) -> Fraction:
+    """Return the number of a text: a decimal number or a fraction, not negative.
+
+    Raises:
+        ValueError: the text is not such a number.
+
+    >>> parse_fraction("0.25") == parse_fraction("1/4")
+    True
+    """
+    if not isinstance(text, str) or not _FRACTION.fullmatch(text):
+        raise ValueError("expected a decimal number or a fraction, such as 0.25 or 1/4")
+    return Fraction(text)
+
+
+def _check_fractions(field_name: str, value: object) -> Mapping[str, Fraction]:
+    if not isinstance(value, Mapping) or not all(map(is_text, value)):
+        raise RequestError(field_name, value, "expected a mapping of fractions")
+    if not all(type(number) in (int, Fraction) and number >= 0 for number in value.values()):
+        raise RequestError(field_name, value, "expected an int or Fraction >= 0 for each name")
+    return {name: Fraction(number) for name, number in value.items()}
+
+
 def _check_quotas(field_name: str, value: object) -> Mapping[str, int]:
     if not isinstance(value, Mapping) or not all(map(is_text, value)) or not all(map(_is_amount, value.values())):
         raise RequestError(field_name, value, "expected a mapping of integers that fit 64 bits")
@@ -227,5 +256,6 @@ _CHECKS: Final[Mapping[object, Callable[[str, object], object]]] = {
     Resource: _check_resource,
     Mapping[str, str]: _check_texts,
     Mapping[str, float]: _check_weights,
+    Mapping[str, Fraction]: _check_fractions,
     Mapping[str, int]: _check_quotas,
 }

@@ -1,4 +1,4 @@
-"""The quota models that a configuration declares: elastic quotas, quota trees and forests.
+"""The models that a configuration declares: elastic quotas, quota trees and forests, budgets, and fair shares.
 
 A definition is an immutable part of a configuration from which a model is made. Equal definitions stand for equal
 models, so a new configuration replaces only the models whose definition has changed.
@@ -6,32 +6,53 @@ models, so a new configuration replaces only the models whose definition has cha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
-from ugm.configuration import ElasticConfig, PartitionConfig, QuotaTreeConfig, QuotaTreeRules
+from ugm.configuration import (
+    BudgetConfig,
+    ElasticConfig,
+    FairShareConfig,
+    PartitionConfig,
+    QuotaTreeConfig,
+    QuotaTreeRules,
+)
 from ugm.errors import RequestError, UgmError
-from ugm.model import QuotaModel
+from ugm.model import Claim, QuotaModel, ReportingModel
 
-__all__ = ["ModelDefinition", "definitions_of"]
+__all__ = ["DeclaredBudgets", "ModelDefinition", "definitions_of"]
 
 _Trees: TypeAlias = tuple[QuotaTreeRules, tuple[QuotaTreeConfig, ...]]
+
+
+class DeclaredBudgets(NamedTuple):
+    """All budgets of a configuration, with the models whose groups and nodes they limit."""
+
+    budgets: tuple[BudgetConfig, ...]
+    #: The definitions of elastic groups and quota trees; empty if no budget limits one of them.
+    groups: tuple[ModelDefinition, ...]
+    trees: tuple[ModelDefinition, ...]
 
 
 class ModelDefinition(NamedTuple):
     """The definition of a declared model."""
 
-    #: ``elastic groups``, ``quota tree`` or ``quota forest``.
+    #: ``elastic groups``, ``quota tree``, ``quota forest``, ``budgets`` or ``fair shares``.
     kind: str
-    #: The name of the tree or forest; empty for elastic groups.
+    #: The name of the tree or forest; empty for the others, of which there is one.
     name: str
     #: The part of the configuration that describes the model.
-    content: ElasticConfig | _Trees
+    content: ElasticConfig | DeclaredBudgets | FairShareConfig | _Trees
 
     @property
     def key(self) -> tuple[str, str]:
         """The identity of the model; definitions of different configurations with the same key are compared."""
         return self.kind, self.name
+
+    @property
+    def has_past(self) -> bool:
+        """True if the model depends on past usage: it is a `ugm.model.PersistentModel`."""
+        return isinstance(self.content, DeclaredBudgets)
 
     def build(self) -> QuotaModel:
         """Return a new model without claims.
@@ -44,10 +65,26 @@ class ModelDefinition(NamedTuple):
             from ugm.elastic import ElasticModel  # noqa: PLC0415 - as above
 
             return ElasticModel.declared(self.content)
+        if isinstance(self.content, FairShareConfig):
+            from ugm.fairness.declared import declared_shares  # noqa: PLC0415 - as above
+
+            return declared_shares(self.content)
+        if isinstance(self.content, DeclaredBudgets):
+            from ugm.budgets.declared import declared_budgets  # noqa: PLC0415 - as above
+
+            budgets, groups, trees = self.content
+            return declared_budgets(budgets, _owner_finder(groups), _owner_finder(trees))
         from ugm.quotatree.declared import declared_model  # noqa: PLC0415 - as above
 
-        rules, trees = self.content
-        return declared_model(trees, rules)
+        rules, trees_of_model = self.content
+        return declared_model(trees_of_model, rules)
+
+
+def _owner_finder(definitions: Iterable[ModelDefinition]) -> Callable[[Claim], Iterable[str]] | None:
+    """Return a function that returns the owners of a claim in some models; None without models."""
+    # The owners depend only on the application of a claim, so models without claims can tell them.
+    models = [model for each in definitions if isinstance(model := each.build(), ReportingModel)]
+    return (lambda claim: [name for model in models for _, name in model.owners(claim)]) if models else None
 
 
 def definitions_of(config: PartitionConfig | None) -> tuple[ModelDefinition, ...]:
@@ -70,9 +107,25 @@ def definitions_of(config: PartitionConfig | None) -> tuple[ModelDefinition, ...
 
 
 def _definitions(config: PartitionConfig) -> Iterator[ModelDefinition]:
+    groups, trees = tuple(_elastic_definition(config)), tuple(_tree_definitions(config))
+    yield from groups
+    yield from trees
+    budgets = config.ugm.budgets
+    if budgets:
+        limits_groups, limits_nodes = any(one.elastic_group for one in budgets), any(one.tree_node for one in budgets)
+        content = DeclaredBudgets(budgets, groups if limits_groups else (), trees if limits_nodes else ())
+        yield ModelDefinition("budgets", "", content)
+    if config.ugm.fair_share is not None:
+        yield ModelDefinition("fair shares", "", config.ugm.fair_share)
+
+
+def _elastic_definition(config: PartitionConfig) -> Iterator[ModelDefinition]:
+    if config.ugm.elastic is not None:
+        yield ModelDefinition("elastic groups", "", config.ugm.elastic)
+
+
+def _tree_definitions(config: PartitionConfig) -> Iterator[ModelDefinition]:
     extensions = config.ugm
-    if extensions.elastic is not None:
-        yield ModelDefinition("elastic groups", "", extensions.elastic)
     models: dict[tuple[str, str], list[QuotaTreeConfig]] = {}
     for one in extensions.quota_trees:
         key = ("quota forest", one.forest) if one.forest else ("quota tree", one.tree.name)

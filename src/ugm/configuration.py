@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Final, Literal, TypeAlias, final
 
 from ugm._config_fields import ConfigValue
@@ -25,14 +26,21 @@ from ugm.resources import Resource
 __all__ = [
     "DEFAULT_PARTITION",
     "AcceptedNames",
+    "BudgetCarry",
+    "BudgetConfig",
+    "BudgetModeName",
+    "BudgetPeriod",
+    "BudgetUnit",
     "ChildTemplate",
     "ElasticConfig",
     "ElasticGroupConfig",
     "Extensions",
+    "FairShareConfig",
     "FilterConfig",
     "GroupSource",
     "GroupSourceKind",
     "LimitConfig",
+    "LimitExtensions",
     "NodeSortPolicy",
     "PartitionConfig",
     "PlacementRule",
@@ -43,7 +51,9 @@ __all__ = [
     "QuotaTreeConfig",
     "QuotaTreeDocument",
     "QuotaTreeRules",
+    "ScheduledLimit",
     "SchedulerConfig",
+    "ThresholdConfig",
     "UserGroupResolver",
     "VictimChoice",
 ]
@@ -59,6 +69,54 @@ GroupSourceKind: TypeAlias = Literal["tag", "namespace", "queue", "user", "group
 
 #: The choice of the consumers that a quota tree preempts; see `ugm.quotatree.VictimPolicy`.
 VictimChoice: TypeAlias = Literal["first-found", "fewest"]
+
+#: The periods, the carry-over, the modes and the time units of a budget; see `ugm.budgets.Budget`.
+BudgetPeriod: TypeAlias = Literal["none", "day", "week", "month", "quarter", "year"]
+BudgetCarry: TypeAlias = Literal["none", "all", "capped"]
+BudgetModeName: TypeAlias = Literal["safe", "admit"]
+BudgetUnit: TypeAlias = Literal["second", "minute", "hour", "day"]
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduledLimit(ConfigValue):
+    """An entry of a schedule: other maxima of a limit or queue at certain hours, days or dates.
+
+    While the entry applies, each maximum that it sets replaces that of the limit or queue.
+    """
+
+    #: The days on which the hours begin, such as ``mon-fri`` or ``sat,sun``; empty for every day.
+    days: str = ""
+    #: A span of hours, such as ``08:00-18:00`` or ``22:00-06:00``; empty for the whole day.
+    hours: str = ""
+    #: The date from which it applies, such as ``2026-12-24`` or ``2026-12-24T18:00``; empty for no such date.
+    start: str = field(default="", metadata={"yaml": "from"})
+    #: The date from which it applies no more; empty for no such date.
+    until: str = ""
+    #: The time zone of all of these.
+    zone: str = "UTC"
+    #: None for no change.
+    max_resources: Resource | None = None
+    #: 0 for no change.
+    max_applications: int = 0
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitExtensions(ConfigValue):
+    """The settings of a limit or queue that Apache YuniKorn does not have, under its key ``ugm``.
+
+    They limit pending work, which counts for no other limit, and change maxima by a schedule.
+    """
+
+    #: The maximum number of pending requests; 0 means unlimited.
+    max_pending: int = 0
+    #: The maximum sum of the amounts of pending requests. None means unlimited; so does a missing resource.
+    max_pending_resources: Resource | None = None
+    #: The maximum number of applications from their submission to their end, waiting or running; 0 means unlimited.
+    max_submitted: int = 0
+    #: The first entry that applies at a time counts.
+    schedule: tuple[ScheduledLimit, ...] = ()
 
 
 @final
@@ -78,6 +136,7 @@ class LimitConfig(ConfigValue):
     max_resources: Resource | None = None
     #: 0 means unlimited.
     max_applications: int = 0
+    ugm: LimitExtensions = field(default=LimitExtensions(), kw_only=True)
 
 
 @final
@@ -123,6 +182,7 @@ class QueueConfig(ConfigValue):
     queues: tuple[QueueConfig, ...] = field(default=(), kw_only=True)
     #: Their order decides which group of a user is charged.
     limits: tuple[LimitConfig, ...] = field(default=(), kw_only=True)
+    ugm: LimitExtensions = field(default=LimitExtensions(), kw_only=True)
 
     def walk(self, path: str = ROOT) -> Iterator[tuple[str, QueueConfig]]:
         """Yield the queue and all queues below it, with their paths, parents before children.
@@ -325,6 +385,69 @@ class QuotaTreeRules(ConfigValue):
 
 
 @final
+@dataclass(frozen=True, slots=True)
+class BudgetConfig(ConfigValue):
+    """A budget; the fields mean the same as those of `ugm.budgets.Budget`."""
+
+    name: str = ""
+    #: At most one of the next four is set. Without any, the budget is that of its queue.
+    user: str = field(default="", kw_only=True)
+    group: str = field(default="", kw_only=True)
+    elastic_group: str = field(default="", kw_only=True)
+    #: The name of the tree, a slash, and the name of the node.
+    tree_node: str = field(default="", kw_only=True)
+    queue: str = field(default=ROOT, kw_only=True, metadata={"normal": str.lower})
+    #: Amounts times the time unit.
+    amounts: Resource = field(default=Resource(), kw_only=True)
+    #: The time unit of the amounts and of the cap.
+    unit: BudgetUnit = field(default="second", kw_only=True)
+    period: BudgetPeriod = field(default="none", kw_only=True)
+    carry: BudgetCarry = field(default="none", kw_only=True)
+    cap: Resource = field(default=Resource(), kw_only=True)
+    mode: BudgetModeName = field(default="safe", kw_only=True)
+    zone: str = field(default="UTC", kw_only=True)
+    weights: Mapping[str, Fraction] = field(default_factory=dict, kw_only=True)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FairShareConfig(ConfigValue):
+    """The shares of users and the decay of their usage: a `ugm.fairness.FairShares`.
+
+    Usage has a half-life, or counts in bins. Exact numbers are texts such as ``1/2`` or ``0.5``.
+    """
+
+    #: The shares of each account by path: a number, or ``parent``; see `ugm.fairness.ShareTree`.
+    accounts: Mapping[str, str] = field(default_factory=dict)
+    #: The shares of each user by path.
+    users: Mapping[str, str] = field(default_factory=dict)
+    #: The shares of each user that is not listed. It belongs to the account that has the name of one of its groups, the
+    #: first that there is, or else to none. With 0, users that are not listed come after all others.
+    default_shares: int = 0
+    #: In seconds; 0 for bins, or for a week if there are none.
+    half_life: int = 0
+    #: The length of a bin in seconds.
+    bin: int = 0
+    #: The number of bins that count.
+    bins: int = 0
+    #: The factor of each bin relative to the next younger one.
+    decay: str = "1"
+    #: The weight of a unit of each resource; a resource that is not listed does not count. Empty for cores alone.
+    weights: Mapping[str, str] = field(default_factory=dict)
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThresholdConfig(ConfigValue):
+    """The shares of limits whose crossing is reported; see `ugm.partition.ThresholdWatch`."""
+
+    #: In percent of each limit, from 1 to 100; empty for no reports.
+    shares: tuple[int, ...] = ()
+    #: The percentage points by which usage has to fall below a share before its next crossing is reported.
+    hysteresis: int = 5
+
+
+@final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extensions(ConfigValue):
     """The settings of a partition that Apache YuniKorn does not have, under the one key ``ugm``."""
@@ -336,6 +459,10 @@ class Extensions(ConfigValue):
     elastic: ElasticConfig | None = None
     quota_trees: tuple[QuotaTreeConfig, ...] = ()
     quota_tree_rules: QuotaTreeRules = QuotaTreeRules()
+    budgets: tuple[BudgetConfig, ...] = ()
+    #: None for no shares of users.
+    fair_share: FairShareConfig | None = None
+    thresholds: ThresholdConfig = ThresholdConfig()
 
 
 @final

@@ -95,7 +95,8 @@ class Assembly:
             return None
         # An item that cannot be used is emptied, to keep the others in place.
         if shape.nested is None:
-            return tuple(self._scalar(shape, item, (*path, at)) or "" for at, item in enumerate(value))
+            unknown = 0 if shape.kind is int else ""
+            return tuple(self._scalar(shape, item, (*path, at)) or unknown for at, item in enumerate(value))
         empty = shape.nested()
         return tuple(self._value(shape.nested, item, (*path, at)) or empty for at, item in enumerate(value))
 

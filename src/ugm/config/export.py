@@ -12,6 +12,7 @@ from ugm.config.names import is_yunikorn_name
 from ugm.configuration import (
     Extensions,
     LimitConfig,
+    LimitExtensions,
     PartitionConfig,
     PlacementRule,
     QueueConfig,
@@ -74,9 +75,15 @@ class _Export:
         rules = tuple(_rule(rule) for rule in partition.placement_rules)
         if partition.ugm.elastic is not None:
             self._leave_out((*path, "ugm", "elastic"), "the elastic groups are left out")
+        if partition.ugm.fair_share is not None:
+            self._leave_out((*path, "ugm", "fairshare"), "the shares of users are left out")
+        if partition.ugm.thresholds.shares:
+            self._leave_out((*path, "ugm", "thresholds"), "the thresholds are left out")
         for at, one in enumerate(partition.ugm.quota_trees):
             message = f"the quota tree {quote(one.tree.name)} is left out"
             self._leave_out((*path, "ugm", "quotatrees", at), message)
+        for at, budget in enumerate(partition.ugm.budgets):
+            self._leave_out((*path, "ugm", "budgets", at), f"the budget {quote(budget.name)} is left out")
         limits = self._limits(partition.limits, (*path, "limits"))
         return replace(partition, queues=queues, limits=limits, placement_rules=rules, ugm=Extensions())
 
@@ -85,7 +92,15 @@ class _Export:
 
     def _queue(self, queue: QueueConfig, path: Path) -> QueueConfig:
         queues = self._queues(queue.queues, (*path, "queues"))
-        return replace(queue, queues=queues, limits=self._limits(queue.limits, (*path, "limits")))
+        limits = self._limits(queue.limits, (*path, "limits"))
+        return replace(queue, queues=queues, limits=limits, ugm=self._extensions(queue.ugm, path))
+
+    def _extensions(self, extensions: LimitExtensions, path: Path) -> LimitExtensions:
+        if extensions.max_pending or extensions.max_pending_resources or extensions.max_submitted:
+            self._leave_out((*path, "ugm"), "the limits on pending work are left out")
+        if extensions.schedule:
+            self._leave_out((*path, "ugm", "schedule"), "the schedule is left out; the other limits always apply")
+        return LimitExtensions()
 
     def _limits(self, limits: Sequence[LimitConfig], path: Path) -> tuple[LimitConfig, ...]:
         exported = []
@@ -94,12 +109,14 @@ class _Export:
             at = (*path, index)
             users = self._names("user", limit.users, (*at, "users"))
             groups = self._names("group", limit.groups, (*at, "groups"))
-            named_group = named_group or bool(set(groups) - {WILDCARD})
-            if WILDCARD in groups and not named_group:
+            is_kept = bool(limit.max_resources or limit.max_applications)
+            named_group = named_group or (is_kept and bool(set(groups) - {WILDCARD}))
+            if is_kept and WILDCARD in groups and not named_group:
                 self._leave_out((*at, "groups"), "the group wildcard is left out: no group with a limit precedes it")
                 groups = tuple(group for group in groups if group != WILDCARD)
-            if users or groups:
-                exported.append(replace(limit, users=users, groups=groups))
+            extensions = self._extensions(limit.ugm, at)
+            if is_kept and (users or groups):
+                exported.append(replace(limit, users=users, groups=groups, ugm=extensions))
         return tuple(exported)
 
     def _names(self, kind: str, names: Sequence[str], path: Path) -> tuple[str, ...]:

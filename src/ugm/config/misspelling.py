@@ -22,6 +22,7 @@ Cost
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from fractions import Fraction
 from typing import Final, NamedTuple
 
 from ugm._config_fields import ConfigValue, field_shapes
@@ -43,7 +44,7 @@ _OTHER_WORDS: Final = {
     "pod": "pods",
 }
 #: The types of fields that are mappings by resource.
-_BY_RESOURCE: Final = (Resource, Mapping[str, float])
+_BY_RESOURCE: Final = (Resource, Mapping[str, float], Mapping[str, Fraction])
 #: The maximum length of names that are compared by edits.
 _LONGEST: Final = 64
 #: The minimum length of names that are compared with other unknown names; shorter ones often differ by one letter on

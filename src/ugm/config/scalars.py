@@ -12,13 +12,23 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from typing import Annotated, Any, Final, TypeVar, get_args
 
 from pydantic import PlainValidator, TypeAdapter, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from ugm._config_fields import parse_fraction
 from ugm._documents.builder import Quoted
-from ugm.configuration import AcceptedNames, GroupSourceKind, VictimChoice
+from ugm.configuration import (
+    AcceptedNames,
+    BudgetCarry,
+    BudgetModeName,
+    BudgetPeriod,
+    BudgetUnit,
+    GroupSourceKind,
+    VictimChoice,
+)
 from ugm.errors import QuantityError, quote
 from ugm.resources import MAX_RESOURCE_NAME, VCORE, Resource, bounded_int, parse_quantity
 
@@ -138,6 +148,19 @@ def _to_weight(_: str, value: object) -> float:
     return weight
 
 
+def _to_fractions(value: object) -> dict[str, Fraction]:
+    """Read a mapping of exact numbers: decimal numbers and fractions."""
+    return _convert(value, _to_fraction)
+
+
+def _to_fraction(_: str, value: object) -> Fraction:
+    try:
+        return parse_fraction(value)
+    except ValueError as error:
+        details = {"reason": str(error), "found": kind_of(value)}
+        raise PydanticCustomError("weight-invalid", "{reason}, found {found}", details) from None
+
+
 def _convert(value: object, convert: Callable[[str, object], _T]) -> dict[str, _T]:
     """Convert every value of a mapping; report each invalid value under its own key."""
     if not isinstance(value, Mapping):
@@ -154,14 +177,25 @@ def _convert(value: object, convert: Callable[[str, object], _T]) -> dict[str, _
     return converted
 
 
+#: The annotations whose values are words.
+_CHOICES: Final = (
+    AcceptedNames,
+    BudgetCarry,
+    BudgetModeName,
+    BudgetPeriod,
+    BudgetUnit,
+    GroupSourceKind,
+    VictimChoice,
+)
 _READERS: Final[Mapping[object, Callable[[object], object]]] = {
     str: _to_text,
     int: _to_count,
     bool: _to_boolean,
-    **{choice: _to_choice(*get_args(choice)) for choice in (AcceptedNames, GroupSourceKind, VictimChoice)},
+    **{choice: _to_choice(*get_args(choice)) for choice in _CHOICES},
     Resource: _to_resource,
     Mapping[str, str]: _to_texts,
     Mapping[str, float]: _to_weights,
+    Mapping[str, Fraction]: _to_fractions,
 }
 
 #: The pydantic validators of scalars, and of mappings of scalars, by the annotation of the field.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path as FilePath
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import yaml
 
@@ -22,7 +22,7 @@ from ugm._documents.problems import Problems
 from ugm.config.assembly import Assembly
 from ugm.config.inclusion import include_files, reader_in
 from ugm.config.misspelling import misspelt_resources
-from ugm.config.sort_properties import unknown_sort_properties
+from ugm.config.sort_properties import policies_without_shares, unknown_sort_properties
 from ugm.config.validation import find_problems, partitions_can_be_used
 from ugm.configuration import QuotaTreeDocument, SchedulerConfig
 from ugm.errors import ConfigError, Problem, RequestError
@@ -190,7 +190,7 @@ def _warnings(config: SchedulerConfig, document: Document, file: str, known: Ite
     warned = document._replace(problems=Problems(file))
     for path, code, message, _ in misspelt_resources(config, known):
         warned.report(path, code, message, key=True)
-    for path, code, message, _ in unknown_sort_properties(config):
+    for path, code, message, _ in (*unknown_sort_properties(config), *policies_without_shares(config)):
         warned.report(path, code, message)
     return warned.problems.error().problems
 
@@ -239,5 +239,9 @@ def dump_config(config: SchedulerConfig) -> str:
     if not isinstance(config, SchedulerConfig):
         raise RequestError("config", type(config).__name__, "expected a SchedulerConfig")
     dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-    data = to_data(config, _WRITERS)
-    return str(yaml.dump(data, Dumper=dumper, sort_keys=False, allow_unicode=True))
+    return str(yaml.dump(config_data(config), Dumper=dumper, sort_keys=False, allow_unicode=True))
+
+
+def config_data(config: SchedulerConfig) -> dict[str, Any]:
+    """Return a configuration as mappings, lists and scalars with the keys of a file, without default values."""
+    return cast("dict[str, Any]", to_data(config, _WRITERS))

@@ -11,10 +11,12 @@ from typing import Final
 
 from ugm._declared_models import definitions_of
 from ugm.config.findings import Finding, PartitionSpot
+from ugm.config.validation_budgets import BUDGET_RULES
 from ugm.config.validation_limits import LIMIT_RULES
 from ugm.config.validation_models import MODEL_RULES
 from ugm.config.validation_placement import PLACEMENT_RULES, placement_patterns_are_short
 from ugm.config.validation_queues import QUEUE_RULES, guaranteed_fits_above
+from ugm.config.validation_schedules import SCHEDULE_RULES
 from ugm.configuration import SchedulerConfig
 from ugm.errors import RequestError, quote
 from ugm.identity import MAX_NAME
@@ -24,7 +26,8 @@ from ugm.tracking.limits import Limits
 
 __all__ = ["find_problems", "partitions_can_be_used"]
 
-_WITH_LIMITS: Final = (*QUEUE_RULES, *LIMIT_RULES)
+_WITHOUT_LIMITS: Final = (*QUEUE_RULES, *SCHEDULE_RULES)
+_WITH_LIMITS: Final = (*_WITHOUT_LIMITS, *LIMIT_RULES)
 _NODE_SORT_POLICIES: Final = ("", "fair", "binpacking")
 
 
@@ -41,7 +44,7 @@ def find_problems(config: SchedulerConfig) -> Iterator[Finding]:
             yield from rule(spot)
         yield from guaranteed_fits_above(spot.root)
         for queue in spot.root.walk():
-            for queue_rule in _WITH_LIMITS if queue.queue.limits else QUEUE_RULES:
+            for queue_rule in _WITH_LIMITS if queue.queue.limits else _WITHOUT_LIMITS:
                 yield from queue_rule(queue)
 
 
@@ -171,4 +174,5 @@ PARTITION_RULES: Final[tuple[Callable[[PartitionSpot], Iterator[Finding]], ...]]
     node_sort_weights_are_not_negative,
     *PLACEMENT_RULES,
     *MODEL_RULES,
+    *BUDGET_RULES,
 )

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from ugm._documents.places import Path
 from ugm.config.findings import KINDS, Finding, LimitChain, NamedLimit, QueueSpot
 from ugm.config.names import invalid_name_reason
-from ugm.configuration import LimitConfig
+from ugm.configuration import LimitConfig, LimitExtensions
 from ugm.errors import cut, quote
 from ugm.identity import WILDCARD
 from ugm.resources import format_amount
@@ -82,15 +82,15 @@ def limit_group_wildcard_follows_a_group(spot: QueueSpot) -> Iterator[Finding]:
 
 
 def limit_sets_something(spot: QueueSpot) -> Iterator[Finding]:
-    """A limit sets a maximum of resources or of applications.
+    """A limit sets a maximum of resources, of applications or of pending work.
 
     Source: Apache YuniKorn, partition and queue configuration, "Limits".
     """
     for index, limit in enumerate(spot.queue.limits):
-        if not limit.max_applications and not limit.max_resources:
+        if not limit.max_applications and not limit.max_resources and limit.ugm == LimitExtensions():
             message = "the limit sets neither maxresources nor maxapplications"
             path = (*spot.limits_path, index)
-            sources = ((*path, "maxresources"), (*path, "maxapplications"))
+            sources = ((*path, "maxresources"), (*path, "maxapplications"), (*path, "ugm"))
             yield Finding(path, "limit-sets-nothing", message, sources)
 
 

@@ -1,4 +1,4 @@
-"""The rules of declared quota models: elastic groups, quota trees, and the sources of the group of a claim."""
+"""The rules of declared quota models: elastic groups, quota trees, the sources of the group of a claim, and shares."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from ugm._documents.places import Path
+from ugm._thresholds import threshold_problems
 from ugm.config.findings import Finding, PartitionSpot
 from ugm.configuration import ElasticConfig, ElasticGroupConfig, GroupSource, QuotaTreeConfig
 from ugm.errors import quote
@@ -162,9 +163,37 @@ def _leaves(config: QuotaTreeConfig) -> set[str]:
     return leaves_of(config.tree)
 
 
+def fair_shares_are_valid(spot: PartitionSpot) -> Iterator[Finding]:
+    """Shares are numbers, each below an account that exists, no user occurs twice, and usage decays in one way.
+
+    Source: SchedMD Slurm, Fair Tree.
+    """
+    shares = spot.partition.ugm.fair_share
+    if shares is None:
+        return
+    # Imported late: most configurations declare no shares.
+    from ugm.fairness.declared import share_problems  # noqa: PLC0415 - as above
+
+    path = (*spot.path, "ugm", "fairshare")
+    sources = ((*path, "accounts"), (*path, "users"))
+    for problem in share_problems(shares):
+        is_consequence = problem.code in ("fairshare-empty", "fairshare-account-missing", "fairshare-bins-missing")
+        yield Finding((*path, *problem.path), problem.code, problem.message, (path, *sources) if is_consequence else ())
+
+
+def thresholds_are_valid(spot: PartitionSpot) -> Iterator[Finding]:
+    """Thresholds are percentages that differ, and their hysteresis is less than the smallest of them."""
+    path = (*spot.path, "ugm", "thresholds")
+    for problem in threshold_problems(spot.partition.ugm.thresholds):
+        sources = ((*path, "hysteresis"), (*path, "shares")) if problem.path == ("hysteresis",) else ()
+        yield Finding((*path, *problem.path), problem.code, problem.message, sources)
+
+
 MODEL_RULES: Final[tuple[Callable[[PartitionSpot], Iterator[Finding]], ...]] = (
     elastic_groups_are_valid,
     elastic_sources_are_valid,
     quota_trees_are_valid,
     quota_tree_sources_are_valid,
+    fair_shares_are_valid,
+    thresholds_are_valid,
 )

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 from ugm.config.findings import Finding, QueueSpot
 from ugm.errors import RequestError, cut, quote
+from ugm.fairness.sort_settings import RESERVATION, is_reservation_value
 from ugm.identity import ROOT
 from ugm.preemption.settings import PROPERTIES, is_valid_value
 from ugm.queues.acl import Acl
@@ -231,6 +232,19 @@ def preemption_properties_are_valid(spot: QueueSpot) -> Iterator[Finding]:
                 yield Finding((*path, name), "queue-preemption-invalid", message)
 
 
+def reservation_property_is_valid(spot: QueueSpot) -> Iterator[Finding]:
+    """The property of a queue and of its template that lets requests reserve capacity has a value that is allowed."""
+    template = spot.queue.child_template
+    for path, properties in (
+        ((*spot.path, "properties"), spot.queue.properties),
+        ((*spot.path, "childtemplate", "properties"), {} if template is None else template.properties),
+    ):
+        value = properties.get(RESERVATION, "")
+        if not is_reservation_value(value):
+            message = f"{quote(value)} is not allowed (allowed: 'enabled', 'disabled')"
+            yield Finding((*path, RESERVATION), "queue-reservation-invalid", message)
+
+
 QUEUE_RULES: Final[tuple[Callable[[QueueSpot], Iterator[Finding]], ...]] = (
     queue_name_is_valid,
     queue_name_is_not_root,
@@ -241,4 +255,5 @@ QUEUE_RULES: Final[tuple[Callable[[QueueSpot], Iterator[Finding]], ...]] = (
     applications_fit_above,
     template_fits_queue,
     preemption_properties_are_valid,
+    reservation_property_is_valid,
 )

@@ -291,7 +291,7 @@ def test_many_collections(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("text", ["{%s}", "{<<: [{%s}, {a: 1}]}", "{<<: [{b: 1}, &m {%s}, *m]}"])
 def test_many_keys(text: str) -> None:
-    """A mapping has so many keys and no more, also of those that are merged into it."""
+    """The number of keys of a mapping is limited, including merged keys."""
     keys = [f"k{number}: 1" for number in range(MAX_KEYS)]
 
     assert len(load(f"{{{', '.join(keys)}}}", "x").problems) == 0

@@ -71,7 +71,7 @@ def test_the_switch_is_of_one_partition() -> None:
             "{name: any}",
             """2:9 field-unknown
 partitions[0].ugm.name
-unknown field 'name'; known here: elastic, names, quotatreerules, quotatrees""",
+unknown field 'name'; known here: budgets, elastic, fairshare, names, quotatreerules, quotatrees, thresholds""",
         ),
         ("{names: some}", "2:16 choice-invalid\npartitions[0].ugm.names\nexpected 'yunikorn' or 'any', found 'some'"),
         ("{names: [any]}", "2:9 choice-invalid\npartitions[0].ugm.names\nexpected 'yunikorn' or 'any', found a list"),

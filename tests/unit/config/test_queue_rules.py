@@ -381,3 +381,23 @@ partitions:
         (7, 63, "queue-preemption-invalid", "'30' is not allowed (allowed: a duration, such as '30s' or '1m30s')"),
         (8, 58, "queue-preemption-invalid", "'soon' is not allowed (allowed: a duration, such as '30s' or '1m30s')"),
     ]
+
+
+def test_property_of_reservations() -> None:
+    """An unknown value of the property for reservations is a problem at its value."""
+    text = """
+partitions:
+- name: default
+  queues:
+  - name: a
+    parent: true
+    properties: {ugm.reservation: sometimes}
+    childtemplate: {properties: {ugm.reservation: "yes"}}
+  - {name: b, properties: {ugm.reservation: Enabled}}
+"""
+    with pytest.raises(ConfigError) as caught:
+        parse_config(text)
+    assert [(one.line, one.column, one.code, one.message) for one in caught.value.problems] == [
+        (7, 35, "queue-reservation-invalid", "'sometimes' is not allowed (allowed: 'enabled', 'disabled')"),
+        (8, 51, "queue-reservation-invalid", "'yes' is not allowed (allowed: 'enabled', 'disabled')"),
+    ]

@@ -149,7 +149,12 @@ def test_unknown_sort_properties() -> None:
     )
 
     assert [(one.line, one.column, one.code, one.message) for one in review.warnings] == [
-        (4, 43, "queue-property-unknown", "'nonsense' is unknown, so the default is used (allowed: 'fifo', 'fair')"),
+        (
+            4,
+            43,
+            "queue-property-unknown",
+            "'nonsense' is unknown, so the default is used (allowed: 'fifo', 'fair', 'share')",
+        ),
         (
             4,
             70,

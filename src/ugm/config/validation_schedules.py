@@ -1,0 +1,57 @@
+"""The rules of schedules: days, hours, dates, time zones, and the maxima that an entry sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from ugm._documents.places import Path
+from ugm.config.findings import Finding, QueueSpot
+from ugm.configuration import ScheduledLimit
+from ugm.errors import RequestError, quote
+
+__all__ = ["SCHEDULE_RULES"]
+
+#: The keys of attributes that are called differently in a file.
+_KEYS: Final = {"start": "from"}
+
+
+def schedule_entries_have_times(spot: QueueSpot) -> Iterator[Finding]:
+    """Every entry of a schedule has valid days, hours, dates and a known time zone, and ends after its beginning."""
+    for path, entry in _entries(spot):
+        # Imported late: most configurations have no schedules.
+        from ugm._schedules import parse_entry  # noqa: PLC0415 - as above
+
+        try:
+            parse_entry(entry)
+        except RequestError as error:
+            key = _KEYS.get(error.argument, error.argument)
+            sources = tuple((*path, name) for name in ("from", "until")) if key == "until" else ()
+            yield Finding((*path, key), "schedule-time-invalid", f"{quote(str(error.value))}: {error.reason}", sources)
+
+
+def schedule_entries_set_something(spot: QueueSpot) -> Iterator[Finding]:
+    """Every entry of a schedule sets a maximum of resources or of applications."""
+    for path, entry in _entries(spot):
+        if not entry.max_resources and not entry.max_applications:
+            sources = ((*path, "maxresources"), (*path, "maxapplications"))
+            message = "the entry sets neither maxresources nor maxapplications"
+            yield Finding(path, "schedule-sets-nothing", message, sources)
+        elif entry.max_resources and not any(entry.max_resources.values()):
+            message = "every resource of the entry is 0 (allowed: at least one above 0)"
+            yield Finding((*path, "maxresources"), "schedule-resources-zero", message)
+
+
+def _entries(spot: QueueSpot) -> Iterator[tuple[Path, ScheduledLimit]]:
+    """Yield the entries of all schedules of a queue with their paths."""
+    places = [((*spot.path, "ugm"), spot.queue.ugm)]
+    places += [((*spot.limits_path, index, "ugm"), limit.ugm) for index, limit in enumerate(spot.queue.limits)]
+    for path, extensions in places:
+        for index, entry in enumerate(extensions.schedule):
+            yield (*path, "schedule", index), entry
+
+
+SCHEDULE_RULES: Final[tuple[Callable[[QueueSpot], Iterator[Finding]], ...]] = (
+    schedule_entries_have_times,
+    schedule_entries_set_something,
+)
