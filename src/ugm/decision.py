@@ -6,6 +6,7 @@ a scheduler makes thousands of requests per second and reads few of the texts.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Self
@@ -20,6 +21,7 @@ __all__ = [
     "SUSPENDED",
     "Decision",
     "EffectiveLimit",
+    "Exhaustion",
     "Explanation",
     "Holder",
     "Violation",
@@ -31,6 +33,8 @@ __all__ = [
 ]
 
 _QUEUE: Final = TrackingType.QUEUE
+#: The begin of the kinds of limits on the amounts of pending requests.
+_PENDING: Final = "pending "
 
 #: The kind of a violation for a whole quota model, whose state is unknown after a failure.
 SUSPENDED: Final = "suspended quota model"
@@ -103,6 +107,39 @@ class Violation(NamedTuple):
         return f"{requested} {self.resource} requested, {used} of {limit} used, {shortfall} too much"
 
 
+class Exhaustion(NamedTuple):
+    """A time at which a limit over time, such as a budget, begins to deny every request, at the current rate of use.
+
+    >>> print(Exhaustion("budget", "lab", "root", "sue", "gpu", 1_795_435_200, 1_796_083_200))
+    budget 'lab' in root: no more gpu for 'sue' from 2026-11-23 12:00:00 UTC until 2026-12-01 00:00:00 UTC
+    """
+
+    #: The kind and the name of the limit, and the queue in and below which it applies.
+    kind: str
+    name: str
+    queue_path: str
+    #: The owner of the account.
+    limit_name: str
+    resource: str
+    #: The second since 1970 from which nothing is left.
+    begins: int
+    #: The second at which the limit is renewed; None if it is not.
+    ends: int | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the exhaustion for JSON."""
+        return self._asdict()
+
+    def __str__(self) -> str:
+        until = "" if self.ends is None else f" until {_utc(self.ends)}"
+        owner = f"{self.kind} {self.name!r} in {self.queue_path}"
+        return f"{owner}: no more {self.resource} for {self.limit_name!r} from {_utc(self.begins)}{until}"
+
+
+def _utc(second: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(second))
+
+
 class Decision(NamedTuple):
     """The decision about a request: true if it is allowed."""
 
@@ -163,11 +200,12 @@ class EffectiveLimit:
     place: str
     #: None if resources are not limited.
     max_resources: Resource | None
-    #: 0 if applications are not limited.
+    #: 0 if applications are not limited. For a limit on pending work: the maximum number of requests or applications.
     max_applications: int
-    #: The usage of the limited resources in and below the queue.
+    #: The usage of the limited resources in and below the queue. For a limit on pending work: the requested amounts.
     usage: Resource
-    #: The number of applications that run in and below the queue; 0 for other quota models.
+    #: The number of applications that run in and below the queue; 0 for other quota models. For a limit on pending
+    #: work: the number of requests or applications that count for it.
     running_applications: int
     #: The part of `max_resources` that the owner does not borrow from others; None if nothing can be borrowed.
     guaranteed: Resource | None = None
@@ -305,10 +343,14 @@ def _tuple_text(value: Violation | Holder) -> str:
 
 
 def headroom_of(limits: Iterable[EffectiveLimit]) -> Resource | None:
-    """Return the minimum that limits leave, for each limited resource; None if they limit no resource."""
+    """Return the minimum that limits leave, for each limited resource; None if they limit no resource.
+
+    Limits on pending work do not count.
+    """
     return smallest_amounts(
         (name, maximum - limit.usage.get(name, 0))
         for limit in limits
+        if not limit.kind.startswith(_PENDING)
         for name, maximum in (limit.max_resources or {}).items()
     )
 

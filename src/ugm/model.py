@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, Self, runtime_checkable
 
-from ugm.decision import EffectiveLimit, Violation, headroom_of
+from ugm.decision import EffectiveLimit, Exhaustion, Violation, headroom_of
 from ugm.identity import UserGroup
 from ugm.resources import Resource
 
@@ -27,15 +27,19 @@ __all__ = [
     "Claim",
     "ClusterModel",
     "EvictingModel",
+    "Exhaustion",
     "Guarantee",
     "HistoryModel",
     "LendingModel",
+    "OrderNode",
     "PendingModel",
+    "PersistentModel",
     "QuotaModel",
     "ReportingModel",
     "ResettableModel",
     "SetupViolation",
     "TimedModel",
+    "TreeOrderModel",
 ]
 
 _NO_TAGS: Final[Mapping[str, str]] = MappingProxyType({})
@@ -197,6 +201,33 @@ class LendingModel(QuotaModel, Protocol):
         ...
 
 
+class OrderNode(NamedTuple):
+    """A group of a quota model as a step of the scheduling order."""
+
+    name: str
+    #: The group above it; empty at the top.
+    parent: str
+    #: The amounts to which its usage is compared. Other resources do not count.
+    available: Mapping[str, int]
+
+
+@runtime_checkable
+class TreeOrderModel(QuotaModel, Protocol):
+    """A quota model whose groups can be the tree that a scheduling pass traverses. The methods only read."""
+
+    def order_trees(self) -> Collection[str]:
+        """Return the names of its trees."""
+        ...
+
+    def order_nodes(self, tree: str) -> Iterable[OrderNode]:
+        """Return the groups of a tree with the amounts available to them now, every parent before its children."""
+        ...
+
+    def order_node(self, tree: str, claim: Claim) -> str | None:
+        """Return the group of a claim in a tree; None if it has none."""
+        ...
+
+
 @runtime_checkable
 class PendingModel(QuotaModel, Protocol):
     """A quota model whose limits depend on pending requests."""
@@ -266,6 +297,27 @@ class HistoryModel(TimedModel, Protocol):
         ...
 
 
+@runtime_checkable
+class PersistentModel(HistoryModel, Protocol):
+    """A declared quota model whose past is stored with the partition, and continues with another configuration.
+
+    The methods are called on a new model without claims, after `TimedModel.at`. The claims of the ledger are charged
+    afterwards.
+    """
+
+    def save(self) -> Mapping[str, Any]:
+        """Return the past up to the time of the last call, without claims, as plain data for JSON."""
+        ...
+
+    def load(self, data: Mapping[str, Any]) -> None:
+        """Continue the past that an equal model has returned from `save`."""
+        ...
+
+    def succeed(self, old: Any) -> None:  # noqa: ANN401 - a model of the same class
+        """Continue the past of the model that this one replaces."""
+        ...
+
+
 class ReportingModel:
     """The base class of quota models that describe their limits and their state; every method has a default.
 
@@ -317,6 +369,13 @@ class ReportingModel:
             for name, maximum in (one.max_resources or {}).items()
             if (used := one.usage.get(name, 0)) > maximum
         ]
+
+    def exhaustions(self) -> Iterable[Exhaustion]:
+        """Return the times at which limits over time begin to deny every request, at the current rate of use.
+
+        The default is none; budgets have such times.
+        """
+        return ()
 
     def exceeded_with(self, config: object) -> Iterable[Violation]:  # noqa: ARG002 - for subclasses
         """Return every limit that would be exceeded with another configuration of the partition.

@@ -87,12 +87,11 @@ def plan_preemption(
     Args:
         pod: the pod to admit.
         group: the group of the pod.
-        pods: the pods of the group, in the order of arrival.
+        pods: the pods of the group with a lower priority; of equal priority, in the order of arrival.
         count: removes a pod from the counts (-1) or adds it again (1). The victims are still removed at the end.
         check: returns the limits that the pod would exceed at that point.
     """
-    # First by priority: mostly no pod is less important, and then there is nothing to sort.
-    candidates = _candidates(one for one in pods if one.pod.priority < pod.priority)
+    candidates = _candidates(pods)
     needed = _needed(candidates, count, lambda: not any(True for _ in check()))
     if needed is None:
         return ElasticPreemptionPlan(pod.name, group, (), tuple(check()))

@@ -70,15 +70,14 @@ def _limits(
     if not nodes or group.name in _WITHOUT_LIMITS:
         return
     most = {name: node.runtime() if rules.by_runtime else node.max for name, node in nodes.items()}
-    own = {name: _own(node, most[name], rules) for name, node in nodes.items()}
+    own = {name: most[name] - _borrowed(node, rules) for name, node in nodes.items()}
     guaranteed = None if own == most else Resource(own)
     yield _limit(GROUP, group.name, most, {name: node.used for name, node in nodes.items()}, guaranteed)
 
 
-def _own(node: ResourceNode, most: int, rules: AdmissionRules) -> int:
-    """Return the part of an amount that a group does not borrow from others."""
-    is_shared = rules.by_runtime and node.competes and node.is_shared
-    return min(node.scaled_min(), most) if is_shared else most
+def _borrowed(node: ResourceNode, rules: AdmissionRules) -> int:
+    """Return the part of the runtime that a group borrows from others."""
+    return max(node.borrowed(), 0) if rules.by_runtime else 0
 
 
 def _minimum(group: GroupNode, minimum: Resource) -> Iterator[EffectiveLimit]:

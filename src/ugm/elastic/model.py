@@ -12,7 +12,7 @@ If an exception from outside interrupts a call, the call either takes effect or 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, Self, TypeVar, final
 
 from ugm._claim_groups import NAMESPACE_TAG, GroupFinder, finder_of
@@ -28,7 +28,7 @@ from ugm.elastic.pods import Pod, require_pod
 from ugm.elastic.quota import ElasticQuota
 from ugm.elastic.tree_copy import TreeCopy
 from ugm.errors import InvariantError, RequestError
-from ugm.model import Borrower, Claim, ReportingModel, SetupViolation
+from ugm.model import Borrower, Claim, OrderNode, ReportingModel, SetupViolation
 from ugm.resources import Resource
 
 __all__ = ["GROUP_TAG", "NAMESPACE_TAG", "ElasticModel"]
@@ -37,6 +37,9 @@ __all__ = ["GROUP_TAG", "NAMESPACE_TAG", "ElasticModel"]
 GROUP_TAG: Final = "quota.scheduling.koordinator.sh/name"
 
 _NOTHING: Final = Resource()
+
+#: The name of the tree of all groups for scheduling passes.
+_ORDER_TREE: Final = "elastic groups"
 
 #: The name of the pod of a claim without an allocation id; repeated if there is such a pod.
 _QUERY_POD_NAME: Final = "?"
@@ -310,6 +313,24 @@ class ElasticModel(ReportingModel):
         """
         self.quota.forget(claim.allocation_id)
         self._claims.discard(claim.allocation_id)
+
+    # The scheduling order
+
+    def order_trees(self) -> tuple[str]:
+        """Return the name under which a scheduling pass traverses the groups."""
+        return (_ORDER_TREE,)
+
+    def order_nodes(self, tree: str) -> Iterator[OrderNode]:  # noqa: ARG002 - there is one tree
+        """Yield all groups with their runtimes, every parent before its children."""
+        groups = self.quota.tree
+        for node in groups.root.walk():
+            if node.parent is not None:
+                above = "" if node.parent is groups.root else node.parent.name
+                yield OrderNode(node.name, above, groups.runtime(node.name))
+
+    def order_node(self, tree: str, claim: Claim) -> str | None:  # noqa: ARG002 - as above
+        """Return the group of a claim."""
+        return self.quota.group_of(self._pod(claim))
 
     def _pod(self, claim: Claim) -> Pod:
         """Return the pod of a claim. Its name is the allocation id, or unused if the claim is only a query."""

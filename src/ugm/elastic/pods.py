@@ -102,7 +102,8 @@ class PodIndex:
         #: In the order of arrival. All other indexes of pods follow from it (see `reindex`).
         self.pods: dict[str, TrackedPod] = {}
         self._arrivals: Final = count(1)
-        self._by_group: dict[str, dict[str, TrackedPod]] = {}
+        #: Group to priority to the pods of both, by name.
+        self._by_group: dict[str, dict[int, dict[str, TrackedPod]]] = {}
         self._by_binding: dict[_Binding, dict[str, TrackedPod]] = {}
         self._groups: Final[dict[str, ElasticGroup]] = {}
         #: Namespace to the groups that list it, the earliest first.
@@ -162,9 +163,19 @@ class PodIndex:
         """Return whether there are pods in one of some namespaces. Takes time linear in the number of pods."""
         return any(tracked.pod.namespace in namespaces for tracked in self.pods.values())
 
-    def pods_in(self, group: str) -> Iterator[TrackedPod]:
-        """Yield the pods that are counted in a group, in the order of arrival."""
-        yield from self._by_group.get(group, {}).values()
+    def pods_in(self, group: str) -> list[TrackedPod]:
+        """Return the pods that are counted in a group, in the order of arrival."""
+        found = [tracked for pods in self._by_group.get(group, {}).values() for tracked in pods.values()]
+        return sorted(found, key=_arrival)
+
+    def pods_below(self, group: str, priority: int) -> Iterator[TrackedPod]:
+        """Yield the pods of lower priority that are counted in a group; of equal priority, in the order of arrival.
+
+        Other pods cost no time.
+        """
+        for one, pods in self._by_group.get(group, {}).items():
+            if one < priority:
+                yield from pods.values()
 
     def add(self, pod: Pod) -> TrackedPod:
         """Add a new pod."""
@@ -175,8 +186,18 @@ class PodIndex:
 
     def _index(self, tracked: TrackedPod) -> None:
         pod = tracked.pod
-        self._by_group.setdefault(tracked.group, {})[pod.name] = tracked
+        self._put_in_group(tracked)
         self._by_binding.setdefault(_binding(pod), {})[pod.name] = tracked
+
+    def _put_in_group(self, tracked: TrackedPod) -> None:
+        pod = tracked.pod
+        self._by_group.setdefault(tracked.group, {}).setdefault(pod.priority, {})[pod.name] = tracked
+
+    def _remove_from_group(self, tracked: TrackedPod) -> None:
+        by_priority = self._by_group[tracked.group]
+        _remove(by_priority, tracked.pod.priority, tracked.pod.name)
+        if not by_priority:
+            del self._by_group[tracked.group]
 
     def reindex(self) -> None:
         """Rebuild all other indexes of pods from `pods`, for example after an interrupted change."""
@@ -188,14 +209,18 @@ class PodIndex:
     def remove(self, name: str) -> None:
         """Remove a pod."""
         tracked = self.pods.pop(name)
-        _remove(self._by_group, tracked.group, name)
+        self._remove_from_group(tracked)
         _remove(self._by_binding, _binding(tracked.pod), name)
 
     def move(self, tracked: TrackedPod, group: str) -> None:
         """Count a pod in another group."""
-        _remove(self._by_group, tracked.group, tracked.pod.name)
+        self._remove_from_group(tracked)
         tracked.group = group
-        self._by_group.setdefault(group, {})[tracked.pod.name] = tracked
+        self._put_in_group(tracked)
+
+
+def _arrival(tracked: TrackedPod) -> int:
+    return tracked.arrival
 
 
 def _binding(pod: Pod) -> _Binding:

@@ -405,7 +405,8 @@ class ElasticQuota:
     ) -> ElasticPreemptionPlan:
         group = self.group_of(pod)
         may_preempt = self._preempt_in_default or group != DEFAULT_GROUP
-        return plan_preemption(pod, group, self._index.pods_in(group) if may_preempt else (), count, check)
+        candidates = self._index.pods_below(group, pod.priority) if may_preempt else ()
+        return plan_preemption(pod, group, candidates, count, check)
 
     def carry_out(self, plan: RevokePlan | ElasticPreemptionPlan) -> None:
         """Remove the victims of a plan. A victim that will wait again must be expected again.

@@ -1,7 +1,7 @@
 """Compaction: the state of the partition replaces the changes that led to it.
 
 The changes are replayed, and the result is verified, before anything is written. Then the tables are replaced in one
-transaction. Usage over time and the configurations that were in force move to the history.
+transaction. Usage over time, the configurations that were in force, and changes of budgets move to the history.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from ugm.journal.client_sessions import SessionTable
 from ugm.journal.contents import JournalContents, JournalEntry, open_contents, replay
+from ugm.journal.declared_past import DeclaredPast
 from ugm.journal.disk_reserve import DiskReserve
 from ugm.journal.errors import JournalError
 from ugm.journal.open_mark import open_for_maintenance
@@ -22,8 +23,8 @@ from ugm.journal.usage_intervals import UsageInterval, UsageMeter, decode_interv
 from ugm.partition.checkpoint import checkpoint_of
 from ugm.partition.checkpoint_codec import encode_checkpoint
 from ugm.partition.compiled_config import CompiledConfig
-from ugm.partition.event_codec import Json, to_json
-from ugm.partition.events import ConfigurationChanged
+from ugm.partition.event_codec import Json, event_rows, to_json
+from ugm.partition.events import BudgetChanged, ConfigurationChanged
 from ugm.partition.self_check import verify
 from ugm.partition.state import PartitionState
 from ugm.partition.stored_config import config_to_data
@@ -129,14 +130,17 @@ def digest(contents: JournalContents, usage_since: int | None) -> tuple[int, lis
             for event in entry.events
             if isinstance(event, ConfigurationChanged)
         )
+        changed = [event for event in entry.events if isinstance(event, BudgetChanged)]
+        history.extend(["budget", entry.number, entry.at, row] for row in event_rows(changed))
 
     state, sessions = PartitionState(CompiledConfig.of(None), user_limits_win=False), SessionTable()
     number, at = replay(contents, state, observe, sessions=sessions)
     verify(state)
+    models = DeclaredPast.of(contents).records() if any(one.has_past for one in state.compiled.models) else ()
     intervals.extend(meter.finish(at))
     since = max(start.usage_since, usage_since or 0)
     history += _usage_records(intervals, since)
-    snapshot = [*encode_checkpoint(checkpoint_of(state)), *sessions.rows()]
+    snapshot = [*encode_checkpoint(checkpoint_of(state)._replace(models=models)), *sessions.rows()]
     settings = config_to_data(state.compiled.config)
     head = to_json([number, at, len(snapshot) + 1, len(history), since, settings])
     return number, [head, *snapshot], list(map(to_json, history))

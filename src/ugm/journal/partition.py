@@ -26,6 +26,7 @@ from ugm.arguments import require_group_limits
 from ugm.configuration import PartitionConfig
 from ugm.errors import RequestError
 from ugm.events import Subscriber
+from ugm.journal.declared_past import declared_models
 from ugm.journal.deferred_results import FutureResult, LoopMailbox, TaskResult
 from ugm.journal.journal import Journal
 from ugm.journal.locations import LogLocation, log_at
@@ -178,12 +179,14 @@ def open_partition(
         state = opened.state
         require_added_models(state.added_models, are_given=models is not None)
         calls, past = partial(claims_of, state), partial(past_calls, opened.log)
-        model_set.restore(state.compiled.models, state.cluster.total, calls, past)
+        declared = declared_models(state.compiled.models, opened.log.open_contents())
+        model_set.restore(state.compiled.models, state.cluster.total, calls, past, declared)
         partition = _assembled(opened, model_set, outbox)
         partition.verify()
         lock.mark_consistent()
         partition._start_recording()  # noqa: SLF001 - a part of the same engine
         partition._record_models()  # noqa: SLF001 - as above
+        partition._start_missing_timers()  # noqa: SLF001 - as above
         _apply_arguments(partition, opened.state, config, cluster)
         undo.pop_all()
     return partition

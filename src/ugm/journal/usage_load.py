@@ -1,13 +1,20 @@
-"""Decayed usage from a journal: the past of the owners, with the exact time of every change."""
+"""Decayed usage from a journal: the past of the owners, with the exact time of every change, and shares of users."""
 
 from __future__ import annotations
 
+from functools import partial
+
+from ugm.fairness import FairShares
 from ugm.journal.locations import LogLocation, log_at
+from ugm.journal.model_history import past_calls
 from ugm.journal.usage_intervals import decode_intervals
+from ugm.operation_lock import OperationLock
+from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.event_codec import decode_user
+from ugm.partition.model_set import ModelSet
 from ugm.partition.usage_feed import UsageFeed
 
-__all__ = ["load_usage"]
+__all__ = ["load_usage", "restored_shares"]
 
 
 def load_usage(path: LogLocation, feed: UsageFeed) -> None:
@@ -47,3 +54,21 @@ def load_usage(path: LogLocation, feed: UsageFeed) -> None:
             feed.start(allocation, start.at // 1000)
         for entry in contents.changes():
             feed.apply(entry.events, entry.at // 1000)
+
+
+def restored_shares(path: LogLocation, compiled: CompiledConfig) -> FairShares | None:
+    """Return the shares of users that a configuration declares, with all usage that a journal knows.
+
+    For a process that only reads the journal. The time is that of the system clock.
+
+    Args:
+        path: the location of the journal.
+        compiled: the configuration.
+
+    Raises:
+        JournalError: the journal cannot be read.
+    """
+    definitions = [definition for definition in compiled.models if definition.kind == "fair shares"]
+    models = ModelSet((), OperationLock())
+    models.restore(definitions, None, list, partial(past_calls, log_at(path)))
+    return models.fair_shares()

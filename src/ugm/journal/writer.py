@@ -230,7 +230,7 @@ class Writer:
     def require_ready(self, *, needs_space: bool) -> None:
         """Check what `require_writable` or `require_space` checks, but do not retry, and do not read the clock.
 
-        A leader makes many changes before it appends them together, after `read_clock`.
+        A leader makes many changes before it appends them together, after `stamp`.
 
         Raises:
             JournalError: a change is in doubt, the journal is closed, or the disk is full.
@@ -238,13 +238,16 @@ class Writer:
         if self.is_closed or self._failure is not None or (needs_space and not self._log.has_reserve):
             (self.require_space if needs_space else self.require_writable)(retry=False)
 
-    def read_clock(self) -> None:
-        """Read the clock for the next change.
+    def stamp(self, at: int | None) -> None:
+        """Set the instant of the next change.
+
+        Args:
+            at: a time that `now` has returned; None for the time now.
 
         Raises:
             RequestError: the clock returned an unusable value.
         """
-        self._instant = self.now()
+        self._instant = self.now() if at is None else max(at, self.at)
 
     def _require_open(self) -> None:
         if self.is_closed:

@@ -7,17 +7,30 @@ from ugm.decision import Explanation, Holder, headroom_of
 from ugm.partition.allocation import Allocation, AllocationRequest, AllocationState
 from ugm.partition.application import ApplicationInfo, ApplicationState, GangStyle
 from ugm.partition.audit import AuditReport, Difference, RunningAllocation
-from ugm.partition.config_changes import Changes, Detail, LimitChange, LimitValue, ModelChange, QueueChange, changes
+from ugm.partition.config_changes import (
+    Changes,
+    Detail,
+    LimitChange,
+    LimitValue,
+    ModelChange,
+    QueueChange,
+    ScheduleChange,
+    changes,
+)
 from ugm.partition.interface import AbstractPartition
+from ugm.partition.limit_risks import LimitRisk
 from ugm.partition.model_queries import ModelReport
 from ugm.partition.partition import Partition
-from ugm.partition.plan import DrainingQueue, Plan, PlanInput
+from ugm.partition.pending_usage import PendingHeadroom
+from ugm.partition.plan import DrainingQueue, Plan, PlanInput, PlannedReduction, ScheduledChange
 from ugm.partition.reclaim_plan import Protection, ReclaimOutcome, ReclaimPlan, ReclaimVictim, SparedAllocations
-from ugm.partition.reports import ApplicationReport, OwnedAllocation, SubmissionReport
+from ugm.partition.reports import ApplicationReport, OwnedAllocation, PreemptionStatus, SubmissionReport
+from ugm.partition.reservation import Reservation
 from ugm.partition.scheduling_order import ApplicationKey, Turn, by_share
 from ugm.partition.scheduling_pass import Head, SchedulingPass
 from ugm.partition.snapshot import CooperativeIteration, PartitionSnapshot, Pending
 from ugm.partition.subject import Subject, UserInQueue
+from ugm.partition.thresholds import ThresholdCrossed, ThresholdWatch
 from ugm.partition.usage_feed import UsageFeed, UsageOwner
 from ugm.partition.utilization import LimitUtilization
 from ugm.partition.waiting_list import WaitingList
@@ -42,6 +55,7 @@ __all__ = [
     "Head",
     "Holder",
     "LimitChange",
+    "LimitRisk",
     "LimitUtilization",
     "LimitValue",
     "ModelChange",
@@ -50,18 +64,26 @@ __all__ = [
     "Partition",
     "PartitionSnapshot",
     "Pending",
+    "PendingHeadroom",
     "Plan",
     "PlanInput",
+    "PlannedReduction",
+    "PreemptionStatus",
     "Protection",
     "QueueChange",
     "ReclaimOutcome",
     "ReclaimPlan",
     "ReclaimVictim",
+    "Reservation",
     "RunningAllocation",
+    "ScheduleChange",
+    "ScheduledChange",
     "SchedulingPass",
     "SparedAllocations",
     "Subject",
     "SubmissionReport",
+    "ThresholdCrossed",
+    "ThresholdWatch",
     "Turn",
     "UsageFeed",
     "UsageOwner",

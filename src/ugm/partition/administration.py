@@ -1,4 +1,4 @@
-"""The administration of a partition: nodes, queue quotas and the configuration.
+"""The administration of a partition: nodes, queue quotas, budgets and the configuration.
 
 Source: Apache YuniKorn, resource quota management.
 """
@@ -10,29 +10,33 @@ from functools import partial
 from typing import Final, TypeVar, final
 
 from ugm.arguments import require_amounts, require_name, require_resource
+from ugm.budgets import BudgetChange
 from ugm.errors import RequestError
 from ugm.partition.admission import Admission
 from ugm.partition.compiled_config import CompiledConfig
+from ugm.partition.events import BudgetChanged
 from ugm.partition.model_set import ModelSet, claims_of
 from ugm.partition.plan import Plan
+from ugm.partition.reduction_timers import ReductionTimers
 from ugm.partition.state import PartitionState
 from ugm.resources import Resource
 
-__all__ = ["Administration", "require_node"]
+__all__ = ["Administration", "require_budget_change", "require_node"]
 
 T = TypeVar("T")
 
 
 @final
 class Administration:
-    """Administrative changes: nodes, queue quotas and configuration. The caller runs them as transactions."""
+    """Administrative changes: nodes, queue quotas, budgets and configuration. The caller runs them as transactions."""
 
-    __slots__ = ("_admission", "_models", "_state")
+    __slots__ = ("_admission", "_models", "_state", "_timers")
 
-    def __init__(self, state: PartitionState, models: ModelSet, admission: Admission) -> None:
+    def __init__(self, state: PartitionState, models: ModelSet, admission: Admission, timers: ReductionTimers) -> None:
         self._state: Final = state
         self._models: Final = models
         self._admission: Final = admission
+        self._timers: Final = timers
 
     def set_queue_quota(self, queue_path: str, quota: Resource) -> None:
         """Set the maximum of a queue that the configuration does not name.
@@ -43,7 +47,7 @@ class Administration:
         queue = self._admission.require_queue(queue_path)
         if queue.managed:
             raise RequestError("queue_path", queue_path, "the configuration sets the quota of this queue")
-        self._state.set_queue_quota(queue, quota)
+        self._admission.set_queue_quota(queue, quota)
 
     # Nodes
 
@@ -71,11 +75,32 @@ class Administration:
         self._models.resize(total, state.cluster.total)
         return changed
 
+    # Budgets
+
+    def change_budget(self, change: BudgetChange) -> bool:
+        """Make a change of a budget, and return whether it is new.
+
+        Raises:
+            RequestError: there is no such budget, or it does not allow the change.
+        """
+        prepared = self._models.budgets_with(change.budget).prepare(change)
+        if prepared is None:
+            return False
+        self._state.undo.append((prepared.undo, ()))
+        prepared.apply()
+        if self._state.record:
+            self._state.record(BudgetChanged(change))
+        return True
+
     # The configuration
 
     def configure(self, config: CompiledConfig) -> None:
         """Put another configuration in force, with the models that it declares."""
+        if config.schedule is not None:
+            config = config.at(self._models.clock.now(changes=True))
+        before = self._timers.exceeded()
         self._state.replace_config(config)
+        self._timers.start(before)
         self._models.declare(config.models, self._state.cluster.total, partial(claims_of, self._state))
 
     def apply(self, plan: Plan) -> None:
@@ -90,6 +115,17 @@ class Administration:
         if plan.base.version != version:
             raise RequestError("plan", "outdated", "it was made for another configuration than the one in force")
         self.configure(plan.compiled)
+
+
+def require_budget_change(change: object) -> BudgetChange:
+    """Check the argument that changes a budget.
+
+    Raises:
+        RequestError: it is not a change, or one of its fields is invalid.
+    """
+    if not isinstance(change, BudgetChange):
+        raise RequestError("change", change, "expected a BudgetChange")
+    return change.checked()
 
 
 def require_node(name: str, offers: Resource) -> None:

@@ -17,10 +17,11 @@ from ugm.errors import RequestError
 from ugm.hierarchy import RequestVector
 from ugm.identity import canonical_path
 from ugm.model import Claim
-from ugm.partition.allocation import AllocationRequest, AllocationState, traits_of
+from ugm.partition.allocation import AllocationRequest, AllocationState, require_duration, traits_of
 from ugm.partition.application import Application, LedgerEntry
 from ugm.partition.events import Denied
 from ugm.partition.model_set import Call, ModelSet, charging
+from ugm.partition.reduction_timers import ReductionTimers
 from ugm.partition.state import PartitionState
 from ugm.queues.queue import Queue
 from ugm.resources import Resource
@@ -37,11 +38,12 @@ _NO_ALLOCATION: Final = ""
 class Admission:
     """Grants, changes and releases allocations. The caller holds the lock; arguments are checked here."""
 
-    __slots__ = ("_models", "_state")
+    __slots__ = ("_models", "_state", "_timers")
 
-    def __init__(self, state: PartitionState, models: ModelSet) -> None:
+    def __init__(self, state: PartitionState, models: ModelSet, timers: ReductionTimers) -> None:
         self._state: Final = state
         self._models: Final = models
+        self._timers: Final = timers
 
     # Arguments
 
@@ -169,16 +171,21 @@ class Admission:
 
     # Requests
 
-    def request(self, request: AllocationRequest) -> None:
-        """Add a pending allocation."""
+    def request(self, request: AllocationRequest) -> Decision:
+        """Add a pending allocation if no limit on pending work forbids it."""
         entry = self.entry(request, _PENDING)
         if request.allocation_id in self._state.ledger:
             self.is_repeated(request.allocation_id, entry)
-            return
+            return ALLOWED
         self.require_not_failing(entry.application)
+        counted = self._state.ledger.pending_usage
+        violations = () if counted is None else counted.of_request(entry.application, entry.usage)
+        if violations:
+            return self.deny([request], Decision(violations))
         if self._models:
             self._models.apply([("add_pending", entry.claim(request.allocation_id))])
         self._state.write_pending(request.allocation_id, entry)
+        return ALLOWED
 
     # Grants
 
@@ -194,9 +201,31 @@ class Admission:
                 return self.deny([request], Decision(violations))
             self._state.write_allocated(request.allocation_id, entry)
             return ALLOWED
+        return self._charge_unless_denied(request, entry, ())
+
+    def allocate_entry(
+        self, request: AllocationRequest, entry: LedgerEntry, objections: Sequence[Violation]
+    ) -> Decision:
+        """Decide like `allocate` about an entry, which objections deny that no limit denies.
+
+        Args:
+            request: the request.
+            entry: its entry.
+            objections: the reasons against a grant, besides limits and models.
+        """
+        if self.is_repeated(request.allocation_id, entry):
+            return ALLOWED
+        self.require_not_failing(entry.application)
+        return self._charge_unless_denied(request, entry, objections)
+
+    def _charge_unless_denied(
+        self, request: AllocationRequest, entry: LedgerEntry, objections: Sequence[Violation]
+    ) -> Decision:
         violations = self.violations(request.allocation_id, entry)
         if violations:
             return self.deny([request], Decision(violations, self._evictions(request.allocation_id, entry)))
+        if objections:
+            return self.deny([request], Decision(tuple(objections)))
         self.charge(request.allocation_id, entry)
         return ALLOWED
 
@@ -327,6 +356,36 @@ class Admission:
             self.require_not_failing(old.application)
         return self._exchange(allocation_id, old, allocation_id, old._replace(usage=usage))
 
+    def renew(self, allocation_id: str, duration: int) -> Decision:
+        """Change the promised end of an allocation; quota models check a later one."""
+        old = self.require_held("allocation_id", allocation_id)
+        require_duration(duration)
+        if old.traits.state is not _HELD:
+            raise RequestError("allocation_id", allocation_id, "the allocation is terminating")
+        before, until = old.traits.promise, self._models.clock.now(changes=True) + duration
+        new = old.with_promise(until)
+        if before == until:
+            return ALLOWED
+        extends = before is None or until > before
+        if extends:
+            self.require_not_failing(old.application)
+        violations = self._renewal_violations(allocation_id, old, new, extends=extends)
+        if violations:
+            return self._deny_exchange(allocation_id, new, violations, duration)
+        self._state.write_renewed(allocation_id, new, before)
+        return ALLOWED
+
+    def _renewal_violations(
+        self, allocation_id: str, old: LedgerEntry, new: LedgerEntry, *, extends: bool
+    ) -> tuple[Violation, ...]:
+        """Exchange two claims of all models unless they object; only a later end is checked."""
+        if not self._models:
+            return ()
+        if extends:
+            return self._exchange_claims(old.claim(allocation_id), allocation_id, new, agreed=True)
+        self._models.apply([("refund", old.claim(allocation_id)), ("charge", new.claim(allocation_id))])
+        return ()
+
     def _exchange(self, old_id: str, old: LedgerEntry, new_id: str, new: LedgerEntry) -> Decision:
         """Replace one entry by another; limits check only the growth, other models the whole entry."""
         holding = self._state.holding_of(old.application)
@@ -336,8 +395,15 @@ class Admission:
         if not violations:
             self._swap(old_id, old, new_id, new)
             return ALLOWED
+        return self._deny_exchange(new_id, new, violations)
+
+    def _deny_exchange(
+        self, allocation_id: str, new: LedgerEntry, violations: tuple[Violation, ...], duration: int | None = None
+    ) -> Decision:
         application_id, (_, placeholder, priority, preemptible, _) = new.application.application_id, new.traits
-        request = AllocationRequest(new_id, application_id, new.usage, placeholder, priority, preemptible)
+        request = AllocationRequest(
+            allocation_id, application_id, new.usage, placeholder, priority, preemptible, duration
+        )
         return self.deny([request], Decision(violations))
 
     def _swap(self, old_id: str, old: LedgerEntry, new_id: str, new: LedgerEntry) -> None:
@@ -404,8 +470,11 @@ class Admission:
     def adopt_entry(self, allocation_id: str, entry: LedgerEntry) -> tuple[Violation, ...]:
         """Do the same for an entry, which may have a promised end."""
         if not self.is_repeated(allocation_id, entry):
+            queue = entry.application.queue
+            before = self._timers.exceeded(queue)
             self._state.count_unoffered(entry.usage)
             self.charge(allocation_id, entry)
+            self._timers.start(before, queue)
         return tuple(
             found for node in self._state.holding_of(entry.application).chain() for found in already_exceeded(node)
         )
@@ -413,12 +482,22 @@ class Admission:
     def correct(self, allocation_id: str, usage: Resource) -> None:
         """Change the usage of an allocation without a check; its state stays."""
         old = self.require_held("allocation_id", allocation_id)
-        new = old._replace(usage=usage)
+        new, queue = old._replace(usage=usage), old.application.queue
+        before = self._timers.exceeded(queue)
         self._state.count_unoffered(usage)
         if self._models:
             self._models.apply([("refund", old.claim(allocation_id)), ("charge", new.claim(allocation_id))])
         self._state.holding_of(old.application).swap(old.usage, usage)
         self._state.write_resized(allocation_id, new, old.usage)
+        self._timers.start(before, queue)
+
+    # Quotas
+
+    def set_queue_quota(self, queue: Queue, quota: Resource) -> None:
+        """Set the maximum of a queue that the configuration does not name."""
+        before = self._timers.exceeded(queue)
+        self._state.set_queue_quota(queue, quota)
+        self._timers.start(before, queue)
 
 
 def _ending(entry: LedgerEntry) -> Literal["remove_pending", "refund"]:

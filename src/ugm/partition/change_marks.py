@@ -18,11 +18,13 @@ from ugm.partition.events import (
     ApplicationEnded,
     ApplicationFailing,
     ApplicationSubmitted,
+    BudgetChanged,
     ConfigurationChanged,
     Event,
     NodeChanged,
     QueueQuotaSet,
     Released,
+    Renewed,
     RequestWithdrawn,
     Resized,
 )
@@ -31,8 +33,9 @@ __all__ = ["ChangeMarks", "ChangeRecorder"]
 
 _OF_APPLICATIONS: Final = (ApplicationSubmitted, ApplicationEnded, ApplicationFailing)
 #: A withdrawn request may end the run of its application, which is then counted no more.
-_FREEING: Final = (Released, Resized, RequestWithdrawn)
-_OF_ALLOCATIONS: Final = (AllocationRequested, RequestWithdrawn, Allocated, Resized, Released)
+#: A promise of an earlier end frees what budgets have committed.
+_FREEING: Final = (Released, Resized, Renewed, RequestWithdrawn)
+_OF_ALLOCATIONS: Final = (AllocationRequested, RequestWithdrawn, Allocated, Resized, Renewed, Released)
 
 
 @final
@@ -103,7 +106,7 @@ class ChangeRecorder:
                     reader.notify()
             elif isinstance(event, _OF_APPLICATIONS):
                 reader.applications.setdefault(event.application_id, {})
-            elif isinstance(event, (NodeChanged, QueueQuotaSet, ConfigurationChanged)):
+            elif isinstance(event, (NodeChanged, QueueQuotaSet, ConfigurationChanged, BudgetChanged)):
                 reader.everything = True
                 if reader.notify is not None:
                     reader.notify()

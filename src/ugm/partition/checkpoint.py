@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from ugm.partition.allocation import PLAIN, Allocation, AllocationState
 from ugm.partition.application import Application, GangStyle, LedgerEntry
@@ -18,6 +19,7 @@ from ugm.resources import Resource
 __all__ = [
     "ApplicationRecord",
     "Checkpoint",
+    "ModelRecord",
     "QueueRecord",
     "add_allocation",
     "add_application",
@@ -28,6 +30,8 @@ __all__ = [
 
 _PENDING: Final = AllocationState.PENDING
 _HELD: Final = AllocationState.HELD
+_NO_RESERVATIONS: Final[Mapping[str, str]] = MappingProxyType({})
+_TERMINATING: Final = AllocationState.TERMINATING
 
 
 class QueueRecord(NamedTuple):
@@ -55,6 +59,16 @@ class ApplicationRecord(NamedTuple):
     is_running: bool = False
 
 
+class ModelRecord(NamedTuple):
+    """The past of a declared quota model."""
+
+    #: The kind and the name of its definition.
+    kind: str
+    name: str
+    #: The result of `ugm.model.PersistentModel.save`.
+    past: Mapping[str, Any]
+
+
 class Checkpoint(NamedTuple):
     """The state of a partition without its configuration."""
 
@@ -69,6 +83,14 @@ class Checkpoint(NamedTuple):
     allocations: Iterable[Allocation]
     #: The names of the classes of the quota models that the program has added.
     added_models: tuple[str, ...] = ()
+    #: The request that reserves capacity for a queue, by the path of the queue.
+    reservations: Mapping[str, str] = _NO_RESERVATIONS
+    #: The ids of the pending allocations for which a plan of preemption has made room.
+    placed: tuple[str, ...] = ()
+    #: The time since which queues have been above their maximum, by path.
+    reduction_timers: Mapping[str, int] = MappingProxyType({})
+    #: The past of declared quota models.
+    models: tuple[ModelRecord, ...] = ()
 
 
 def checkpoint_of(state: PartitionState) -> Checkpoint:
@@ -81,6 +103,9 @@ def checkpoint_of(state: PartitionState) -> Checkpoint:
         tuple(map(_application_record, state.applications.values())),
         tuple(entry.to_allocation(name) for name, entry in state.ledger.items()),
         state.added_models,
+        state.current_reservations(),
+        tuple(state.placed_entries()),
+        state.reduction_timers,
     )
 
 
@@ -117,6 +142,9 @@ def restore(state: PartitionState, checkpoint: Checkpoint) -> None:
         state.undo.clear()
     state.resize_cluster()
     _restore_allocations(state, checkpoint.allocations)
+    state.reservations.update(checkpoint.reservations)
+    state.placed = {name: state.ledger[name] for name in checkpoint.placed}
+    state.reduction_timers = dict(checkpoint.reduction_timers)
 
 
 def _restore_allocations(state: PartitionState, allocations: Iterable[Allocation]) -> None:
@@ -184,6 +212,8 @@ def add_allocation(state: PartitionState, allocation: Allocation) -> LedgerEntry
     if allocation.state is _PENDING:
         state.write_pending(allocation_id, entry)
         return entry
+    if allocation.state is _TERMINATING:
+        state.list_terminating(allocation_id)
     known, vector = usage.compiled
     if known is not state.active_limits.epoch.layout:
         state.count_unoffered(usage)

@@ -1,7 +1,8 @@
 """The plain data of checkpoints: the rows that a compacted journal begins with.
 
-Each row has a tag. There is one row for the partition, one for each queue that the configuration does not name, one for
-each application, and one for every 100 allocations.
+Each row has a tag. There is one row for the partition, one for preemption if it is in use, one for each queue that the
+configuration does not name, one for each application, one for each declared model with a past, and one for every 100
+allocations.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Final
 
 from ugm.partition.allocation import Allocation
 from ugm.partition.application import GangStyle
-from ugm.partition.checkpoint import ApplicationRecord, Checkpoint, QueueRecord
+from ugm.partition.checkpoint import ApplicationRecord, Checkpoint, ModelRecord, QueueRecord
 from ugm.partition.event_codec import (
     Json,
     decode_allocation,
@@ -39,13 +40,19 @@ _ALLOCATIONS: Final = b'["allocations",'
 def encode_checkpoint(checkpoint: Checkpoint) -> Iterator[bytes]:
     """Yield the rows of a checkpoint."""
     nodes = {name: capacity.amounts for name, capacity in checkpoint.nodes.items()}
-    # A partition without models of the program has the row of older versions.
-    models = [list(checkpoint.added_models)] if checkpoint.added_models else []
-    yield to_json(["partition", checkpoint.closed, nodes, encode_optional_amounts(checkpoint.total), *models])
+    # A partition without models of the program and without reservations has the row of older versions.
+    more: list[Json] = [list(checkpoint.added_models)] if checkpoint.added_models or checkpoint.reservations else []
+    if checkpoint.reservations:
+        more.append(dict(checkpoint.reservations))
+    yield to_json(["partition", checkpoint.closed, nodes, encode_optional_amounts(checkpoint.total), *more])
+    if checkpoint.placed or checkpoint.reduction_timers:
+        yield to_json(["preemption", checkpoint.placed, dict(checkpoint.reduction_timers)])
     for spec, was_configured, quota in checkpoint.queues:
         yield to_json(["queue", _encode_spec(spec), was_configured, encode_optional_amounts(quota)])
     for (application_id, user, queue, tags), *rest in checkpoint.applications:
         yield to_json(["application", application_id, user.name, user.groups, queue, dict(tags), *rest])
+    for record in checkpoint.models:
+        yield to_json(["model", *record])
     allocations = iter(checkpoint.allocations)
     while row := list(map(encode_allocation, islice(allocations, _ALLOCATIONS_PER_ROW))):
         yield to_json(["allocations", *row])
@@ -57,7 +64,7 @@ def decode_checkpoint(rows: Iterable[bytes]) -> Checkpoint:
     Raises:
         ValueError: the rows are not such rows; or another error of decoding.
     """
-    decoded: dict[str, list[Json]] = {"partition": [], "queue": [], "application": []}
+    decoded: dict[str, list[Json]] = {"partition": [], "preemption": [], "queue": [], "application": [], "model": []}
     allocations: list[bytes] = []
     for row in rows:
         if row.startswith(_ALLOCATIONS):
@@ -65,7 +72,8 @@ def decode_checkpoint(rows: Iterable[bytes]) -> Checkpoint:
         else:
             tag, *values = from_json(row)
             decoded[tag].append(values)
-    [(closed, nodes, total, *models)] = decoded["partition"]
+    [(closed, nodes, total, *more)] = decoded["partition"]
+    placed, timers = decoded["preemption"][0] if decoded["preemption"] else ((), {})
     return Checkpoint(
         closed,
         {name: decode_amounts(capacity) for name, capacity in nodes.items()},
@@ -76,7 +84,11 @@ def decode_checkpoint(rows: Iterable[bytes]) -> Checkpoint:
         ),
         tuple(map(_decode_application, decoded["application"])),
         _StoredAllocations(allocations),
-        tuple(models[0]) if models else (),
+        tuple(more[0]) if more else (),
+        more[1] if len(more) > 1 else {},
+        tuple(placed),
+        timers,
+        tuple(ModelRecord(*values) for values in decoded["model"]),
     )
 
 

@@ -8,11 +8,16 @@ partition is taken, and an invalid configuration changes nothing. Under the lock
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Final, NamedTuple, Self
 
 from ugm._declared_models import ModelDefinition, definitions_of
+from ugm._thresholds import require_thresholds
 from ugm.configuration import PartitionConfig, PlacementRule
+from ugm.identity import TrackingType
+from ugm.partition.config_schedule import NEVER, ActiveEntries, ConfigSchedule
+from ugm.partition.pending_limits import PendingLimits, PendingMaximum
 from ugm.partition.stored_config import config_to_data
 from ugm.queues import PlacementRules
 from ugm.queues.specs import QueueSpecs
@@ -37,6 +42,23 @@ class CompiledConfig(NamedTuple):
     #: Identifies the content of the configuration. It is the same in every process, so a plan that was made at one
     #: leader of a service can be applied at the next one.
     version: str
+    #: None if nothing limits pending work.
+    pending: PendingLimits | None = None
+    #: The limits that change with the time; None if none do.
+    schedule: ConfigSchedule | None = None
+    #: For each scheduled place of the configuration the entry in force; None before the first reading of a clock.
+    active: ActiveEntries | None = None
+    #: The second at which the limits in force may change.
+    changes_at: int = -NEVER
+
+    def pending_maxima(self) -> Iterator[tuple[str, TrackingType, str, PendingMaximum]]:
+        """Yield every limit on pending work; see `PendingLimits.all_maxima`."""
+        return iter(()) if self.pending is None else self.pending.all_maxima()
+
+    @property
+    def needs_allocations(self) -> bool:
+        """True if the effects of the configuration depend on single allocations, and not only on their sums."""
+        return bool(self.models) or self.pending is not None
 
     @property
     def rule_configs(self) -> tuple[PlacementRule, ...]:
@@ -55,7 +77,27 @@ class CompiledConfig(NamedTuple):
         # The limits come first, because they check the type of the configuration.
         limits, specs = Limits.compile(config), QueueSpecs.compile(config.root)
         rules, models = PlacementRules(config.placement_rules), definitions_of(config)
-        return cls(limits, specs, rules, models, config, _version_of(config))
+        require_thresholds(config.ugm.thresholds)
+        pending, schedule = PendingLimits.compile(config), ConfigSchedule.compile(config)
+        return cls(limits, specs, rules, models, config, _version_of(config), pending, schedule)
+
+    def with_active(self, active: ActiveEntries | None) -> Self:
+        """Return the configuration with some entries of its schedule in force; None for those of no time."""
+        if self.schedule is None or active is None:
+            return self
+        limits, specs = self.schedule.compiled(active)
+        return self._replace(limits=limits, specs=specs, active=active)
+
+    def at(self, second: int) -> Self:
+        """Return the configuration with the limits that are in force at a second.
+
+        Before the first call, the limits of a schedule are not in force.
+        """
+        if self.schedule is None:
+            return self
+        active, changes_at = self.schedule.active(second), self.schedule.next_change(second)
+        in_force = self if active == self.active else self.with_active(active)
+        return in_force._replace(changes_at=changes_at)
 
 
 def _version_of(config: PartitionConfig | None) -> str:

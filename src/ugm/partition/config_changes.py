@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple, cast
 
 from ugm._config_fields import ConfigValue, to_data
-from ugm._declared_models import ModelDefinition
-from ugm.configuration import ElasticConfig, PartitionConfig
+from ugm._declared_models import DeclaredBudgets, ModelDefinition
+from ugm.configuration import ElasticConfig, FairShareConfig, PartitionConfig, ScheduledLimit, ThresholdConfig
 from ugm.identity import TrackingType
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.queues import QueueSpec, Quota
@@ -21,12 +21,15 @@ __all__ = [
     "LimitValue",
     "ModelChange",
     "QueueChange",
+    "ScheduleChange",
     "changes",
     "changes_between",
 ]
 
+#: The kinds of owners of limits, in the order of a comparison.
+_ORDER: Final = (TrackingType.USER, TrackingType.GROUP, TrackingType.QUEUE)
 #: The settings of models that are amounts by resource.
-_AMOUNTS: Final = ("total", "min", "max", "sharedweight", "quota")
+_AMOUNTS: Final = ("total", "min", "max", "sharedweight", "quota", "amounts", "cap")
 
 
 class LimitValue(NamedTuple):
@@ -36,13 +39,34 @@ class LimitValue(NamedTuple):
     max_resources: Resource | None
     #: 0 if applications are not limited.
     max_applications: int
+    #: The limits on pending work: 0 and None if it is not limited.
+    max_pending: int = 0
+    max_pending_resources: Resource | None = None
+    max_submitted: int = 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the value for JSON."""
-        return {"max_resources": optional_dict(self.max_resources), "max_applications": self.max_applications}
+        """Return the value for JSON; the limits on pending work only if there are any."""
+        pending = {
+            "max_pending": self.max_pending,
+            "max_pending_resources": optional_dict(self.max_pending_resources),
+            "max_submitted": self.max_submitted,
+        }
+        plain = {"max_resources": optional_dict(self.max_resources), "max_applications": self.max_applications}
+        return plain | {name: value for name, value in pending.items() if value}
+
+    def amounts(self) -> dict[str, str]:
+        """Return each amount separately, as text for people."""
+        texts = _amounts("", self.max_resources, self.max_applications)
+        texts |= {"pending requests": str(self.max_pending)} if self.max_pending else {}
+        texts |= _amounts("pending ", self.max_pending_resources, 0)
+        return texts | ({"submitted applications": str(self.max_submitted)} if self.max_submitted else {})
 
     def __str__(self) -> str:
-        return _limits(self.max_resources, self.max_applications) or "nothing limited"
+        texts = [_limits(self.max_resources, self.max_applications)]
+        texts += [f"{self.max_pending} pending requests"] if self.max_pending else []
+        texts += [f"{self.max_pending_resources} pending"] if self.max_pending_resources else []
+        texts += [f"{self.max_submitted} submitted applications"] if self.max_submitted else []
+        return ", ".join(filter(None, texts)) or "nothing limited"
 
 
 class Detail(NamedTuple):
@@ -54,12 +78,12 @@ class Detail(NamedTuple):
 
 
 class LimitChange(NamedTuple):
-    """An added, removed or changed limit of a user or group in a queue."""
+    """An added, removed or changed limit of a user or group in a queue, or the limit on pending work of a queue."""
 
     queue_path: str
-    #: A `ugm.TrackingType`: a limit of users or of a group.
+    #: A `ugm.TrackingType`: a limit of users, of a group, or of the queue itself.
     kind: str
-    #: The user, the group, or the wildcard ``*``.
+    #: The user, the group, or the wildcard ``*``; the path of a queue.
     name: str
     #: None if the limit is new.
     before: LimitValue | None
@@ -73,7 +97,7 @@ class LimitChange(NamedTuple):
 
     def details(self) -> tuple[Detail, ...]:
         """Return the properties that differ, each amount separately."""
-        return _details(*({} if side is None else _amounts("", *side) for side in (self.before, self.after)))
+        return _details(*({} if side is None else side.amounts() for side in (self.before, self.after)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the change for JSON, with the names of its attributes."""
@@ -117,11 +141,11 @@ class QueueChange(NamedTuple):
 
 
 class ModelChange(NamedTuple):
-    """An added, removed or changed part of a declared quota model: an elastic group, a node of a tree, or settings."""
+    """An added, removed or changed part of a declared model, for example an elastic group, or of the thresholds."""
 
-    #: ``elastic group``, ``quota node`` or ``settings``.
+    #: ``elastic group``, ``quota node``, ``budget``, ``share account``, ``share user`` or ``settings``.
     kind: str
-    #: The name of the group or node, that of a node with its tree before it; or the model whose settings change.
+    #: The name of the group or node, that of a node with its tree before it; or what the settings belong to.
     name: str
     #: The properties by name as texts for people; None if the part is new.
     before: Mapping[str, str] | None
@@ -150,6 +174,25 @@ class ModelChange(NamedTuple):
         return f"{self.sign} {self.kind} {self.name!r}" + (f": {'; '.join(texts)}" if texts else "")
 
 
+class ScheduleChange(NamedTuple):
+    """The schedule of a limit or queue that differs."""
+
+    #: The place in the configuration, for example ``root.prod`` or ``root.prod limits[0]``.
+    place: str
+    #: The entries as texts for people; empty if there is no schedule.
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the change for JSON, with the names of its attributes."""
+        return {"place": self.place, "before": list(self.before), "after": list(self.after)}
+
+    def __str__(self) -> str:
+        sign = "~" if self.before and self.after else "+" if self.after else "-"
+        sides = [" | ".join(side) for side in (self.before, self.after) if side]
+        return f"{sign} schedule of {self.place}: {' -> '.join(sides)}"
+
+
 class Changes(NamedTuple):
     """All differences between two configurations; false if there are none."""
 
@@ -163,6 +206,8 @@ class Changes(NamedTuple):
     group_orders: tuple[str, ...] = ()
     #: By model, in the order of the configuration.
     models: tuple[ModelChange, ...] = ()
+    #: By place.
+    schedules: tuple[ScheduleChange, ...] = ()
 
     def __bool__(self) -> bool:
         return any(self)
@@ -175,13 +220,14 @@ class Changes(NamedTuple):
             "placement_rules": self.placement_rules,
             "group_orders": list(self.group_orders),
             "models": [change.to_dict() for change in self.models],
+            "schedules": [change.to_dict() for change in self.schedules],
         }
 
     def __str__(self) -> str:
         lines = [str(change) for change in (*self.queues, *self.limits)]
         lines += [f"~ order of the group limits in {path}" for path in self.group_orders]
         lines += ["~ placement rules"] if self.placement_rules else []
-        lines += [str(change) for change in self.models]
+        lines += [str(change) for change in (*self.models, *self.schedules)]
         return "\n".join(lines) or "no changes"
 
 
@@ -203,22 +249,58 @@ def changes_between(old: CompiledConfig, new: CompiledConfig) -> Changes:
     )
     before, after = _values(old), _values(new)
     limits = tuple(
-        LimitChange(path, (TrackingType.USER, TrackingType.GROUP)[order], name, before.get(key), after.get(key))
+        LimitChange(path, _ORDER[order], name, before.get(key), after.get(key))
         for key in sorted({**before, **after})
         for path, order, name in [key]
         if before.get(key) != after.get(key)
     )
-    models = _model_changes(old.models, new.models)
-    return Changes(queues, limits, old.rule_configs != new.rule_configs, _group_orders(old, new), models)
+    models = _model_changes(old, new)
+    schedules = _schedule_changes(old, new)
+    return Changes(queues, limits, old.rule_configs != new.rule_configs, _group_orders(old, new), models, schedules)
 
 
-def _model_changes(old: Iterable[ModelDefinition], new: Iterable[ModelDefinition]) -> tuple[ModelChange, ...]:
-    before, after = ({part: texts for one in side for part, texts in _model_parts(one)} for side in (old, new))
+def _schedule_changes(old: CompiledConfig, new: CompiledConfig) -> tuple[ScheduleChange, ...]:
+    if old.schedule is None and new.schedule is None:
+        return ()
+    before, after = (dict(_schedules(one.config)) for one in (old, new))
+    return tuple(
+        ScheduleChange(place, before.get(place, ()), after.get(place, ()))
+        for place in sorted({**before, **after})
+        if before.get(place) != after.get(place)
+    )
+
+
+def _schedules(config: PartitionConfig | None) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield each place with a schedule, and its entries as texts."""
+    for path, queue in () if config is None else config.root.walk():
+        places = [(path, queue.ugm), *((f"{path} limits[{at}]", one.ugm) for at, one in enumerate(queue.limits))]
+        for place, extensions in places:
+            if extensions.schedule:
+                yield place, tuple(map(_entry_text, extensions.schedule))
+
+
+def _entry_text(entry: ScheduledLimit) -> str:
+    times = [entry.days, entry.hours, entry.start and f"from {entry.start}", entry.until and f"until {entry.until}"]
+    zone = "" if entry.zone == "UTC" else entry.zone
+    values = _limits(entry.max_resources, entry.max_applications)
+    return f"{' '.join(filter(None, [*times, zone])) or 'always'}: {values}"
+
+
+def _model_changes(old: CompiledConfig, new: CompiledConfig) -> tuple[ModelChange, ...]:
+    before, after = (dict(_declared_parts(side)) for side in (old, new))
     return tuple(
         ModelChange(*part, before.get(part), after.get(part))
         for part in {**before, **after}
         if before.get(part) != after.get(part)
     )
+
+
+def _declared_parts(compiled: CompiledConfig) -> Iterator[tuple[tuple[str, str], dict[str, str]]]:
+    """Yield the parts of all declared models, and the thresholds."""
+    for definition in compiled.models:
+        yield from _model_parts(definition)
+    if compiled.config is not None and compiled.config.ugm.thresholds != ThresholdConfig():
+        yield ("settings", "thresholds"), _settings(compiled.config.ugm.thresholds)
 
 
 def _model_parts(definition: ModelDefinition) -> Iterator[tuple[tuple[str, str], dict[str, str]]]:
@@ -227,6 +309,15 @@ def _model_parts(definition: ModelDefinition) -> Iterator[tuple[tuple[str, str],
         yield ("settings", definition.kind), _settings(definition.content, "groups")
         for group in definition.content.groups:
             yield ("elastic group", group.name), _settings(group, "name")
+        return
+    if isinstance(definition.content, FairShareConfig):
+        yield ("settings", definition.kind), _settings(definition.content, "accounts", "users")
+        for kind, nodes in (("share account", definition.content.accounts), ("share user", definition.content.users)):
+            yield from (((kind, path), {"shares": shares}) for path, shares in nodes.items())
+        return
+    if isinstance(definition.content, DeclaredBudgets):
+        for budget in definition.content.budgets:
+            yield ("budget", budget.name), _settings(budget, "name")
         return
     rules, trees = definition.content
     for config in trees:
@@ -237,11 +328,11 @@ def _model_parts(definition: ModelDefinition) -> Iterator[tuple[tuple[str, str],
             yield ("quota node", f"{tree.name}/{node.name}"), _settings(node, "name")
 
 
-def _settings(value: ConfigValue, left_out: str = "") -> dict[str, str]:
+def _settings(value: ConfigValue, *left_out: str) -> dict[str, str]:
     """Return the settings that differ from their defaults as texts, each amount separately."""
     texts: dict[str, str] = {}
     for name, setting in cast("dict[str, object]", to_data(value)).items():
-        if name == left_out:
+        if name in left_out:
             continue
         if name in _AMOUNTS and isinstance(setting, dict):
             texts |= {f"{name} {each}": format_amount(each, amount) for each, amount in setting.items()}
@@ -261,13 +352,18 @@ def _group_orders(old: CompiledConfig, new: CompiledConfig) -> tuple[str, ...]:
 
 
 def _values(compiled: CompiledConfig) -> dict[tuple[str, int, str], LimitValue]:
-    """Return the values of every limit by queue path, 0 for users or 1 for groups, and name."""
-    return {
+    """Return the values of every limit by queue path, place of the kind in `_ORDER`, and name."""
+    found = {
         (path, order, name): LimitValue(limit.resources or None, limit.applications)
         for order, table in enumerate((compiled.limits.users, compiled.limits.groups))
         for path, level in table.levels.items()
         for name, limit in level.all_limits().items()
     }
+    for path, kind, name, (_, _, requests, resources, submitted) in compiled.pending_maxima():
+        key = path, _ORDER.index(kind), name
+        value = found.get(key, LimitValue(None, 0))
+        found[key] = LimitValue(*value[:2], requests, resources, submitted)
+    return found
 
 
 def _sign(change: LimitChange | QueueChange | ModelChange) -> str:

@@ -23,6 +23,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
+from ugm.budgets import BudgetChange
 from ugm.identity import UserGroup
 from ugm.partition.allocation import Allocation, AllocationRequest, AllocationState, Traits
 from ugm.partition.application import ApplicationState, GangStyle
@@ -33,6 +34,7 @@ from ugm.partition.events import (
     ApplicationEnded,
     ApplicationFailing,
     ApplicationSubmitted,
+    BudgetChanged,
     ConfigurationChanged,
     Denied,
     Event,
@@ -42,8 +44,12 @@ from ugm.partition.events import (
     PartitionClosed,
     Preempted,
     QueueQuotaSet,
+    ReductionTimersStarted,
     Released,
+    Renewed,
+    RequestPlaced,
     RequestWithdrawn,
+    ReservationChanged,
     Resized,
 )
 from ugm.partition.stored_config import config_from_data, config_to_data
@@ -194,7 +200,7 @@ def _enum(kind: Callable[[str], object]) -> _Codec:
 
 
 _PLAIN: Final = _Codec(_one, next, _same)
-_NAMES_OF_MODELS: Final = _Codec(lambda names: (list(names),), lambda values: tuple(next(values)), list)
+_TEXTS: Final = _Codec(lambda names: (list(names),), lambda values: tuple(next(values)), list)
 _TAGS: Final = _Codec(lambda tags: (dict(tags),), next, dict)
 _USER: Final = _Codec(
     lambda user: (user.name, user.groups), lambda values: decode_user(next(values), next(values)), user_to_dict
@@ -207,6 +213,18 @@ _OPTIONAL_AMOUNTS: Final = _Codec(
 )
 #: The values of an allocation are the last ones in a row, because their number varies.
 _ALLOCATION: Final = _Codec(encode_allocation, lambda values: decode_allocation(list(values)), Allocation.to_dict)
+
+#: A change of a budget: its fields in their order, with plain amounts.
+_BUDGET_CHANGE: Final = _Codec(
+    lambda change: [*change[:2], change.amounts.amounts, *change[3:]],
+    lambda values: BudgetChange.of(next(values), next(values), decode_amounts(next(values)), **_rest_of_change(values)),
+    BudgetChange.to_dict,
+)
+
+
+def _rest_of_change(values: Iterator[Json]) -> dict[str, str]:
+    return dict(zip(BudgetChange._fields[3:], values, strict=True))
+
 
 # Denials are not stored.
 _REQUESTS: Final = _Codec(_one, next, _requests)
@@ -283,11 +301,16 @@ _ALL_KINDS: Final = (
     _Kind(RequestWithdrawn, "withdrawn", "back", allocation=_ALLOCATION),
     _Kind(Allocated, "allocated", "+for", allocation=_ALLOCATION, replaces=_PLAIN),
     _Kind(Resized, "resized", "size", allocation=_ALLOCATION, before=_AMOUNTS),
+    _Kind(Renewed, "renewed", "renew", allocation=_ALLOCATION, before=_PLAIN),
     _Kind(Preempted, "preempted", "go", allocation=_ALLOCATION),
+    _Kind(RequestPlaced, "request_placed", "placed", allocation=_ALLOCATION),
+    _Kind(ReductionTimersStarted, "reduction_timers_started", "above", queue_paths=_TEXTS, since=_PLAIN),
     _Kind(Released, "released", "-", allocation=_ALLOCATION),
     _Kind(Denied, "denied", "", requests=_REQUESTS, decision=_DECISION),
+    _Kind(ReservationChanged, "reservation_changed", "reserve", queue_path=_PLAIN, before=_PLAIN, after=_PLAIN),
     _Kind(NodeChanged, "node_changed", "node", name=_PLAIN, before=_OPTIONAL_AMOUNTS, after=_OPTIONAL_AMOUNTS),
-    _Kind(ModelsChanged, "models_changed", "models", before=_NAMES_OF_MODELS, after=_NAMES_OF_MODELS),
+    _Kind(BudgetChanged, "budget_changed", "budget", change=_BUDGET_CHANGE),
+    _Kind(ModelsChanged, "models_changed", "models", before=_TEXTS, after=_TEXTS),
     # `_encode`, `decode_events` and `event_to_dict` handle its configurations.
     _Kind(ConfigurationChanged, "configured", "config"),
     _Kind(PartitionClosed, "closed", "close"),

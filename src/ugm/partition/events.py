@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, Protocol, TypeAlias
 
+from ugm.budgets import BudgetChange
 from ugm.decision import Decision
 from ugm.identity import UserGroup
 from ugm.partition.allocation import Allocation, AllocationRequest
@@ -23,6 +24,7 @@ __all__ = [
     "ApplicationEnded",
     "ApplicationFailing",
     "ApplicationSubmitted",
+    "BudgetChanged",
     "ConfigurationChanged",
     "Denied",
     "Event",
@@ -32,8 +34,12 @@ __all__ = [
     "PartitionClosed",
     "Preempted",
     "QueueQuotaSet",
+    "ReductionTimersStarted",
     "Released",
+    "Renewed",
+    "RequestPlaced",
     "RequestWithdrawn",
+    "ReservationChanged",
     "Resized",
     "Subscriber",
 ]
@@ -112,10 +118,35 @@ class Resized(NamedTuple):
     before: Resource
 
 
+class Renewed(NamedTuple):
+    """The promised end of an allocation has changed."""
+
+    allocation: Allocation
+    #: The previous promised end; None if there was none.
+    before: int | None
+
+
 class Preempted(NamedTuple):
     """An allocation was marked as terminating."""
 
     allocation: Allocation
+
+
+class RequestPlaced(NamedTuple):
+    """A plan of preemption has made room for a pending allocation, which has the first right to it."""
+
+    allocation: Allocation
+
+
+class ReductionTimersStarted(NamedTuple):
+    """Queues are above their maximum from now on, and a reduction is due after their delay.
+
+    A timer stops without an event, when the usage of its queue is within the maximum again.
+    """
+
+    queue_paths: tuple[str, ...]
+    #: The time of the change, in seconds.
+    since: int
 
 
 class Released(NamedTuple):
@@ -129,6 +160,19 @@ class Denied(NamedTuple):
 
     requests: tuple[AllocationRequest, ...]
     decision: Decision
+
+
+class ReservationChanged(NamedTuple):
+    """Another pending request reserves capacity for a queue; see `ugm.partition.Reservation`.
+
+    A reservation that ends with its request, because the request is granted or withdrawn, is no event of its own.
+    """
+
+    queue_path: str
+    #: The request that had the reservation; None for none.
+    before: str | None
+    #: The request that has it now; None for none.
+    after: str | None
 
 
 class NodeChanged(NamedTuple):
@@ -150,6 +194,12 @@ class ModelsChanged(NamedTuple):
     #: The names of their classes, in their order.
     before: tuple[str, ...]
     after: tuple[str, ...]
+
+
+class BudgetChanged(NamedTuple):
+    """An operator has set, refilled or transferred a budget."""
+
+    change: BudgetChange
 
 
 class PartitionClosed(NamedTuple):
@@ -178,10 +228,15 @@ Event: TypeAlias = (
     | RequestWithdrawn
     | Allocated
     | Resized
+    | Renewed
     | Preempted
+    | RequestPlaced
+    | ReductionTimersStarted
     | Released
     | Denied
+    | ReservationChanged
     | NodeChanged
+    | BudgetChanged
     | ModelsChanged
     | ConfigurationChanged
     | PartitionClosed

@@ -102,6 +102,8 @@ class ShortPath:
                 if priority is not DEFAULT_PRIORITY or preemptible is not True or duration is not None:
                     now = 0 if duration is None else self._models.clock.now(changes=True)
                     stored = LedgerEntry(application, usage, traits_of(_HELD, request, now))
+                    if duration is not None:
+                        self._state.ledger.ends.add(now + duration, allocation_id)
                 if holding.try_charge(vector):
                     return self._grant(request, application, holding, vector, stored)
         return self._admission.allocate(request)
@@ -405,7 +407,7 @@ class FastPath(AbstractPartition):
         """Explain an allocation that a running application would get; None if another path has to decide."""
         lock, layout = self._lock, self._state.active_limits.epoch.layout
         application = self._applications.get(application_id)
-        if application is None:
+        if application is None or self._state.ledger.pending_usage is not None or self._state.compiled.schedule:
             return None
         # Before the lock: the error for a negative amount must not look like an interrupted operation.
         vector = layout.vector(usage)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 
+from ugm.budgets import AccountState, BudgetChange
 from ugm.configuration import PartitionConfig
 from ugm.decision import Decision, EffectiveLimit, Explanation, Violation
 from ugm.identity import UserGroup
@@ -22,14 +23,16 @@ from ugm.partition.allocation import Allocation, AllocationRequest
 from ugm.partition.application import ApplicationInfo
 from ugm.partition.audit import AuditReport, RunningAllocation
 from ugm.partition.model_queries import ModelReport
-from ugm.partition.plan import Plan, PlanInput
+from ugm.partition.pending_usage import PendingHeadroom
+from ugm.partition.plan import Plan, PlanInput, ScheduledChange
 from ugm.partition.reclaim_plan import ReclaimPlan
-from ugm.partition.reports import ApplicationReport, OwnedAllocation, SubmissionReport
+from ugm.partition.reports import ApplicationReport, OwnedAllocation, PreemptionStatus, SubmissionReport
+from ugm.partition.reservation import Reservation
 from ugm.partition.scheduling_order import Turn
 from ugm.partition.snapshot import CooperativeIteration, PartitionSnapshot
 from ugm.partition.subject import Subject
 from ugm.partition.utilization import LimitUtilization
-from ugm.preemption import PreemptionPlan
+from ugm.preemption import PreemptionPlan, ReductionPlan, ReductionTimer
 from ugm.queues import Placement, QueueState
 from ugm.resources import Resource
 from ugm.tracking import GroupUsage, UserUsage
@@ -64,11 +67,16 @@ class AbstractPartition(ABC):
         priority: int = 0,
         preemptible: bool = True,
         duration: int | None = None,
-    ) -> None:
+    ) -> Decision:
         """Record a pending allocation, which `allocate` grants later or `release` withdraws.
 
-        A pending allocation counts against no limit. While an application has pending allocations, it continues to run
-        even without any other allocation. A promised duration counts from the grant on.
+        A pending allocation counts only against limits on pending work; see `pending_headroom`. While an application
+        has pending allocations, it continues to run even without any other allocation. A promised duration counts from
+        the grant on.
+
+        Returns:
+            The decision. It is allowed if the configuration does not limit pending work. A denial contains every limit
+            on pending work that the request would exceed, and nothing is recorded. A repeated call is allowed.
 
         Raises:
             RequestError: as for `allocate`.
@@ -185,6 +193,65 @@ class AbstractPartition(ABC):
         """
 
     @abstractmethod
+    def renew(self, allocation_id: str, duration: int) -> Decision:
+        """Promise that an allocation ends *duration* seconds from now.
+
+        An allocation without a promised end gets one. The end is checked like a growth by `resize`: quota models may
+        deny a later one, for example a budget. An earlier end is never denied. A repeated call counts from its own
+        time.
+
+        Raises:
+            RequestError: the allocation does not exist or is terminating, the duration is invalid, or the end is later
+                and the application is failing.
+        """
+
+    @abstractmethod
+    def overdue(self, now: int | None = None) -> tuple[Allocation, ...]:
+        """Return the allocations whose promised end has come, sorted by end and id.
+
+        An allocation that promised to end at second *t* is overdue from *t* on, until its release. Its state
+        shows whether it is terminating already. The time depends on the number of overdue allocations.
+
+        Args:
+            now: the time in seconds; None for the clock of the partition.
+
+        Raises:
+            RequestError: the time is invalid.
+        """
+
+    @abstractmethod
+    def expire(self, now: int | None = None) -> tuple[str, ...]:
+        """Mark all overdue allocations as terminating.
+
+        They count until the program has stopped and released them. Where an allocation can be stopped at once, call
+        `release_overdue` instead.
+
+        Args:
+            now: as for `overdue`.
+
+        Returns:
+            The allocations that were marked, sorted by promised end and id. A repeated call marks nothing; `overdue`
+            lists them until their release.
+
+        Raises:
+            RequestError: the time is invalid.
+        """
+
+    @abstractmethod
+    def release_overdue(self, now: int | None = None) -> tuple[str, ...]:
+        """Release all overdue allocations at once, including terminating ones.
+
+        Args:
+            now: as for `overdue`.
+
+        Returns:
+            The allocations that were released, sorted by promised end and id. A repeated call releases nothing.
+
+        Raises:
+            RequestError: the time is invalid; or a quota model failed, and nothing has changed.
+        """
+
+    @abstractmethod
     def preempt(self, allocation_id: str) -> bool:
         """Mark an allocation as terminating and return whether it exists.
 
@@ -240,20 +307,22 @@ class AbstractPartition(ABC):
         """
 
     @abstractmethod
-    def carry_out(self, plan: PreemptionPlan) -> tuple[str, ...]:
+    def carry_out(self, plan: PreemptionPlan | ReductionPlan) -> tuple[str, ...]:
         """Mark the victims of a plan as terminating, or none of them.
 
-        They still count until the program has stopped and released them. The request stays pending; pass it as *placed*
-        to `plan_preemption` of other requests until it is granted or withdrawn.
+        They still count until the program has stopped and released them. A pending request of the plan stays pending,
+        and has the first right to the room: all other plans count it as granted until it is granted or withdrawn; see
+        `preemption_status`. If the request is not pending, pass it as *placed* to `plan_preemption` of other requests.
 
-        The usage, maxima and guarantees that the plan depends on are compared with the present ones. This takes a time
-        proportional to the number of allocations.
+        The usage, maxima and guarantees that the plan depends on are compared with the present ones, and so are the
+        timers of a plan of reductions. This takes a time proportional to the number of allocations.
 
         Returns:
             The allocations that were marked. A repeated call marks nothing.
 
         Raises:
-            RequestError: the plan has no victims, or is stale: a victim or a queue has changed. Nothing has changed.
+            RequestError: the plan has no victims, or is stale: a victim, a queue, a timer or the request has changed.
+                Nothing has changed.
         """
 
     # Applications
@@ -284,8 +353,8 @@ class AbstractPartition(ABC):
                 continue, ``hard`` lets it fail.
 
         Returns:
-            The placement. It is false if no rule found a queue; then it has the result of every rule, and nothing has
-            changed.
+            The placement. It is false if no rule found a queue, or if the number of submitted applications would exceed
+            a limit; then it has the result of every rule or the exceeded limits, and nothing has changed.
 
         Raises:
             RequestError: an argument is invalid, or the id belongs to an application that was submitted with other
@@ -395,6 +464,14 @@ class AbstractPartition(ABC):
             RequestError: an argument is invalid.
         """
 
+    @abstractmethod
+    def reservations(self) -> tuple[Reservation, ...]:
+        """Return the pending requests for which capacity is kept, with their expected starts, the earliest first.
+
+        Scheduling passes and wake-ups make reservations. Takes time proportional to the number of running allocations
+        that promise an end before the start.
+        """
+
     # Administration
 
     @abstractmethod
@@ -403,6 +480,24 @@ class AbstractPartition(ABC):
 
         Raises:
             RequestError: the queue does not exist, the configuration names it, or the quota is invalid.
+        """
+
+    @abstractmethod
+    def change_budget(self, change: BudgetChange) -> bool:
+        """Set the amounts of a budget, refill an account, or transfer what remains in one account to another.
+
+        The change applies to a budget of the configuration, or of a `ugm.budgets.Budgets` of the program. New amounts
+        stay until the configuration changes those of the budget. Nothing that runs is stopped.
+
+        Args:
+            change: the change, with a reason for people. With an id, a repeated call has no effect.
+
+        Returns:
+            False if the change of this id was made before.
+
+        Raises:
+            RequestError: there is no such budget or account, the amounts do not suit it, less remains than a transfer
+                moves, or another change had this id.
         """
 
     @abstractmethod
@@ -451,14 +546,36 @@ class AbstractPartition(ABC):
         """
 
     @abstractmethod
-    def apply(self, plan: Plan) -> None:
+    def scheduled_changes(self, *, most: int = 10) -> tuple[ScheduledChange, ...]:
+        """Return the next changes of limits by the schedule of the configuration in force, in their order.
+
+        Each change lists the limits that the present usage would exceed then. The time depends on the size of the
+        partition. The lock is held only to copy the usage.
+
+        Args:
+            most: the maximum number of changes.
+
+        Raises:
+            RequestError: *most* is not a number.
+        """
+
+    @abstractmethod
+    def apply(self, plan: Plan, *, confirm: bool = False) -> None:
         """Put the configuration of a plan in force.
+
+        A plan with `Plan.risks`, whose limits fall below the usage or by more than 10 %, has to be confirmed.
+        `configure` needs no confirmation.
 
         Usage may have changed since the plan was made. The configuration may have been replaced by an equal one; the
         changes are the planned ones. A plan that is in force already changes nothing.
 
+        Args:
+            plan: the plan.
+            confirm: whether its risks are accepted.
+
         Raises:
-            RequestError: the configuration in force is not the one for which the plan was made.
+            RequestError: the configuration in force is not the one for which the plan was made, or the plan has risks
+                that are not confirmed. Nothing has changed.
         """
 
     @abstractmethod
@@ -573,10 +690,44 @@ class AbstractPartition(ABC):
             now: the time in seconds; None for the clock of the partition.
             may_preempt: whether allocations may be evicted for the request.
             within_queue: whether allocations of lower priority in the queue of the request may be evicted.
-            placed: requests for which earlier plans have made room, and which count as granted.
+            placed: requests that count as granted, in addition to those of `preemption_status`.
 
         Raises:
             RequestError: an application does not exist or is failing, or an argument is invalid.
+        """
+
+    @abstractmethod
+    def plan_reductions(self, now: int | None = None, *, overshoot: bool = True) -> ReductionPlan:
+        """Return the allocations to evict so that queues above a lowered maximum are within it again.
+
+        A queue takes part if ``preemption.quotapreemptionenabled`` of the partition is set and the queue has a
+        ``quota.preemption.delay``. It is reduced once its usage has been above its maximum for this delay; see
+        `reduction_timers`. No queue loses what it is guaranteed. Nothing changes; see `carry_out`.
+
+        The lock is held only for a copy, and only if a queue is due. The time depends on the number of queues and
+        allocations.
+
+        Args:
+            now: the time in seconds; None for the clock of the partition.
+            overshoot: whether a leaf queue may give more than its share. Otherwise an excess that is smaller than every
+                allocation stays.
+
+        Raises:
+            RequestError: an argument is invalid.
+        """
+
+    @abstractmethod
+    def reduction_timers(self) -> tuple[ReductionTimer, ...]:
+        """Return the queues that take part in reductions and are above their maximum, since when, sorted by path.
+
+        The time depends on the number of queues.
+        """
+
+    @abstractmethod
+    def preemption_status(self) -> PreemptionStatus:
+        """Return the terminating allocations, the requests with a right to room, the timers, and counts of plans.
+
+        The time depends on the number of queues and of these allocations and requests.
         """
 
     @abstractmethod
@@ -628,10 +779,26 @@ class AbstractPartition(ABC):
         """
 
     @abstractmethod
+    def pending_headroom(self, subject: Subject) -> PendingHeadroom:
+        """Return the pending requests and the applications that the subject may still add.
+
+        An application is counted from its submission to its end. For an application, the number of further
+        applications is that of its user.
+
+        Returns:
+            Every value is None if the configuration does not limit pending work.
+
+        Raises:
+            RequestError: the application does not exist, or an argument is invalid.
+        """
+
+    @abstractmethod
     def limits(self, subject: Subject) -> tuple[EffectiveLimit, ...]:
         """Return every limit for the subject, and the place where it is set.
 
-        The limits of users, groups and queues come first, and then those of other quota models that report them.
+        The limits of users, groups and queues come first, then those on pending work, and then those of other quota
+        models that report them. The kind of a limit on pending work is for example ``pending user`` or ``submitted
+        queue``; its numbers of applications are those of pending requests, or of submitted applications.
 
         Raises:
             RequestError: the application does not exist, or an argument is invalid.
@@ -834,8 +1001,8 @@ class AbstractPartition(ABC):
     def exceeded_limits(self) -> tuple[Violation, ...]:
         """Return every limit that is exceeded.
 
-        The limits of users, groups and queues come first, each by name, leaf to root. Those of other quota models that
-        report them follow.
+        The limits of users, groups and queues come first, each by name, leaf to root. Those on pending work follow, and
+        then those of other quota models that report them.
         """
 
     @abstractmethod
@@ -843,6 +1010,21 @@ class AbstractPartition(ABC):
         """Return the utilization of the most used limit of every owner of limits in other quota models.
 
         An owner is for example an elastic group or a node of a quota tree. Sorted by kind and name.
+        """
+
+    @abstractmethod
+    def budget_accounts(self, user: UserGroup | None = None, queue_path: str | None = None) -> tuple[AccountState, ...]:
+        """Return the accounts of budgets: limit, settled, promised and remaining amounts, and when they are renewed.
+
+        Args:
+            user: only the accounts that count allocations of this user; None for all accounts that exist.
+            queue_path: only the accounts of budgets that apply in this queue; None for all queues.
+
+        Returns:
+            The accounts in the order of their budgets, then by owner and resource.
+
+        Raises:
+            RequestError: an argument is invalid.
         """
 
     @abstractmethod

@@ -12,7 +12,10 @@ from collections.abc import Iterable, Iterator
 from typing import Final, TypeVar, final
 
 from ugm.operation_lock import Step
+from ugm.partition.allocation import AllocationState
 from ugm.partition.application import Application, LedgerEntry
+from ugm.partition.pending_usage import PendingUsage
+from ugm.partition.promised_ends import PromisedEnds
 from ugm.resources import Resource
 
 __all__ = ["AllocationLedger", "put"]
@@ -31,12 +34,18 @@ class AllocationLedger:
         undo: the undo list of the current operation.
     """
 
-    __slots__ = ("_undo", "owners")
+    __slots__ = ("_undo", "ends", "owners", "pending_usage")
 
     owners: dict[str, Application]
+    #: Finds the allocations whose promised end has passed.
+    ends: PromisedEnds
+    #: Counts pending entries; None if nothing limits them.
+    pending_usage: PendingUsage | None
 
     def __init__(self, undo: list[Step]) -> None:
         self.owners = {}
+        self.ends = PromisedEnds(self._end)
+        self.pending_usage = None
         self._undo: Final = undo
 
     def __getitem__(self, allocation_id: str) -> LedgerEntry:
@@ -61,14 +70,36 @@ class AllocationLedger:
         """Write an entry in place of the previous entry of the allocation, which has the same application."""
         self._list_undo(allocation_id, entry.application)
         self.owners[allocation_id] = entry.application
+        if self.pending_usage is not None:
+            is_pending = entry.traits.state is AllocationState.PENDING
+            self._count_pending(entry.application, allocation_id, entry if is_pending else None)
         entry.application.write(allocation_id, entry)
+        if entry.traits.promise is not None:
+            self._add_end(allocation_id)
+
+    def _end(self, allocation_id: str) -> int | None:
+        """Return the promised end of an allocation; None if it has none, is pending or does not exist."""
+        entry = self.get(allocation_id)
+        return None if entry is None or entry.traits.state is AllocationState.PENDING else entry.traits.promise
+
+    def _add_end(self, allocation_id: str) -> None:
+        end = self._end(allocation_id)
+        if end is not None:
+            self.ends.add(end, allocation_id)
 
     def remove(self, allocation_id: str) -> None:
         """Remove the entry of an allocation."""
         owner = self.owners[allocation_id]
         self._list_undo(allocation_id, owner)
         del self.owners[allocation_id]
+        if self.pending_usage is not None:
+            self._count_pending(owner, allocation_id, None)
         owner.remove(allocation_id)
+
+    def _count_pending(self, application: Application, allocation_id: str, entry: LedgerEntry | None) -> None:
+        """Count a pending entry, or None, in place of the present one."""
+        if self.pending_usage is not None:
+            self.pending_usage.replace(application, application.pending.get(allocation_id), entry)
 
     def _list_undo(self, allocation_id: str, application: Application) -> None:
         """List how to restore the present entry of an allocation."""
@@ -84,9 +115,12 @@ class AllocationLedger:
         stored: Resource | LedgerEntry | None,
         pending: LedgerEntry | None,
     ) -> None:
+        if self.pending_usage is not None:
+            self._count_pending(application, allocation_id, pending)
         put(application.allocations, allocation_id, stored)
         put(application.pending, allocation_id, pending)
         put(self.owners, allocation_id, application if is_known else None)
+        self._add_end(allocation_id)
 
     def undo_grant(self, allocation_id: str, application: Application) -> None:
         """Undo that a new allocation was written without `write`; the counters are rebuilt."""
@@ -108,6 +142,9 @@ class AllocationLedger:
                     del stored[allocation_id]
             for allocation_id in [name for name in application.pending if name in application.allocations]:
                 del application.pending[allocation_id]
+        self.ends = PromisedEnds(self._end)
+        for allocation_id in self.owners:
+            self._add_end(allocation_id)
 
 
 def put(mapping: dict[str, T], name: str, value: T | None) -> None:

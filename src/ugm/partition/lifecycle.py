@@ -45,7 +45,7 @@ class ApplicationLifecycle:
             self._set_quota(known.queue, quota)
             return Placement(known.queue.queue_path, (), creates=False)
         self._require_open(submission)
-        placement = state.compiled.rules.place(submission, state.tree)
+        placement = state.place(submission)
         if placement.queue_path is None:
             return placement
         queue = state.tree.create(placement.queue_path)
@@ -72,10 +72,11 @@ class ApplicationLifecycle:
     def _set_quota(self, queue: Queue, quota: Resource | None) -> None:
         """Set the maximum of a queue that the configuration does not name; the latest one holds."""
         if quota is not None and not queue.managed and queue.quota_override != quota:
-            self._state.set_queue_quota(queue, quota)
+            self._admission.set_queue_quota(queue, quota)
 
     def _add(self, application: Application) -> None:
-        application.allows_fast_path = not self._models and self._state.record is None
+        is_scheduled = self._state.compiled.schedule is not None
+        application.allows_fast_path = not self._models and self._state.record is None and not is_scheduled
         self._state.add_application(application)
 
     def _require_same(self, known: Application, submission: Submission, gang_style: GangStyle) -> None:

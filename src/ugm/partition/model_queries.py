@@ -20,8 +20,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeAlias, final
 
-from ugm.decision import EffectiveLimit, Violation
-from ugm.model import Claim, QuotaModel, ReportingModel
+from ugm.budgets import AccountState, Budgets
+from ugm.decision import EffectiveLimit, Exhaustion, Violation
+from ugm.identity import UserGroup
+from ugm.model import Claim, PersistentModel, QuotaModel, ReportingModel
 from ugm.partition.model_set import Call, ModelSet
 from ugm.partition.plan import PlannedModels
 from ugm.partition.utilization import LimitUtilization, utilization_of
@@ -67,21 +69,37 @@ class ModelQueries:
         """Return every limit that is exceeded."""
         return tuple(found for model in self._reporting() for found in self._read(model, lambda m: m.exceeded()))
 
-    def planned(self, config: object) -> PlannedModels:
+    def budget_accounts(self, user: UserGroup | None, queue_path: str | None) -> tuple[AccountState, ...]:
+        """Return the accounts of budgets; see `ugm.budgets.Budgets.accounts`."""
+        return tuple(
+            account
+            for model in self._reporting()
+            if isinstance(model, Budgets)
+            for account in self._read(model, lambda m: m.accounts(user, queue_path))
+        )
+
+    def planned(self, config: object, *, timed: bool) -> PlannedModels:
         """Return the limits that are exceeded now, and what a plan for another configuration must know of the models.
 
         Args:
             config: the configuration; None if it is not known yet.
+            timed: whether the configuration may declare models that depend on the time.
         """
         declared = {id(one.model): one.definition.key for one in self._models.declared}
-        now: list[tuple[str, str, list[Violation]]] = []
+        now: list[tuple[str, str, list[Violation], list[Exhaustion]]] = []
         planned: list[Violation] = []
         for model in self._reporting():
             kind, name = declared.get(id(model), ("", ""))
-            now.append((kind, name, list(self._read(model, lambda m: m.exceeded()))))
+            exhaustions = list(self._read(model, lambda m: m.exhaustions()))
+            now.append((kind, name, list(self._read(model, lambda m: m.exceeded())), exhaustions))
             if not kind:
                 planned += self._read(model, lambda m: m.exceeded_with(config))
-        return now, planned
+        past = [
+            (*one.definition.key, one.model.save())
+            for one in self._models.declared
+            if isinstance(one.model, PersistentModel) and not self._models.is_unusable(one.model)
+        ]
+        return now, planned, self._models.clock.now(changes=False) if timed else None, past
 
     def utilization(self) -> tuple[LimitUtilization, ...]:
         """Return the utilization of the most used limit of every owner of limits, sorted by kind and name."""

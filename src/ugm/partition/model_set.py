@@ -21,22 +21,26 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, final, runtime_checkable
 
 from ugm._declared_models import ModelDefinition
+from ugm.budgets import BudgetChange, Budgets
 from ugm.decision import SUSPENDED, Violation
 from ugm.errors import RequestError, UgmError
+from ugm.fairness import FairShares
 from ugm.model import (
     Borrower,
     Claim,
     ClusterModel,
-    EvictingModel,
     HistoryModel,
     LendingModel,
+    PersistentModel,
     QuotaModel,
     ResettableModel,
     TimedModel,
+    TreeOrderModel,
 )
 from ugm.operation_lock import OperationLock
 from ugm.partition.allocation import AllocationState
@@ -55,8 +59,8 @@ _Method: TypeAlias = Literal["charge", "refund", "add_pending", "remove_pending"
 
 #: A change of all models: the method and its claim.
 Call: TypeAlias = tuple[_Method, Claim]
-#: A call of the past, with its second.
-PastCall: TypeAlias = tuple[int, Call]
+#: A call of the past, or a change of a budget, with its second.
+PastCall: TypeAlias = tuple[int, Call | BudgetChange]
 
 _INVERSE: Final[dict[_Method, _Method]] = {
     "charge": "refund",
@@ -93,6 +97,21 @@ class _AcceptsMissingGroups(Protocol):
     def accept_missing_groups(self, allocation_ids: Iterable[str]) -> None: ...
 
 
+@runtime_checkable
+class _KeepsPastUsage(Protocol):
+    """A declared model that can take over the past usage of the model that it replaces."""
+
+    def continue_from(self, before: object) -> bool: ...
+
+
+class FollowSchedule(Protocol):
+    """A function that puts the limits of a schedule in force when an operation begins."""
+
+    def __call__(self, now: int, /, *, changes: bool) -> None:
+        """Follow the schedule up to the second *now*, in a change or in a query."""
+        ...
+
+
 class DeclaredModel(NamedTuple):
     """A model that the configuration declares."""
 
@@ -126,8 +145,11 @@ class ModelSet:
         "_unknown",
         "all",
         "clock",
+        "follow_schedule",
     )
 
+    #: Called with the time when an operation begins; None if no limit changes with the time.
+    follow_schedule: FollowSchedule | None
     #: All models, in the order in which they are called: the declared ones, then those of the program. Replaced by one
     #: assignment.
     all: tuple[QuotaModel, ...]
@@ -155,6 +177,7 @@ class ModelSet:
             raise RequestError("models", models, "expected several quota models")
         self._lock: Final = lock
         self.clock: Final = clock or PartitionClock()
+        self.follow_schedule = None
         self._set((), tuple(models))
         for position, model in enumerate(self.all):
             require_model(model)
@@ -204,8 +227,14 @@ class ModelSet:
     def _note_timed(self) -> None:
         """Let every operation begin with a reading of the clock if a model depends on the time."""
         self._timed = tuple(model for model in self.all if isinstance(model, TimedModel))
-        self.clock.is_read_first = bool(self._timed)
-        self._lock.begin = self.begin if self._timed else None
+        is_timed = bool(self._timed) or self.follow_schedule is not None
+        self.clock.is_read_first = is_timed
+        self._lock.begin = self.begin if is_timed else None
+
+    def set_schedule(self, follow: FollowSchedule | None) -> None:
+        """Let every operation begin with the limits of a schedule; None if no limit changes with the time."""
+        self.follow_schedule = follow
+        self._note_timed()
 
     def begin(self, *, changes: bool) -> None:
         """Read the clock for an operation, and pass the time to the models that depend on it.
@@ -218,14 +247,16 @@ class ModelSet:
         except Exception as error:
             self._lock.harmless_error = error
             raise
-        for model in self._timed:
-            if not self.is_unusable(model):
-                self._pass_time(model, now)
-
-    def _pass_time(self, model: TimedModel, now: int) -> None:
-        self._calling = model
+        if self.follow_schedule is not None:
+            self.follow_schedule(now, changes=changes)
+        timed = self._timed
+        if self._suspended or self._unknown:
+            timed = tuple(model for model in timed if not self.is_unusable(model))
+        # One handler for all models, because every operation executes this.
         try:
-            model.at(now)
+            for model in timed:
+                self._calling = model
+                model.at(now)
         except BaseException:
             self._lock.undo.append((self._note_interruption, ()))
             raise
@@ -234,7 +265,11 @@ class ModelSet:
     # Declared models
 
     def declare(
-        self, definitions: Iterable[ModelDefinition], total: Resource | None, calls: Callable[[], Sequence[Call]]
+        self,
+        definitions: Iterable[ModelDefinition],
+        total: Resource | None,
+        calls: Callable[[], Sequence[Call]],
+        past: Callable[[], Iterable[PastCall]] | None = None,
     ) -> None:
         """Replace the declared models by those of some definitions. A model whose definition is the same stays.
 
@@ -242,16 +277,48 @@ class ModelSet:
             definitions: the definitions.
             total: the sum of the nodes; None if there is none.
             calls: returns the calls that charge a new model with the ledger.
+            past: as for `restore`.
         """
         known = {one.definition.key: one for one in self._declared}
         declared = []
         for definition in definitions:
             found = known.get(definition.key)
             if found is None or found.definition != definition:
-                found = DeclaredModel(definition, charged_model(definition, total, calls()))
+                before = None if found is None else found.model
+                found = DeclaredModel(definition, self._declared_model(definition, before, total, calls, past))
             declared.append(found)
         self._lock.undo.append((self._set, (self._declared, self._added)))
         self._set(tuple(declared), self._added)
+
+    def _declared_model(
+        self,
+        definition: ModelDefinition,
+        before: QuotaModel | None,
+        total: Resource | None,
+        calls: Callable[[], Sequence[Call]],
+        past: Callable[[], Iterable[PastCall]] | None,
+    ) -> QuotaModel:
+        """Return a new declared model in the place of *before*, with the past usage if it depends on that."""
+        time = partial(self._latest, changes=past is None)
+        if definition.has_past:
+            old = None if before is None or self.is_unusable(before) else before
+            return charged_model(definition, total, calls(), time, old)
+        model = definition.build()
+        if past is not None and isinstance(model, HistoryModel):
+            _repeat(model, past())
+            model.at(self._latest(changes=False))
+        elif isinstance(model, TimedModel):
+            model.at(time())
+            is_complete = isinstance(model, _KeepsPastUsage) and model.continue_from(before)
+            if not is_complete:
+                _charge_all(model, calls())
+        else:
+            _charge_new(model, total, calls())
+        return model
+
+    def _latest(self, *, changes: bool) -> int:
+        """Return the time of the operation, which is read if no model needed it before."""
+        return self.clock.now(changes=changes)
 
     def restore(
         self,
@@ -259,6 +326,7 @@ class ModelSet:
         total: Resource | None,
         calls: Callable[[], Sequence[Call]],
         past: Callable[[], Iterable[PastCall]] | None = None,
+        declared: Iterable[DeclaredModel] = (),
     ) -> None:
         """Charge the models of the program with the ledger of a restored partition, and make the declared models.
 
@@ -267,6 +335,7 @@ class ModelSet:
             total: the sum of the nodes; None if there is none.
             calls: returns the calls that charge a new model with the ledger.
             past: returns all calls of the past, for models that depend on it; None if the past is unknown.
+            declared: declared models with their claims and their past, which are not made again.
         """
         self.resize(None, total)
         repeated: list[QuotaModel] = []
@@ -280,7 +349,8 @@ class ModelSet:
         for model in self.all:
             if not any(model is other for other in repeated):
                 _charge_all(model, present)
-        self.declare(definitions, total, calls)
+        self._set(tuple(declared), self._added)
+        self.declare(definitions, total, calls, past)
 
     def resize(self, before: Resource | None, after: Resource | None) -> None:
         """Pass the sum of the nodes on to the models that depend on it."""
@@ -302,7 +372,39 @@ class ModelSet:
             self._mark_state_unknown(model)
         self._calling = None
 
+    # Budgets
+
+    def budgets_with(self, name: str) -> Budgets:
+        """Return the model with a budget.
+
+        Raises:
+            RequestError: there is no such budget, or the state of its model is unknown.
+        """
+        for model in self.all:
+            if isinstance(model, Budgets) and model.has_budget(name):
+                if self.is_unusable(model):
+                    raise RequestError("budget", name, "its quota model is suspended")
+                return model
+        raise RequestError("budget", name, "there is no such budget")
+
     # Queries
+
+    def order_tree(self, name: str) -> TreeOrderModel:
+        """Return the model with a tree that a scheduling pass can traverse.
+
+        Raises:
+            RequestError: there is none.
+        """
+        found = [model for model in self._usable if isinstance(model, TreeOrderModel)]
+        for model in found:
+            if name in model.order_trees():
+                return model
+        known = ", ".join(repr(tree) for model in found for tree in model.order_trees())
+        raise RequestError("tree", name, f"no quota model has such a tree (existing: {known or 'none'})")
+
+    def fair_shares(self) -> FairShares | None:
+        """Return the shares of users that order requests: the declared ones, or those of the program."""
+        return next((model for model in self._usable if isinstance(model, FairShares)), None)
 
     def check(self, claim: Claim) -> tuple[Violation, ...]:
         """Return every limit that a claim would exceed; a suspended model denies every claim."""
@@ -335,7 +437,9 @@ class ModelSet:
             if self.is_unusable(model):
                 return ()
             if self.query(model, model.check, claim):
-                found = self.query(model, model.evictions, claim) if isinstance(model, EvictingModel) else ()
+                # Instead of `isinstance(model, EvictingModel)`, which takes longer than most checks.
+                proposal = getattr(model, "evictions", None)
+                found = self.query(model, proposal, claim) if proposal else ()
                 if not found:
                     return ()
                 evicted.update(dict.fromkeys(found))
@@ -542,15 +646,37 @@ def _suspension(model: QuotaModel) -> Violation:
     return Violation(SUSPENDED, type(model).__name__, "", "", None, 0, 0, 0)
 
 
-def charged_model(definition: ModelDefinition, total: Resource | None, calls: Sequence[Call]) -> QuotaModel:
-    """Return a new declared model that is charged with the ledger."""
+def charged_model(
+    definition: ModelDefinition,
+    total: Resource | None,
+    calls: Sequence[Call],
+    time: Callable[[], int],
+    old: QuotaModel | None,
+) -> QuotaModel:
+    """Return a new declared model that is charged with the ledger.
+
+    Args:
+        definition: the definition.
+        total: the sum of the nodes; None if there is none.
+        calls: the calls that charge the model.
+        time: returns the second at which the model begins, if it depends on the time.
+        old: the model that it replaces; None for none.
+    """
     model = definition.build()
+    if isinstance(model, TimedModel):
+        model.at(time())
+    if isinstance(model, PersistentModel) and old is not None:
+        model.succeed(old)
+    _charge_new(model, total, calls)
+    return model
+
+
+def _charge_new(model: QuotaModel, total: Resource | None, calls: Sequence[Call]) -> None:
     if isinstance(model, ClusterModel):
         model.set_cluster(total)
     if isinstance(model, _AcceptsMissingGroups):
         model.accept_missing_groups(claim.allocation_id for _, claim in calls)
     _charge_all(model, calls)
-    return model
 
 
 def require_model(model: object) -> None:
@@ -568,7 +694,12 @@ def _repeat(model: HistoryModel, past: Iterable[PastCall]) -> None:
     model.forget()
     for second, call in past:
         model.at(second)
-        _charge_all(model, (call,))
+        if not isinstance(call, BudgetChange):
+            _charge_all(model, (call,))
+        elif isinstance(model, Budgets):
+            # The program may have other budgets now.
+            with suppress(RequestError):
+                model.change(call)
 
 
 def _charge_all(model: QuotaModel, calls: Iterable[Call]) -> None:

@@ -5,6 +5,7 @@
 ====================================  ==========================================================
 `ugm.partition.fast_path`             allocate, release, check and explain plain allocations
 `ugm.partition.admission`             grant, change and release all other allocations
+`ugm.partition.expiry`                list and end the allocations whose promised end has passed
 `ugm.partition.lifecycle`             submit and end applications
 `ugm.partition.administration`        change nodes, quotas and the configuration
 `ugm.partition.subject_queries`       answer what a request would get, and why
@@ -28,14 +29,15 @@ from operator import attrgetter
 from time import sleep
 from typing import Final, Literal, ParamSpec, TypeVar
 
-from ugm.arguments import require_amounts, require_group_limits, require_name, require_resource
+from ugm.arguments import require_amounts, require_group_limits, require_name, require_resource, require_user
+from ugm.budgets import AccountState, BudgetChange
 from ugm.configuration import PartitionConfig
 from ugm.decision import Decision, EffectiveLimit, Violation
 from ugm.errors import InvariantError, RequestError
 from ugm.identity import UserGroup, canonical_path
 from ugm.model import QuotaModel
 from ugm.operation_lock import OperationLock
-from ugm.partition.administration import Administration, require_node
+from ugm.partition.administration import Administration, require_budget_change, require_node
 from ugm.partition.admission import Admission
 from ugm.partition.allocation import Allocation, AllocationRequest
 from ugm.partition.application import ApplicationInfo
@@ -45,21 +47,40 @@ from ugm.partition.clock import Clock, PartitionClock, seconds
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.event_outbox import EventOutbox
 from ugm.partition.events import Subscriber
+from ugm.partition.expiry import Expiry, require_instant
 from ugm.partition.explanation import require_holder_count
 from ugm.partition.fast_path import FastPath, ShortPath
 from ugm.partition.gang import allocate_all, require_requests
 from ugm.partition.lifecycle import ApplicationLifecycle
 from ugm.partition.model_queries import ModelQueries, ModelReport
 from ugm.partition.model_set import ModelSet, claims_of
-from ugm.partition.plan import Plan, PlanInput, make_plan
-from ugm.partition.preemption import Preempting, require_preemption_call, require_preemption_plan
+from ugm.partition.pending_usage import PendingHeadroom
+from ugm.partition.plan import (
+    Plan,
+    PlanInput,
+    ScheduledChange,
+    make_plan,
+    make_scheduled_changes,
+    require_change_count,
+    require_confirmed,
+)
+from ugm.partition.preemption import (
+    Preempting,
+    require_preemption_call,
+    require_preemption_plan,
+    require_reduction_call,
+)
 from ugm.partition.queries import CopiedAllocations, Queries
 from ugm.partition.reclaim import Reclaiming, require_reclaim_plan
 from ugm.partition.reclaim_plan import ReclaimPlan
 from ugm.partition.reconcile import reconcile
-from ugm.partition.reports import ApplicationReport, OwnedAllocation, SubmissionReport
+from ugm.partition.reduction_timers import ReductionTimers, SettingsCache
+from ugm.partition.reports import ApplicationReport, OwnedAllocation, PreemptionStatus, SubmissionReport
+from ugm.partition.reservation import Reservation
+from ugm.partition.reservations import Reservations
 from ugm.partition.scheduling_order import (
     ApplicationKey,
+    GroupTree,
     OrderCopy,
     Turn,
     require_keys,
@@ -68,7 +89,7 @@ from ugm.partition.scheduling_order import (
     require_requests_by_application,
     turns_of,
 )
-from ugm.partition.scheduling_pass import SchedulingPass
+from ugm.partition.scheduling_pass import PassCalls, SchedulingPass
 from ugm.partition.self_check import verify
 from ugm.partition.snapshot import CooperativeIteration, PartitionSnapshot, copy_user_usage
 from ugm.partition.sorting import sort_in_parts
@@ -79,7 +100,8 @@ from ugm.partition.submission import require_chosen_group, require_gang_style, r
 from ugm.partition.transaction import TransactionLog, Transactions
 from ugm.partition.utilization import LimitUtilization
 from ugm.partition.waiting_list import WaitingList
-from ugm.preemption import PreemptionPlan
+from ugm.partition.wake_search import WakeSearch
+from ugm.preemption import PreemptionPlan, ReductionPlan, ReductionTimer
 from ugm.queues import Placement, QueueState
 from ugm.resources import Resource, sum_of
 from ugm.tracking import GroupUsage, UserUsage
@@ -132,14 +154,19 @@ class Partition(FastPath):
 
     __slots__ = (
         "_administration",
+        "_are_timers_due",
+        "_expiry",
         "_has_models",
         "_is_recorded",
+        "_is_scheduled",
         "_lifecycle",
         "_model_queries",
         "_preempting",
         "_queries",
         "_reclaiming",
         "_recorder",
+        "_reservations",
+        "_timers",
         "_waiting",
     )
 
@@ -149,6 +176,10 @@ class Partition(FastPath):
     _is_recorded: bool
     #: Sets the marks of scheduling passes; None until the first one.
     _recorder: ChangeRecorder | None
+    #: Whether limits change with the time.
+    _is_scheduled: bool
+    #: Whether a schedule has changed limits since the timers of reductions were last started.
+    _are_timers_due: bool
     _waiting: WaitingList | None
 
     def __init__(
@@ -183,18 +214,25 @@ class Partition(FastPath):
     ) -> None:
         """Put the parts of the engine together around a state."""
         lock = state.active_limits.lock
+        state.fair_shares = models.fair_shares
         self._lock = lock
         self._state = state
+        state.config_changed = self._note_schedule
+        self._are_timers_due = False
         self._models = models
         self._transactions = Transactions(lock, outbox, log)
-        self._admission = Admission(state, models)
+        settings = SettingsCache()
+        self._timers = ReductionTimers(state, models.clock, settings)
+        self._admission = Admission(state, models, self._timers)
+        self._expiry = Expiry(state, models, self._admission)
         self._lifecycle = ApplicationLifecycle(state, models, self._admission)
-        self._administration = Administration(state, models, self._admission)
+        self._administration = Administration(state, models, self._admission, self._timers)
         self._subject_queries = SubjectQueries(state, models, self._admission)
         self._reclaiming = Reclaiming(state, models, self._admission, self._subject_queries)
-        self._preempting = Preempting(state, models, self._admission, self._subject_queries)
+        self._preempting = Preempting(state, models, self._admission, self._subject_queries, self._timers, settings)
         self._queries = Queries(state, self._admission)
         self._model_queries = ModelQueries(models)
+        self._reservations = Reservations(state, models, self._admission, self._start_marking)
         self._applications = state.applications
         self._owners = state.ledger.owners
         self._recorder = self._waiting = None
@@ -206,7 +244,9 @@ class Partition(FastPath):
     def _choose_paths(self) -> None:
         """Choose the paths of decisions by whether changes are recorded, and whether quota models take part."""
         has_models, is_recorded = bool(self._models), self._is_recorded
-        has_short_path = is_recorded or has_models
+        self._is_scheduled = self._state.compiled.schedule is not None
+        self._note_schedule()
+        has_short_path = is_recorded or has_models or self._is_scheduled
         self._decisions = ShortPath(self._state, self._models, self._admission) if has_short_path else self._admission
         self._has_models_only = has_models and not is_recorded
         self._is_recorded_without_models = is_recorded and not has_models
@@ -261,18 +301,30 @@ class Partition(FastPath):
         if self._models.added_names != self._state.added_models:
             self._transactions.run(self._state.set_added_models, self._models.added_names)
 
+    def _start_missing_timers(self) -> None:
+        """Start the timers of reductions that an earlier version has not recorded in a restored partition."""
+        if self._timers.are_missing:
+            self._transactions.run(self._timers.start_missing)
+
     # Scheduling
 
     def order(self, *, max_turns: int | None = None, ranks: Mapping[str, int] | None = None) -> tuple[Turn, ...]:
         limit, keys = require_max_turns(max_turns), require_ranks(ranks)
-        copied = self._read(OrderCopy.of, self._state, for_keys=bool(keys))
+        copied = self._read(self._copy_order, for_keys=bool(keys))
         return turns_of(copied, limit, keys)
+
+    def _copy_order(self, *, for_keys: bool) -> OrderCopy:
+        return OrderCopy.of(self._state, for_keys=for_keys)._replace(reservations=self._reservations.current())
+
+    def reservations(self) -> tuple[Reservation, ...]:
+        return self._read(self._reservations.current)
 
     def scheduling_pass(
         self,
         requests: Mapping[str, Iterable[AllocationRequest]] | None = None,
         *,
         keys: Mapping[str, ApplicationKey] | None = None,
+        tree: str = "",
     ) -> SchedulingPass:
         """Return an iterator over the pending requests in scheduling order, each to be granted or skipped.
 
@@ -282,13 +334,25 @@ class Partition(FastPath):
             requests: the requests by application that take part; None for the pending ones.
             keys: a function by queue path that returns the key of an application of the queue or of one below it. The
                 smallest key comes first. It replaces the policy of the configuration; see `ugm.partition.by_share`.
+            tree: the groups that are traversed instead of the queues: ``elastic groups``, or the name of a quota tree.
+                They are compared by the largest part that they use of their runtime or quota; see
+                `ugm.model.TreeOrderModel`. Applications without a group are in one group whose ratio is 0. In a group,
+                applications are ordered by the policy of the root queue.
 
         Raises:
-            RequestError: an argument is invalid.
+            RequestError: an argument is invalid, or there is no such tree.
         """
+        groups = None if not tree else GroupTree(self._models.order_tree(require_name("tree", tree)), tree)
         passed, functions = require_requests_by_application(requests), require_keys(keys)
         marks = self._lock.run(self._start_marking)
-        return SchedulingPass(self, self._state, self._lock, marks, passed, functions)
+        calls = PassCalls(self._allocate_in_pass, self.reservations)
+        return SchedulingPass(calls, self._state, self._lock, marks, passed, functions, groups)
+
+    def _allocate_in_pass(self, request: AllocationRequest) -> Decision:
+        if self._reservations.are_enabled:
+            return self._transactions.run(self._reservations.allocate, request)
+        # Named, so that it does not matter which properties a request has.
+        return self.allocate(**request._asdict())
 
     def waiting_list(self) -> WaitingList:
         """Return the waiting list of the pending requests; all calls return the same one.
@@ -311,7 +375,8 @@ class Partition(FastPath):
     def _start_waiting(self) -> None:
         if self._waiting is None:
             marks = self._start_marking()
-            self._waiting = WaitingList(self._state, self._models, self._admission, self._lock, marks)
+            search = WakeSearch(self._state, self._models, self._admission, self._reservations, marks)
+            self._waiting = WaitingList(search, self._reservations, self._lock, self._transactions, marks)
 
     def _start_marking(self) -> ChangeMarks:
         """Return marks of all changes from now on; the caller holds the lock."""
@@ -337,9 +402,9 @@ class Partition(FastPath):
         priority: int = 0,
         preemptible: bool = True,
         duration: int | None = None,
-    ) -> None:
+    ) -> Decision:
         request = AllocationRequest(allocation_id, application_id, usage, placeholder, priority, preemptible, duration)
-        self._transactions.run(self._admission.request, request)
+        return self._transactions.run(self._admission.request, request)
 
     def allocate_evicting(
         self,
@@ -365,6 +430,18 @@ class Partition(FastPath):
     def resize(self, allocation_id: str, usage: Resource) -> Decision:
         return self._transactions.run(self._admission.resize, allocation_id, usage)
 
+    def renew(self, allocation_id: str, duration: int) -> Decision:
+        return self._transactions.run(self._admission.renew, allocation_id, duration)
+
+    def overdue(self, now: int | None = None) -> tuple[Allocation, ...]:
+        return self._read(self._expiry.overdue, require_instant(now))
+
+    def expire(self, now: int | None = None) -> tuple[str, ...]:
+        return self._transactions.run_without_space(self._expiry.expire, require_instant(now))
+
+    def release_overdue(self, now: int | None = None) -> tuple[str, ...]:
+        return self._transactions.run_without_space(self._expiry.release_overdue, require_instant(now))
+
     def preempt(self, allocation_id: str) -> bool:
         return self._transactions.run_without_space(self._admission.preempt, allocation_id)
 
@@ -386,7 +463,7 @@ class Partition(FastPath):
         checked = require_reclaim_plan(plan)
         return self._transactions.run_without_space(self._reclaiming.carry_out, checked)
 
-    def carry_out(self, plan: PreemptionPlan) -> tuple[str, ...]:
+    def carry_out(self, plan: PreemptionPlan | ReductionPlan) -> tuple[str, ...]:
         return self._transactions.run_without_space(self._preempting.carry_out, require_preemption_plan(plan))
 
     # Applications
@@ -444,6 +521,10 @@ class Partition(FastPath):
             raise RequestError("quota", quota, "expected a Resource that names at least one resource")
         self._transactions.run(self._administration.set_queue_quota, queue_path, maximum)
 
+    def change_budget(self, change: BudgetChange) -> bool:
+        checked = require_budget_change(change)
+        return self._transactions.run(self._administration.change_budget, checked)
+
     def add_node(self, name: str, offers: Resource) -> None:
         require_node(name, offers)
         self._transactions.run(self._administration.add_node, name, offers)
@@ -457,18 +538,23 @@ class Partition(FastPath):
 
     def plan(self, config: PartitionConfig | None) -> Plan:
         compiled = CompiledConfig.of(config)
-        return make_plan(self._plan_input(config, allocations=bool(compiled.models)), compiled)
+        return make_plan(self._plan_input(config, allocations=compiled.needs_allocations), compiled)
 
     def plan_input(self, *, allocations: bool = False) -> PlanInput:
         return self._plan_input(self.config, allocations=allocations)
 
     def _plan_input(self, config: PartitionConfig | None, *, allocations: bool) -> PlanInput:
-        in_models = partial(self._model_queries.planned, config)
-        return PlanInput.copy(self._state, self._lock.run, in_models, allocations=allocations)
+        in_models = partial(self._model_queries.planned, config, timed=allocations)
+        now = partial(self._models.clock.now, changes=False)
+        return PlanInput.copy(self._state, self._lock.run, in_models, now, allocations=allocations)
 
-    def apply(self, plan: Plan) -> None:
-        if not isinstance(plan, Plan):
-            raise RequestError("plan", plan, "expected a Plan")
+    def scheduled_changes(self, *, most: int = 10) -> tuple[ScheduledChange, ...]:
+        count = require_change_count(most)
+        copied = self._plan_input(self.config, allocations=False)
+        return make_scheduled_changes(copied, count)
+
+    def apply(self, plan: Plan, *, confirm: bool = False) -> None:
+        require_confirmed(plan, confirm=confirm)
         self._transactions.run(self._change_config, self._administration.apply, plan)
 
     def configure(self, config: PartitionConfig | None) -> None:
@@ -481,8 +567,30 @@ class Partition(FastPath):
         self._follow_models()
 
     def _follow_models(self) -> None:
-        if bool(self._models) is not self._has_models:
+        is_scheduled = self._state.compiled.schedule is not None
+        if bool(self._models) is not self._has_models or is_scheduled is not self._is_scheduled:
             self._choose_paths()
+
+    def _note_schedule(self) -> None:
+        """Let every operation read the clock first while limits change with the time."""
+        is_scheduled = self._state.compiled.schedule is not None
+        if is_scheduled is (self._models.follow_schedule is None):
+            self._models.set_schedule(self._follow_schedule if is_scheduled else None)
+
+    def _follow_schedule(self, now: int, *, changes: bool) -> None:
+        """Put the limits of the schedule in force when an operation begins."""
+        if self._state.follow_schedule(now):
+            self._are_timers_due = True
+            if self._recorder is not None:
+                self._recorder.mark_everything()
+        # A query cannot record that a timer has started.
+        if self._are_timers_due and (changes or not self._transactions.are_recorded):
+            self._lock.undo.append((self._set_timers_due, ()))
+            self._are_timers_due = False
+            self._timers.start_missing()
+
+    def _set_timers_due(self) -> None:
+        self._are_timers_due = True
 
     def audit(self, running: Iterable[RunningAllocation | tuple[str, str, Resource]]) -> AuditReport:
         return AuditReport(tuple(self._differences(running)))
@@ -496,8 +604,14 @@ class Partition(FastPath):
 
     def verify(self) -> None:
         verify(self._state, self._read_in_turn)
+        self._read(self._verify_pending)
         if self._models:
             self._read(self._verify_models)
+
+    def _verify_pending(self) -> None:
+        findings = self._state.pending_findings()
+        if findings:
+            raise InvariantError(findings)
 
     def _verify_models(self) -> None:
         findings = self._model_queries.findings(claims_of(self._state))
@@ -526,8 +640,20 @@ class Partition(FastPath):
         call = require_preemption_call(request, since, now, placed, **flags)
         return self._preempting.plan(call, self._lock.run)
 
+    def plan_reductions(self, now: int | None = None, *, overshoot: bool = True) -> ReductionPlan:
+        return self._preempting.plan_reductions(*require_reduction_call(now, overshoot=overshoot), self._lock.run)
+
+    def reduction_timers(self) -> tuple[ReductionTimer, ...]:
+        return self._read(self._timers.running)
+
+    def preemption_status(self) -> PreemptionStatus:
+        return self._read(self._preempting.status)
+
     def headroom(self, subject: Subject, *, duration: int | None = None) -> Resource | None:
         return self._read(self._subject_queries.headroom, require_subject(subject), duration)
+
+    def pending_headroom(self, subject: Subject) -> PendingHeadroom:
+        return self._read(self._subject_queries.pending_headroom, require_subject(subject))
 
     def limits(self, subject: Subject) -> tuple[EffectiveLimit, ...]:
         return self._read(self._subject_queries.limits, require_subject(subject))
@@ -666,6 +792,11 @@ class Partition(FastPath):
 
     def model_utilization(self) -> tuple[LimitUtilization, ...]:
         return self._read(self._model_queries.utilization)
+
+    def budget_accounts(self, user: UserGroup | None = None, queue_path: str | None = None) -> tuple[AccountState, ...]:
+        owner = None if user is None else require_user(user)
+        path = None if queue_path is None else canonical_path(queue_path)
+        return self._read(self._model_queries.budget_accounts, owner, path)
 
     def model_reports(self) -> tuple[ModelReport, ...]:
         return tuple(report() for report in self._read(self._model_queries.capture_reports))

@@ -9,26 +9,43 @@ and charged again, as when the configuration is applied, so a plan with such a c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
-from ugm.decision import Violation
+from ugm._declared_models import ModelDefinition
+from ugm.decision import Exhaustion, Violation
 from ugm.errors import RequestError
 from ugm.identity import UserGroup
-from ugm.model import Claim, ReportingModel
-from ugm.partition.allocation import PLAIN, Allocation
-from ugm.partition.application import Application, GangStyle
+from ugm.model import Claim, PersistentModel, QuotaModel, ReportingModel
+from ugm.partition.allocation import PLAIN, Allocation, AllocationState
+from ugm.partition.application import Application, GangStyle, LedgerEntry
 from ugm.partition.checkpoint import ApplicationRecord, Checkpoint, QueueRecord, queue_records, restore
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.config_changes import Changes, changes_between
+from ugm.partition.config_schedule import NEVER
+from ugm.partition.limit_risks import LimitRisk, below_usage, lowered_limits
 from ugm.partition.model_set import Call, charged_model, claims_of
+from ugm.partition.reduction_timers import SettingsCache, exceeded_queues
 from ugm.partition.state import PartitionState
 from ugm.queues import Submission
 from ugm.resources import Resource
 from ugm.tracking.holding import Amounts, amounts_by_name
 from ugm.tracking.self_check import ReadLocked
 
-__all__ = ["DrainingQueue", "Plan", "PlanInput", "PlanParts", "PlannedModels", "make_plan"]
+__all__ = [
+    "DrainingQueue",
+    "Plan",
+    "PlanInput",
+    "PlanParts",
+    "PlannedModels",
+    "PlannedReduction",
+    "ScheduledChange",
+    "make_plan",
+    "make_scheduled_changes",
+    "require_change_count",
+    "require_confirmed",
+]
 
 
 class DrainingQueue(NamedTuple):
@@ -46,8 +63,53 @@ class DrainingQueue(NamedTuple):
         return f"{self.queue_path} takes no more applications, and has {', '.join(map(repr, self.applications))}"
 
 
+class PlannedReduction(NamedTuple):
+    """A queue that a configuration would leave above its maximum, so that a timer of a reduction would start."""
+
+    queue_path: str
+    #: The time after which it would be reduced, in seconds.
+    delay: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the queue for JSON."""
+        return self._asdict()
+
+    def __str__(self) -> str:
+        return f"{self.queue_path} after {self.delay} s above its maximum"
+
+
+class ScheduledChange(NamedTuple):
+    """A change of limits by a schedule, and its effects on the present usage."""
+
+    #: The second at which it takes effect.
+    at: int
+    changes: Changes
+    #: Every limit that would be exceeded then. Nothing is evicted, and growth is denied until usage is below the limit.
+    exceeded: tuple[Violation, ...]
+    #: Those of `exceeded` that would be exceeded by more than now.
+    newly_exceeded: tuple[Violation, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the change for JSON."""
+        return {
+            "at": self.at,
+            "changes": self.changes.to_dict(),
+            "over": [violation.to_dict() for violation in self.exceeded],
+            "newly_over": [violation.to_dict() for violation in self.newly_exceeded],
+        }
+
+    def __str__(self) -> str:
+        lines = [f"at {_time_text(self.at)}:", *str(self.changes).splitlines()]
+        lines += [f"would be over: {one}" for one in self.newly_exceeded]
+        return "\n  ".join(lines)
+
+
+def _time_text(second: int) -> str:
+    return f"{datetime.fromtimestamp(second, UTC):%Y-%m-%d %H:%M} UTC"
+
+
 class Plan(NamedTuple):
-    """The effects of another configuration: changes, exceeded limits and drained queues."""
+    """The effects of another configuration: changes, exceeded limits, drained queues and timers of reductions."""
 
     changes: Changes
     #: Every limit that would be exceeded. Nothing is evicted, and growth is denied until usage is below the limit.
@@ -58,6 +120,20 @@ class Plan(NamedTuple):
     #: The configuration in force when the plan was made, and the planned one.
     base: CompiledConfig
     compiled: CompiledConfig
+    #: The queues whose timer would start; see `ugm.partition.AbstractPartition.plan_reductions`.
+    reductions: tuple[PlannedReduction, ...] = ()
+    #: The owners whose requests a budget would begin to deny, at the current rate of use, and not as early as that now.
+    exhausting: tuple[Exhaustion, ...] = ()
+    #: The next changes of limits by the schedule of the planned configuration.
+    scheduled: tuple[ScheduledChange, ...] = ()
+
+    @property
+    def risks(self) -> tuple[LimitRisk, ...]:
+        """The limits that fall below the present usage, and those that fall by more than 10 %.
+
+        `AbstractPartition.apply` requires a confirmation if there are any.
+        """
+        return (*map(below_usage, self.newly_exceeded), *lowered_limits(self.changes))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan for JSON."""
@@ -66,16 +142,27 @@ class Plan(NamedTuple):
             "over": [violation.to_dict() for violation in self.exceeded],
             "newly_over": [violation.to_dict() for violation in self.newly_exceeded],
             "leaving": [queue.to_dict() for queue in self.draining],
+            "reductions": [queue.to_dict() for queue in self.reductions],
+            "exhausting": [exhaustion.to_dict() for exhaustion in self.exhausting],
+            "scheduled": [change.to_dict() for change in self.scheduled],
+            "risks": [risk.to_dict() for risk in self.risks],
         }
 
     def __str__(self) -> str:
         parts = [str(self.changes)]
-        for heading, items in (("would be over:", self.newly_exceeded), ("draining:", self.draining)):
+        sections: tuple[tuple[str, tuple[object, ...]], ...] = (
+            ("would be over:", self.newly_exceeded),
+            ("would be reduced:", self.reductions),
+            ("would run out:", self.exhausting),
+            ("draining:", self.draining),
+        )
+        for heading, items in sections:
             if items:
                 parts.append("\n".join([heading, *(f"  {item}" for item in items)]))
         still = len(self.exceeded) - len(self.newly_exceeded)
         if still:
             parts.append(f"over already: {still} limit{'s' if still > 1 else ''}")
+        parts += map(str, self.scheduled)
         return "\n".join(parts)
 
 
@@ -84,16 +171,24 @@ _Nodes: TypeAlias = tuple[dict[str, Resource], Resource | None]
 _PlainApplication: TypeAlias = tuple[str, UserGroup, str, Mapping[str, str], str | None, str, dict[str, int] | None]
 #: An application, with everything about it that changes: its group, and its amounts if it runs.
 _CopiedApplication: TypeAlias = tuple[Application, str | None, Amounts | None]
-#: Of each quota model: kind and name of its definition, empty without one, and its limits that are exceeded. Then the
-#: limits that would be exceeded in the models without a definition.
-PlannedModels: TypeAlias = tuple[list[tuple[str, str, list[Violation]]], list[Violation]]
+#: Of each quota model: kind and name of its definition, empty without one, its limits that are exceeded, and those that
+#: begin to deny everything. Then the limits that would be exceeded in the models without a definition; the time, or
+#: None if no model may depend on it; and the past of each declared model that has one, with the kind and name of its
+#: definition.
+PlannedModels: TypeAlias = tuple[
+    list[tuple[str, str, list[Violation], list[Exhaustion]]],
+    list[Violation],
+    int | None,
+    list[tuple[str, str, Mapping[str, Any]]],
+]
 #: An allocation: whether it is pending, its id, its application, usage and priority, whether it is preemptible, and its
 #: promised end.
 _PlainClaim: TypeAlias = tuple[bool, str, str, dict[str, int], int, bool, int | None]
 #: The result of `PlanInput.parts`: whether user limits win, the nodes with their sum, the queues that the configuration
 #: does not name, the applications, the exceeded limits of quota models, and the allocations; None without them.
+#: At last the second.
 PlanParts: TypeAlias = tuple[
-    bool, _Nodes, list[QueueRecord], list[_PlainApplication], PlannedModels, list[_PlainClaim] | None
+    bool, _Nodes, list[QueueRecord], list[_PlainApplication], PlannedModels, list[_PlainClaim] | None, int
 ]
 
 
@@ -106,15 +201,23 @@ class PlanInput:
         parts: everything else, as `parts` returns it.
     """
 
-    __slots__ = ("_parts", "compiled")
+    __slots__ = ("_parts", "compiled", "now")
 
     def __init__(self, compiled: CompiledConfig, parts: PlanParts) -> None:
-        self.compiled: Final = compiled
+        #: The second at which the copy was made.
+        self.now: Final = parts[6]
+        self.compiled: Final = compiled.at(self.now)
         self._parts: Final = parts
 
     @classmethod
     def copy(
-        cls, state: PartitionState, read: ReadLocked, in_models: Callable[[], PlannedModels], *, allocations: bool
+        cls,
+        state: PartitionState,
+        read: ReadLocked,
+        in_models: Callable[[], PlannedModels],
+        now: Callable[[], int],
+        *,
+        allocations: bool,
     ) -> PlanInput:
         """Copy a state.
 
@@ -122,49 +225,79 @@ class PlanInput:
             state: the state.
             read: runs a function under the lock of the state. Most of the work follows without it.
             in_models: returns the exceeded limits of quota models.
+            now: returns the time.
             allocations: whether to copy all allocations; they are copied in any case if there are declared models.
         """
-        compiled, user_limits_win, nodes, queues, copies, exceeded, calls = read(
-            _copy, state, in_models, allocations=allocations
+        compiled, user_limits_win, nodes, queues, copies, exceeded, calls, second = read(
+            _copy, state, in_models, now, allocations=allocations
         )
         applications: list[_PlainApplication] = [
             (*one.submission, group, one.queue.queue_path, amounts and amounts_by_name(amounts))
             for one, group, amounts in copies
         ]
         claims = None if calls is None else [_plain_claim(*call) for call in calls]
-        return cls(compiled, (user_limits_win, nodes, queues, applications, exceeded, claims))
+        return cls(compiled, (user_limits_win, nodes, queues, applications, exceeded, claims, second))
 
     def parts(self) -> PlanParts:
         """Return everything except the configuration in force in a form that can be pickled."""
-        user_limits_win, nodes, queues, applications, exceeded, claims = self._parts
+        user_limits_win, nodes, queues, applications, exceeded, claims, now = self._parts
         # Tags are a view of a mapping, which cannot be pickled.
         picklable: list[_PlainApplication] = [(*one[:3], dict(one[3]), *one[4:]) for one in applications]
-        return user_limits_win, nodes, queues, picklable, exceeded, claims
+        return user_limits_win, nodes, queues, picklable, exceeded, claims, now
 
     @property
     def exceeded(self) -> list[Violation]:
         """The exceeded limits of quota models."""
-        return [violation for *_, found in self._parts[4][0] for violation in found]
+        return [violation for _, _, found, _ in self._parts[4][0] for violation in found]
 
-    def exceeded_with(self, compiled: CompiledConfig) -> list[Violation]:
-        """Return the limits of quota models that would be exceeded with another configuration.
+    @property
+    def exhaustions(self) -> list[Exhaustion]:
+        """The limits of quota models that begin to deny everything."""
+        return [exhaustion for *_, found in self._parts[4][0] for exhaustion in found]
+
+    def in_models(self, compiled: CompiledConfig) -> tuple[list[Violation], list[Exhaustion]]:
+        """Return the limits of quota models that would be exceeded, or would begin to deny everything.
+
+        Args:
+            compiled: another configuration.
 
         Raises:
             RequestError: the configuration changes declared models, and the copy has no allocations.
         """
-        now, planned = self._parts[4]
-        kept = {(kind, name): found for kind, name, found in now}
+        now, exceeded, *_ = self._parts[4]
+        kept = {(kind, name): (violations, found) for kind, name, violations, found in now if kind}
+        exhaustions = [one for kind, *_, found in now if not kind for one in found]
+        declared: list[Violation] = []
         total, calls = self._parts[1][1], None
-        exceeded: list[Violation] = []
         for definition in compiled.models:
             if definition in self.compiled.models and definition.key in kept:
-                exceeded += kept[definition.key]
-                continue
-            calls = self._calls() if calls is None else calls
-            model = charged_model(definition, total, calls)
-            if isinstance(model, ReportingModel):
-                exceeded += model.exceeded()
-        return [*exceeded, *planned]
+                violations, exhausted = kept[definition.key]
+            else:
+                calls = self._calls() if calls is None else calls
+                model = charged_model(definition, total, calls, self._time, self._replaced(definition))
+                if not isinstance(model, ReportingModel):
+                    continue
+                violations, exhausted = list(model.exceeded()), list(model.exhaustions())
+            declared += violations
+            exhaustions += exhausted
+        return [*declared, *exceeded], exhaustions
+
+    def _time(self) -> int:
+        now = self._parts[4][2]
+        if now is None:
+            raise RequestError("plan_input", "without the time", "expected a copy with all allocations")
+        return now
+
+    def _replaced(self, definition: ModelDefinition) -> QuotaModel | None:
+        """Return the model that one of a definition replaces, with its past and without claims; None without a past."""
+        past = {(kind, name): data for kind, name, data in self._parts[4][3]}
+        old = next((one for one in self.compiled.models if one.key == definition.key and one.key in past), None)
+        if old is None:
+            return None
+        model = old.build()
+        assert isinstance(model, PersistentModel)  # noqa: S101 - it has a past
+        model.load(past[old.key])
+        return model
 
     def _calls(self) -> list[Call]:
         """Return the calls that charge a quota model with all allocations."""
@@ -194,7 +327,17 @@ class PlanInput:
                 closed=False, nodes=nodes, total=total, queues=tuple(queues), applications=records, allocations=sums
             ),
         )
+        self._add_pending(state)
         return state
+
+    def _add_pending(self, state: PartitionState) -> None:
+        """Add the pending allocations, which count for limits on pending work, as far as they were copied."""
+        traits = PLAIN._replace(state=AllocationState.PENDING)
+        for pending, allocation_id, application_id, usage, *_ in self._parts[5] or ():
+            if pending:
+                entry = LedgerEntry(state.applications[application_id], Resource(usage), traits)
+                state.write_pending(f"pending {allocation_id}", entry)
+                state.undo.clear()
 
 
 def _plain_claim(method: str, claim: Claim) -> _PlainClaim:
@@ -203,23 +346,29 @@ def _plain_claim(method: str, claim: Claim) -> _PlainClaim:
 
 
 def _copy(
-    state: PartitionState, in_models: Callable[[], PlannedModels], *, allocations: bool
-) -> tuple[CompiledConfig, bool, _Nodes, list[QueueRecord], list[_CopiedApplication], PlannedModels, list[Call] | None]:
+    state: PartitionState, in_models: Callable[[], PlannedModels], now: Callable[[], int], *, allocations: bool
+) -> tuple[
+    CompiledConfig, bool, _Nodes, list[QueueRecord], list[_CopiedApplication], PlannedModels, list[Call] | None, int
+]:
     applications: list[_CopiedApplication] = [
         (one, one.group, one.holding and one.holding.amounts) for one in state.applications.values()
     ]
     nodes = dict(state.cluster.nodes), state.cluster.total
     user_limits_win, queues = state.active_limits.user_limits_win, queue_records(state)
-    calls = claims_of(state) if allocations or state.compiled.models else None
-    return state.compiled, user_limits_win, nodes, queues, applications, in_models(), calls
+    calls = claims_of(state) if allocations or state.compiled.needs_allocations else None
+    return state.compiled, user_limits_win, nodes, queues, applications, in_models(), calls, now()
 
 
 def make_plan(plan_input: PlanInput, compiled: CompiledConfig) -> Plan:
     """Return the effects of a configuration on the state that was copied."""
     state = plan_input.state()
-    planned = plan_input.exceeded_with(compiled)
+    planned, exhaustions = plan_input.in_models(compiled)
     before = {_key(one): one.used - one.limit for one in (*state.exceeded_limits(), *plan_input.exceeded)}
+    settings = SettingsCache()
+    running = exceeded_queues(state, settings)
+    compiled = compiled.at(plan_input.now)
     state.replace_config(compiled)
+    started = sorted(exceeded_queues(state, settings).items())
     exceeded = (*state.exceeded_limits(), *planned)
     newly = tuple(one for one in exceeded if one.used - one.limit > before.get(_key(one), 0))
     draining = tuple(
@@ -228,7 +377,79 @@ def make_plan(plan_input: PlanInput, compiled: CompiledConfig) -> Plan:
         if queue.applications and (queue.draining or not queue.is_leaf)
     )
     changes = changes_between(plan_input.compiled, compiled)
-    return Plan(changes, exceeded, newly, draining, plan_input.compiled, compiled)
+    reductions = tuple(PlannedReduction(path, delay) for path, delay in started if path not in running)
+    exhausting = _sooner(exhaustions, plan_input.exhaustions)
+    scheduled = scheduled_changes(state, compiled)
+    base = plan_input.compiled
+    return Plan(changes, exceeded, newly, draining, base, compiled, reductions, exhausting, scheduled)
+
+
+def _sooner(planned: Iterable[Exhaustion], now: Iterable[Exhaustion]) -> tuple[Exhaustion, ...]:
+    """Return the exhaustions that are new, or begin earlier than now."""
+    before = {one[:5]: one.begins for one in now}
+    return tuple(one for one in planned if one[:5] not in before or one.begins < before[one[:5]])
+
+
+#: The maximum number of changes by a schedule that a plan lists.
+_MOST_SCHEDULED: Final = 10
+#: The maximum number of seconds that are tested for a change.
+_MOST_TESTED: Final = 4000
+
+
+def scheduled_changes(
+    state: PartitionState, compiled: CompiledConfig, most: int = _MOST_SCHEDULED
+) -> tuple[ScheduledChange, ...]:
+    """Return the next changes of limits by the schedule of the configuration in force, each with its effects.
+
+    Args:
+        state: a state that may be changed; it has the present usage.
+        compiled: the configuration with the limits in force now.
+        most: the maximum number of changes.
+    """
+    found: list[ScheduledChange] = []
+    known = {_key(one): one.used - one.limit for one in state.exceeded_limits()}
+    for _ in range(_MOST_TESTED):
+        second = compiled.changes_at
+        if compiled.schedule is None or second >= NEVER or len(found) >= most:
+            break
+        before, compiled = compiled, compiled.at(second)
+        if compiled.active != before.active:
+            state.replace_config(compiled)
+            exceeded = tuple(state.exceeded_limits())
+            newly = tuple(one for one in exceeded if one.used - one.limit > known.get(_key(one), 0))
+            found.append(ScheduledChange(second, changes_between(before, compiled), exceeded, newly))
+    return tuple(found)
+
+
+def require_confirmed(plan: object, *, confirm: bool) -> None:
+    """Check that a plan may be applied.
+
+    Raises:
+        RequestError: it is not a plan, or it has risks that are not confirmed.
+    """
+    if not isinstance(plan, Plan):
+        raise RequestError("plan", plan, "expected a Plan")
+    if type(confirm) is not bool:
+        raise RequestError("confirm", confirm, "expected True or False")
+    if plan.risks and not confirm:
+        listed = "; ".join(map(str, plan.risks))
+        raise RequestError("confirm", confirm, f"the plan lowers limits, which has to be confirmed: {listed}")
+
+
+def require_change_count(most: int) -> int:
+    """Return the maximum number of changes, after checking it.
+
+    Raises:
+        RequestError: it is not a number of changes.
+    """
+    if type(most) is not int or most < 0:
+        raise RequestError("most", most, "expected a number of changes")
+    return most
+
+
+def make_scheduled_changes(plan_input: PlanInput, most: int) -> tuple[ScheduledChange, ...]:
+    """Return the next changes of limits by the schedule of the configuration that was copied."""
+    return scheduled_changes(plan_input.state(), plan_input.compiled, most)
 
 
 def _key(violation: Violation) -> tuple[str, str, str, str | None]:

@@ -13,9 +13,9 @@ on, and `Preempting.carry_out` compares them. This takes a pass over the ledger 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple, final, overload
+from typing import Final, NamedTuple, final
 
 from ugm.arguments import require_resource
 from ugm.decision import Decision, Violation
@@ -24,22 +24,39 @@ from ugm.identity import TrackingType
 from ugm.model import Claim
 from ugm.partition.admission import Admission
 from ugm.partition.allocation import AllocationRequest, AllocationState
-from ugm.partition.application import Application, LedgerEntry
-from ugm.partition.compiled_config import CompiledConfig
+from ugm.partition.application import LedgerEntry
 from ugm.partition.gang import require_requests
 from ugm.partition.model_set import ModelSet
+from ugm.partition.reduction_timers import ReductionTimers, SettingsCache
+from ugm.partition.reports import OwnedAllocation, PreemptionStatus
 from ugm.partition.state import PartitionState
 from ugm.partition.subject_queries import QueryRequest, SubjectQueries
-from ugm.preemption import AllocationFacts, Outcome, PlacedRequest, PreemptionPlan, PreemptionRequest, Victim, World
+from ugm.partition.world_copy import WorldCopy, facts_of
+from ugm.preemption import (
+    Outcome,
+    PlacedRequest,
+    PreemptionPlan,
+    PreemptionRequest,
+    ReductionPlan,
+    ReductionTimer,
+    Victim,
+    World,
+)
 from ugm.preemption import plan_preemption as plan_for_queues
+from ugm.preemption import plan_reductions as reductions_of
 from ugm.preemption.plan import queue_input
 from ugm.preemption.settings import PreemptionSettings
 from ugm.preemption.usage_tree import QueueUsageTree
-from ugm.queues.specs import Quota
 from ugm.resources import Resource
 from ugm.tracking.self_check import ReadLocked
 
-__all__ = ["Preempting", "PreemptionCall", "require_preemption_call", "require_preemption_plan"]
+__all__ = [
+    "Preempting",
+    "PreemptionCall",
+    "require_preemption_call",
+    "require_preemption_plan",
+    "require_reduction_call",
+]
 
 
 _TERMINATING: Final = AllocationState.TERMINATING
@@ -92,127 +109,38 @@ def require_preemption_call(
     return PreemptionCall(request, since, now, may_preempt, within_queue, require_requests(listed) if listed else ())
 
 
-def require_preemption_plan(plan: object) -> PreemptionPlan:
+def require_reduction_call(now: int | None, *, overshoot: bool) -> tuple[int | None, bool]:
+    """Return the arguments of a plan of reductions, after checking them.
+
+    Raises:
+        RequestError: an argument is invalid.
+    """
+    if now is not None and type(now) is not int:
+        raise RequestError("now", now, "expected whole seconds")
+    if type(overshoot) is not bool:
+        raise RequestError("overshoot", overshoot, "expected True or False")
+    return now, overshoot
+
+
+def require_preemption_plan(plan: object) -> PreemptionPlan | ReductionPlan:
     """Return a plan, after checking its type.
 
     Raises:
         RequestError: it is not a plan.
     """
-    if not isinstance(plan, PreemptionPlan):
-        raise RequestError("plan", plan, "expected a PreemptionPlan")
+    if not isinstance(plan, PreemptionPlan | ReductionPlan):
+        raise RequestError("plan", plan, "expected a PreemptionPlan or a ReductionPlan")
     return plan
-
-
-class _WorldCopy(NamedTuple):
-    """References to the queues and allocations of a partition at one moment."""
-
-    compiled: CompiledConfig
-    cluster: Resource | None
-    queues: list[tuple[str, Quota]]
-    names: list[str]
-    owners: list[Application]
-    #: None for a pending allocation.
-    stored: list[Resource | LedgerEntry | None]
-
-    @classmethod
-    def of(cls, state: PartitionState) -> _WorldCopy:
-        """Copy a state; the caller holds the lock."""
-        owners = state.ledger.owners
-        return cls(
-            state.compiled,
-            state.tree.cluster,
-            [(queue.queue_path, queue.quota) for queue in state.tree.queues.values()],
-            list(owners),
-            list(owners.values()),
-            [owner.allocations.get(name) for name, owner in owners.items()],
-        )
-
-    def terminating(self) -> list[tuple[str, LedgerEntry]]:
-        """Return the terminating allocations, in the order of the ledger."""
-        return [
-            (name, stored)
-            for name, stored in zip(self.names, self.stored, strict=True)
-            if type(stored) is LedgerEntry and stored.traits.state is _TERMINATING
-        ]
-
-    def world(
-        self, settings: PreemptionSettings, placed: Sequence[PlacedRequest], evicted: Collection[str] = ()
-    ) -> World:
-        """Return the queues and allocations for a planner.
-
-        Args:
-            settings: the settings of the configuration.
-            placed: the requests that count as granted.
-            evicted: allocations that count as terminating.
-        """
-        queues = [
-            settings.facts(path, quota, cluster=self.cluster if path == "root" else None) for path, quota in self.queues
-        ]
-        return World(queues, _CopiedAllocations(self, evicted), placed)
-
-
-@final
-class _CopiedAllocations(Sequence[AllocationFacts]):
-    """The granted allocations of a copy, each made when it is read.
-
-    The garbage collector would visit a list of them again and again, so a plan for many allocations would take more
-    than proportional time.
-
-    Args:
-        copy: the copy.
-        evicted: allocations that count as terminating.
-    """
-
-    __slots__ = ("_evicted", "_names", "_owners", "_stored")
-
-    def __init__(self, copy: _WorldCopy, evicted: Collection[str]) -> None:
-        self._evicted: Final = frozenset(evicted)
-        self._names, self._owners, self._stored = copy.names, copy.owners, copy.stored
-        if None in copy.stored:
-            granted = [index for index, stored in enumerate(copy.stored) if stored is not None]
-            self._names = [copy.names[index] for index in granted]
-            self._owners = [copy.owners[index] for index in granted]
-            self._stored = [copy.stored[index] for index in granted]
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    def __iter__(self) -> Iterator[AllocationFacts]:
-        facts = map(_facts, self._names, self._owners, self._stored)
-        return facts if not self._evicted else map(self._with_state, facts)
-
-    @overload
-    def __getitem__(self, index: int) -> AllocationFacts: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[AllocationFacts]: ...
-
-    def __getitem__(self, index: int | slice) -> AllocationFacts | Sequence[AllocationFacts]:
-        if isinstance(index, slice):
-            return list(self)[index]
-        return self._with_state(_facts(self._names[index], self._owners[index], self._stored[index]))
-
-    def _with_state(self, facts: AllocationFacts) -> AllocationFacts:
-        return facts._replace(is_terminating=True) if facts.allocation_id in self._evicted else facts
-
-
-def _facts(name: str, owner: Application, stored: Resource | LedgerEntry | None) -> AllocationFacts:
-    application_id, path = owner.submission.application_id, owner.queue.queue_path
-    if type(stored) is Resource:
-        return AllocationFacts(name, application_id, path, stored)
-    assert stored is not None  # noqa: S101 - the callers pass granted allocations
-    _, usage, traits = stored
-    return AllocationFacts(
-        name, application_id, path, usage, traits.priority, traits.preemptible, traits.state is _TERMINATING
-    )
 
 
 class _Copy(NamedTuple):
     """Everything that a plan depends on, at one moment."""
 
-    world: _WorldCopy
+    world: WorldCopy
     request: PreemptionRequest
-    placed: tuple[PlacedRequest, ...]
+    #: The requests that count as granted: those that the caller names, and those of earlier plans.
+    given: tuple[PlacedRequest, ...]
+    recorded: tuple[PlacedRequest, ...]
     now: int
     #: Whether the request would be granted.
     is_allowed: bool
@@ -223,19 +151,39 @@ class _Copy(NamedTuple):
     evictions: tuple[str, ...]
 
 
+class _ReductionCopy(NamedTuple):
+    """Everything that a plan of reductions depends on, at one moment."""
+
+    #: None if no timer is due.
+    world: WorldCopy | None
+    timers: tuple[ReductionTimer, ...]
+    placed: tuple[PlacedRequest, ...]
+    now: int
+
+
 @final
 class Preempting:
-    """Makes plans for requests and carries them out."""
+    """Makes plans for requests and for queues above their maxima, and carries them out."""
 
-    __slots__ = ("_admission", "_models", "_queries", "_settings", "_state")
+    __slots__ = ("_admission", "_counts", "_models", "_queries", "_settings", "_state", "_timers")
 
-    def __init__(self, state: PartitionState, models: ModelSet, admission: Admission, queries: SubjectQueries) -> None:
+    def __init__(
+        self,
+        state: PartitionState,
+        models: ModelSet,
+        admission: Admission,
+        queries: SubjectQueries,
+        timers: ReductionTimers,
+        settings: SettingsCache,
+    ) -> None:
         self._state: Final = state
         self._models: Final = models
         self._admission: Final = admission
         self._queries: Final = queries
-        #: The settings of the last configuration that was used.
-        self._settings: tuple[CompiledConfig, PreemptionSettings] | None = None
+        self._timers: Final = timers
+        self._settings: Final = settings
+        #: The number of plans by outcome.
+        self._counts: Final[dict[str, int]] = {}
 
     # Plans
 
@@ -250,26 +198,22 @@ class Preempting:
             RequestError: the application does not exist or is failing, or an argument is invalid.
         """
         copy = read(self._copy, call)
-        settings = self._settings_of(copy.world.compiled)
+        settings = self._settings.of(copy.world.compiled)
         if copy.in_models:
-            return self._plan_with_models(call, copy, settings, read)
-        plan = _plan(copy, settings, call)
-        if plan.outcome is Outcome.FITS and not copy.is_allowed:
-            return replace(plan, outcome=Outcome.AWAITS_TERMINATING)
+            plan = self._plan_with_models(call, copy, settings, read)
+        else:
+            plan = _plan(copy, settings, call)
+            if plan.outcome is Outcome.FITS and not copy.is_allowed:
+                plan = replace(plan, outcome=Outcome.AWAITS_TERMINATING)
+        read(self._count, plan.outcome.value)
         return plan
-
-    def _settings_of(self, compiled: CompiledConfig) -> PreemptionSettings:
-        known = self._settings
-        if known is None or known[0] is not compiled:
-            known = self._settings = compiled, PreemptionSettings(compiled.config)
-        return known[1]
 
     def _copy(self, call: PreemptionCall) -> _Copy:
         request = call.request
         decision = self._queries.check(request.application_id, call.query)
-        world = _WorldCopy.of(self._state)
+        world = WorldCopy.of(self._state)
         claim = self._queries.claim(request.application_id, call.query)
-        leaving = world.terminating()
+        leaving = list(self._state.terminating_entries().items())
         violations = self._violations(call, claim, leaving)
         own = [one for one in violations if one.kind in tuple(TrackingType)]
         blocking = tuple(one for one in own if one.kind != TrackingType.QUEUE or one.resource is None)
@@ -285,12 +229,27 @@ class Preempting:
                 call.since,
                 call.may_preempt,
             ),
-            tuple(PlacedRequest(self._path_of(one), one.usage) for one in call.placed),
+            self._given_placed(call),
+            self._placed(request.allocation_id),
             self._models.clock.now(changes=False) if call.now is None else call.now,
             decision.allowed,
             Decision(blocking) if blocking else None,
             in_models,
             self._models.evictions(claim) if in_models else (),
+        )
+
+    def _given_placed(self, call: PreemptionCall) -> tuple[PlacedRequest, ...]:
+        """Return the requests that the caller names and for which no recorded plan has made room."""
+        known = {call.request.allocation_id, *self._state.placed_entries()}
+        named = {one.allocation_id: one for one in call.placed}
+        return tuple(PlacedRequest(self._path_of(one), one.usage) for name, one in named.items() if name not in known)
+
+    def _placed(self, but_for: str = "") -> tuple[PlacedRequest, ...]:
+        """Return the pending requests for which earlier plans have made room, except one."""
+        return tuple(
+            PlacedRequest(entry.application.queue.queue_path, entry.usage)
+            for name, entry in self._state.placed_entries().items()
+            if name != but_for
         )
 
     def _path_of(self, placed: AllocationRequest) -> str:
@@ -314,7 +273,8 @@ class Preempting:
         denied = PreemptionPlan(
             copy.request, Outcome.NONE, copy.now, decision=Decision(copy.in_models), missing=plan.missing
         )
-        if not evicted or len(evicted) < len(copy.evictions) or not read(self._fits, call, evicted, plan):
+        # Without evictions of models, the victims of the queues may free enough in the models as well.
+        if len(evicted) < len(copy.evictions) or not read(self._fits, call, evicted, plan):
             return denied
         for name in list(evicted):
             rest = [one for one in evicted if one != name]
@@ -331,14 +291,56 @@ class Preempting:
         names = [*evicted, *(victim.allocation_id for victim in plan.victims)]
         ledger = self._state.ledger
         leaving = [(name, entry) for name in names if (entry := ledger.get(name)) is not None]
-        leaving += [one for one in _WorldCopy.of(self._state).terminating() if one[0] not in names]
+        leaving += [one for one in self._state.terminating_entries().items() if one[0] not in names]
         claim = self._queries.claim(call.request.application_id, call.query)
         return not self._violations(call, claim, leaving)
 
+    # Status
+
+    def status(self) -> PreemptionStatus:
+        """Return the terminating allocations, the placed requests, the timers, and counts of plans."""
+        state = self._state
+        placed, terminating = state.placed_entries(), state.terminating_entries()
+        return PreemptionStatus(
+            tuple(OwnedAllocation.of(name, entry) for name, entry in terminating.items()),
+            tuple(OwnedAllocation.of(name, entry) for name, entry in sorted(placed.items())),
+            self._timers.running(),
+            dict(sorted(self._counts.items())),
+        )
+
+    def _count(self, outcome: str) -> None:
+        self._counts[outcome] = self._counts.get(outcome, 0) + 1
+
+    # Reductions
+
+    def plan_reductions(self, now: int | None, overshoot: bool, read: ReadLocked) -> ReductionPlan:  # noqa: FBT001 - checked arguments
+        """Return a plan that brings the queues back within their maxima whose delay is over.
+
+        Args:
+            now: the time in seconds; None for the clock of the partition.
+            overshoot: whether a leaf may give more than its share.
+            read: runs a function under the lock.
+        """
+        copy = read(self._copy_for_reductions, now)
+        if copy.world is None:
+            return ReductionPlan(copy.now)
+        world = copy.world.world(self._settings.of(copy.world.compiled), copy.placed)
+        plan = reductions_of(world, copy.timers, copy.now, overshoot=overshoot)
+        read(self._count, "reduction")
+        return plan
+
+    def _copy_for_reductions(self, now: int | None) -> _ReductionCopy:
+        timers = self._timers.running()
+        now = self._models.clock.now(changes=False) if now is None else now
+        is_any_due = any(timer.due <= now for timer in timers)
+        # The size of the cluster is not enforced.
+        world = WorldCopy.of(self._state)._replace(cluster=None) if is_any_due else None
+        return _ReductionCopy(world, timers, self._placed(), now)
+
     # Carrying out
 
-    def carry_out(self, plan: PreemptionPlan) -> tuple[str, ...]:
-        """Mark the victims of a plan as terminating, or none of them.
+    def carry_out(self, plan: PreemptionPlan | ReductionPlan) -> tuple[str, ...]:
+        """Mark the victims of a plan as terminating, or none of them, and give a pending request the right to the room.
 
         Returns:
             The allocations that were marked; empty if no victim is held any more.
@@ -346,19 +348,57 @@ class Preempting:
         Raises:
             RequestError: the plan has no victims, or it is stale.
         """
-        victims = (*plan.by_model, *plan.victims)
+        by_model = plan.by_model if isinstance(plan, PreemptionPlan) else ()
+        victims = (*by_model, *plan.victims)
         if not victims:
             raise RequestError("plan", _headline(plan), "the plan has no victims")
         held = {victim.allocation_id: self._held(victim.allocation_id) for victim in victims}
-        if not any(held.values()):
+        if not any(held.values()) and not self._waits_without_room(plan):
             return ()
-        objection = self._changed_victim(victims, held) or self._changed_queue(plan)
+        objection = self._changed_victim(victims, held) or self._changed_subject(plan) or self._changed_queue(plan)
         if objection:
+            self._count("stale")
             raise RequestError("plan", _headline(plan), f"the plan is stale: {objection}")
+        self._count("carried_out")
         for name, entry in held.items():
             if entry is not None:
                 self._state.mark_terminating(name, entry)
+        if isinstance(plan, PreemptionPlan):
+            self._place(plan.request)
         return tuple(held)
+
+    def _waits_without_room(self, plan: PreemptionPlan | ReductionPlan) -> bool:
+        """Return whether the request of a plan is pending and has no right to room, so the plan was not carried out."""
+        if isinstance(plan, ReductionPlan):
+            return False
+        entry = self._state.ledger.get(plan.request.allocation_id)
+        is_pending = entry is not None and entry.traits.state is AllocationState.PENDING
+        return is_pending and plan.request.allocation_id not in self._state.placed_entries()
+
+    def _place(self, request: PreemptionRequest) -> None:
+        """Give a request the right to the room that its victims leave, if it is pending."""
+        entry = self._state.ledger.get(request.allocation_id)
+        if entry is not None:
+            self._state.mark_placed(request.allocation_id, entry)
+
+    def _changed_subject(self, plan: PreemptionPlan | ReductionPlan) -> str:
+        """Return what has changed about the request, or about the timers of the due queues; empty for nothing."""
+        if isinstance(plan, PreemptionPlan):
+            return self._changed_request(plan.request)
+        running = {timer.queue_path: timer.since for timer in self._timers.running()}
+        changed = [one.queue_path for one in plan.queues if running.get(one.queue_path) != one.since]
+        return f"the timer of queue {changed[0]} has stopped" if changed else ""
+
+    def _changed_request(self, request: PreemptionRequest) -> str:
+        name = request.allocation_id
+        entry = self._state.ledger.get(name)
+        if entry is None:
+            return ""
+        if entry.traits.state is not AllocationState.PENDING:
+            return f"request {name!r} is granted"
+        found = entry.application.application_id, entry.usage, entry.traits.priority
+        is_same = found == (request.application_id, request.usage, request.priority)
+        return "" if is_same else f"request {name!r} has changed"
 
     def _held(self, allocation_id: str) -> LedgerEntry | None:
         entry = self._state.ledger.get(allocation_id)
@@ -374,10 +414,8 @@ class Preempting:
                 return f"allocation {victim.allocation_id!r} has changed"
         return ""
 
-    def _changed_queue(self, plan: PreemptionPlan) -> str:
-        evicted = {victim.allocation_id for victim in plan.by_model}
-        settings = self._settings_of(self._state.compiled)
-        nodes = QueueUsageTree(_WorldCopy.of(self._state).world(settings, plan.placed, evicted)).nodes
+    def _changed_queue(self, plan: PreemptionPlan | ReductionPlan) -> str:
+        nodes = QueueUsageTree(self._world_of(plan)).nodes
         for before in plan.inputs:
             node = nodes.get(before.queue_path)
             if node is None:
@@ -389,13 +427,22 @@ class Preempting:
                 return f"queue {before.queue_path} has changed ({changed})"
         return ""
 
+    def _world_of(self, plan: PreemptionPlan | ReductionPlan) -> World:
+        """Return the queues and allocations as they are now, with the assumptions of a plan."""
+        settings, copy = self._settings.of(self._state.compiled), WorldCopy.of(self._state)
+        if isinstance(plan, ReductionPlan):
+            return copy._replace(cluster=None).world(settings, self._placed())
+        evicted = {victim.allocation_id for victim in plan.by_model}
+        placed = (*plan.placed, *self._placed(plan.request.allocation_id))
+        return copy.world(settings, placed, evicted)
+
 
 def _plan(
     copy: _Copy, settings: PreemptionSettings, call: PreemptionCall, evicted: Sequence[str] = ()
 ) -> PreemptionPlan:
-    world = copy.world.world(settings, copy.placed, set(evicted))
+    world = copy.world.world(settings, (*copy.given, *copy.recorded), set(evicted))
     plan = plan_for_queues(world, copy.request, copy.now, within_queue=call.within_queue, blocked=copy.blocked)
-    return replace(plan, placed=copy.placed) if plan else plan
+    return replace(plan, placed=copy.given) if plan else plan
 
 
 def _may_be_evicted(copy: _Copy, allocation_id: str) -> bool:
@@ -407,23 +454,23 @@ def _may_be_evicted(copy: _Copy, allocation_id: str) -> bool:
     stored = world.stored[index]
     if stored is None:
         return False
-    facts = _facts(allocation_id, world.owners[index], stored)
+    facts = facts_of(allocation_id, world.owners[index], stored)
     if facts.is_terminating or not facts.preemptible or facts.application_id == request.application_id:
         return False
     least = request.priority + (facts.queue_path != request.queue_path)
     return facts.priority < least
 
 
-def _model_victims(world: _WorldCopy, names: Sequence[str]) -> tuple[Victim, ...]:
+def _model_victims(world: WorldCopy, names: Sequence[str]) -> tuple[Victim, ...]:
     found = []
     for name in names:
         index = world.names.index(name)
         stored = world.stored[index]
         if stored is not None:
-            facts = _facts(name, world.owners[index], stored)
+            facts = facts_of(name, world.owners[index], stored)
             found.append(Victim(name, facts.application_id, facts.queue_path, facts.usage, facts.priority))
     return tuple(found)
 
 
-def _headline(plan: PreemptionPlan) -> str:
+def _headline(plan: PreemptionPlan | ReductionPlan) -> str:
     return str(plan).partition("\n")[0]

@@ -25,8 +25,12 @@ from ugm.partition.events import (
     PartitionClosed,
     Preempted,
     QueueQuotaSet,
+    ReductionTimersStarted,
     Released,
+    Renewed,
+    RequestPlaced,
     RequestWithdrawn,
+    ReservationChanged,
     Resized,
 )
 from ugm.partition.state import PartitionState
@@ -67,9 +71,16 @@ def _replay_ledger_event(state: PartitionState, event: Event) -> None:
             state.remove_pending(allocation_id, state.ledger[allocation_id])
         case Resized():
             _resize(state, event.allocation)
+        case Renewed(allocation, before):
+            state.write_renewed(
+                allocation.allocation_id, state.ledger[allocation.allocation_id].with_promise(allocation.until), before
+            )
         case Preempted():
             allocation_id = event.allocation.allocation_id
             state.mark_terminating(allocation_id, state.ledger[allocation_id].in_state(AllocationState.HELD))
+        case RequestPlaced():
+            allocation_id = event.allocation.allocation_id
+            state.mark_placed(allocation_id, state.ledger[allocation_id])
         case _:
             _replay_other_event(state, event)
 
@@ -104,12 +115,16 @@ def _replay_administration(state: PartitionState, event: Event) -> None:
     match event:
         case QueueQuotaSet(queue_path, quota):
             state.set_queue_quota(state.tree.create(queue_path), quota)
+        case ReservationChanged(queue_path, _, after):
+            state.set_reservation(queue_path, after)
         case NodeChanged(name, before, after):
             _change_node(state, name, before, after)
         case ConfigurationChanged(_, after):
             state.replace_config(after)
         case ModelsChanged(_, after):
             state.added_models = after
+        case ReductionTimersStarted(queue_paths, since):
+            state.start_reduction_timers(queue_paths, since)
         case PartitionClosed():
             state.closed = True
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ugm.decision import EffectiveLimit, Explanation, headroom_of
 from ugm.partition.allocation import Allocation
 from ugm.partition.application import ApplicationInfo, LedgerEntry
+from ugm.preemption import ReductionTimer
 from ugm.queues import Placement
 from ugm.resources import Resource
 
-__all__ = ["ApplicationReport", "OwnedAllocation", "SubmissionReport"]
+__all__ = ["ApplicationReport", "OwnedAllocation", "PreemptionStatus", "SubmissionReport"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,30 @@ class OwnedAllocation:
             "user": self.user,
             "group": self.group,
             "queue_path": self.queue_path,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionStatus:
+    """The plans of preemption that are being carried out, and the queues that are to be reduced."""
+
+    #: The allocations that were marked and not released yet, sorted by id.
+    terminating: tuple[OwnedAllocation, ...]
+    #: The pending requests for which a plan has made room, sorted by id. Plans for others count them as granted.
+    placed: tuple[OwnedAllocation, ...]
+    #: The queues above their maximum that take part in reductions, sorted by path.
+    timers: tuple[ReductionTimer, ...]
+    #: The number of plans that this process has made for requests, by outcome. In addition, ``reduction`` is the number
+    #: of plans for due queues, ``carried_out`` that of plans that were carried out, and ``stale`` that of refused ones.
+    plans: Mapping[str, int]
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the status for JSON."""
+        return {
+            "terminating": [one.to_dict() for one in self.terminating],
+            "placed": [one.to_dict() for one in self.placed],
+            "timers": [one.to_dict() for one in self.timers],
+            "plans": dict(self.plans),
         }
 
 

@@ -5,7 +5,7 @@ Under the lock only the data are copied that decide the order. The `OrderTree` i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias, final
@@ -13,12 +13,14 @@ from typing import Any, Final, NamedTuple, TypeAlias, final
 from ugm.arguments import require_name
 from ugm.errors import RequestError
 from ugm.fairness import Comparison, FairRank
-from ugm.fairness.order_tree import OrderedApplication, OrderedRequest, OrderTree
+from ugm.fairness.order_tree import OrderedApplication, OrderedRequest, OrderTree, RankKey
 from ugm.fairness.sort_settings import QueueSettings
 from ugm.identity import ROOT, canonical_path
+from ugm.model import Claim, OrderNode, TreeOrderModel
 from ugm.partition.allocation import AllocationRequest
 from ugm.partition.application import Application, ApplicationCopy, ApplicationInfo, LedgerEntry
 from ugm.partition.compiled_config import CompiledConfig
+from ugm.partition.reservation import Reservation
 from ugm.partition.state import PartitionState
 from ugm.queues.queue import Queue
 from ugm.resources import Resource
@@ -28,10 +30,12 @@ __all__ = [
     "ApplicationKey",
     "ApplicationOrder",
     "CopiedApplication",
+    "GroupTree",
     "OrderCopy",
     "Turn",
     "allocation_request",
     "by_share",
+    "ledger_entry",
     "ordered_request",
     "require_keys",
     "require_max_turns",
@@ -44,6 +48,9 @@ __all__ = [
 ApplicationKey: TypeAlias = Callable[[ApplicationInfo], Any]
 
 _NOTHING: Final[Mapping[str, int]] = {}
+_NO_USAGE: Final = Resource()
+#: The name of the group of applications without a group.
+_NO_GROUP: Final = "(no group)"
 
 
 class Turn(NamedTuple):
@@ -58,10 +65,15 @@ class Turn(NamedTuple):
     blocked_by: str
     #: The comparisons that chose it, from the root down.
     keys: tuple[Comparison, ...]
+    #: The reservation of the request, with its expected start; None if it has none.
+    reservation: Reservation | None = None
 
     def explain(self) -> str:
-        """Return the reasons for the place in words, one line for each comparison."""
-        return "\n".join(map(str, self.keys))
+        """Return the reasons for the place in words, one line for each comparison, and one for a reservation."""
+        return "\n".join(self._reasons())
+
+    def _reasons(self) -> list[str]:
+        return [*map(str, self.keys), *([] if self.reservation is None else [str(self.reservation)])]
 
     def to_dict(self) -> dict[str, object]:
         """Return the turn for JSON; exact numbers are texts."""
@@ -74,7 +86,9 @@ class Turn(NamedTuple):
             "priority": self.request.priority,
             "fits": self.fits,
             "blocked_by": self.blocked_by,
-            "reasons": [str(one) for one in self.keys],
+            "reasons": self._reasons(),
+            "start": None if self.reservation is None else self.reservation.start,
+            "reserved_for": [] if self.reservation is None else list(self.reservation.queue_paths),
         }
 
 
@@ -90,6 +104,24 @@ def by_share(rank: FairRank) -> ApplicationKey:
     return lambda application: rank.position(application.user.name)
 
 
+class GroupTree(NamedTuple):
+    """The groups of a quota model as the traversed tree; the caller of its methods holds the lock."""
+
+    model: TreeOrderModel
+    name: str
+
+    def nodes(self) -> list[OrderNode]:
+        """Return the groups with the amounts that are available to them now."""
+        return list(self.model.order_nodes(self.name))
+
+    def node_of(self, application: Application) -> str | None:
+        """Return the group of an application."""
+        one, queue_path = application.submission, application.queue.queue_path
+        return self.model.order_node(
+            self.name, Claim("", one.application_id, _NO_USAGE, queue_path, one.user, one.tags)
+        )
+
+
 class CopiedApplication(NamedTuple):
     """The facts that determine the place of an application, copied under the lock."""
 
@@ -99,12 +131,15 @@ class CopiedApplication(NamedTuple):
     requests: tuple[OrderedRequest, ...]
     #: Only if the program gives keys.
     copy: ApplicationCopy | None
+    #: Its group, if the groups of a quota model are traversed.
+    group: str | None = None
 
     @classmethod
-    def of(cls, application: Application, *, for_key: bool) -> CopiedApplication:
+    def of(cls, application: Application, *, for_key: bool, tree: GroupTree | None = None) -> CopiedApplication:
         """Copy an application; the caller holds the lock."""
         requests = tuple(ordered_request(name, entry) for name, entry in application.pending.items())
-        return cls.without_requests(application, for_key=for_key)._replace(requests=requests)
+        group = None if tree is None else tree.node_of(application)
+        return cls.without_requests(application, for_key=for_key)._replace(requests=requests, group=group)
 
     @classmethod
     def without_requests(cls, application: Application, *, for_key: bool) -> CopiedApplication:
@@ -129,16 +164,30 @@ class OrderCopy(NamedTuple):
     cluster: Resource | None
     queues: tuple[tuple[str, Mapping[str, int], Mapping[str, int]], ...]
     applications: list[CopiedApplication]
+    #: Returns the order of users at that moment; None without shares.
+    rank: Callable[[], FairRank] | None = None
+    reservations: tuple[Reservation, ...] = ()
+    #: The groups that are traversed instead of the queues, and their amounts; None for the queues.
+    tree: GroupTree | None = None
+    nodes: Sequence[OrderNode] = ()
 
     @classmethod
-    def of(cls, state: PartitionState, *, for_keys: bool) -> OrderCopy:
+    def of(cls, state: PartitionState, *, for_keys: bool, tree: GroupTree | None = None) -> OrderCopy:
         """Copy what decides the order; the caller holds the lock."""
         return cls(
             state.compiled,
             state.tree.cluster,
             tuple(map(_copy_queue, state.tree.root.below())),
-            [CopiedApplication.of(one, for_key=for_keys) for one in state.applications.values()],
+            [CopiedApplication.of(one, for_key=for_keys, tree=tree) for one in state.applications.values()],
+            _rank_of(state),
+            tree=tree,
+            nodes=() if tree is None else tree.nodes(),
         )
+
+
+def _rank_of(state: PartitionState) -> Callable[[], FairRank] | None:
+    shares = state.fair_shares()
+    return None if shares is None else shares.capture_rank(one.submission.user for one in state.applications.values())
 
 
 def turns_of(
@@ -146,7 +195,9 @@ def turns_of(
 ) -> tuple[Turn, ...]:
     """Return the pending requests of a copy in their order; see `AbstractPartition.order`."""
     users = {one.application.application_id: one.application.submission.user.name for one in copied.applications}
-    return tuple(islice(ApplicationOrder(copied, keys or {}).turns(users), max_turns))
+    reservations = {one.allocation_id: one for one in copied.reservations}
+    turns = islice(ApplicationOrder(copied, keys or {}).turns(users), max_turns)
+    return tuple(one._replace(reservation=reservations.get(one.request.allocation_id)) for one in turns)
 
 
 def ordered_request(request_id: str, entry: LedgerEntry) -> OrderedRequest:
@@ -156,11 +207,16 @@ def ordered_request(request_id: str, entry: LedgerEntry) -> OrderedRequest:
 
 def allocation_request(application_id: str, request: OrderedRequest) -> AllocationRequest:
     """Return a request of an order as the caller or the ledger has it."""
-    origin = request.origin
-    if isinstance(origin, AllocationRequest):
-        return origin
-    assert isinstance(origin, LedgerEntry)  # noqa: S101 - `ordered_request` made it
-    return AllocationRequest(request.request_id, application_id, origin.usage, *origin.traits[1:])
+    if isinstance(request.origin, AllocationRequest):
+        return request.origin
+    entry = ledger_entry(request)
+    return AllocationRequest(request.request_id, application_id, entry.usage, *entry.traits[1:])
+
+
+def ledger_entry(request: OrderedRequest) -> LedgerEntry:
+    """Return the entry of a pending request of an order."""
+    assert isinstance(request.origin, LedgerEntry)  # noqa: S101 - `ordered_request` made it
+    return request.origin
 
 
 def _copy_queue(queue: Queue) -> tuple[str, Mapping[str, int], Mapping[str, int]]:
@@ -177,9 +233,10 @@ class ApplicationOrder:
         keys: see `require_keys`.
         requests: the requests by application that take part; None for the pending ones.
         without: requests that take no part.
+        rank_key: the key of applications in queues with the policy ``share``; None to read the ranks of the copy.
     """
 
-    __slots__ = ("_copies", "_keys", "_requests", "_settings", "tree")
+    __slots__ = ("_copies", "_keys", "_paths", "_requests", "_settings", "_users", "groups", "rank_key", "tree")
 
     def __init__(
         self,
@@ -187,24 +244,67 @@ class ApplicationOrder:
         keys: Mapping[str, ApplicationKey],
         requests: Mapping[str, tuple[AllocationRequest, ...]] | None = None,
         without: AbstractSet[str] = frozenset(),
+        rank_key: RankKey | None = None,
     ) -> None:
         self._keys: Final = keys
         self._requests: Final = requests
         self._settings: Final = QueueSettings(copy.compiled.config)
+        #: The user of each application.
+        self._users: Final[dict[str, str]] = {}
+        self.rank_key: Final = self._rank_key(copy.rank, rank_key)
         #: The copies of applications whose keys the program computes.
         self._copies: Final[dict[str, ApplicationCopy]] = {}
         self.tree: Final = OrderTree(self._settings.of(ROOT), copy.cluster or _NOTHING)
         self._set_key(ROOT)
-        for path, guaranteed, maximum in copy.queues:
-            if path != ROOT:
-                self._add_queue(path, guaranteed, maximum)
+        #: The groups that are traversed, and their paths; None for the queues.
+        self.groups: Final = copy.tree
+        self._paths: Final[dict[str, str]] = {}
+        if copy.tree is None:
+            for path, guaranteed, maximum in copy.queues:
+                if path != ROOT:
+                    self._add_queue(path, guaranteed, maximum)
+        else:
+            self._add_groups(copy.nodes)
         for application in copy.applications:
             self._fill(application, without)
         self.tree.refresh()
 
+    def _rank_key(self, rank: Callable[[], FairRank] | None, known: RankKey | None) -> RankKey | None:
+        """Return the key of applications by their users, if any queue needs it."""
+        if rank is None or not self._settings.has_policy("share"):
+            return None
+        return RankKey(rank() if known is None else known.rank, self._users)
+
+    def read_ranks(self, state: PartitionState) -> None:
+        """Read the ranks of users again; the caller holds the lock."""
+        if self.rank_key is not None and (rank := _rank_of(state)) is not None:
+            self.rank_key.rank = rank()
+            self.tree.refresh()
+
     def _add_queue(self, path: str, guaranteed: Mapping[str, int], maximum: Mapping[str, int]) -> None:
         self.tree.add_queue(path, self._settings.of(path), guaranteed, maximum)
         self._set_key(path)
+
+    def _add_groups(self, nodes: Iterable[OrderNode]) -> None:
+        """Add the groups of a quota model, and one for the applications without a group."""
+        root = self.tree.root
+        settings = root.settings._replace(offset=0, is_fenced=False)
+        self._paths[""] = ROOT
+        for name, parent, available in (*nodes, OrderNode(_NO_GROUP, "", _NOTHING)):
+            above = self._paths[parent]
+            path = self._paths[name] = f"{above}.{name}"
+            self.tree.add_queue(path, settings, available, _NOTHING, above)
+            self._set_key(path)
+
+    def set_amounts(self, nodes: Iterable[OrderNode]) -> None:
+        """Follow a change of the amounts that are available to the groups."""
+        changed = False
+        for one in nodes:
+            path = self._paths.get(one.name)
+            if path is not None and self.tree.queues[path].set_guaranteed(one.available):
+                changed = True
+        if changed:
+            self.tree.refresh_queues()
 
     def _set_key(self, path: str) -> None:
         queue = self.tree.queues[path]
@@ -213,16 +313,22 @@ class ApplicationOrder:
             queue.first_key = lambda application: key(self._copies[application.application_id].info())
         elif queue.parent is not None and queue.parent.criterion == "custom":
             queue.first_key = queue.parent.first_key
+        elif queue.settings.policy == "share":
+            queue.first_key = self.rank_key
 
     def _fill(self, copied: CopiedApplication, without: AbstractSet[str]) -> OrderedApplication:
         """Add an application, with all its requests."""
         application = copied.application
         name, path = application.application_id, application.queue.queue_path
-        if path not in self.tree.queues:
+        if self.groups is not None:
+            group = copied.group
+            path = self._paths[group if group in self._paths and group else _NO_GROUP]
+        elif path not in self.tree.queues:
             for queue in reversed(list(application.queue.lineage())):
                 if queue.queue_path not in self.tree.queues:
                     self._add_queue(*_copy_queue(queue))
         ordered = self.tree.add_application(name, path, application.number)
+        self._users[name] = application.submission.user.name
         self._change(ordered, copied)
         for request in self._requests_of(copied):
             if request.request_id not in without:
@@ -252,7 +358,9 @@ class ApplicationOrder:
         if application is None:
             return ApplicationChange(application_id, None, {})
         if application_id not in self.tree.applications:
-            return ApplicationChange(application_id, CopiedApplication.of(application, for_key=for_key), {})
+            return ApplicationChange(
+                application_id, CopiedApplication.of(application, for_key=for_key, tree=self.groups), {}
+            )
         copied = CopiedApplication.without_requests(application, for_key=for_key)
         return ApplicationChange(application_id, copied, dict(self._read_requests(application, request_ids)))
 
@@ -279,6 +387,7 @@ class ApplicationOrder:
             if ordered is not None:
                 self.tree.remove(name)
                 self._copies.pop(name, None)
+                self._users.pop(name, None)
             return
         if ordered is None:
             self.tree.update(self._fill(copied, without))

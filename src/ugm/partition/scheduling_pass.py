@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, Self, final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple, Self, final
 
 from ugm.decision import Decision
 from ugm.fairness import Comparison
 from ugm.fairness.order_tree import OrderedApplication, OrderedRequest
+from ugm.model import OrderNode
 from ugm.operation_lock import OperationLock
 from ugm.partition.allocation import AllocationRequest
 from ugm.partition.change_marks import ChangeMarks
-from ugm.partition.interface import AbstractPartition
+from ugm.partition.reservation import Reservation
 from ugm.partition.scheduling_order import (
     ApplicationChange,
     ApplicationKey,
     ApplicationOrder,
+    GroupTree,
     OrderCopy,
     allocation_request,
 )
@@ -24,13 +26,22 @@ from ugm.partition.state import PartitionState
 __all__ = ["Head", "SchedulingPass"]
 
 
+class PassCalls(NamedTuple):
+    """The calls of a partition that its scheduling passes make."""
+
+    #: Decides about a request, with respect to reservations.
+    allocate: Callable[[AllocationRequest], Decision]
+    #: Returns the reservations of the partition.
+    reservations: Callable[[], tuple[Reservation, ...]]
+
+
 @final
 class Head:
     """The request that comes next in a scheduling pass.
 
     Attributes:
         request: the request.
-        queue_path: the queue of its application.
+        queue_path: the queue of its application; or its group, if the pass traverses the groups of a quota model.
         keys: the comparisons that chose it, from the root down.
     """
 
@@ -50,6 +61,9 @@ class Head:
     def allocate(self) -> Decision:
         """Grant the request if the partition allows it; otherwise it takes no further part in the pass.
 
+        If a queue above it reserves capacity (see `Reservation`), a request that would delay the reserved one is denied
+        with a violation of the kind ``reservation``. A pending request that only queues block may get the reservation.
+
         Raises:
             RequestError: as for `ugm.Partition.allocate`.
         """
@@ -59,9 +73,16 @@ class Head:
         """Leave the request out of the rest of the pass. To continue with the next head has the same effect."""
         self._pass._skip(self.request.allocation_id)  # noqa: SLF001 - a part of the same class
 
+    @property
+    def reservation(self) -> Reservation | None:
+        """The reservation that the request has at this moment, with its expected start; None if it has none."""
+        found = self._pass._calls.reservations()  # noqa: SLF001 - a part of the same class
+        return next((one for one in found if one.allocation_id == self.request.allocation_id), None)
+
     def explain(self) -> str:
-        """Return the reasons for the choice in words, one line for each comparison."""
-        return "\n".join(map(str, self.keys))
+        """Return the reasons for the choice in words, one line for each comparison, and one for a reservation."""
+        reservation = self.reservation
+        return "\n".join([*map(str, self.keys), *([] if reservation is None else [str(reservation)])])
 
 
 @final
@@ -73,18 +94,33 @@ class SchedulingPass:
     request of its application takes its place. One thread at a time may use the pass.
     """
 
-    __slots__ = ("_head", "_keys", "_lock", "_marks", "_order", "_out", "_partition", "_requests", "_state")
+    __slots__ = (
+        "_calls",
+        "_head",
+        "_keys",
+        "_lock",
+        "_marks",
+        "_nodes",
+        "_order",
+        "_out",
+        "_requests",
+        "_state",
+        "_tree",
+    )
 
     def __init__(
         self,
-        partition: AbstractPartition,
+        calls: PassCalls,
         state: PartitionState,
         lock: OperationLock,
         marks: ChangeMarks,
         requests: Mapping[str, tuple[AllocationRequest, ...]] | None,
         keys: Mapping[str, ApplicationKey],
+        tree: GroupTree | None = None,
     ) -> None:
-        self._partition: Final = partition
+        self._tree: Final = tree
+        self._nodes: Sequence[OrderNode] = ()
+        self._calls: Final = calls
         self._state: Final = state
         self._lock: Final = lock
         #: What has changed since the last head; marks of everything let the first head build the order.
@@ -119,10 +155,13 @@ class SchedulingPass:
         order, changes = self._order, self._lock.run(self._changes)
         if order is None or isinstance(changes, OrderCopy):
             assert isinstance(changes, OrderCopy)  # noqa: S101 - the marks begin with everything
-            order = self._order = ApplicationOrder(changes, self._keys, self._requests, self._out)
+            # The ranks of users are read once.
+            rank_key = None if order is None else order.rank_key
+            order = self._order = ApplicationOrder(changes, self._keys, self._requests, self._out, rank_key)
         else:
             for change in changes:
                 order.apply(change, self._out)
+            order.set_amounts(self._nodes)
         return order
 
     def _changes(self) -> OrderCopy | list[ApplicationChange]:
@@ -130,17 +169,18 @@ class SchedulingPass:
         marks = self._marks
         if self._order is None or marks.everything:
             return self._copy()
+        if self._tree is not None:
+            self._nodes = self._tree.nodes()
         return [self._order.read(self._state, name, request_ids) for name, request_ids in marks.take().items()]
 
     def _copy(self) -> OrderCopy:
         self._marks.take()
-        return OrderCopy.of(self._state, for_keys=bool(self._keys))
+        return OrderCopy.of(self._state, for_keys=bool(self._keys), tree=self._tree)
 
     # Changes by the caller
 
     def _allocate(self, request: AllocationRequest) -> Decision:
-        # Named, so that it does not matter which properties a request has.
-        decision = self._partition.allocate(**request._asdict())
+        decision = self._calls.allocate(request)
         self._skip(request.allocation_id)
         return decision
 

@@ -30,7 +30,15 @@ from ugm.tracking.holding import amounts_by_name
 from ugm.tracking.limits import LimitTable
 from ugm.tracking.snapshot import TrackerCopy, UsageLine
 
-__all__ = ["CooperativeIteration", "CopiedQueue", "PartitionSnapshot", "Pending", "SnapshotParts", "copy_user_usage"]
+__all__ = [
+    "CooperativeIteration",
+    "CopiedQueue",
+    "PartitionSnapshot",
+    "Pending",
+    "PendingLine",
+    "SnapshotParts",
+    "copy_user_usage",
+]
 
 #: The attributes of queues and holdings that are copied, each as one list. So nothing is computed under the lock, and
 #: no objects are created that could start the garbage collector.
@@ -79,6 +87,16 @@ class CopiedQueue(NamedTuple):
         return quota if self.quota_override is None else quota._replace(max_resources=self.quota_override)
 
 
+class PendingLine(NamedTuple):
+    """The pending allocations of one application."""
+
+    user_name: str
+    #: None if the application is charged to no group, or has not run yet.
+    group_name: str | None
+    queue_path: str
+    usages: list[Resource]
+
+
 class SnapshotParts(NamedTuple):
     """The values of a snapshot except its configuration, as another process needs them."""
 
@@ -91,8 +109,8 @@ class SnapshotParts(NamedTuple):
     queues: dict[str, CopiedQueue]
     #: The usage of every running application.
     lines: list[UsageLine]
-    #: The user, the queue and the pending amounts of every application with pending allocations.
-    pending: list[tuple[str, str, list[Resource]]]
+    #: Every application with pending allocations.
+    pending: list[PendingLine]
 
 
 class _Counted(NamedTuple):
@@ -131,7 +149,7 @@ class PartitionSnapshot:
         # An application of a partition is in one queue, so it has one holding.
         self._raw_holdings: Final = [list(map(get, state.holding_index.holdings.values())) for get in _HOLDING]
         self._raw_pending: Final = [
-            (one.submission.user.name, one.queue.queue_path, tuple(one.pending.values()))
+            (one.submission.user.name, one.group or None, one.queue.queue_path, tuple(one.pending.values()))
             for one in state.applications.values()
             if one.pending
         ]
@@ -151,8 +169,11 @@ class PartitionSnapshot:
         return SnapshotParts(*(getattr(self, name) for name in _PARTS))
 
     @cached_property
-    def _pending(self) -> list[tuple[str, str, list[Resource]]]:
-        return [(user, path, [entry.usage for entry in entries]) for user, path, entries in self._raw_pending]
+    def _pending(self) -> list[PendingLine]:
+        return [
+            PendingLine(user, group, path, [entry.usage for entry in entries])
+            for user, group, path, entries in self._raw_pending
+        ]
 
     @cached_property
     def _queues(self) -> dict[str, CopiedQueue]:
@@ -168,7 +189,7 @@ class PartitionSnapshot:
 
     @cached_property
     def _lines_of_users(self) -> dict[str, list[UsageLine]]:
-        found: dict[str, list[UsageLine]] = {name: [] for name, _, _ in self._pending}
+        found: dict[str, list[UsageLine]] = {one.user_name: [] for one in self._pending}
         for line in self._iterate(self._lines):
             found.setdefault(line.user_name, []).append(line)
         return found
@@ -180,6 +201,16 @@ class PartitionSnapshot:
             if line.group_name is not None:
                 found.setdefault(line.group_name, []).append(line)
         return found
+
+    @property
+    def usage_lines(self) -> Sequence[UsageLine]:
+        """The usage of every running application."""
+        return self._lines
+
+    @property
+    def pending_lines(self) -> Sequence[PendingLine]:
+        """The pending allocations of every application that has some."""
+        return self._pending
 
     def usage(self) -> Resource:
         """Return the usage of the whole partition, without zeros."""
@@ -217,9 +248,9 @@ class PartitionSnapshot:
     def pending_in_queues(self) -> Mapping[str, Pending]:
         """The pending allocations in and below every queue that has some."""
         found: dict[str, list[Resource]] = {}
-        for _, queue_path, usages in self._pending:
-            for path in ancestors(queue_path):
-                found.setdefault(path, []).extend(usages)
+        for line in self._pending:
+            for path in ancestors(line.queue_path):
+                found.setdefault(path, []).extend(line.usages)
         return {path: _sum_of_pending(usages) for path, usages in found.items()}
 
     def queue(self, queue_path: str = ROOT) -> QueueState | None:
@@ -286,17 +317,19 @@ class PartitionSnapshot:
     @cached_property
     def pending_of_users(self) -> Mapping[str, Pending]:
         """The pending allocations of every user that has some."""
-        found: dict[str, list[Resource]] = {}
-        for name, _, usages in self._pending:
-            found.setdefault(name, []).extend(usages)
-        return {name: _sum_of_pending(usages) for name, usages in found.items()}
+        return _pending_by((line.user_name, line.usages) for line in self._pending)
+
+    @cached_property
+    def pending_of_groups(self) -> Mapping[str, Pending]:
+        """The pending allocations of every group, of the applications that are charged to it."""
+        return _pending_by((line.group_name, line.usages) for line in self._pending if line.group_name is not None)
 
     @cached_property
     def _waiting_in(self) -> dict[str, set[str]]:
         """The queues with pending allocations, by user."""
         found: dict[str, set[str]] = {}
-        for name, path, _ in self._pending:
-            found.setdefault(name, set()).add(path)
+        for line in self._pending:
+            found.setdefault(line.user_name, set()).add(line.queue_path)
         return found
 
     def user(self, name: str) -> UserUsage | None:
@@ -405,6 +438,13 @@ def _summed(lines: Iterable[tuple[str, Mapping[str, int]]]) -> dict[str, dict[st
 def _add(total: dict[str, int], amounts: Mapping[str, int]) -> None:
     for name, amount in amounts.items():
         total[name] = total.get(name, 0) + amount
+
+
+def _pending_by(lines: Iterable[tuple[str, Sequence[Resource]]]) -> dict[str, Pending]:
+    found: dict[str, list[Resource]] = {}
+    for name, usages in lines:
+        found.setdefault(name, []).extend(usages)
+    return {name: _sum_of_pending(usages) for name, usages in found.items()}
 
 
 def _sum_of_pending(usages: Sequence[Resource]) -> Pending:

@@ -15,7 +15,9 @@ from typing import Final, final
 
 from ugm.arguments import require_vector
 from ugm.decision import Violation, already_exceeded
+from ugm.fairness import FairShares
 from ugm.hierarchy import RequestVector, leaf_to_root
+from ugm.identity import canonical_path
 from ugm.operation_lock import OperationLock
 from ugm.partition.allocation import AllocationState
 from ugm.partition.application import Application, ApplicationState, LedgerEntry
@@ -33,11 +35,17 @@ from ugm.partition.events import (
     NodeChanged,
     Preempted,
     QueueQuotaSet,
+    ReductionTimersStarted,
     Released,
+    Renewed,
+    RequestPlaced,
     RequestWithdrawn,
+    ReservationChanged,
     Resized,
 )
 from ugm.partition.ledger import AllocationLedger, put
+from ugm.partition.pending_usage import PendingUsage
+from ugm.queues import Placement, Submission
 from ugm.queues.cluster import Cluster
 from ugm.queues.queue import Queue
 from ugm.queues.tree import QueueTree, Structure
@@ -47,6 +55,13 @@ from ugm.tracking.holding import Holding
 from ugm.tracking.holding_index import HoldingIndex
 
 __all__ = ["PartitionState"]
+
+#: The size up to which the list of terminating allocations is not cleaned.
+_LEAST_TERMINATING: Final = 64
+
+
+def _no_shares() -> None:
+    return None
 
 
 @final
@@ -65,6 +80,7 @@ class PartitionState:
     """
 
     __slots__ = (
+        "_most_terminating",
         "_running",
         "_submitted",
         "active_limits",
@@ -73,10 +89,16 @@ class PartitionState:
         "closed",
         "cluster",
         "compiled",
+        "config_changed",
+        "fair_shares",
         "holding_index",
         "ledger",
         "lists_all_applications",
+        "placed",
         "record",
+        "reduction_timers",
+        "reservations",
+        "terminating",
         "tree",
         "undo",
     )
@@ -88,11 +110,28 @@ class PartitionState:
     applications: dict[str, Application]
     #: Held, terminating and pending allocations by id.
     ledger: AllocationLedger
+    #: Returns the shares of users that order requests, if a quota model has them.
+    fair_shares: Callable[[], FairShares | None]
+    #: The pending entries for which a plan of preemption has made room, by allocation id. An entry that is not pending
+    #: any more has no effect.
+    placed: dict[str, LedgerEntry]
+    #: The time since which each queue has been above its maximum, by path; see `ugm.partition.reduction_timers`. Never
+    #: changed in place.
+    reduction_timers: dict[str, int]
+    #: The allocations that were marked as terminating. One that has been released since has no effect.
+    terminating: set[str]
+    #: Called after the configuration or its limits have changed, under the lock; None for a state without a partition.
+    config_changed: Callable[[], None] | None
     #: Whether the partition is being removed and accepts no more requests.
     closed: bool
+    #: The pending request that reserves capacity for a queue, by the path of the queue; the earliest reservation first.
+    #: An entry whose request is no longer pending has no effect.
+    reservations: dict[str, str]
     #: Records events; None if nothing needs them.
     record: Callable[[Event], None] | None
     lists_all_applications: bool
+    #: The size of `terminating` at which it is cleaned.
+    _most_terminating: int
     #: The applications that were running when a rebuild began; None if it has been completed.
     _running: list[Application] | None
 
@@ -110,6 +149,7 @@ class PartitionState:
         self.undo: Final = lock.undo
         self.compiled = compiled
         self.added_models = ()
+        self.fair_shares = _no_shares
         self.record = record
         self.lists_all_applications = lists_all_applications
         self.active_limits: Final = ActiveLimits(user_limits_win=user_limits_win, managed=True, lock=lock)
@@ -119,8 +159,15 @@ class PartitionState:
         self.tree: Final = QueueTree(compiled.specs, self.active_limits.epoch.layout)
         self.applications = {}
         self.ledger = AllocationLedger(self.undo)
+        self.placed = {}
+        self.reduction_timers = {}
+        self.terminating = set()
         self.closed = False
+        self.reservations = {}
+        self.config_changed = None
         self._running = None
+        self.count_pending()
+        self._most_terminating = _LEAST_TERMINATING
         #: The number of the last application that was submitted.
         self._submitted = 0
         lock.rebuild = self.rebuild
@@ -134,10 +181,28 @@ class PartitionState:
         The time depends on the number of queues. It also depends on the number of applications if new resources have to
         be counted.
         """
-        tree = self.tree
-        self.undo.append((self._restore_config, (self.compiled, tree.structure())))
         if self.record:
             self.record(ConfigurationChanged(self.compiled, compiled))
+        self._use_config(compiled)
+
+    def follow_schedule(self, now: int) -> bool:
+        """Put the limits of the schedule in force, and return whether they have changed.
+
+        The limits follow from the time alone, so this is no event, and an operation that fails later does not undo it.
+        """
+        if self.compiled.schedule is None or now < self.compiled.changes_at:
+            return False
+        before, after = self.compiled, self.compiled.at(now)
+        if after.active == before.active:
+            self.compiled = after
+            return False
+        self._use_config(after)
+        self.undo.clear()
+        return True
+
+    def _use_config(self, compiled: CompiledConfig) -> None:
+        tree = self.tree
+        self.undo.append((self._restore_config, (self.compiled, tree.structure())))
         self.compiled = compiled
         names = (*compiled.specs.names, *tree.names_outside(compiled.specs))
         if tree.cluster is not None:
@@ -147,6 +212,9 @@ class PartitionState:
             names = (*names, *tree.cluster, *kept)
         self.active_limits.replace_limits(compiled.limits, names, closed=tree.cluster is not None)
         tree.reshape(compiled.specs, self.active_limits.epoch.layout)
+        self.count_pending()
+        if self.config_changed is not None:
+            self.config_changed()
 
     def _restore_config(self, compiled: CompiledConfig, structure: Structure) -> None:
         self.compiled = compiled
@@ -228,6 +296,60 @@ class PartitionState:
                 if holding is not None:
                     holding.invalidate()
 
+    # Placement
+
+    def place(self, submission: Submission) -> Placement:
+        """Return where an application would be placed: by the rules, and by the limits on submitted applications."""
+        placement = self.compiled.rules.place(submission, self.tree)
+        counted = self.ledger.pending_usage
+        if counted is None or placement.queue_path is None:
+            return placement
+        violations = counted.of_submission(canonical_path(placement.queue_path), submission.user)
+        return Placement(None, placement.trials, False, violations) if violations else placement  # noqa: FBT003
+
+    # Preemption
+
+    def start_reduction_timers(self, queue_paths: tuple[str, ...], since: int) -> None:
+        """Note that queues are above their maximum from now on."""
+        before, queues = self.reduction_timers, self.tree.queues
+        self.undo.append((self._set_reduction_timers, (before,)))
+        kept = {path: start for path, start in before.items() if path in queues}
+        self.reduction_timers = kept | dict.fromkeys(queue_paths, since)
+        if self.record:
+            self.record(ReductionTimersStarted(queue_paths, since))
+
+    def _set_reduction_timers(self, timers: dict[str, int]) -> None:
+        self.reduction_timers = timers
+
+    def terminating_entries(self) -> dict[str, LedgerEntry]:
+        """Return the terminating allocations, sorted by id."""
+        found = ((name, self.ledger.get(name)) for name in sorted(self.terminating))
+        return {name: entry for name, entry in found if entry and entry.traits.state is AllocationState.TERMINATING}
+
+    def list_terminating(self, allocation_id: str) -> None:
+        """List an allocation that is about to be marked as terminating, and forget those that have been released."""
+        if len(self.terminating) >= self._most_terminating:
+            self.terminating = set(self.terminating_entries())
+            self._most_terminating = max(_LEAST_TERMINATING, 2 * len(self.terminating))
+        self.terminating.add(allocation_id)
+
+    def placed_entries(self) -> dict[str, LedgerEntry]:
+        """Return the pending entries for which a plan has made room."""
+        return {name: entry for name, entry in self.placed.items() if entry.application.pending.get(name) is entry}
+
+    def mark_placed(self, allocation_id: str, entry: LedgerEntry) -> None:
+        """Note that a plan has made room for a pending entry."""
+        placed = self.placed_entries()
+        if allocation_id in placed:
+            return
+        self.undo.append((self._set_placed, (self.placed,)))
+        self.placed = placed | {allocation_id: entry}
+        if self.record:
+            self.record(RequestPlaced(entry.to_allocation(allocation_id)))
+
+    def _set_placed(self, placed: dict[str, LedgerEntry]) -> None:
+        self.placed = placed
+
     # The life of an application
 
     def add_application(self, application: Application) -> None:
@@ -237,6 +359,8 @@ class PartitionState:
         self._submitted = application.number = self._submitted + 1
         self.applications[submission.application_id] = application
         queue.applications[submission.application_id] = application
+        if self.ledger.pending_usage is not None:
+            self.ledger.pending_usage.add_application(application)
         if self.record:
             self.record(
                 ApplicationSubmitted(
@@ -341,6 +465,8 @@ class PartitionState:
         application.allows_fast_path = False
         del self.applications[application.application_id]
         del application.queue.applications[application.application_id]
+        if self.ledger.pending_usage is not None:
+            self.ledger.pending_usage.remove_application(application)
         self.tree.prune(application.queue)
         if self.record:
             self.record(ApplicationEnded(application.application_id, state))
@@ -350,7 +476,15 @@ class PartitionState:
         if dropped is not None:
             # Another thread may have looked it up and wait for the lock.
             dropped.allows_fast_path = False
+        self._count_restored(application, dropped)
         put(self.applications, application_id, application)
+
+    def _count_restored(self, application: Application | None, dropped: Application | None) -> None:
+        counted = self.ledger.pending_usage
+        if counted is not None and application is not None and application.application_id not in self.applications:
+            counted.add_application(application)
+        if counted is not None and dropped is not None:
+            counted.remove_application(dropped)
 
     # Entries of the ledger
 
@@ -366,8 +500,16 @@ class PartitionState:
         if self.record:
             self.record(Resized(entry.to_allocation(allocation_id), before))
 
+    def write_renewed(self, allocation_id: str, entry: LedgerEntry, before: int | None) -> None:
+        """Write an entry whose promised end has changed."""
+        self.ledger.write(allocation_id, entry)
+        if self.record:
+            self.record(Renewed(entry.to_allocation(allocation_id), before))
+
     def write_pending(self, allocation_id: str, entry: LedgerEntry) -> None:
         """Write a pending entry."""
+        if self.reservations:
+            self._forget_reservations(allocation_id)
         self.ledger.write(allocation_id, entry)
         if self.record:
             self.record(AllocationRequested(entry.to_allocation(allocation_id)))
@@ -376,6 +518,7 @@ class PartitionState:
         """Mark an entry as terminating."""
         if entry.traits.state is not AllocationState.TERMINATING:
             entry = entry.in_state(AllocationState.TERMINATING)
+            self.list_terminating(allocation_id)
             self.ledger.write(allocation_id, entry)
             if self.record:
                 self.record(Preempted(entry.to_allocation(allocation_id)))
@@ -391,6 +534,39 @@ class PartitionState:
         self.ledger.remove(allocation_id)
         if self.record:
             self.record(RequestWithdrawn(entry.to_allocation(allocation_id)))
+
+    # Reservations
+
+    def current_reservations(self) -> dict[str, str]:
+        """Return the pending request that reserves capacity for a queue, by the path of the queue."""
+        owners = self.ledger.owners
+        return {
+            path: name
+            for path, name in self.reservations.items()
+            if (owner := owners.get(name)) is not None and name in owner.pending
+        }
+
+    def set_reservation(self, queue_path: str, allocation_id: str | None) -> None:
+        """Let a pending request reserve capacity for a queue in place of the one before; None for no request."""
+        before = self.current_reservations().get(queue_path)
+        self.undo.append((self._restore_reservations, (dict(self.reservations),)))
+        self.reservations.pop(queue_path, None)
+        if allocation_id is not None:
+            self.reservations[queue_path] = allocation_id
+        if self.record:
+            self.record(ReservationChanged(queue_path, before, allocation_id))
+
+    def _forget_reservations(self, allocation_id: str) -> None:
+        """Forget the reservations of an earlier request with the id of a new one."""
+        paths = [path for path, name in self.reservations.items() if name == allocation_id]
+        if paths:
+            self.undo.append((self._restore_reservations, (dict(self.reservations),)))
+        for path in paths:
+            del self.reservations[path]
+
+    def _restore_reservations(self, reservations: dict[str, str]) -> None:
+        self.reservations.clear()
+        self.reservations.update(reservations)
 
     # After an interruption
 
@@ -411,6 +587,26 @@ class PartitionState:
         for application in self._running:
             self._restart(application)
         self._running = None
+        self.count_pending()
+
+    def count_pending(self) -> None:
+        """Recount the pending work if the configuration limits it."""
+        self.ledger.pending_usage = self._counted_pending()
+
+    def _counted_pending(self) -> PendingUsage | None:
+        limits, select = self.compiled.pending, self.active_limits.limits.groups.select_group
+        return None if limits is None else PendingUsage(limits, select, self.applications.values())
+
+    def pending_findings(self) -> tuple[str, ...]:
+        """Return the differences between the counted pending work and a new count."""
+        counted, expected = (
+            {} if one is None else one.state() for one in (self.ledger.pending_usage, self._counted_pending())
+        )
+        return tuple(
+            f"pending work of {key.kind} {key.name!r} in {key.queue_path}: {counted.get(key)}, not {expected.get(key)}"
+            for key in sorted({**counted, **expected})
+            if counted.get(key) != expected.get(key)
+        )
 
     def _names_in_use(self) -> Iterator[str]:
         """Yield the resources of nodes and allocations, which are counted only if the cluster is closed."""
@@ -438,3 +634,5 @@ class PartitionState:
         counters = [queue.counter for queue in self.tree.queues.values() if queue.counter is not None]
         for counter in leaf_to_root(counters):
             yield from already_exceeded(counter)
+        if self.ledger.pending_usage is not None:
+            yield from self.ledger.pending_usage.exceeded()

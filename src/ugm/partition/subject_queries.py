@@ -19,10 +19,11 @@ from ugm.identity import UserGroup, canonical_path
 from ugm.model import Claim
 from ugm.partition.admission import Admission
 from ugm.partition.allocation import AllocationRequest, AllocationState, require_duration, traits_of
-from ugm.partition.application import ApplicationInfo, LedgerEntry
+from ugm.partition.application import Application, ApplicationInfo, LedgerEntry
 from ugm.partition.explanation import CopiedHolding, SubjectLimits, copy_holdings, explain
 from ugm.partition.model_queries import ModelQueries
 from ugm.partition.model_set import ModelSet
+from ugm.partition.pending_usage import PendingHeadroom
 from ugm.partition.reports import ApplicationReport, OwnedAllocation, SubmissionReport
 from ugm.partition.state import PartitionState
 from ugm.partition.subject import Subject, UserInQueue
@@ -147,7 +148,7 @@ class SubjectQueries:
 
     def limits(self, subject: Subject) -> tuple[EffectiveLimit, ...]:
         """Return every limit that holds for the subject."""
-        found = self._own_limits(self._holding(subject))
+        found = self._own_limits(self._holding(subject)) + self._pending_limits(subject)
         return found + self._model_queries.limits(self.claim(subject, _NOTHING)) if self._models else found
 
     def headroom(self, subject: Subject, duration: int | None) -> Resource | None:
@@ -163,7 +164,7 @@ class SubjectQueries:
     def limits_and_headroom(self, subject: Subject, query: QueryRequest = _NOTHING) -> SubjectLimits:
         """Return the limits of the subject with the headroom of the models, at one moment."""
         holding = self._holding(subject)
-        limits = self._own_limits(holding)
+        limits = self._own_limits(holding) + self._pending_limits(subject)
         if not self._models:
             return SubjectLimits(holding.queue_path, limits)
         claim = self.claim(subject, query._replace(usage=_NOTHING.usage))
@@ -176,13 +177,28 @@ class SubjectQueries:
         """Return the limits of users, groups and queues."""
         return effective_limits(holding.enforced(holding.chain()))
 
+    def _pending_limits(self, subject: Subject) -> tuple[EffectiveLimit, ...]:
+        """Return the limits on pending work."""
+        counted = self._state.ledger.pending_usage
+        return () if counted is None else counted.limits(self._owner(subject))
+
+    def pending_headroom(self, subject: Subject) -> PendingHeadroom:
+        """Return the pending work that the subject may still add."""
+        counted, owner = self._state.ledger.pending_usage, self._owner(subject)
+        return PendingHeadroom() if counted is None else counted.headroom(owner)
+
+    def _owner(self, subject: Subject) -> Application | tuple[str, UserGroup]:
+        if isinstance(subject, UserInQueue):
+            return subject.queue_path, require_user(subject.user)
+        return self._admission.require_application(subject)
+
     def _model_headroom(self, holding: Holding, claim: Claim, free: Resource | None) -> Resource | None:
         names = {*self._state.active_limits.epoch.layout.names, *holding.held()}
         return self._model_queries.headroom(claim, free, names, offered=self._state.cluster.total)
 
     def place(self, submission: Submission) -> Placement:
-        """Return where the placement rules would put an application."""
-        return self._state.compiled.rules.place(submission, self._state.tree)
+        """Return where an application would be placed."""
+        return self._state.place(submission)
 
     def explain_submission(
         self, submission: Submission, usage: Resource, quota: Resource | None, duration: int | None

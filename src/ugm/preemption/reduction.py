@@ -35,6 +35,17 @@ class ReductionTimer(NamedTuple):
 
     queue_path: str
     since: int
+    #: The delay of the queue.
+    delay: int = 0
+
+    @property
+    def due(self) -> int:
+        """The time from which a plan reduces the queue."""
+        return self.since + self.delay
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the timer for JSON."""
+        return {**self._asdict(), "due": self.due}
 
 
 @final

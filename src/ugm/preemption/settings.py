@@ -109,6 +109,17 @@ class PreemptionSettings:
         if queue.child_template is not None:
             self._templates[path] = queue.child_template.properties
 
+    def _of(self, queue_path: str) -> _Settings:
+        settings = self._settings.get(queue_path)
+        if settings is None:
+            templates = (self._templates[path] for path in ancestors(queue_path) if path in self._templates)
+            settings = _settings(next(templates, {}))
+        return settings
+
+    def reduction_delay(self, queue_path: str) -> int:
+        """Return the time that a queue may be above its maximum, in seconds; 0 for ever."""
+        return self._of(queue_path).reduction_delay if self.are_reductions_enabled else 0
+
     def facts(self, queue_path: str, quota: Quota = NO_QUOTA, *, cluster: Resource | None = None) -> QueueFacts:
         """Return what a plan has to know about a queue.
 
@@ -117,11 +128,7 @@ class PreemptionSettings:
             quota: its quota.
             cluster: the size of the cluster, for the root; None for no limit.
         """
-        settings = self._settings.get(queue_path)
-        if settings is None:
-            templates = (self._templates[path] for path in ancestors(queue_path) if path in self._templates)
-            settings = _settings(next(templates, {}))
-        policy, delay, reduction_delay = settings
+        policy, delay, reduction_delay = self._of(queue_path)
         guaranteed, maximum = quota.guaranteed or _NOTHING, quota.max_resources or _NOTHING
         if cluster is not None:
             maximum = cluster

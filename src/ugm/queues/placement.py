@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, Protocol, final
 
 from ugm.configuration import PlacementRule
+from ugm.decision import Violation
 from ugm.errors import printable, quote
 from ugm.identity import MAX_DEPTH, ROOT, UserGroup, ancestors
 from ugm.queues.filters import Filter
@@ -76,6 +77,8 @@ class Placement(NamedTuple):
     trials: tuple[PlacementTrial, ...]
     #: True if the queue does not exist yet.
     creates: bool
+    #: The limits on submitted applications for which the application is rejected although a rule found a queue.
+    violations: tuple[Violation, ...] = ()
 
     def __bool__(self) -> bool:
         return self.queue_path is not None
@@ -87,9 +90,12 @@ class Placement(NamedTuple):
             "queue_path": self.queue_path,
             "creates": self.creates,
             "trials": [trial.to_dict() for trial in self.trials],
+            "violations": [violation.to_dict() for violation in self.violations],
         }
 
     def __str__(self) -> str:
+        if self.violations:
+            return "\n".join(["rejected, too many applications:", *(f"  {one}" for one in self.violations)])
         if self.queue_path is None:
             return "\n".join(["rejected, no rule found a queue:", *(f"  {trial}" for trial in self.trials)])
         if not self.trials:

@@ -97,8 +97,8 @@ class Charging:
         """Return the effect of an allocation, like `QuotaManager.plan_allocate`."""
         return self._registry.plan(self._forest(), info, without, preempting=preempting)
 
-    def check(self, claim: Claim, info: ConsumerInfo) -> Rejection | None:
-        """Return the rejection of the first tree that cannot hold a consumer without preemption; None if all can.
+    def check(self, claim: Claim, info: ConsumerInfo) -> tuple[Rejection, ...]:
+        """Return the rejection of every tree that cannot hold a consumer without preemption.
 
         Args:
             claim: the claim. If no tree rejects it, its next charge uses the result.
@@ -115,9 +115,9 @@ class Charging:
                 if not all_fit:
                     # A group that is not a leaf comes first, because waiting cannot help there.
                     candidates.sort(key=lambda one: one.consumer.leaf is not None)
-                    return next(found for one in candidates if (found := one.rejection) is not None)
+                    return tuple(found for one in candidates if (found := one.rejection) is not None)
                 self.checked = Checked(claim, info, forest, candidates)
-                return None
+                return ()
         except BaseException:
             self._lock.release_if_held()
             raise

@@ -20,19 +20,20 @@ refund of an equal claim restores the tree as it was, order included, and so doe
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Final, TypeAlias, final
 
 from ugm.decision import EffectiveLimit, Violation
 from ugm.errors import RequestError
 from ugm.identity import is_name
-from ugm.model import Borrower, Claim, ReportingModel, SetupViolation
+from ugm.model import Borrower, Claim, OrderNode, ReportingModel, SetupViolation
 from ugm.quotatree._audit import violations
 from ugm.quotatree._charging import Charging, Checked
 from ugm.quotatree._forest import Forest
 from ugm.quotatree._lending import borrowers
 from ugm.quotatree._limits import all_limits, node_names, path_limits
 from ugm.quotatree._registry import Mode
+from ugm.quotatree._tree import QuotaTree
 from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
 from ugm.quotatree.manager import QuotaManager
 from ugm.quotatree.rejection import Rejection
@@ -140,7 +141,7 @@ class _Model(ReportingModel, ABC):
         self._latest = None
 
     def check(self, claim: Claim) -> Iterable[Violation]:
-        """Return every violated quota; none if a claim fits without an eviction."""
+        """Return every violated quota, tree by tree; none if a claim fits without an eviction."""
         steps = self._charging.steps
         if steps and claim == steps[-1].claim:
             # A claim that is checked again after its refund is a new request, and not the undo of the refund.
@@ -150,7 +151,7 @@ class _Model(ReportingModel, ABC):
         if missing is not None:
             return (missing,)
         info = self._info(claim, groups)
-        return _violations(self._charging.check(claim, info) if info else None)
+        return _violations(self._charging.check(claim, info)) if info else ()
 
     def shortage(self, claim: Claim, without: Collection[str]) -> Iterable[Violation]:
         """Return every violated quota; none if a claim would fit without an eviction after some consumers have left."""
@@ -173,7 +174,8 @@ class _Model(ReportingModel, ABC):
 
     def _shortage(self, claim: Claim, groups: Groups, without: Iterable[str]) -> Iterable[Violation]:
         info = self._info(claim, groups)
-        return _violations(self._charging.plan(info, without, preempting=False).rejection if info else None)
+        rejection = self._charging.plan(info, without, preempting=False).rejection if info else None
+        return _violations((rejection,)) if rejection else ()
 
     def evictions(self, claim: Claim) -> Iterable[str]:
         """Return the allocations of lower priority whose refund lets a claim pass; none if no evictions suffice."""
@@ -325,6 +327,20 @@ class _Model(ReportingModel, ABC):
             lambda forest: (message for managed in forest.trees.values() for message in violations(managed.tree))
         )
 
+    # The scheduling order
+
+    def order_trees(self) -> tuple[str, ...]:
+        """Return the names of the trees that a scheduling pass can traverse."""
+        return tuple(self._charging.read(lambda forest: iter(forest.trees)))
+
+    def order_nodes(self, tree: str) -> list[OrderNode]:
+        """Return the nodes of a tree with their quotas, every parent before its children."""
+        return list(self._charging.read(lambda forest: _order_nodes(forest.trees[tree].tree)))
+
+    def order_node(self, tree: str, claim: Claim) -> str | None:
+        """Return the leaf of a claim in a tree; None if it has none."""
+        return self._groups(claim).get(tree)
+
     # Claims
 
     def _groups(self, claim: Claim) -> Groups:
@@ -388,10 +404,18 @@ class _Model(ReportingModel, ABC):
         return ConsumerInfo.of_claim(consumer_id, tuple(entries)) if entries else None
 
 
-def _violations(rejection: Rejection | None) -> Iterable[Violation]:
-    if rejection is None:
-        return ()
-    return rejection.violations or (UnknownNode.of("quota node", rejection.group),)
+def _order_nodes(tree: QuotaTree) -> Iterator[OrderNode]:
+    for node in tree.root.walk() if tree.root else ():
+        above = "" if node.parent is None else node.parent.name
+        yield OrderNode(node.name, above, dict(zip(tree.resources, node.quota, strict=True)))
+
+
+def _violations(rejections: Iterable[Rejection]) -> tuple[Violation, ...]:
+    return tuple(
+        violation
+        for rejection in rejections
+        for violation in rejection.violations or (UnknownNode.of("quota node", rejection.group),)
+    )
 
 
 @final

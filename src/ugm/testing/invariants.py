@@ -67,7 +67,7 @@ def exposed_partition(partition: AbstractPartition) -> dict[str, Any]:
         "applications": list(partition.applications()),
         "allocations": list(partition.allocations()),
         "nodes": partition.nodes(),
-        "over": sorted(partition.exceeded_limits(), key=repr),
+        "over": sorted(partition.exceeded_limits(), key=tuple.__repr__),
     }
 
 

@@ -269,6 +269,20 @@ class PartitionMachine(RuleBasedStateMachine):
         if self.both(operation, allocation_id) and operation == "release":
             agree(self.partition.release(allocation_id), False, "released twice")  # noqa: FBT003 - the answer
 
+    @precondition(lambda self: self.reads_clock)
+    @rule(allocation_id=drawn.ALLOCATIONS_THERE, duration=st.sampled_from([1, 60, 3600, 90_000]))
+    def renew(self, allocation_id: str, duration: int) -> None:
+        """A promised end moves; further quota models check a later one."""
+        self.both("renew", allocation_id, duration)
+
+    @precondition(lambda self: self.reads_clock)
+    @rule(operation=st.sampled_from(["expire", "release_overdue"]))
+    def expire(self, operation: str) -> None:
+        """The allocations whose promised end has come terminate, or are released."""
+        agree(list(self.partition.overdue()), self.model.overdue(), "overdue")
+        if self.both(operation):
+            agree(getattr(self.partition, operation)(), (), "expired twice")
+
     # The cluster
 
     @rule(name=drawn.NODES, offers=drawn.OFFERS, operation=st.sampled_from(["add_node", "update_node"]))
@@ -302,16 +316,20 @@ class PartitionMachine(RuleBasedStateMachine):
         version = self.current_version()
         if plan.compiled.version == version:
             with self.nothing_changes():
-                self.partition.apply(plan)
+                self.partition.apply(plan, confirm=True)
             return
         if plan.base.version != version:
             self.refused("apply", plan)
             return
         latest = self.partition.plan(config)
-        self.partition.apply(plan)
+        if plan.risks:
+            self.refused("apply", plan)
+        self.partition.apply(plan, confirm=True)
         self.model.configure(config)
         agree(
-            sorted(latest.exceeded, key=repr), sorted(self.model.exceeded_limits(), key=repr), "planned exceeded limits"
+            sorted(latest.exceeded, key=tuple.__repr__),
+            sorted(self.model.exceeded_limits(), key=tuple.__repr__),
+            "planned exceeded limits",
         )
         agree([tuple(one) for one in latest.draining], self.model.leaving(), "planned draining queues")
 
@@ -391,6 +409,8 @@ class PartitionMachine(RuleBasedStateMachine):
             ("resize", (request[0], wrong)),
             ("release", (wrong,)),
             ("preempt", (wrong,)),
+            ("renew", (wrong, 60)),
+            ("overdue", ("late",)),
             ("submit", (wrong, UserGroup("ana"), "root.a")),
             ("submit", ("new", wrong, "root.a")),
             ("adopt_application", ("new", UserGroup("ana"), wrong)),

@@ -67,7 +67,8 @@ class PartitionModel(PartitionModelState):
         if self._is_known(new, quota):
             return self.applications[application_id].queue_path, False
         path = self.queues.place(user, queue, new.tags)
-        if path is None:
+        group = None if path is None else self.tracked.group_for(path, application_id, user)
+        if path is None or self.pending_work.of_submission(path, user, group):
             return None, False
         creates = path not in self.queues.paths()
         self.queues.create(path)
@@ -227,13 +228,17 @@ class PartitionModel(PartitionModelState):
             raise RequestError("application_id", application_id, "the application is failing")
         return self.applications[application_id]
 
-    def request(self, *request: Any, **options: Any) -> None:  # noqa: ANN401 - an `AllocationRequest`
-        """Add a pending allocation."""
+    def request(self, *request: Any, **options: Any) -> tuple[Violation, ...]:  # noqa: ANN401 - an `AllocationRequest`
+        """Add a pending allocation if limits on pending work allow it; otherwise return the exceeded limits."""
         one = self._entry(AllocationRequest(*request, **options), _PENDING)
         self._is_repeated(one)
-        if one.allocation_id not in self.held:
-            self._require_welcome(one.application_id)
+        if one.allocation_id in self.held:
+            return ()
+        application = self._require_welcome(one.application_id)
+        violations = self.pending_work.of_request(self.counted(application), one.usage)
+        if not violations:
             self.held[one.allocation_id] = one
+        return violations
 
     def allocate(self, *request: Any, **options: Any) -> tuple[Violation, ...]:  # noqa: ANN401 - an `AllocationRequest`
         """Grant an allocation if it fits; otherwise return the exceeded limits."""
@@ -327,6 +332,35 @@ class PartitionModel(PartitionModelState):
             del self.held[old.allocation_id]
             self._grant(new)
         return violations
+
+    def renew(self, allocation_id: str, duration: int) -> tuple[Violation, ...]:
+        """Change the promised end of an allocation; further models grant a later one."""
+        old = self._counted("allocation_id", allocation_id)
+        new = old._replace(until=self.now + duration)
+        if old.state is not AllocationState.HELD:
+            raise RequestError("allocation_id", allocation_id, "the allocation is terminating")
+        if old.until == new.until:
+            return ()
+        violations: tuple[Violation, ...] = ()
+        if old.until is None or self.now + duration > old.until:
+            self._require_welcome(old.application_id)
+            violations = self.denied_by_models(new, leaving=[allocation_id])
+        if not violations:
+            self.held[allocation_id] = new
+        return violations
+
+    def overdue(self) -> list[Allocation]:
+        """Return the allocations whose promised end has come."""
+        late = [one for one in self.entries() if one.until is not None and one.until <= self.now]
+        return sorted(late, key=lambda one: (one.until, one.allocation_id))
+
+    def expire(self) -> list[str]:
+        """Mark overdue allocations as terminating."""
+        return self._terminate([one for one in self.overdue() if one.state is AllocationState.HELD])
+
+    def release_overdue(self) -> list[str]:
+        """Release overdue allocations."""
+        return sorted(one.allocation_id for one in self.overdue() if self.release(one.allocation_id))
 
     def preempt(self, allocation_id: str) -> bool:
         """Mark an allocation as terminating, and return whether it exists."""

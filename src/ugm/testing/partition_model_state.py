@@ -19,6 +19,7 @@ from ugm.identity import TrackingType, UserGroup
 from ugm.model import Claim, PendingModel, QuotaModel, ReportingModel
 from ugm.partition import Allocation, AllocationState, ApplicationInfo, ApplicationState
 from ugm.resources import Resource
+from ugm.testing.pending_model import CountedApplication, PendingWork
 from ugm.testing.queue_model import QueueModel
 from ugm.testing.tracker_model import Grant, Place, TrackerModel, charged_places
 
@@ -138,7 +139,18 @@ class PartitionModelState:
     def exceeded_limits(self) -> tuple[Violation, ...]:
         """Return every exceeded limit, those of further quota models last."""
         models = (model for model in self.charged_models() if isinstance(model, ReportingModel))
-        return (*self.tracked.exceeded_limits(), *(found for model in models for found in model.exceeded()))
+        own = (*self.tracked.exceeded_limits(), *self.pending_work.exceeded())
+        return (*own, *(found for model in models for found in model.exceeded()))
+
+    @property
+    def pending_work(self) -> PendingWork:
+        """The pending work, and its limits."""
+        return PendingWork(self.queues.config, tuple(self.counted(app) for app in self.applications.values()))
+
+    def counted(self, app: SubmittedApplication) -> CountedApplication:
+        """Return an application with its pending requests."""
+        requests = tuple(one.usage for one in self.entries(app.application_id, pending=True))
+        return CountedApplication(app.queue_path, app.user.name, self.group_of(app), requests)
 
     def headroom(self, application_id: str) -> Resource | None:
         """Return the smallest free amount of each limited resource; None if no limit applies."""
@@ -153,7 +165,7 @@ class PartitionModelState:
             "applications": [self._shown(self.applications[name]) for name in sorted(self.applications)],
             "allocations": [self.held[name] for name in sorted(self.held)],
             "nodes": dict(sorted(self.queues.nodes.items())),
-            "over": sorted(self.exceeded_limits(), key=repr),
+            "over": sorted(self.exceeded_limits(), key=tuple.__repr__),
         }
 
     def _queue(self, path: str) -> dict[str, Any]:

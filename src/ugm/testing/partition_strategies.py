@@ -7,14 +7,23 @@ those of the queues above; no partition relies on that.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from hypothesis import strategies as st
 
 from ugm import AllocationRequest, Resource
-from ugm.configuration import ChildTemplate, FilterConfig, PartitionConfig, PlacementRule, QueueConfig, QueueResources
+from ugm.configuration import (
+    ChildTemplate,
+    FilterConfig,
+    LimitExtensions,
+    PartitionConfig,
+    PlacementRule,
+    QueueConfig,
+    QueueResources,
+)
 from ugm.identity import ROOT
-from ugm.testing.strategies import limits, resources
+from ugm.testing.strategies import limits, pending_limits, resources
 
 __all__ = ["ALLOCATIONS", "SUBMITTED", "allocation_requests", "full_partitions", "placement_rules", "quotas"]
 
@@ -58,19 +67,21 @@ def quotas() -> st.SearchStrategy[QueueResources]:
 
 #: Most queues have no limits.
 _SOME_LIMITS: Final = st.just(()) | limits()
+_NO_EXTENSIONS: Final = LimitExtensions()
 _SOME_COUNT: Final = st.sampled_from((0, 0, 1, 2, 3))
 
 
 @st.composite
-def _queue(draw: st.DrawFn, name: str, depth: int) -> QueueConfig:
+def _queue(draw: st.DrawFn, name: str, depth: int, extensions: st.SearchStrategy[LimitExtensions]) -> QueueConfig:
     """Draw a queue with everything below it."""
     templates = st.builds(ChildTemplate, resources=quotas(), max_applications=_SOME_COUNT)
     # A level may be missing, so that a path is a leaf in one configuration and a parent in another.
     below = draw(_BELOW) if depth > 1 else ()
     return QueueConfig(
         draw(st.sampled_from((name, name.title()))) if name != ROOT else name,
-        limits=draw(_SOME_LIMITS),
-        queues=tuple(draw(_queue(child, depth - 1)) for child in below),
+        limits=tuple(replace(one, ugm=draw(extensions)) for one in draw(_SOME_LIMITS)),
+        ugm=draw(extensions),
+        queues=tuple(draw(_queue(child, depth - 1, extensions)) for child in below),
         resources=draw(quotas()),
         max_applications=draw(_SOME_COUNT),
         child_template=draw(st.none() | templates),
@@ -91,7 +102,10 @@ def full_partitions(draw: st.DrawFn, depth: int = 3) -> PartitionConfig:
 
     Its queues are at most *depth* levels deep, the root among them.
     """
-    return PartitionConfig(queues=(draw(_queue(ROOT, depth)),), placement_rules=draw(placement_rules()))
+    # Most configurations do not limit pending work.
+    extensions = draw(st.sampled_from((st.just(_NO_EXTENSIONS), st.just(_NO_EXTENSIONS), pending_limits())))
+    root = draw(_queue(ROOT, depth, extensions))
+    return PartitionConfig(queues=(root,), placement_rules=draw(placement_rules()))
 
 
 def allocation_requests(usages: st.SearchStrategy[Resource] | None = None) -> st.SearchStrategy[AllocationRequest]:

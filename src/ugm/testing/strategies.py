@@ -26,7 +26,7 @@ from typing import Final
 from hypothesis import strategies as st
 
 from ugm import Request, Resource, UserGroup
-from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig
+from ugm.configuration import LimitConfig, LimitExtensions, PartitionConfig, QueueConfig
 from ugm.identity import ROOT, WILDCARD
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "USERS",
     "limits",
     "partitions",
+    "pending_limits",
     "queue_paths",
     "request_streams",
     "requests",
@@ -107,6 +108,13 @@ def limits() -> st.SearchStrategy[tuple[LimitConfig, ...]]:
     names = st.sampled_from([("users", name) for name in USERS] + [("groups", name) for name in GROUPS])
     named = st.lists(st.tuples(names, most), max_size=4, unique_by=lambda entry: entry[0])
     return st.tuples(named, st.none() | most, st.none() | most).map(lambda drawn: _in_order(*drawn))
+
+
+def pending_limits() -> st.SearchStrategy[LimitExtensions]:
+    """Draw limits on pending work."""
+    counts = st.sampled_from((0, 0, 1, 2, 3))
+    amounts: st.SearchStrategy[Resource | None] = st.none() | resources(largest=2 * _LARGEST)
+    return st.builds(LimitExtensions, max_pending=counts, max_pending_resources=amounts, max_submitted=counts)
 
 
 #: The values of a limit: resources and applications.

@@ -79,7 +79,7 @@ class Manager:
         strict: bool = True,
     ) -> None:
         user_limits_win = require_group_limits(group_limits)
-        self._active_limits: Final = ActiveLimits(Limits.compile(config), user_limits_win=user_limits_win, managed=True)
+        self._active_limits: Final = ActiveLimits(_compile(config), user_limits_win=user_limits_win, managed=True)
         self._lock: Final = self._active_limits.lock
         self._lock.rebuild = self._rebuild
         self._index: Final = HoldingIndex(self._active_limits)
@@ -326,7 +326,7 @@ class Manager:
         Raises:
             RequestError: a limit is not valid; the old limits stay in force.
         """
-        self._lock.run(self._active_limits.replace_limits, Limits.compile(config))
+        self._lock.run(self._active_limits.replace_limits, _compile(config))
 
     # Queries. They change nothing, and results are values, except for live trackers.
 
@@ -463,3 +463,16 @@ def _batch(requests: Iterable[Request]) -> list[Request]:
         return [Request(*request) for request in requests]
     except TypeError as error:
         raise RequestError("requests", requests, "expected Requests, or tuples of their four parts") from error
+
+
+def _compile(config: PartitionConfig | None) -> Limits:
+    """Compile the limits of a configuration.
+
+    Raises:
+        RequestError: a limit is not valid, or changes by a schedule.
+    """
+    limits = Limits.compile(config)
+    for path, queue in () if config is None else config.root.walk():
+        if any(limit.ugm.schedule for limit in queue.limits):
+            raise RequestError("config", path, "a Manager has no clock; scheduled limits need a Partition")
+    return limits

@@ -41,9 +41,10 @@ class QueueUsage:
     children: tuple[QueueUsage, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the queue in the JSON of the design documents."""
+        """Return the queue in the JSON of the design documents, and with the field ``queuePath`` of YuniKorn."""
         return {
             "queuename": self.queue_path,
+            "queuePath": self.queue_path,
             "resourceUsage": dict(self.usage),
             "runningApplications": list(self.running_applications),
             "children": [child.to_dict() for child in self.children],

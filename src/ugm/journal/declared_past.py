@@ -1,0 +1,153 @@
+"""The declared quota models whose limits depend on past usage, kept up to date with the changes of a log.
+
+The problem: a budget must be exact after a restart, also if the changes before a compaction are gone, and if the
+configuration has changed the budget meanwhile.
+
+The idea: a compaction stores the past of each such model with the state of the partition. The models are made from it,
+are charged with the allocations of that state, and are then called with every later change at its time, as the
+partition has called them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import Final, cast, final
+
+from ugm._declared_models import ModelDefinition
+from ugm.budgets import AccountState, Budgets
+from ugm.errors import RequestError
+from ugm.journal.claim_history import ClaimHistory
+from ugm.journal.contents import JournalContents, JournalEntry, StartState
+from ugm.model import PersistentModel
+from ugm.partition.checkpoint import ModelRecord
+from ugm.partition.events import BudgetChanged, ConfigurationChanged, Event
+from ugm.partition.model_set import Call, DeclaredModel, charged_model
+
+__all__ = ["DeclaredPast", "declared_accounts", "declared_models"]
+
+
+def declared_models(
+    definitions: Sequence[ModelDefinition], open_contents: AbstractContextManager[JournalContents]
+) -> tuple[DeclaredModel, ...]:
+    """Return the declared models that depend on the past, as they are after the last change of a log.
+
+    Args:
+        definitions: the definitions of the configuration that is in force then.
+        open_contents: opens the log. It is read only if there are such models.
+    """
+    if not any(one.has_past for one in definitions):
+        return ()
+    with open_contents as contents:
+        return DeclaredPast.of(contents).models
+
+
+def declared_accounts(open_contents: AbstractContextManager[JournalContents], now: int) -> tuple[AccountState, ...]:
+    """Return the accounts of the budgets that the configuration in a log declares.
+
+    Args:
+        open_contents: opens the log, which a partition or a service may use.
+        now: the time, in seconds since 1970; the last change of the log if that is later.
+
+    Raises:
+        JournalError: the log cannot be read.
+    """
+    with open_contents as contents:
+        models = [one.model for one in DeclaredPast.of(contents).models if isinstance(one.model, Budgets)]
+    for model in models:
+        model.at(now)
+    return tuple(account for model in models for account in model.accounts())
+
+
+@final
+class DeclaredPast:
+    """The declared models that depend on the past, after a change of a log.
+
+    Args:
+        start: the state before the first change.
+    """
+
+    __slots__ = ("_claims", "_held", "_second", "models")
+
+    #: The models.
+    models: tuple[DeclaredModel, ...]
+    #: The calls that charge a new model, by allocation.
+    _held: dict[str, Call]
+    #: The time of the last change.
+    _second: int
+
+    def __init__(self, start: StartState) -> None:
+        self._claims: Final = ClaimHistory(start.checkpoint.applications)
+        self._held, self._second = {}, start.at // 1000
+        past = {(record.kind, record.name): record for record in start.checkpoint.models}
+        self.models = tuple(
+            _resumed(one, past.get(one.key), self._second) for one in start.compiled.models if one.has_past
+        )
+        for allocation in start.checkpoint.allocations:
+            self._call(self._claims.start(allocation))
+
+    @classmethod
+    def of(cls, contents: JournalContents) -> DeclaredPast:
+        """Return the models after the last change of a log."""
+        past = cls(contents.start)
+        for entry in contents.changes():
+            past.process(entry)
+        return past
+
+    def records(self) -> tuple[ModelRecord, ...]:
+        """Return the past of all models, for a checkpoint."""
+        return tuple(ModelRecord(*one.definition.key, cast("PersistentModel", one.model).save()) for one in self.models)
+
+    def process(self, entry: JournalEntry) -> None:
+        """Repeat a change."""
+        self._second = entry.at // 1000
+        for one in self.models:
+            cast("PersistentModel", one.model).at(self._second)
+        for event in entry.events:
+            self._repeat(event)
+
+    def _repeat(self, event: Event) -> None:
+        match event:
+            case ConfigurationChanged(_, after):
+                self._declare(after.models)
+            case BudgetChanged(change):
+                for one in self.models:
+                    if isinstance(one.model, Budgets) and one.model.has_budget(change.budget):
+                        one.model.change(change)
+            case _:
+                self._call(self._claims.calls((event,)))
+
+    def _call(self, calls: Iterable[Call]) -> None:
+        for method, claim in calls:
+            if method in ("charge", "add_pending"):
+                self._held[claim.allocation_id] = method, claim
+            else:
+                self._held.pop(claim.allocation_id, None)
+            for one in self.models:
+                if hasattr(one.model, method):
+                    getattr(one.model, method)(claim)
+
+    def _declare(self, definitions: Iterable[ModelDefinition]) -> None:
+        """Replace the models like `ugm.partition.model_set.ModelSet.declare`."""
+        known = {one.definition.key: one for one in self.models}
+        declared = []
+        for definition in definitions:
+            if definition.has_past:
+                found = known.get(definition.key)
+                if found is None or found.definition != definition:
+                    calls, old = list(self._held.values()), None if found is None else found.model
+                    found = DeclaredModel(definition, charged_model(definition, None, calls, lambda: self._second, old))
+                declared.append(found)
+        self.models = tuple(declared)
+
+
+def _resumed(definition: ModelDefinition, record: ModelRecord | None, second: int) -> DeclaredModel:
+    """Return a model without claims that continues a stored past, or begins if none is stored."""
+    model = cast("PersistentModel", definition.build())
+    if record is not None:
+        try:
+            model.load(record.past)
+        except (LookupError, ValueError, TypeError) as error:
+            raise RequestError("models", definition.kind, "its stored past belongs to another configuration") from error
+    model.at(second)
+    return DeclaredModel(definition, model)

@@ -1,0 +1,301 @@
+"""Reservations: the capacity that is kept for pending requests, and the times at which they can start.
+
+The problem: a large request waits for ever if smaller ones take all that becomes free. If everything waited for it,
+capacity would be idle meanwhile.
+
+The idea: the request starts when the promised ends of running allocations have made room for it. Another request may
+pass it if it ends before this time, or if it leaves enough for the reserved request at this time.
+
+The shapes: a `CounterPlace` names one amount that a counter limits. A `PlannedStart` has the start of a reserved
+request and its *slack*: the amounts that are free at the start at each place, without those of the request. A request
+that does not end before the start must fit into the slack.
+
+Invariant: with the promises kept, each planned request fits all its limits at its start, together with the
+requests that were granted since.
+
+Places of users and groups are freed by promised ends as well, but this is not counted: a request that a limit of its
+user or group blocks has no reservation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import merge
+from operator import itemgetter
+from typing import Final, NamedTuple, TypeAlias, final
+
+from ugm.decision import Violation
+from ugm.hierarchy import UNLIMITED, Counter
+from ugm.identity import TrackingType
+from ugm.model import Claim
+from ugm.partition.application import Application, LedgerEntry
+from ugm.partition.sorted_ends import AllocationEnd
+from ugm.partition.state import PartitionState
+from ugm.resources import MEMORY, VCORE, Resource
+
+__all__ = [
+    "CandidateRequest",
+    "Change",
+    "PlannedStart",
+    "Reservation",
+    "charged_places",
+    "plan_start",
+    "released_places",
+]
+
+_QUEUE: Final = TrackingType.QUEUE
+
+#: One amount that a counter limits: the kind, the name and the queue of the counter, and the resource; None for the
+#: number of running applications.
+CounterPlace: TypeAlias = tuple[TrackingType, str, str, str | None]
+
+#: What becomes free at a time, and with a negative sign what is taken.
+Change: TypeAlias = tuple[int, Mapping[CounterPlace, int]]
+
+_time_of: Final = itemgetter(0)
+
+
+class Reservation(NamedTuple):
+    """Capacity that becomes free and is kept for a pending request.
+
+    The first request in or below a queue with the property ``ugm.reservation: enabled`` that only limits of queues or
+    the size of the cluster block has the reservation of the queue. It keeps it until it is granted or withdrawn, or
+    until a limit of its user, of its group or of another quota model blocks it. Then, or if a request of a higher
+    priority is blocked, another request gets the reservation.
+
+    Requests with a higher priority, by the priorities that decide between the queues of both, come before the
+    reservation. Any other request passes it only if it ends before the start, or leaves enough at the start.
+    """
+
+    allocation_id: str
+    application_id: str
+    #: The queues whose reservation the request has.
+    queue_paths: tuple[str, ...]
+    #: The second since 1970 at which the request can start if all promises are kept. It is the current second if the
+    #: request fits now, or waits for allocations that have not kept their promise. None if allocations without a
+    #: promise have to be released.
+    start: int | None
+
+    def __str__(self) -> str:
+        queues, start = ", ".join(self.queue_paths), "at an unknown time" if self.start is None else f"at {self.start}"
+        return f"{self.allocation_id} has the reservation of {queues} and can start {start}"
+
+
+class CandidateRequest(NamedTuple):
+    """A request that may be granted, as reservations see it."""
+
+    allocation_id: str
+    #: As it would be in the ledger if it were granted now.
+    entry: LedgerEntry
+    #: None if nothing is promised.
+    duration: int | None
+
+    @property
+    def application(self) -> Application:
+        """The application of the request."""
+        return self.entry.application
+
+    @property
+    def claim(self) -> Claim:
+        """The request as other quota models see it."""
+        return self.entry.claim(self.allocation_id)
+
+    def ends_by(self, now: int, time: int | None) -> bool:
+        """Return whether the request, granted now, ends by a time; False if the end or the time is not known."""
+        return self.duration is not None and time is not None and now + self.duration <= time
+
+
+@final
+class PlannedStart:
+    """A reserved request with its start.
+
+    Attributes:
+        request: the request.
+        queue_paths: the queues whose reservation it has.
+        start: the time of its start; None if it is not known.
+        slack: the free amounts at its start, without those of the request. Negative amounts are missing if the start is
+            not known.
+        limits: the limit at each place.
+        charges: what the request takes at all places when it starts.
+    """
+
+    __slots__ = ("charges", "limits", "queue_paths", "request", "slack", "start")
+
+    def __init__(self, request: CandidateRequest, queue_paths: tuple[str, ...]) -> None:
+        self.request: Final = request
+        self.queue_paths: Final = queue_paths
+        self.start: int | None = None
+        self.slack: dict[CounterPlace, int] = {}
+        self.limits: Final[dict[CounterPlace, int]] = {}
+        self.charges: Mapping[CounterPlace, int] = {}
+
+    def reservation(self) -> Reservation:
+        """Return the reservation for callers."""
+        application_id = self.request.application.application_id
+        return Reservation(self.request.allocation_id, application_id, self.queue_paths, self.start)
+
+    def objection(self, other: CandidateRequest, charges: Mapping[CounterPlace, int], now: int) -> Violation | None:
+        """Return the violation of a request that would delay this one if it were granted now; None if it would not."""
+        ends = other.ends_by(now, self.start)
+        shares_application = other.application is self.request.application
+        for place, amount in charges.items():
+            if ends and _is_given_back(place):
+                continue
+            slack = self.slack.get(place)
+            if slack is not None and amount > slack and not (place[3] is None and shares_application):
+                limit = self.limits[place]
+                return Violation(
+                    "reservation", self.request.allocation_id, place[2], "", place[3], limit, limit - slack, amount
+                )
+        return None
+
+    def take(self, other: CandidateRequest, charges: Mapping[CounterPlace, int], now: int) -> None:
+        """Take a request that is granted now from the slack, unless it ends before the start."""
+        ends = other.ends_by(now, self.start)
+        for place, amount in charges.items():
+            if place in self.slack and not (ends and _is_given_back(place)):
+                self.slack[place] -= amount
+
+    def changes(self) -> Iterator[Change]:
+        """Yield what the request takes at its start and gives back at its end."""
+        if self.start is not None:
+            yield self.start, {place: -amount for place, amount in self.charges.items()}
+            if self.request.duration is not None:
+                # Its application may run on, because other requests of it are pending.
+                given = {place: amount for place, amount in self.charges.items() if place[3] is not None}
+                yield self.start + self.request.duration, given
+
+
+def _is_given_back(place: CounterPlace) -> bool:
+    """Return whether a request that ends before a start does not matter at a place.
+
+    Its application may run on. A limit of a user or group that blocks the reserved request meanwhile ends its
+    reservation.
+    """
+    return place[0] is _QUEUE and place[3] is not None
+
+
+def charged_places(state: PartitionState, application: Application, usage: Resource) -> dict[CounterPlace, int]:
+    """Return the places that a grant charges, with its amounts."""
+    holding, is_running = state.holding_of(application), application.holding is not None
+    chain: Sequence[Counter] = holding.charged if is_running else holding.chain()
+    found: dict[CounterPlace, int] = {}
+    for counter in chain:
+        kind, name, path = counter.owner.kind, counter.owner.name, counter.queue_path
+        for resource, amount in usage.amounts.items():
+            if amount:
+                found[kind, name, path, resource] = amount
+    for counter in () if is_running else holding.newly_counted(chain):
+        found[counter.owner.kind, counter.owner.name, counter.queue_path, None] = 1
+    return found
+
+
+def released_places(application: Application, usage: Resource) -> dict[CounterPlace, int]:
+    """Return the places of queues that a release frees, with its amounts."""
+    return {
+        (_QUEUE, counter.queue_path, counter.queue_path, resource): amount
+        for counter in application.queue.chain
+        for resource, amount in usage.amounts.items()
+    }
+
+
+def plan_start(
+    state: PartitionState,
+    planned: PlannedStart,
+    earlier: Sequence[PlannedStart],
+    ends: Sequence[AllocationEnd],
+    more: Iterable[Change],
+    now: int,
+) -> None:
+    """Find the start of a reserved request, and its slack.
+
+    Takes time proportional to the number of ends before the start, or of all ends if the start is not known.
+
+    Args:
+        state: the partition.
+        planned: the request; its start and slack are set.
+        earlier: the requests with earlier reservations, which it must not delay.
+        ends: the promised ends of all live allocations, in their order.
+        more: what else becomes free.
+        now: the current second.
+    """
+    request, usage = planned.request, planned.request.entry.usage
+    planned.charges = charged_places(state, request.application, usage)
+    free, missing = planned.slack, set[CounterPlace]()
+    for place, limit, available, amount in _limited_places(state, request.application, usage):
+        planned.limits[place], free[place] = limit, available - amount
+        if available < amount:
+            missing.add(place)
+    others = sorted((*more, *(change for one in earlier for change in one.changes())), key=_time_of)
+    changes = merge(_changes_of(state, ends, free), others, key=_time_of)
+    for at in _times_without_shortage(changes, free, missing, now):
+        if _may_start(planned, earlier, at):
+            planned.start = at
+            break
+    for one in earlier:
+        if planned.start is not None and (one.start is None or one.start > planned.start):
+            one.take(request, planned.charges, planned.start)
+
+
+def _times_without_shortage(
+    changes: Iterable[Change], free: dict[CounterPlace, int], missing: set[CounterPlace], now: int
+) -> Iterator[int]:
+    """Apply changes in their order, and yield the times at which nothing is missing, before the next later change.
+
+    Args:
+        changes: the changes, the earliest first.
+        free: the free amount at each place; follows the changes.
+        missing: the places where it is negative; follows the changes.
+        now: the first time; earlier changes belong to it.
+    """
+    at = now
+    for time, change in changes:
+        if time > at:
+            if not missing:
+                yield at
+            at = time
+        for place, amount in change.items():
+            if place in free:
+                free[place] += amount
+                (missing.add if free[place] < 0 else missing.discard)(place)
+    if not missing:
+        yield at
+
+
+def _changes_of(
+    state: PartitionState, ends: Sequence[AllocationEnd], places: Mapping[CounterPlace, int]
+) -> Iterator[Change]:
+    """Yield what each promised end frees at some places."""
+    paths = {place[2] for place in places}
+    for at, allocation_id in ends:
+        application = state.ledger.owners[allocation_id]
+        if any(counter.queue_path in paths for counter in application.queue.chain):
+            yield at, released_places(application, application.entry(allocation_id).usage)
+
+
+def _limited_places(
+    state: PartitionState, application: Application, usage: Resource
+) -> Iterator[tuple[CounterPlace, int, int, int]]:
+    """Yield the places that limit a request, each with its limit, the free amount and the requested one."""
+    holding, is_running = state.holding_of(application), application.holding is not None
+    chain: Sequence[Counter] = holding.chain()
+    enforced = holding.checked if is_running else holding.enforced(list(chain))
+    new = () if is_running else holding.newly_counted(chain)
+    for counter in enforced:
+        kind, name, path = counter.owner.kind, counter.owner.name, counter.queue_path
+        for resource, amount in usage.amounts.items():
+            is_counted = resource in (VCORE, MEMORY) or resource in counter.layout.positions
+            limit = counter.limit.maximum(resource)
+            if (amount or kind is _QUEUE) and is_counted and limit < UNLIMITED:
+                yield (kind, name, path, resource), limit, counter.free(resource), amount
+        if counter.limit.applications and any(counter.queue_path == one.queue_path for one in new):
+            running = counter.limit.applications - counter.running
+            yield (kind, name, path, None), counter.limit.applications, running, 1
+
+
+def _may_start(planned: PlannedStart, earlier: Sequence[PlannedStart], at: int) -> bool:
+    """Return whether a reserved request that starts at a time delays no request with an earlier reservation."""
+    return all(
+        (one.start is not None and one.start <= at) or one.objection(planned.request, planned.charges, at) is None
+        for one in earlier
+    )

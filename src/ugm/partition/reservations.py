@@ -1,0 +1,439 @@
+"""The reservations of a partition: who has one, when they start, and which requests they hold back.
+
+A reservation is stored in the state as the queue and the id of the request, so it survives the order of the other
+requests, and a journal restores it. Everything else is planned from the ledger and the clock; see
+`ugm.partition.reservation`. A plan is made again when something has changed that it did not make itself.
+
+Only scheduling passes and the waiting list respect reservations. A call of `allocate` by the program does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple, Self, final
+
+from ugm.decision import Decision, Violation
+from ugm.fairness.sort_settings import QueueSettings
+from ugm.identity import TrackingType, ancestors
+from ugm.partition.admission import Admission
+from ugm.partition.allocation import AllocationRequest, AllocationState
+from ugm.partition.application import LedgerEntry
+from ugm.partition.change_marks import ChangeMarks
+from ugm.partition.compiled_config import CompiledConfig
+from ugm.partition.model_set import ModelSet, charging
+from ugm.partition.reservation import (
+    CandidateRequest,
+    Change,
+    CounterPlace,
+    PlannedStart,
+    Reservation,
+    charged_places,
+    plan_start,
+    released_places,
+)
+from ugm.partition.sorted_ends import SortedEnds
+from ugm.partition.state import PartitionState
+
+__all__ = ["Reservations"]
+
+#: Priorities are signed 32-bit integers.
+_LOWEST: Final = -(2**31)
+_HIGHEST: Final = 2**31 - 1
+
+
+class _Grant(NamedTuple):
+    """A request that is about to be granted."""
+
+    waiting: CandidateRequest
+    charges: Mapping[CounterPlace, int]
+    #: Whether it starts its application.
+    started: bool
+
+    @classmethod
+    def of(cls, state: PartitionState, waiting: CandidateRequest) -> Self:
+        application = waiting.application
+        charges = charged_places(state, application, waiting.entry.usage)
+        return cls(waiting, charges, application.holding is None)
+
+
+@final
+class _Trial:
+    """The reservations and grants of a pass that is tried out and undone.
+
+    The changes of reservations before the first grant are recorded. The later ones depend on grants that do not exist
+    yet: a request that was reserved after them could keep those requests waiting that the pass has granted before it.
+    """
+
+    __slots__ = ("before_grants", "dropped", "ends", "reservations")
+
+    #: The reservations and `dropped` before the first grant; None before it.
+    before_grants: tuple[dict[str, str], set[str]] | None
+
+    #: The queues whose reservation was dropped.
+    dropped: set[str]
+    #: What the requests that the pass has granted free at their ends.
+    ends: list[Change]
+    reservations: dict[str, str]
+
+    def __init__(self, reservations: Mapping[str, str]) -> None:
+        self.before_grants = None
+        self.ends = []
+        self.dropped = set()
+        self.reservations = dict(reservations)
+
+    @property
+    def to_record(self) -> tuple[dict[str, str], set[str]]:
+        """The reservations that the pass has made without grants, and the queues whose reservation it has dropped."""
+        return self.before_grants or (self.reservations, self.dropped)
+
+    def set(self, queue_path: str, allocation_id: str | None) -> None:
+        """Let a request reserve capacity for a queue in place of the one before; None for no request."""
+        self.reservations.pop(queue_path, None)
+        if allocation_id is None:
+            self.dropped.add(queue_path)
+        else:
+            self.reservations[queue_path] = allocation_id
+
+    def grant(self, waiting: CandidateRequest, now: int) -> None:
+        """Note a grant, which ends the reservation of the request."""
+        if self.before_grants is None:
+            self.before_grants = dict(self.reservations), set(self.dropped)
+        granted = waiting.allocation_id
+        self.reservations = {path: name for path, name in self.reservations.items() if name != granted}
+        if waiting.duration is not None:
+            self.ends.append((now + waiting.duration, released_places(waiting.application, waiting.entry.usage)))
+
+
+@final
+class Reservations:
+    """The reservations of one partition; the caller holds the lock.
+
+    Args:
+        state: the partition.
+        models: its quota models.
+        admission: decides about requests.
+        start_marking: returns marks of all changes from now on.
+    """
+
+    __slots__ = (
+        "_admission",
+        "_ends",
+        "_marks",
+        "_models",
+        "_now",
+        "_planned",
+        "_settings",
+        "_start_marking",
+        "_state",
+        "_trial",
+    )
+
+    #: What has changed since the last plan; None while nothing follows the changes.
+    _marks: ChangeMarks | None
+    #: The requests that have reservations, the earliest reservation first; None before the first plan.
+    _planned: list[PlannedStart] | None
+    _settings: tuple[CompiledConfig, QueueSettings] | None
+
+    def __init__(
+        self,
+        state: PartitionState,
+        models: ModelSet,
+        admission: Admission,
+        start_marking: Callable[[], ChangeMarks],
+    ) -> None:
+        self._state: Final = state
+        self._models: Final = models
+        self._admission: Final = admission
+        self._start_marking: Final = start_marking
+        self._marks = None
+        self._ends: Final = SortedEnds(state)
+        self._planned = None
+        self._settings = None
+        #: The second of the plan.
+        self._now = 0
+        #: The pass that is tried out; None if there is none.
+        self._trial: _Trial | None = None
+
+    # Questions
+
+    @property
+    def are_enabled(self) -> bool:
+        """True if some queue of the configuration reserves capacity."""
+        return self._queue_settings.has_reservations
+
+    def current(self) -> tuple[Reservation, ...]:
+        """Return the reservations at this moment."""
+        if not self.are_enabled:
+            return ()
+        now = self._models.clock.now(changes=False)
+        if self._marks is None:
+            # A query does not make later changes slower.
+            self._ends.fill()
+            self._planned, self._now = self._plan((), now), now
+        else:
+            self._follow(now)
+        return tuple(one.reservation() for one in self._planned or ())
+
+    # Changes
+
+    def allocate(self, request: AllocationRequest) -> Decision:
+        """Decide about a request of a scheduling pass; if queues block it, it may reserve capacity.
+
+        Raises:
+            RequestError: as for `ugm.Partition.allocate`.
+        """
+        if not self.are_enabled:
+            self._marks = self._planned = None
+            return self._admission.allocate(request)
+        now = self._models.clock.now(changes=True)
+        entry = self._admission.entry(request, AllocationState.HELD, now)
+        known = self._state.ledger.get(request.allocation_id)
+        if known is not None and known.traits.state is not AllocationState.PENDING:
+            return self._admission.allocate_entry(request, entry, ())
+        self._follow(now)
+        self._drop_blocked()
+        waiting = CandidateRequest(request.allocation_id, entry, request.duration)
+        grant = _Grant.of(self._state, waiting)
+        objection = self.objection(waiting)
+        decision = self._admission.allocate_entry(request, entry, () if objection is None else (objection,))
+        if decision:
+            self._take_marks()
+            self._note_grant(grant)
+        elif known is not None:
+            self._reserve(waiting, decision.violations)
+        return decision
+
+    def _note_grant(self, grant: _Grant) -> None:
+        """Follow a grant without planning again, if it delays no reserved request."""
+        waiting, charges, started = grant
+        planned = self._planned or []
+        if any(self._is_affected(one, waiting, started=started) for one in planned):
+            self._planned = None
+            return
+        for one in planned:
+            one.take(waiting, charges, self._now)
+
+    def _is_affected(self, one: PlannedStart, waiting: CandidateRequest, *, started: bool) -> bool:
+        """Return whether a grant changes more of a plan than the slack."""
+        return (
+            one.request.allocation_id == waiting.allocation_id
+            or (started and one.request.application is waiting.application)
+            or self._comes_before(waiting, one.request)
+        )
+
+    def _reserve(self, waiting: CandidateRequest, violations: Iterable[Violation]) -> None:
+        """Let a denied request have the reservations of its queues for which it is the first one that queues block."""
+        if not is_blocked_by_queues(violations):
+            return
+        for path in self._free_paths(waiting):
+            self._set(path, waiting.allocation_id)
+            self._planned = None
+
+    def _set(self, queue_path: str, allocation_id: str | None) -> None:
+        if self._trial is None:
+            self._state.set_reservation(queue_path, allocation_id)
+        else:
+            self._trial.set(queue_path, allocation_id)
+
+    def _free_paths(self, waiting: CandidateRequest) -> list[str]:
+        """Return the queues of a blocked request whose reservation it gets."""
+        taken = {path: one.request for one in self._planned or () for path in one.queue_paths}
+        return [
+            path
+            for path in ancestors(waiting.application.queue.queue_path)
+            if self._queue_settings.of(path).reserves
+            and (path not in taken or self._comes_before(waiting, taken[path]))
+            and (path not in taken or taken[path].allocation_id != waiting.allocation_id)
+        ]
+
+    def _drop_blocked(self) -> None:
+        """Drop the reservations of requests that something else blocks, or whose queue does not reserve any more."""
+        stored = self._stored()
+        if stored:
+            kept = {path for one in self._planned or () for path in one.queue_paths}
+            for path in sorted(stored.keys() - kept):
+                self._set(path, None)
+
+    # Passes that are tried out
+
+    def begin_trial(self) -> None:
+        """Begin a pass whose grants are charged and refunded, and recorded nowhere."""
+        self._follow(self._models.clock.now(changes=True))
+        self._trial = _Trial(self._state.current_reservations())
+        self._drop_blocked()
+
+    def next_request(self, allocation_id: str, entry: LedgerEntry) -> CandidateRequest:
+        """Return a pending request that the trial decides about next."""
+        self._follow(self._now)
+        self._drop_blocked()
+        return CandidateRequest(allocation_id, entry.granted(self._now), entry.traits.promise)
+
+    def grant_of(self, waiting: CandidateRequest) -> _Grant:
+        """Return a grant before its charge."""
+        return _Grant.of(self._state, waiting)
+
+    def note_trial_grant(self, grant: _Grant) -> None:
+        """Follow a grant of the trial after its charge."""
+        assert self._trial is not None  # noqa: S101 - a trial runs
+        self._trial.grant(grant.waiting, self._now)
+        self._note_grant(grant)
+
+    def note_trial_denial(self, waiting: CandidateRequest, violations: Iterable[Violation]) -> None:
+        """Follow a denial of the trial."""
+        self._reserve(waiting, violations)
+
+    @property
+    def plan(self) -> object:
+        """The current plan: another object after each change that may let more requests pass."""
+        return self._planned
+
+    def has_reservation(self, allocation_id: str) -> bool:
+        """Return whether a request has a reservation."""
+        return allocation_id in self._stored().values()
+
+    def may_reserve(self, waiting: CandidateRequest) -> bool:
+        """Return whether a request would get a reservation if only queues blocked it."""
+        return bool(self._free_paths(waiting))
+
+    def end_trial(self) -> None:
+        """End the pass, and record the reservations that it has made or dropped before its first grant."""
+        trial, self._trial, self._planned = self._trial, None, None
+        assert trial is not None  # noqa: S101 - a trial runs
+        before = self._state.current_reservations()
+        made, dropped = trial.to_record
+        for path in sorted(dropped.difference(made).intersection(before)):
+            self._state.set_reservation(path, None)
+        for path, name in made.items():
+            if before.get(path) != name:
+                self._state.set_reservation(path, name)
+
+    def abandon_trial(self) -> None:
+        """End the pass after an error."""
+        self._trial = self._planned = None
+
+    # Objections
+
+    def objection(self, waiting: CandidateRequest) -> Violation | None:
+        """Return the violation of a request that would delay a reserved one; None if it may be granted."""
+        planned = self._planned or []
+        own = next((one for one in planned if one.request.allocation_id == waiting.allocation_id), None)
+        if not planned or (own is not None and own.start == self._now):
+            # The plan of the others contains its start.
+            return None
+        charges = charged_places(self._state, waiting.application, waiting.entry.usage)
+        for one in planned:
+            if one is not own and not self._comes_before(waiting, one.request):
+                objection = one.objection(waiting, charges, self._now) or self._objection_of_models(waiting, one)
+                if objection is not None:
+                    return objection
+        return None
+
+    def _objection_of_models(self, waiting: CandidateRequest, one: PlannedStart) -> Violation | None:
+        """Return the violation of a request with which other quota models would deny a reserved one."""
+        models = self._models
+        # A model that depends on the time may count a request that has ended.
+        if not models or (waiting.ends_by(self._now, one.start) and not models.clock.is_read_first):
+            return None
+        undo = self._state.undo
+        mark, is_pending = len(undo), waiting.allocation_id in waiting.application.pending
+        models.apply(charging(waiting.claim, pending=is_pending))
+        violations = models.check(one.request.claim)
+        models.undo_since(mark)
+        if not violations:
+            return None
+        return violations[0]._replace(kind="reservation", name=one.request.allocation_id, limit_name="")
+
+    def _comes_before(self, waiting: CandidateRequest, reserved: CandidateRequest) -> bool:
+        """Return whether a request has a higher priority than a reserved one, where their queues part."""
+        one, other = waiting.application.queue.queue_path, reserved.application.queue.queue_path
+        above = next(path for path in ancestors(one) if path in ancestors(other))
+        if not self._queue_settings.of(above).priority_first:
+            return False
+        return self._priority_below(waiting, above) > self._priority_below(reserved, above)
+
+    def _priority_below(self, waiting: CandidateRequest, above: str) -> int:
+        """Return the priority of a request as the children of a queue are compared."""
+        priority = waiting.entry.traits.priority
+        for path in ancestors(waiting.application.queue.queue_path):
+            if path == above:
+                break
+            settings = self._queue_settings.of(path)
+            highest = settings.offset if settings.is_fenced else priority + settings.offset
+            priority = min(max(highest, _LOWEST), _HIGHEST)
+        return priority
+
+    # Following the partition
+
+    @property
+    def _queue_settings(self) -> QueueSettings:
+        compiled = self._state.compiled
+        if self._settings is None or self._settings[0] is not compiled:
+            self._settings = compiled, QueueSettings(compiled.config)
+        return self._settings[1]
+
+    def _follow(self, now: int) -> None:
+        """Bring the plan up to date."""
+        is_outdated, self._now = self._take_marks(), now
+        if is_outdated or self._planned is None or any(_has_passed(one.start, now) for one in self._planned):
+            # If planning is interrupted, the next call does it.
+            self._planned = None
+            self._planned = self._plan(() if self._trial is None else self._trial.ends, now)
+
+    def _take_marks(self) -> bool:
+        """Follow all changes of promised ends, and return whether they may change a plan."""
+        if self._marks is None:
+            self._marks = self._start_marking()
+        marks = self._marks
+        everything, freed = marks.everything, bool(marks.freed)
+        if everything:
+            self._planned = None
+            self._ends.fill()
+            marks.take()
+            return True
+        changed = [(name, request_id) for name, ids in marks.applications.items() for request_id in ids]
+        self._ends.follow(request_id for _, request_id in changed)
+        marks.take()
+        return freed or any(not self._is_pending(*one) for one in changed)
+
+    def _is_pending(self, application_id: str, allocation_id: str) -> bool:
+        application = self._state.applications.get(application_id)
+        return application is not None and allocation_id in application.pending
+
+    def _plan(self, more: Iterable[Change], now: int) -> list[PlannedStart]:
+        """Return the reserved requests with their starts."""
+        planned: list[PlannedStart] = []
+        for name, paths in self._reserving_queues().items():
+            waiting = self._waiting(name, now)
+            violations = self._admission.violations(name, waiting.entry)
+            if not waiting.application.failing and (not violations or is_blocked_by_queues(violations)):
+                one = PlannedStart(waiting, paths)
+                plan_start(self._state, one, planned, self._ends.sorted, more, now)
+                planned.append(one)
+        return planned
+
+    def _reserving_queues(self) -> dict[str, tuple[str, ...]]:
+        """Return the queues of each stored reservation that still reserve capacity."""
+        found: dict[str, tuple[str, ...]] = {}
+        for path, name in self._stored().items():
+            queue = self._state.ledger.owners[name].queue.queue_path
+            if path in ancestors(queue) and self._queue_settings.of(path).reserves:
+                found[name] = (*found.get(name, ()), path)
+        return found
+
+    def _stored(self) -> Mapping[str, str]:
+        """Return the request that has the reservation of each queue, the earliest reservation first."""
+        return self._state.current_reservations() if self._trial is None else self._trial.reservations
+
+    def _waiting(self, allocation_id: str, now: int) -> CandidateRequest:
+        entry: LedgerEntry = self._state.ledger[allocation_id]
+        return CandidateRequest(allocation_id, entry.granted(now), entry.traits.promise)
+
+
+def is_blocked_by_queues(violations: Iterable[Violation]) -> bool:
+    """Return whether only limits of queues or the size of the cluster deny a request, and waiting can help."""
+    found = tuple(violations)
+    return bool(found) and all(one.kind == TrackingType.QUEUE and one.can_wait for one in found)
+
+
+def _has_passed(start: int | None, now: int) -> bool:
+    return start is not None and start < now
