@@ -24,7 +24,7 @@ from ugm.service.remote_partition import AsyncRemotePartition, RemotePartition
 from ugm.service.server_connection import ClientLimits
 from ugm.service.service import Security, Service, ServiceSettings, tune_interpreter
 from ugm.service.session_interface import AbstractSessions, SessionAllocation, SessionReport
-from ugm.service.status import CommitStatus, ServiceStatus, StandbyStatus
+from ugm.service.status import CommitStatus, OperationStatus, ServiceStatus, StandbyStatus
 from ugm.service.subscription import AsyncSubscription, Subscription
 from ugm.service.wire import Staleness
 
@@ -40,6 +40,7 @@ __all__ = [
     "DeadlineError",
     "FencedError",
     "JoinedPartition",
+    "OperationStatus",
     "ProtocolError",
     "RemotePartition",
     "Security",

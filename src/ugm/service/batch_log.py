@@ -37,8 +37,8 @@ class Batch:
     """Changes that are committed together, and the callers that wait for them."""
 
     __slots__ = (
-        *("began_at", "callbacks", "data", "denials", "failure", "has_ended", "last_change", "last_event", "number"),
-        "rows",
+        *("at", "began_at", "callbacks", "data", "denials", "failure", "has_ended", "last_change", "last_event"),
+        *("number", "rows"),
     )
 
     def __init__(self) -> None:
@@ -47,6 +47,8 @@ class Batch:
         self.denials: Final[list[Denied]] = []
         #: Called in the loop when the batch is durable.
         self.callbacks: Final[list[Callable[[], None]]] = []
+        #: The instant of all changes in the batch, in milliseconds since 1970; None before the first one.
+        self.at: int | None = None
         #: When the commit began, on the monotonic clock.
         self.began_at: float = 0.0
         self.failure: JournalError | None = None
@@ -71,6 +73,7 @@ class BatchLog:
 
     Args:
         sessions: the table to which the changes are applied.
+        clock: returns the milliseconds since 1970, and never goes back.
         is_stored: whether rows are made of the changes; otherwise only the table gets them.
         require_writable: raises an error if the log accepts no changes now. The argument tells whether the change may
             need space that a later release needs as well.
@@ -80,9 +83,11 @@ class BatchLog:
     __slots__ = (
         "_before",
         "_changes",
+        "_clock",
         "_gathering",
         "_guard",
         "_in_flight",
+        "_instant",
         "_loop_thread",
         "_message_row",
         "_owner",
@@ -115,6 +120,7 @@ class BatchLog:
         sessions: SessionTable,
         require_writable: Callable[[bool], None],
         request_commit: Callable[[], None],
+        clock: Callable[[], int],
         *,
         is_stored: bool,
     ) -> None:
@@ -123,6 +129,9 @@ class BatchLog:
         self._sessions: Final = sessions
         self._require_writable: Final = require_writable
         self._request_commit: Final = request_commit
+        self._clock: Final = clock
+        #: The instant of the current change.
+        self._instant = 0
         #: Protects the batches.
         self._guard: Final = Lock()
         self._gathering = Batch()
@@ -156,6 +165,24 @@ class BatchLog:
         """
         self._before = self._changes
         self._require_writable(needs_space)
+        self._instant = self._latest()
+
+    # The time of the partition, under its lock
+
+    def _latest(self) -> int:
+        # All changes of a batch have one instant in the log, so the clock stands still while changes gather.
+        at = self._gathering.at
+        return self._clock() if at is None else at
+
+    def second(self) -> int:
+        """Return the time for a query, in whole seconds since 1970."""
+        return self._latest() // 1000
+
+    def second_of_change(self) -> int:
+        """Return the time of the current change, in whole seconds since 1970."""
+        return self._instant // 1000
+
+    # Called by the transactions
 
     def require_writable(self) -> None:
         """Check that a record about a session can be written.
@@ -171,6 +198,7 @@ class BatchLog:
         if stored:
             owner = self.owner if get_ident() == self._loop_thread else NO_SESSION
             with self._guard:
+                self._gathering.at = self._instant
                 if self.is_stored:
                     self._add_rows(event_rows(stored), owner)
                 self.number += 1

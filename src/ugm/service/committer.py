@@ -21,7 +21,7 @@ from typing import Final, final
 
 from ugm.journal.client_sessions import SessionTable
 from ugm.journal.errors import DeposedError, JournalError
-from ugm.journal.writer import Writer, copy_of
+from ugm.journal.writer import Writer, copy_of, milliseconds
 from ugm.partition.event_codec import to_json
 from ugm.service.batch_log import Batch, BatchLog
 from ugm.service.change_feed import ChangeFeed
@@ -70,7 +70,8 @@ class Committer:
         self._feed: Final = feed
         self._on_deposed: Final = on_deposed
         self._is_scheduled = False
-        self.log: Final = BatchLog(sessions, self._require_writable, self.request, is_stored=writer is not None)
+        clock, is_stored = milliseconds if writer is None else writer.now, writer is not None
+        self.log: Final = BatchLog(sessions, self._require_writable, self.request, clock, is_stored=is_stored)
         self.log.enter_loop()
         #: The durations of commits.
         self.times: Final = CommitTimes()
@@ -126,7 +127,7 @@ class Committer:
         """Commit a batch. If it has no changes, ask the log whether this process still leads."""
         if batch.rows:
             batch.data = to_json(batch.rows)
-            writer.read_clock()
+            writer.stamp(batch.at)
             writer.append(batch.data)
             batch.number = writer.number
             writer.when_durable(batch.number, partial(self._note_end, batch))

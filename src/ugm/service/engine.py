@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple, final
 from ugm.configuration import PartitionConfig
 from ugm.events import Subscriber
 from ugm.journal.client_sessions import SessionTable
+from ugm.journal.declared_past import declared_models
 from ugm.journal.model_history import past_calls
 from ugm.journal.opening import OpenLog, require_added_models
 from ugm.journal.writer import Writer
@@ -23,7 +24,7 @@ from ugm.model import QuotaModel
 from ugm.operation_lock import OperationLock
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.event_outbox import EventOutbox
-from ugm.partition.model_set import ModelSet, PastCall, claims_of
+from ugm.partition.model_set import DeclaredModel, ModelSet, PastCall, claims_of
 from ugm.partition.state import PartitionState
 from ugm.service.batch_log import BatchLog
 from ugm.service.change_feed import ChangeFeed, ReadLog
@@ -46,9 +47,10 @@ class ServicePartition(ListingPartition):
         outbox: EventOutbox,
         log: BatchLog,
         past: Callable[[], Iterable[PastCall]] | None,
+        declared: Iterable[DeclaredModel],
     ) -> None:
         models.reset()
-        models.restore(state.compiled.models, state.cluster.total, partial(claims_of, state), past)
+        models.restore(state.compiled.models, state.cluster.total, partial(claims_of, state), past, declared)
         self._assemble(state, models, outbox, log)
         state.active_limits.lock.mark_consistent()
         self._start_recording()
@@ -102,12 +104,16 @@ def build_engine(
         require_added_models(state.added_models, are_given=settings.models is not None)
         models = ModelSet(settings.models or (), state.active_limits.lock)
         if writer is not None:
-            models.clock.follow(writer)
+            models.clock.follow(committer.log)
         past = None if opened is None else partial(past_calls, opened.log)
-        partition = ServicePartition(state, models, outbox, committer.log, past)
+        declared = () if opened is None else declared_models(state.compiled.models, opened.log.open_contents())
+        partition = ServicePartition(state, models, outbox, committer.log, past, declared)
         partition._record_models()  # noqa: SLF001 - a part of the same engine
+        partition._start_missing_timers()  # noqa: SLF001 - as above
         if settings.config is not None and partition.config is None:
             partition.configure(settings.config)
+        # The clock stands still until the batch is committed.
+        committer.request()
     except BaseException:
         committer.stop_renewing()
         raise

@@ -27,6 +27,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from time import perf_counter
 from typing import Final, final
 
 from msgspec import Raw
@@ -40,7 +41,7 @@ from ugm.service.leader_sessions import LeaderSessions
 from ugm.service.operations import ERROR, Kind, Operation, operations_of
 from ugm.service.server_connection import ServerConnection
 from ugm.service.session import Session
-from ugm.service.status import ServiceStatus, StandbyStatus
+from ugm.service.status import OperationTimes, ServiceStatus, StandbyStatus
 from ugm.service.wire import (
     SESSION_UNKNOWN,
     Do,
@@ -83,7 +84,7 @@ class Leader:
 
     __slots__ = (
         *("_committer", "_feed", "_log", "_loop", "_other_address", "_partition", "_scans", "_sessions"),
-        *("_sending_around", "_ticking", "_tidying"),
+        *("_sending_around", "_ticking", "_tidying", "_times"),
     )
 
     def __init__(self, engine: Engine, max_sessions: int, other_address: Callable[[], str]) -> None:
@@ -92,6 +93,7 @@ class Leader:
         self._log: Final = engine.committer.log
         self._sessions: Final = LeaderSessions(engine.partition, engine.sessions, self._log, max_sessions)
         self._other_address: Final = other_address
+        self._times: Final = OperationTimes()
         self._tidying = self._loop.call_later(_TIDY, self._tidy)
         self._sending_around = self._loop.call_later(_ROUND, self._send_around)
         self._ticking = self._loop.call_later(_TICK, self._tick)
@@ -158,6 +160,7 @@ class Leader:
             connected=sum(session.peer is not None for session in sessions),
             waiting=sum(session.waiting for session in sessions),
             commits=committer.times.status(),
+            operations=self._times.status(),
             outage=str(committer.outage or ""),
         )
 
@@ -201,9 +204,11 @@ class Leader:
         log = self._log
         before, self._sessions.caller = log.number, session
         log.begin_message(session.name)
+        began_at = perf_counter()
         try:
             answers = self._execute_all(session, message, operations)
         finally:
+            self._times.add(len(operations), perf_counter() - began_at)
             log.end_message()
             self._sessions.caller = None
         if log.number != before and log.is_stored:

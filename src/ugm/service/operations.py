@@ -101,6 +101,10 @@ _NAMES: Final[Mapping[Kind, tuple[str, ...]]] = {
         "forget",
         "reclaim",
         "carry_out",
+        "renew",
+        "expire",
+        "release_overdue",
+        "change_budget",
     ),
     Kind.QUERY: (
         "check",
@@ -118,6 +122,10 @@ _NAMES: Final[Mapping[Kind, tuple[str, ...]]] = {
         "group_utilization",
         "sessions",
         "owned_by",
+        "overdue",
+        "pending_headroom",
+        "reduction_timers",
+        "preemption_status",
     ),
     Kind.SCAN: (
         "plan_input",
@@ -149,6 +157,9 @@ _NAMES: Final[Mapping[Kind, tuple[str, ...]]] = {
         "plan_reclaim",
         "order",
         "plan_preemption",
+        "reservations",
+        "plan_reductions",
+        "budget_accounts",
     ),
 }
 #: The number of the first operation of each kind.

@@ -61,6 +61,7 @@ _LONGEST_TEXT: Final = 512
 _OF_MODELS: Final = frozenset(
     {
         "application_report",
+        "budget_accounts",
         "check",
         "exceeded_limits",
         "explain",
@@ -70,6 +71,7 @@ _OF_MODELS: Final = frozenset(
         "model_reports",
         "model_utilization",
         "order",
+        "reservations",
         "plan_input",
         "plan_reclaim",
     }

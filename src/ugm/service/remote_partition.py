@@ -18,7 +18,13 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVa
 from ugm.configuration import PartitionConfig
 from ugm.partition import AbstractPartition, Plan
 from ugm.partition.compiled_config import CompiledConfig
-from ugm.partition.plan import make_plan
+from ugm.partition.plan import (
+    ScheduledChange,
+    make_plan,
+    make_scheduled_changes,
+    require_change_count,
+    require_confirmed,
+)
 from ugm.partition.snapshot import CooperativeIteration, PartitionSnapshot, SnapshotParts
 from ugm.service.operations import OPERATIONS, Arguments, Operation
 from ugm.service.session_interface import AbstractSessions
@@ -39,6 +45,7 @@ _Function = TypeVar("_Function", bound=Callable[..., object])
 
 _CONFIG: Final = OPERATIONS["config"]
 _PLAN_INPUT: Final = OPERATIONS["plan_input"]
+_APPLY: Final = OPERATIONS["apply"]
 _SNAPSHOT: Final = OPERATIONS["snapshot"]
 _NO_ARGUMENTS: Final = _CONFIG.encode_arguments(())
 
@@ -127,6 +134,10 @@ class RemotePartition(AbstractPartition):
     allocate_all: Final = _calling(AbstractPartition.allocate_all)
     replace: Final = _calling(AbstractPartition.replace)
     resize: Final = _calling(AbstractPartition.resize)
+    renew: Final = _calling(AbstractPartition.renew)
+    overdue: Final = _calling(AbstractPartition.overdue)
+    expire: Final = _calling(AbstractPartition.expire)
+    release_overdue: Final = _calling(AbstractPartition.release_overdue)
     preempt: Final = _calling(AbstractPartition.preempt)
     release: Final = _calling(AbstractPartition.release)
     adopt: Final = _calling(AbstractPartition.adopt)
@@ -146,18 +157,31 @@ class RemotePartition(AbstractPartition):
     # Administration
 
     set_queue_quota: Final = _calling(AbstractPartition.set_queue_quota)
+    change_budget: Final = _calling(AbstractPartition.change_budget)
     add_node: Final = _calling(AbstractPartition.add_node)
     update_node: Final = _calling(AbstractPartition.update_node)
     remove_node: Final = _calling(AbstractPartition.remove_node)
 
     def plan(self, config: PartitionConfig | None) -> Plan:
         compiled = CompiledConfig.of(config)
-        arguments = _PLAN_INPUT.encode_arguments((bool(compiled.models),))
+        arguments = _PLAN_INPUT.encode_arguments((compiled.needs_allocations,))
         made: Plan = self._call(_PLAN_INPUT.then(lambda given: make_plan(given, compiled)), arguments)
         return made
 
+    def scheduled_changes(self, *, most: int = 10) -> tuple[ScheduledChange, ...]:
+        count = require_change_count(most)
+        operation = _PLAN_INPUT.then(lambda given: make_scheduled_changes(given, count))
+        found: tuple[ScheduledChange, ...] = self._call(operation, _PLAN_INPUT.encode_arguments((False,)))
+        return found
+
     plan_input: Final = _calling(AbstractPartition.plan_input)
-    apply: Final = _calling(AbstractPartition.apply)
+
+    def apply(self, plan: Plan, *, confirm: bool = False) -> None:
+        # The effects of a plan are not sent, so its risks are known only here.
+        require_confirmed(plan, confirm=confirm)
+        done: None = self._call(_APPLY, _APPLY.encode_arguments((plan, confirm)))
+        return done
+
     configure: Final = _calling(AbstractPartition.configure)
     audit: Final = _calling(AbstractPartition.audit)
     reconcile: Final = _calling(AbstractPartition.reconcile)
@@ -168,8 +192,12 @@ class RemotePartition(AbstractPartition):
     check: Final = _calling(AbstractPartition.check)
     plan_reclaim: Final = _calling(AbstractPartition.plan_reclaim)
     plan_preemption: Final = _calling(AbstractPartition.plan_preemption)
+    plan_reductions: Final = _calling(AbstractPartition.plan_reductions)
+    reduction_timers: Final = _calling(AbstractPartition.reduction_timers)
+    preemption_status: Final = _calling(AbstractPartition.preemption_status)
     explain: Final = _calling(AbstractPartition.explain)
     headroom: Final = _calling(AbstractPartition.headroom)
+    pending_headroom: Final = _calling(AbstractPartition.pending_headroom)
     limits: Final = _calling(AbstractPartition.limits)
     place: Final = _calling(AbstractPartition.place)
     explain_submission: Final = _calling(AbstractPartition.explain_submission)
@@ -214,8 +242,10 @@ class RemotePartition(AbstractPartition):
     group_utilization: Final = _calling(AbstractPartition.group_utilization)
     exceeded_limits: Final = _calling(AbstractPartition.exceeded_limits)
     model_utilization: Final = _calling(AbstractPartition.model_utilization)
+    budget_accounts: Final = _calling(AbstractPartition.budget_accounts)
     model_reports: Final = _calling(AbstractPartition.model_reports)
     order: Final = _calling(AbstractPartition.order)
+    reservations: Final = _calling(AbstractPartition.reservations)
 
     # The whole partition
 
@@ -287,6 +317,10 @@ class AsyncRemotePartition:
     allocate_all: Final = _awaitable(RemotePartition.allocate_all)
     replace: Final = _awaitable(RemotePartition.replace)
     resize: Final = _awaitable(RemotePartition.resize)
+    renew: Final = _awaitable(RemotePartition.renew)
+    overdue: Final = _awaitable(RemotePartition.overdue)
+    expire: Final = _awaitable(RemotePartition.expire)
+    release_overdue: Final = _awaitable(RemotePartition.release_overdue)
     preempt: Final = _awaitable(RemotePartition.preempt)
     release: Final = _awaitable(RemotePartition.release)
     adopt: Final = _awaitable(RemotePartition.adopt)
@@ -306,12 +340,14 @@ class AsyncRemotePartition:
     # Administration
 
     set_queue_quota: Final = _awaitable(RemotePartition.set_queue_quota)
+    change_budget: Final = _awaitable(RemotePartition.change_budget)
     add_node: Final = _awaitable(RemotePartition.add_node)
     update_node: Final = _awaitable(RemotePartition.update_node)
     remove_node: Final = _awaitable(RemotePartition.remove_node)
 
     plan: Final = _awaitable(RemotePartition.plan)
 
+    scheduled_changes: Final = _awaitable(RemotePartition.scheduled_changes)
     plan_input: Final = _awaitable(RemotePartition.plan_input)
     apply: Final = _awaitable(RemotePartition.apply)
     configure: Final = _awaitable(RemotePartition.configure)
@@ -324,8 +360,12 @@ class AsyncRemotePartition:
     check: Final = _awaitable(RemotePartition.check)
     plan_reclaim: Final = _awaitable(RemotePartition.plan_reclaim)
     plan_preemption: Final = _awaitable(RemotePartition.plan_preemption)
+    plan_reductions: Final = _awaitable(RemotePartition.plan_reductions)
+    reduction_timers: Final = _awaitable(RemotePartition.reduction_timers)
+    preemption_status: Final = _awaitable(RemotePartition.preemption_status)
     explain: Final = _awaitable(RemotePartition.explain)
     headroom: Final = _awaitable(RemotePartition.headroom)
+    pending_headroom: Final = _awaitable(RemotePartition.pending_headroom)
     limits: Final = _awaitable(RemotePartition.limits)
     place: Final = _awaitable(RemotePartition.place)
     explain_submission: Final = _awaitable(RemotePartition.explain_submission)
@@ -369,8 +409,10 @@ class AsyncRemotePartition:
     group_utilization: Final = _awaitable(RemotePartition.group_utilization)
     exceeded_limits: Final = _awaitable(RemotePartition.exceeded_limits)
     model_utilization: Final = _awaitable(RemotePartition.model_utilization)
+    budget_accounts: Final = _awaitable(RemotePartition.budget_accounts)
     model_reports: Final = _awaitable(RemotePartition.model_reports)
     order: Final = _awaitable(RemotePartition.order)
+    reservations: Final = _awaitable(RemotePartition.reservations)
 
     # The whole partition
 

@@ -63,9 +63,9 @@ _SHORTEST_TAKEOVER: Final = 2 * LEASE
 _LONGEST_LOOK: Final = 5 * _POLL
 #: Threads that compute must not keep the loop waiting for longer than this, in seconds.
 _SWITCH_INTERVAL: Final = 0.001
-#: A collection of all objects stops the loop for about a second with a million allocations. A query over the whole
-#: partition creates so many objects that it would start several. With this threshold there is one for about seven
-#: million new objects.
+#: The collections of younger objects between two collections of all objects. With a million allocations, a collection
+#: of all objects stops the loop for about a second, and a query over the whole partition creates enough objects for
+#: several of them. With this threshold, there is one for every seven million new objects.
 _RARELY: Final = 1000
 
 

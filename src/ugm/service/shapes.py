@@ -11,6 +11,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final, final
 
+from ugm.budgets import AccountState
 from ugm.configuration import PartitionConfig
 from ugm.decision import ALLOWED, Decision, Violation
 from ugm.errors import RequestError
@@ -22,6 +23,7 @@ from ugm.partition.event_codec import from_json, to_json
 from ugm.partition.plan import PlanParts
 from ugm.partition.snapshot import PartitionSnapshot
 from ugm.partition.stored_config import config_from_data, config_to_data
+from ugm.preemption import PreemptionPlan, ReductionPlan
 from ugm.queues import Acl
 from ugm.resources import Resource
 from ugm.service.codec import Hint, Plain, Shape, Shapes, UnsuitableValue, mapped
@@ -184,7 +186,18 @@ def _compiled(data: bytes | None) -> CompiledConfig:
     return CompiledConfig.of(None if data is None else _config(data))
 
 
-_COMPILED: Final = _of_class(CompiledConfig, bytes | None, _compiled_to_plain, _compiled)
+def _compiled_in_force(plain: Plain) -> CompiledConfig:
+    data, active = plain
+    return _compiled(data).with_active(active)
+
+
+#: A configuration, with the entries of schedules that are in force.
+_COMPILED: Final = _of_class(
+    CompiledConfig,
+    tuple[bytes | None, tuple[int | None, ...] | None],
+    lambda compiled: (_compiled_to_plain(compiled), compiled.active),
+    _compiled_in_force,
+)
 
 
 # Plans
@@ -201,6 +214,23 @@ def _plan(plain: Plain) -> Plan:
     return Plan(Changes(), (), (), (), base, CompiledConfig.of(None if data is None else _config(data)))
 
 
+# A plan of preemption for a request, or one of reductions: a pair in which the other one is missing.
+
+_EITHER_PLAN: Final[Hint] = PreemptionPlan | ReductionPlan
+
+
+def _pair_of(plan: object) -> tuple[object, object]:
+    return (None, plan) if isinstance(plan, ReductionPlan) else (plan, None)
+
+
+def _plan_of_pair(pair: tuple[PreemptionPlan | None, ReductionPlan | None]) -> PreemptionPlan | ReductionPlan:
+    made, reduction = pair
+    plan = reduction if made is None else made
+    if plan is None:
+        raise RequestError("plan", None, "expected a PreemptionPlan or a ReductionPlan")
+    return plan
+
+
 # The two tables
 
 _KNOWN: Final = {
@@ -212,13 +242,22 @@ _KNOWN: Final = {
 }
 _KNOWN_FIELDS: Final[Mapping[tuple[type, str], Shape]] = {(EffectiveLimit, "kind"): _KIND}
 
+_ARGUMENTS_KNOWN: Final = {
+    **_KNOWN,
+    UserGroup: _user_shape(_user),
+    PartitionConfig: _CONFIG,
+    Plan: _of_class(Plan, tuple[bytes | None, str], _plan_to_plain, _plan),
+}
+
 #: The shapes of arguments. The names of a user are checked, and only known plans can be applied.
 ARGUMENTS: Final = Shapes(
     {
-        **_KNOWN,
-        UserGroup: _user_shape(_user),
-        PartitionConfig: _CONFIG,
-        Plan: _of_class(Plan, tuple[bytes | None, str], _plan_to_plain, _plan),
+        **_ARGUMENTS_KNOWN,
+        _EITHER_PLAN: mapped(
+            Shapes(_ARGUMENTS_KNOWN, {}).of(tuple[PreemptionPlan | None, ReductionPlan | None]),
+            _pair_of,
+            _plan_of_pair,
+        ),
     },
     {},
 )
@@ -228,6 +267,7 @@ _RESULTS_KNOWN: Final = {
     UserGroup: _user_shape(_recorded_user),
     PartitionConfig: _SHARED_CONFIG,
     CompiledConfig: _COMPILED,
+    AccountState: _of_class(AccountState, dict[str, int | str | None], AccountState.to_dict, AccountState.from_dict),
     # Plain data for JSON, of quota models.
     Any: Shape(Any),
 }

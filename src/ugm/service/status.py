@@ -6,15 +6,27 @@ a service can show the status.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Final, final
 
-__all__ = ["CommitStatus", "CommitTimes", "ServiceStatus", "StandbyStatus"]
+__all__ = [
+    "BUCKET_BOUNDS",
+    "CommitStatus",
+    "CommitTimes",
+    "OperationStatus",
+    "OperationTimes",
+    "ServiceStatus",
+    "StandbyStatus",
+]
 
 #: The number of commits whose durations are kept.
 _RECENT: Final = 1000
+#: The upper bounds of the buckets of all histograms, in seconds; a last bucket has no bound.
+BUCKET_BOUNDS: Final = (*(factor / 10**power for power in range(6, 0, -1) for factor in (1, 2, 5)), 1.0, 2.0, 5.0, 10.0)
+_NO_BUCKETS: Final = (0,) * (len(BUCKET_BOUNDS) + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +57,31 @@ class CommitStatus:
         seconds: the time that all of them have taken together.
         median: the median of the last 1,000 commits in seconds; 0 if there were none.
         p99: the time that 99 % of the last 1,000 commits did not exceed, in seconds; 0 if there were none.
+        buckets: the number of commits in each bucket of a histogram, from microseconds to more than 10 seconds.
     """
 
     count: int = 0
     seconds: float = 0.0
     median: float = 0.0
     p99: float = 0.0
+    buckets: tuple[int, ...] = _NO_BUCKETS
+
+
+@dataclass(frozen=True, slots=True)
+class OperationStatus:
+    """The operations of clients that a leader has executed, without their commits.
+
+    The operations of one message count with their mean duration.
+
+    Attributes:
+        count: the number of operations.
+        seconds: the time that all of them have taken together.
+        buckets: the number of operations in each bucket of a histogram, as those of commits.
+    """
+
+    count: int = 0
+    seconds: float = 0.0
+    buckets: tuple[int, ...] = _NO_BUCKETS
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +100,7 @@ class ServiceStatus:
         connected: the number of sessions whose client is connected.
         waiting: the number of operations that are not answered yet, because their changes are not durable.
         commits: the commits since the leader began.
+        operations: the operations of clients since the leader began.
         outage: the reason why the log accepts no changes now; empty if it does.
         age: the seconds since the leader has stated all this; 0 if this process leads.
     """
@@ -84,6 +116,7 @@ class ServiceStatus:
     connected: int = 0
     waiting: int = 0
     commits: CommitStatus = CommitStatus()
+    operations: OperationStatus = OperationStatus()
     outage: str = ""
     age: float = 0.0
 
@@ -96,18 +129,20 @@ class ServiceStatus:
 class CommitTimes:
     """Measures the durations of commits."""
 
-    __slots__ = ("_count", "_recent", "_seconds")
+    __slots__ = ("_buckets", "_count", "_recent", "_seconds")
 
     def __init__(self) -> None:
         self._count = 0
         self._seconds = 0.0
         self._recent: Final[deque[float]] = deque(maxlen=_RECENT)
+        self._buckets: Final = list(_NO_BUCKETS)
 
     def add(self, seconds: float) -> None:
         """Add a commit."""
         self._count += 1
         self._seconds += seconds
         self._recent.append(seconds)
+        self._buckets[bisect_left(BUCKET_BOUNDS, seconds)] += 1
 
     def status(self) -> CommitStatus:
         """Return the commits so far; from any thread."""
@@ -116,4 +151,27 @@ class CommitTimes:
             return CommitStatus()
         # The smallest time that 99 % do not exceed.
         p99 = recent[-(-len(recent) * 99 // 100) - 1]
-        return CommitStatus(self._count, self._seconds, median(recent), p99)
+        return CommitStatus(self._count, self._seconds, median(recent), p99, tuple(self._buckets))
+
+
+@final
+class OperationTimes:
+    """Measures the durations of operations."""
+
+    __slots__ = ("_buckets", "_count", "_seconds")
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._seconds = 0.0
+        self._buckets: Final = list(_NO_BUCKETS)
+
+    def add(self, count: int, seconds: float) -> None:
+        """Add the operations of one message, with the time that all of them have taken."""
+        if count:
+            self._count += count
+            self._seconds += seconds
+            self._buckets[bisect_left(BUCKET_BOUNDS, seconds / count)] += count
+
+    def status(self) -> OperationStatus:
+        """Return the operations so far; from any thread."""
+        return OperationStatus(self._count, self._seconds, tuple(self._buckets))

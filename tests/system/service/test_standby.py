@@ -44,7 +44,7 @@ class Server(NamedTuple):
 
     def status(self) -> Any:  # noqa: ANN401 - of any fields
         """Return the status of the service."""
-        return json.loads(self.get("/ws/v1/partition/default/service"))
+        return json.loads(self.get("/api/v1/partition/default/service"))
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics of the service."""

@@ -31,8 +31,8 @@ class Leader:
     """Makes random messages, changes of threads and records, and replays its batches into a second table."""
 
     def __init__(self, draw: Random) -> None:
-        self.table, self.replayed, self.draw = SessionTable(), SessionTable(), draw
-        self.log = BatchLog(self.table, lambda _: None, lambda: None, is_stored=True)
+        self.table, self.replayed, self.draw, self.now = SessionTable(), SessionTable(), draw, 0
+        self.log = BatchLog(self.table, lambda _: None, lambda: None, lambda: self.now, is_stored=True)
         self.log.enter_loop()
         self.events: list[Event] = []
         self.logged: list[Event] = []

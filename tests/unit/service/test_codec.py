@@ -79,7 +79,8 @@ def test_arguments(name: str, data: st.DataObject) -> None:
     received = operation.decode_arguments(Raw(operation.encode_arguments(sent)))
 
     if name == "apply":
-        [found], [plan] = received, sent
+        found, plan = received[0], sent[0]
+        assert [*received[1:]] == [*(sent[1:] or (False,))]
         assert (found.compiled.config, found.compiled.version) == (plan.compiled.config, plan.compiled.version)
         assert found.base.version == plan.base.version
         return

@@ -77,7 +77,7 @@ def test_another_member_takes_over(first: JoinedPartition, second: JoinedPartiti
     assert second.release("two")
     assert second.connection.session == session
     assert second.service.term == 2
-    second.apply(plan)
+    second.apply(plan, confirm=True)
     assert second.config is None
 
 

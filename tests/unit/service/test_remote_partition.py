@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any, Final, TypeVar
 
 import pytest
@@ -13,6 +14,8 @@ import pytest
 from support.loopback import async_remote, remote
 from support.partition_fixtures import config, memory
 from ugm import AllocationRequest, Partition, RequestError, Resource, UserGroup, UserInQueue
+from ugm.budgets import BudgetChange
+from ugm.configuration import BudgetConfig
 from ugm.partition import (
     AbstractPartition,
     AuditReport,
@@ -24,7 +27,7 @@ from ugm.partition import (
 )
 from ugm.partition.plan import PlanInput, make_plan
 from ugm.partition.snapshot import PartitionSnapshot
-from ugm.preemption import PreemptionPlan, QueueInput
+from ugm.preemption import PreemptionPlan, QueueInput, ReductionPlan
 from ugm.preemption import Victim as PreemptionVictim
 from ugm.service.operations import OPERATIONS
 from ugm.service.remote_partition import AsyncRemotePartition, RemotePartition
@@ -107,6 +110,15 @@ CALLS: Final[Mapping[str, Sequence[Callable[[AbstractPartition], object]]]] = {
         lambda p: p.resize("one-0", memory(1000)),
         lambda p: p.resize("none", memory(1)),
     ],
+    "renew": [
+        lambda p: p.renew("one-0", 60),
+        lambda p: p.renew("one-0", 0),
+        lambda p: p.renew("none", 60),
+    ],
+    "scheduled_changes": [lambda p: p.scheduled_changes(), lambda p: p.scheduled_changes(most=-1)],
+    "overdue": [lambda p: p.overdue(), lambda p: p.overdue(now=2**40)],
+    "expire": [lambda p: p.expire(now=2**40), lambda p: p.expire(now=0)],
+    "release_overdue": [lambda p: p.release_overdue(now=2**40), lambda p: p.release_overdue()],
     "preempt": [lambda p: p.preempt("one-0"), lambda p: p.preempt("none"), lambda p: p.preempt("")],
     "release": [
         lambda p: p.release("one-0"),
@@ -122,6 +134,8 @@ CALLS: Final[Mapping[str, Sequence[Callable[[AbstractPartition], object]]]] = {
         lambda p: p.carry_out(preemption_plan(p)),
         lambda p: p.carry_out(replace(preemption_plan(p), inputs=(QueueInput("root.x", *[memory(1)] * 3),))),
         lambda p: p.carry_out(replace(preemption_plan(p), victims=())),
+        lambda p: p.carry_out(ReductionPlan(0, victims=preemption_plan(p).victims)),
+        lambda p: p.carry_out(p.plan_reductions()),
     ],
     "adopt": [
         lambda p: p.adopt("n", "one", memory(50)),
@@ -149,12 +163,26 @@ CALLS: Final[Mapping[str, Sequence[Callable[[AbstractPartition], object]]]] = {
         lambda p: p.set_queue_quota("root.p.x", memory(3)),
         lambda p: p.set_queue_quota("root.a", memory(3)),
     ],
+    "change_budget": [
+        lambda p: p.change_budget(BudgetChange.set("none", memory(5))),
+        lambda p: budgeted(p).change_budget(BudgetChange.refill("all", memory(5), reason="more", change_id="1")),
+        lambda p: p.change_budget(BudgetChange.set("all", memory(5))._replace(owner="sue")),
+    ],
+    "budget_accounts": [
+        lambda p: p.budget_accounts(SUE, "root.a"),
+        lambda p: budgeted(p).budget_accounts(),
+        lambda p: p.budget_accounts(queue_path="."),
+    ],
     "add_node": [lambda p: p.add_node("n3", Resource(fpga=1)), lambda p: p.add_node("n1", memory(3))],
     "update_node": [lambda p: p.update_node("n1", memory(1)), lambda p: p.update_node("n3", memory(3))],
     "remove_node": [lambda p: p.remove_node("n1"), lambda p: p.remove_node("n3")],
     "plan": [lambda p: p.plan(SECOND), lambda p: p.plan(None)],
     "plan_input": [lambda p: p.plan_input()],
-    "apply": [lambda p: p.apply(p.plan(SECOND)), lambda p: p.apply(p.plan(None)._replace(base=p.plan(None).compiled))],
+    "apply": [
+        lambda p: p.apply(p.plan(SECOND)),
+        lambda p: p.apply(p.plan(SECOND), confirm=True),
+        lambda p: p.apply(p.plan(None)._replace(base=p.plan(None).compiled)),
+    ],
     "configure": [lambda p: p.configure(SECOND), lambda p: p.configure(None), lambda p: p.configure(wrong_config())],
     "audit": [
         lambda p: p.audit([("one-0", "one", memory(4)), RunningAllocation("x", "nobody", memory(1))]),
@@ -179,6 +207,13 @@ CALLS: Final[Mapping[str, Sequence[Callable[[AbstractPartition], object]]]] = {
         lambda p: p.plan_reclaim(UserInQueue(SUE, "root.a", {"a": "b"}), memory(200)),
         lambda p: p.plan_reclaim("nobody", memory(1)),
     ],
+    "plan_reductions": [
+        lambda p: p.plan_reductions(),
+        lambda p: p.plan_reductions(10, overshoot=False),
+        lambda p: p.plan_reductions(1 << 70),
+    ],
+    "reduction_timers": [lambda p: p.reduction_timers()],
+    "preemption_status": [lambda p: p.preemption_status()],
     "plan_preemption": [
         lambda p: p.plan_preemption(AllocationRequest("n", "one", memory(1)), since=0, now=10),
         lambda p: p.plan_preemption(AllocationRequest("n", "two", memory(99)), since=0, now=1000, within_queue=True),
@@ -191,6 +226,11 @@ CALLS: Final[Mapping[str, Sequence[Callable[[AbstractPartition], object]]]] = {
         lambda p: p.explain("one", memory(3)),
         lambda p: p.explain(UserInQueue(BOB, "root.a"), memory(12), max_holders=1),
         lambda p: p.explain("one", memory(3), max_holders=-1),
+    ],
+    "pending_headroom": [
+        lambda p: p.pending_headroom("one"),
+        lambda p: p.pending_headroom(UserInQueue(BOB, "root.p.x")),
+        lambda p: p.pending_headroom("no"),
     ],
     "headroom": [lambda p: p.headroom("one"), lambda p: p.headroom("nobody")],
     "limits": [lambda p: p.limits("one"), lambda p: p.limits(UserInQueue(BOB, "root.p.x")), lambda p: p.limits("no")],
@@ -247,10 +287,18 @@ CALLS: Final[Mapping[str, Sequence[Callable[[AbstractPartition], object]]]] = {
     "model_utilization": [lambda p: p.model_utilization()],
     "model_reports": [lambda p: p.model_reports()],
     "order": [lambda p: p.order(), lambda p: p.order(max_turns=1, ranks={"sue": 1}), lambda p: p.order(max_turns=-1)],
+    "reservations": [lambda p: p.reservations()],
     "snapshot": [lambda p: p.snapshot(), lambda p: p.snapshot(list)],
 }
 #: One call of each operation by itself, for parametrization.
 EACH: Final = [(name, position) for name, calls in CALLS.items() for position in range(len(calls))]
+
+
+def budgeted(partition: AbstractPartition) -> AbstractPartition:
+    """Declare a budget of a queue that nothing uses."""
+    budget = BudgetConfig("all", queue="root.p.empty", amounts=memory(10), weights={"memory": Fraction(1, 2)})
+    partition.configure(replace(FIRST, ugm=replace(FIRST.ugm, budgets=(budget,))))
+    return partition
 
 
 def lending_plan(partition: AbstractPartition) -> ReclaimPlan:
@@ -346,7 +394,7 @@ def test_awaited_plan_can_be_applied() -> None:
 
     async def change() -> None:
         client = async_remote(partition)
-        await client.apply(await client.plan(SECOND))
+        await client.apply(await client.plan(SECOND), confirm=True)
         running = [("one-0", "one", memory(4))]
         await client.reconcile(await client.audit(running))
 
@@ -373,11 +421,11 @@ def test_plan_of_one_client_is_valid_for_another() -> None:
     partition = busy()
     first, second = remote(partition), remote(partition)
     plan, other = first.plan(SECOND), first.plan(None)
-    second.apply(plan)
-    first.apply(plan)
+    second.apply(plan, confirm=True)
+    first.apply(plan, confirm=True)
     assert partition.config == SECOND
     with pytest.raises(RequestError, match="it was made for another configuration"):
-        first.apply(other)
+        first.apply(other, confirm=True)
 
 
 @pytest.mark.parametrize("arguments", [(), ("a",), ("a", "b", memory(1), True), ("a", "b", "c", "d")])
@@ -430,7 +478,7 @@ def test_wrong_types_are_refused_by_the_client(value: Any) -> None:  # noqa: ANN
         with pytest.raises(RequestError, match="user"):
             partition.submit("a", value)
     with pytest.raises(RequestError, match="plan"):
-        partition.apply(value)
+        partition.apply(value, confirm=True)
     with pytest.raises(RequestError, match="report"):
         partition.reconcile(value)
     if value not in (None, {}):
@@ -440,8 +488,8 @@ def test_wrong_types_are_refused_by_the_client(value: Any) -> None:  # noqa: ANN
 
 
 def test_operations_of_the_interface() -> None:
-    """The table has every operation except `plan`, which the client makes; numbers are unique."""
+    """The table has every operation except those that the client computes from a copy; numbers are unique."""
     sessions = {name for name, operation in OPERATIONS.items() if operation.is_about_sessions}
-    assert set(OPERATIONS) == set(CALLS) - {"plan"} | sessions
+    assert set(OPERATIONS) == set(CALLS) - {"plan", "scheduled_changes"} | sessions
     assert sessions == {name for name in vars(AbstractSessions) if not name.startswith("_")}
     assert len({operation.number for operation in OPERATIONS.values()}) == len(OPERATIONS)

@@ -8,8 +8,8 @@ import pytest
 
 from support.partition_fixtures import memory
 from support.service_fixtures import RawClient, eventually, running, started
-from ugm.service import CommitStatus, Service, ServiceSettings
-from ugm.service.status import CommitTimes
+from ugm.service import CommitStatus, OperationStatus, Service, ServiceSettings
+from ugm.service.status import BUCKET_BOUNDS, CommitTimes, OperationTimes
 from ugm.service.wire import VERSION, Hello, Refused, StandbyReport, StatusMessage, Welcome
 
 
@@ -18,12 +18,26 @@ def test_commit_times() -> None:
     times = CommitTimes()
     assert times.status() == CommitStatus()
     times.add(5.0)
-    assert times.status() == CommitStatus(1, 5.0, 5.0, 5.0)
+    buckets = tuple(int(bound == 5.0) for bound in (*BUCKET_BOUNDS, float("inf")))
+    assert times.status() == CommitStatus(1, 5.0, 5.0, 5.0, buckets)
     for number in range(1, 1001):
         times.add(number / 1000)
     status = times.status()
     assert (status.count, status.median, status.p99) == (1001, 0.5005, 0.99)
     assert status.seconds == pytest.approx(505.5)
+    assert sum(status.buckets) == 1001
+
+
+def test_operation_times() -> None:
+    """The operations of a message count with their mean duration."""
+    times = OperationTimes()
+    times.add(0, 1.0)
+    assert times.status() == OperationStatus()
+    times.add(10, 0.001)
+    status = times.status()
+
+    assert (status.count, status.seconds) == (10, 0.001)
+    assert dict(zip(BUCKET_BOUNDS, status.buckets, strict=False))[0.0001] == 10
 
 
 def test_leader_in_memory(tmp_path: Path) -> None:
@@ -47,6 +61,7 @@ def test_leader_with_a_log(tmp_path: Path) -> None:
         after = service.status()
         assert (after.term, after.change) == (1, before.change + 1)
         assert after.commits.count == before.commits.count + 1
+        assert after.operations.count == sum(after.operations.buckets) == before.operations.count + 1
         assert 0 < after.commits.median <= after.commits.p99 <= after.commits.seconds
 
 

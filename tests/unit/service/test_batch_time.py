@@ -1,0 +1,92 @@
+"""The time of a service: the changes of a batch have one instant, so that a restart repeats them at their time."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from ugm import Resource, UserGroup
+from ugm.budgets import AccountState
+from ugm.configuration import BudgetConfig, Extensions, PartitionConfig, QueueConfig
+from ugm.journal import open_partition
+from ugm.journal.locations import log_at
+from ugm.journal.log import Candidate
+from ugm.journal.opening import open_log
+from ugm.operation_lock import OperationLock
+from ugm.service.engine import Engine, EngineSettings, build_engine
+
+BUDGET = BudgetConfig("each", user="*", amounts=Resource(gpu=10**6), period="day", mode="admit")
+CONFIG = PartitionConfig(queues=(QueueConfig("a"),), ugm=Extensions(budgets=(BUDGET,)))
+START = 1_795_435_200_000
+
+
+class Clock:
+    """A clock that is set, in milliseconds."""
+
+    now = START
+
+    def __call__(self) -> int:
+        """Return the time."""
+        return self.now
+
+
+async def act(engine: Engine, clock: Clock, draw: Random, changes: int) -> None:
+    """Make changes and queries at different times, in batches of different sizes."""
+    partition = engine.partition
+    partition.submit("app", UserGroup("sue"), "root.a")
+    for number in range(changes):
+        clock.now += draw.choice((0, 400, 999, 1000, 70_000))
+        if draw.random() < 0.3:
+            partition.budget_accounts()
+        if draw.random() < 0.4:
+            partition.release(f"a-{draw.randrange(number + 1)}")
+        else:
+            assert partition.allocate(f"a-{number}", "app", Resource(gpu=draw.randrange(3)), duration=100)
+        if draw.random() < 0.3:
+            engine.committer.request()
+            await asyncio.sleep(0.002)
+
+
+async def serve(path: Path, clock: Clock, draw: Random) -> tuple[AccountState, ...]:
+    """Lead a log for some changes, and return the accounts at the end."""
+    opened = open_log(log_at(path), Candidate(), OperationLock(), clock=clock)
+    engine = build_engine(EngineSettings(CONFIG, None, (), "always"), opened, None, lambda: None)
+    await act(engine, clock, draw, 40)
+    await engine.committer.finish()
+    accounts = engine.partition.budget_accounts()
+    opened.journal.close()
+    return accounts
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_restart_repeats_changes_at_their_time(tmp_path: Path, seed: int) -> None:
+    """However the changes were committed, the accounts are the same after a restart."""
+    clock = Clock()
+    before = asyncio.run(serve(tmp_path / "j", clock, Random(seed)))
+
+    with open_partition(tmp_path / "j", clock=clock) as partition:
+        assert partition.budget_accounts() == before
+        assert before[0].settled > 0
+
+
+def test_a_change_happens_at_its_own_time(tmp_path: Path) -> None:
+    """The first change after a pause does not have the time of the change before."""
+
+    async def lead() -> int | None:
+        clock = Clock()
+        opened = open_log(log_at(tmp_path / "j"), Candidate(), OperationLock(), clock=clock)
+        engine = build_engine(EngineSettings(CONFIG, None, (), "always"), opened, None, lambda: None)
+        engine.partition.submit("app", UserGroup("sue"), "root.a")
+        engine.committer.request()
+        await asyncio.sleep(0.05)
+        clock.now += 3_600_000
+        engine.partition.allocate("a-0", "app", Resource(gpu=1), duration=60)
+        allocation = engine.partition.allocation("a-0")
+        await engine.committer.finish()
+        opened.journal.close()
+        return allocation and allocation.until
+
+    assert asyncio.run(lead()) == START // 1000 + 3660
