@@ -10,8 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from importlib.resources import files
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from os import PathLike
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
@@ -21,22 +20,28 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount
 from starlette.routing import Route as Path
-from starlette.staticfiles import StaticFiles
 
 from ugm import RequestError
-from ugm.partition import AbstractPartition
+from ugm.journal.locations import LogLocation
+from ugm.partition import AbstractPartition, ThresholdWatch
 from ugm.server.access import Tokens
 from ugm.server.audit import AuditLog
+from ugm.server.background import PeriodicWork, running, sampling
 from ugm.server.configurations import Configurations
 from ugm.server.dispatch import RequestDispatcher, payload_response
 from ugm.server.guard import Hosts, OriginGuard
 from ugm.server.history import History
 from ugm.server.openapi import description
+from ugm.server.page_files import PageFiles
 from ugm.server.payloads import json_payload
 from ugm.server.requests import RequestBounds
 from ugm.server.responses import routing_error_response
-from ugm.server.routes import PARTITION_ROUTES, PREFIX, SERVER_ROUTES, Route
+from ugm.server.route import PREFIX, STREAM_PATH, YUNIKORN_PREFIX, Route
+from ugm.server.routes import PARTITION_ROUTES, SERVER_ROUTES
 from ugm.server.state import ServedPartition, ServerState
+from ugm.server.streams import EventStreams
+from ugm.server.threshold_endpoints import watching
+from ugm.server.usage_history import UsageHistory
 from ugm.server.worker import Worker
 
 if TYPE_CHECKING:
@@ -56,6 +61,8 @@ def create_app(  # noqa: PLR0913 - one for each option
     *,
     history: Mapping[str, History] | None = None,
     services: Mapping[str, Callable[[], ServiceStatus]] | None = None,
+    journals: Mapping[str, LogLocation] | None = None,
+    thresholds: Mapping[str, ThresholdWatch] | None = None,
     token: str | None = None,
     decide_token: str | None = None,
     read_only: bool = True,
@@ -74,6 +81,9 @@ def create_app(  # noqa: PLR0913 - one for each option
         history: the histories by name of the partition that they follow.
         services: functions that return the status of a service, such as `ugm.service.Service.status`, by name of its
             partition.
+        journals: the locations of the journals by name of their partition, for the usage before the server starts.
+        thresholds: the watches of thresholds by name of their partition, which the server updates; those of other
+            partitions are created. Pass the same ones to `PartitionCollector`.
         token: the token of clients that may change the configuration; at least 16 characters.
         decide_token: the token of clients that may submit applications, and obtain and release allocations; at least
             16 characters. Without it, no client may.
@@ -97,23 +107,33 @@ def create_app(  # noqa: PLR0913 - one for each option
     tokens = Tokens(token, decide_token, read_only=read_only)
     _require_known("history", histories, partitions)
     _require_known("services", statuses, partitions)
+    sources = dict(journals or {})
+    _require_known("journals", sources, partitions)
+    watches = {name: ThresholdWatch(partition) for name, partition in partitions.items()} | dict(thresholds or {})
+    _require_known("thresholds", watches, partitions)
     hosts, audit, worker = Hosts(allowed_hosts), AuditLog(clock), Worker()
     configurations = Configurations(partitions, config_path, clock=clock, audit=audit, read=worker.read)
+    usage = {name: UsageHistory(one, histories.get(name), clock=clock) for name, one in partitions.items()}
     served = {
-        name: ServedPartition(name, partition, histories.get(name), statuses.get(name))
+        name: ServedPartition(name, partition, histories.get(name), statuses.get(name), usage[name], watches[name])
         for name, partition in partitions.items()
     }
+    work = [*sampling(usage, sources), *watching(watches)]
+    if watch is not None:
+        work.append(PeriodicWork(watch, lambda: configurations.reload_if_changed()))  # noqa: PLW0108 - tests replace it
     state = ServerState(served, configurations, dict(extra_states or {}), read_only, clock(), worker, audit)
     bounds = bounds or RequestBounds()
     app = Starlette(
-        routes=_routes(RequestDispatcher(state, tokens, bounds), metrics),
+        routes=_routes(RequestDispatcher(state, tokens, bounds, clock), metrics, EventStreams(served, clock)),
         exception_handlers={HTTPException: routing_error_response},
-        lifespan=_lifespan(configurations, watch, worker),
+        lifespan=_lifespan(work, worker),
     )
     app.add_middleware(OriginGuard, hosts=hosts)
     app.state.configurations = configurations
     app.state.bounds = bounds
     app.state.worker = worker
+    app.state.usage_histories = usage
+    app.state.thresholds = watches
     return app
 
 
@@ -123,24 +143,30 @@ def _require_known(argument: str, given: Iterable[str], partitions: Mapping[str,
             raise RequestError(argument, name, "there is no such partition")
 
 
-def _routes(dispatcher: RequestDispatcher, metrics: Callable[[], tuple[bytes, str]] | None) -> list[Mount | Path]:
-    rest = [
-        *_paths(PARTITION_ROUTES, dispatcher.partition_endpoint),
-        *_paths(SERVER_ROUTES, dispatcher.server_endpoint),
-    ]
+def _routes(
+    dispatcher: RequestDispatcher, metrics: Callable[[], tuple[bytes, str]] | None, streams: EventStreams
+) -> list[Mount | Path]:
     return [
-        Mount(PREFIX, routes=rest),
+        # Before the mounted paths, because it is no route of `ugm.server.routes`.
+        Path(STREAM_PATH, streams, methods=["GET"]),
+        *(Mount(prefix, routes=list(_paths_below(prefix, dispatcher))) for prefix in (PREFIX, YUNIKORN_PREFIX)),
         Path("/openapi.json", _describe),
         *([Path("/metrics", dispatcher.metrics_endpoint(metrics))] if metrics else []),
-        Path("/{path:path}", _page_endpoint()),
+        Path("/{path:path}", PageFiles().endpoint),
     ]
+
+
+def _paths_below(prefix: str, dispatcher: RequestDispatcher) -> Iterator[Path]:
+    yield from _paths(prefix, PARTITION_ROUTES, dispatcher.partition_endpoint)
+    yield from _paths(prefix, SERVER_ROUTES, dispatcher.server_endpoint)
 
 
 def _paths(
-    routes: Sequence[Route[_T]], create_endpoint: Callable[[Mapping[str, Route[_T]]], _Endpoint]
+    prefix: str, routes: Sequence[Route[_T]], create_endpoint: Callable[[Mapping[str, Route[_T]]], _Endpoint]
 ) -> Iterator[Path]:
-    for path in dict.fromkeys(route.path for route in routes):
-        by_method = {route.method: route for route in routes if route.path == path}
+    below = [route for route in routes if route.prefix == prefix]
+    for path in dict.fromkeys(route.path for route in below):
+        by_method = {route.method: route for route in below if route.path == path}
         yield Path(_with_slashes(path), create_endpoint(by_method), methods=list(by_method))
 
 
@@ -154,37 +180,12 @@ async def _describe(request: Request) -> Response:
     return payload_response(json_payload(description(str(request.scope.get("root_path", "")))))
 
 
-def _page_endpoint() -> _Endpoint:
-    """Return the endpoint that serves the files of the page, and no files outside their folder."""
-    folder = StaticFiles(directory=str(files("ugm.server") / "page"), html=True)
-
-    async def endpoint(request: Request) -> Response:
-        return await folder.get_response(folder.get_path(request.scope), request.scope)
-
-    return endpoint
-
-
-def _lifespan(
-    configurations: Configurations, seconds: float | None, worker: Worker
-) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
+def _lifespan(work: Sequence[PeriodicWork], worker: Worker) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
         worker.open()
-        task = None if seconds is None else asyncio.create_task(_watch(configurations, seconds))
-        yield
-        if task is not None:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+        async with running(work):
+            yield
         await asyncio.to_thread(worker.close)
 
     return lifespan
-
-
-async def _watch(configurations: Configurations, seconds: float) -> None:
-    while True:
-        await asyncio.sleep(seconds)
-        try:
-            await asyncio.to_thread(configurations.reload_if_changed)
-        except Exception:
-            _LOGGER.exception("reloading the configuration failed")

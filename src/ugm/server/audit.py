@@ -9,17 +9,30 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from threading import Lock
 from typing import Final, final
 
-__all__ = ["AuditLog"]
+from ugm.errors import OutageError
+from ugm.server.payloads import ApiError
+
+__all__ = ["AuditLog", "AuditedOutcome"]
 
 _LOGGER: Final = logging.getLogger("ugm.audit")
 
 #: Failed authentications that are written in each period; further ones are only counted.
 _MOST_FAILURES: Final = 20
 _PERIOD_SECONDS: Final = 60.0
+
+
+@final
+@dataclass(slots=True)
+class AuditedOutcome:
+    """The outcome of an operation, as the audit log names it."""
+
+    text: str = "ok"
 
 
 @final
@@ -50,6 +63,31 @@ class AuditLog:
             outcome: ``ok``, or the code of the refusal.
         """
         self._write(self._clock(), client=client, role=role, action=action, object=target, outcome=outcome)
+
+    @contextmanager
+    def operation(self, *, client: str, role: str, action: str, target: str) -> Iterator[AuditedOutcome]:
+        """Write a line with the outcome of the operation in the block, for the arguments see `write`.
+
+        The block may set another outcome than ``ok``.
+
+        Raises:
+            ApiError: the block raised it, or an `ugm.errors.OutageError`.
+        """
+        outcome = AuditedOutcome()
+        try:
+            yield outcome
+        except ApiError as error:
+            outcome.text = error.code
+            raise
+        except OutageError as error:
+            unavailable = ApiError.of(error)
+            outcome.text = unavailable.code
+            raise unavailable from None
+        except BaseException:
+            outcome.text = "failed"
+            raise
+        finally:
+            self.write(client=client, role=role, action=action, target=target, outcome=outcome.text)
 
     def write_failure(self, *, client: str, action: str, target: str, outcome: str) -> None:
         """Write a failed authentication, unless there were many in the last minute.

@@ -24,20 +24,12 @@ from ugm.config import PartitionConfig, QueueConfig, SchedulerConfig, dump_confi
 from ugm.identity import ROOT
 from ugm.partition import AbstractPartition, Changes, changes
 from ugm.server.audit import AuditLog
+from ugm.server.config_attempts import Actor, ConfigAttempts
 from ugm.server.payloads import ApiError
 
-__all__ = ["Actor", "ConfigOutcome", "Configurations"]
+__all__ = ["ConfigOutcome", "Configurations"]
 
 _LOGGER: Final = logging.getLogger(__name__)
-
-
-class Actor(NamedTuple):
-    """The client or event that changes the configuration."""
-
-    #: The address of the client; ``local`` for the program, a signal, or the watch of the file.
-    client: str
-    #: ``operator``, ``program``, ``signal`` or ``watch``.
-    role: str
 
 
 _PROGRAM: Final = Actor("local", "program")
@@ -75,6 +67,7 @@ class Configurations:
         "_read",
         "_swapping",
         "_writing",
+        "attempts",
         "counts",
         "in_use",
         "outcome",
@@ -82,6 +75,8 @@ class Configurations:
         "refused",
     )
 
+    #: The newest attempts.
+    attempts: ConfigAttempts
     #: The number of attempts by source (``file`` or ``upload``) and result (``applied`` or ``refused``).
     counts: dict[tuple[str, str], int]
     #: The result of the last attempt.
@@ -114,24 +109,35 @@ class Configurations:
         self._file_state = self._read_file_state()
         self.outcome = self.in_use = ConfigOutcome("start", clock())
         self.refused = ()
+        self.attempts = ConfigAttempts()
         self.counts = {(source, result): 0 for source in ("file", "upload") for result in ("applied", "refused")}
 
     def in_force(self) -> str:
         """Return the configuration in force as YAML."""
+        return dump_config(self.config_in_force())
+
+    def config_in_force(self) -> SchedulerConfig:
+        """Return the configuration in force."""
         with self._swapping:
             found = {name: partition.config for name, partition in self._partitions.items()}
         configs = (
             _empty_config(name) if config is None else replace(config, name=name) for name, config in found.items()
         )
-        return dump_config(SchedulerConfig(partitions=tuple(configs)))
+        return SchedulerConfig(partitions=tuple(configs))
 
-    def upload(self, text: str, actor: Actor = _PROGRAM) -> dict[str, Changes]:
+    def upload(self, text: str, actor: Actor = _PROGRAM, *, refuses_risks: bool = False) -> dict[str, Changes]:
         """Apply the configuration in a text, and return the changes of each partition.
 
+        Args:
+            text: the configuration.
+            actor: the program or person that requests it.
+            refuses_risks: whether a configuration is refused that lowers limits; see `ugm.partition.Plan.risks`.
+
         Raises:
+            ApiError: the configuration has risks, and these are refused; nothing has changed.
             ConfigError: the configuration has problems, or a partition is missing; nothing has changed.
         """
-        return self._attempt("upload", actor, lambda: self._read(text))
+        return self._attempt("upload", actor, lambda: self._read(text), refuses_risks=refuses_risks)
 
     def reload(self, actor: Actor = _PROGRAM) -> dict[str, Changes]:
         """Apply the configuration in the file, and return the changes of each partition.
@@ -159,25 +165,29 @@ class Configurations:
             self.reload(_WATCH)
         return True
 
-    def _attempt(self, source: str, actor: Actor, read: Callable[[], SchedulerConfig]) -> dict[str, Changes]:
-        outcome = "failed"
+    def _attempt(
+        self, source: str, actor: Actor, read: Callable[[], SchedulerConfig], *, refuses_risks: bool = False
+    ) -> dict[str, Changes]:
+        outcome, problems, changed = "failed", tuple[Problem, ...](), dict[str, Changes]()
         try:
-            changed = self._replace(source, read)
+            changed = self._replace(source, read, refuses_risks=refuses_risks)
             outcome = "ok"
         except ApiError as error:
             outcome = error.code
             raise
         except UgmError as error:
             outcome = "config-invalid" if isinstance(error, ConfigError) else "config-unusable"
+            problems = _problems_of(source, error)
             raise
         finally:
+            self.attempts.add(self._clock(), source, actor, outcome, problems=problems, changes=changed)
             target = str(self.path) if source == "file" else "upload"
             self._audit.write(
                 client=actor.client, role=actor.role, action="replace configuration", target=target, outcome=outcome
             )
         return changed
 
-    def _replace(self, source: str, read: Callable[[], SchedulerConfig]) -> dict[str, Changes]:
+    def _replace(self, source: str, read: Callable[[], SchedulerConfig], *, refuses_risks: bool) -> dict[str, Changes]:
         with self._writing:
             if source == "file":
                 # Before the file is read, so that a later change is detected the next time.
@@ -188,15 +198,23 @@ class Configurations:
             except UgmError as error:
                 self._refuse(source, error)
                 raise
+            if refuses_risks:
+                self._require_no_risks(chosen)
             with self._swapping:
                 for name, config in chosen.items():
                     self._partitions[name].configure(config)
             self._accept(source)
         return changed
 
+    def _require_no_risks(self, chosen: Mapping[str, PartitionConfig]) -> None:
+        """Check that configurations lower no limit below the usage or by more than 10 %."""
+        plans = {name: self._partitions[name].plan(config) for name, config in chosen.items()}
+        risks = [f"{name}: {risk}" for name, plan in plans.items() for risk in plan.risks]
+        if risks:
+            raise ApiError(409, "config-unconfirmed", f"the configuration lowers limits: {'; '.join(risks)}")
+
     def _refuse(self, source: str, error: UgmError) -> None:
-        unusable = (Problem(source, 0, 0, "partitions", "config-unusable", str(error)),)
-        problems = error.problems if isinstance(error, ConfigError) else unusable
+        problems = _problems_of(source, error)
         self.outcome = ConfigOutcome(source, self._clock(), problems)
         self.counts[source, "refused"] += 1
         if source == "file":
@@ -232,6 +250,13 @@ class Configurations:
             "in_force": {"source": self.in_use.source, "at": self.in_use.at},
             "refused": [str(problem) for problem in self.refused],
         }
+
+
+def _problems_of(source: str, error: UgmError) -> tuple[Problem, ...]:
+    """Return the problems for which a configuration was refused."""
+    if isinstance(error, ConfigError):
+        return error.problems
+    return (Problem(source, 0, 0, "partitions", "config-unusable", str(error)),)
 
 
 def _empty_config(name: str) -> PartitionConfig:

@@ -18,6 +18,7 @@ loses the one that has waited longest. A connection with a complete request is n
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final, Literal, NamedTuple, TypeAlias, final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
@@ -117,6 +118,14 @@ class _Connection(H11Protocol):
         super().resume_writing()
         self._is_unread = False
         self._update_phase()
+
+    def shutdown(self) -> None:
+        super().shutdown()
+        # A stream of events does not end by itself.
+        cycle: RequestResponseCycle | None = self.cycle
+        stop: Callable[[], None] | None = None if cycle is None else dict(cycle.scope).get("ugm.stop")  # type: ignore[assignment]  # set by `ugm.server.streams`
+        if stop is not None:
+            stop()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_closed = True

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from ugm import AllocationRequest, Decision, Resource, UserGroup
+from ugm import Decision, Resource, UserGroup
 from ugm.errors import RequestError
 from ugm.identity import canonical_path
 from ugm.partition import AbstractPartition, ApplicationReport, Explanation, Subject, UserInQueue
@@ -26,7 +26,6 @@ __all__ = [
     "limits",
     "order",
     "parse_amounts",
-    "plan_preemption",
     "plan_reclaim",
 ]
 
@@ -93,24 +92,6 @@ def plan_reclaim(served: ServedPartition, request: RequestContext) -> object:
         subject = UserInQueue(UserGroup(body["user"], body.get("groups", ())), body["queue"], body.get("tags"))
     priority, preemptible = body.get("priority", 0), body.get("preemptible", True)
     plan = partition.plan_reclaim(subject, parse_amounts(body["usage"]), priority=priority, preemptible=preemptible)
-    return {**plan.to_dict(), "text": str(plan)}
-
-
-def plan_preemption(served: ServedPartition, request: RequestContext) -> object:
-    """Return the allocations to evict so that a request fits that guarantees of its queues entitle to them."""
-    body, partition = request.body, served.partition
-    application_id = body["application_id"]
-    require_found("application", application_id, partition.application)
-    wanted = AllocationRequest(
-        body.get("allocation_id", "?"), application_id, parse_amounts(body["usage"]), priority=body.get("priority", 0)
-    )
-    plan = partition.plan_preemption(
-        wanted,
-        since=body["since"],
-        now=body.get("now"),
-        may_preempt=body.get("may_preempt", True),
-        within_queue=body.get("within_queue", False),
-    )
     return {**plan.to_dict(), "text": str(plan)}
 
 

@@ -20,10 +20,12 @@ from starlette.responses import Response
 from ugm.errors import ConfigError, OutageError, RequestError
 from ugm.server.access import Role, Tokens
 from ugm.server.guard import has_body
-from ugm.server.payloads import ApiError, Payload, json_payload, require_found, yaml_payload
+from ugm.server.pacing import WorkPacer
+from ugm.server.payloads import ApiError, Payload, YunikornError, json_payload, require_found, yaml_payload
+from ugm.server.representation import Representation, accepts_gzip, prepare
 from ugm.server.requests import RequestBounds, parse_body, parse_path, parse_query
 from ugm.server.responses import NO_STORE, error_response
-from ugm.server.routes import Route
+from ugm.server.route import AnyRoute, Route
 from ugm.server.server_metrics import with_server_metrics
 from ugm.server.state import RequestContext, ServedPartition, ServerState
 
@@ -35,6 +37,10 @@ _Connected: TypeAlias = Callable[[], Awaitable[bool]]
 
 _LOGGER: Final = logging.getLogger(__name__)
 
+#: The part of a processor that views may take continuously, and the seconds of work without a wait after a rest.
+_MOST_SHARE: Final = 0.2
+_BURST_SECONDS: Final = 0.5
+
 
 @final
 class RequestCoalescer(Generic[_T]):
@@ -42,12 +48,14 @@ class RequestCoalescer(Generic[_T]):
 
     Args:
         most: the number of distinct requests that may wait.
+        pacer: limits the processor time of the thread; None for no limit.
     """
 
-    __slots__ = ("_most", "_running", "_turn", "_waiting")
+    __slots__ = ("_most", "_pacer", "_running", "_turn", "_waiting")
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, pacer: WorkPacer | None = None) -> None:
         self._most: Final = most
+        self._pacer: Final = pacer
         self._turn: Final = asyncio.Semaphore(1)
         #: The tasks that have not started, by the key of the request.
         self._waiting: Final[dict[Hashable, asyncio.Task[_T]]] = {}
@@ -82,17 +90,30 @@ class RequestCoalescer(Generic[_T]):
 
     async def _make(self, key: Hashable, make: Callable[[], _T], is_disconnected: _Connected | None) -> _T:
         async with self._turn:
+            if self._pacer is not None and (delay := self._pacer.delay()):
+                # Requests that arrive meanwhile share the result.
+                await asyncio.sleep(delay)
             # Later requests must not share this result: it may be older than they are.
             del self._waiting[key]
             if is_disconnected is not None and await is_disconnected():
                 raise ApiError(400, "client-gone", "the client has disconnected")
-            return await asyncio.to_thread(make)
+            if self._pacer is None:
+                return await asyncio.to_thread(make)
+            result, spent = await asyncio.to_thread(_timed, make)
+            self._pacer.spend(spent)
+            return result
 
     def _finish(self, task: asyncio.Task[_T]) -> None:
         self._running.discard(task)
         if not task.cancelled():
             # Retrieve the exception, so that asyncio does not log it if every client has disconnected.
             task.exception()
+
+
+def _timed(make: Callable[[], _T]) -> tuple[_T, float]:
+    """Return the result of a function, and the processor time that it took."""
+    began = time.thread_time()
+    return make(), time.thread_time() - began
 
 
 @final
@@ -103,17 +124,21 @@ class RequestDispatcher:
         state: the objects that the endpoints use.
         tokens: the tokens of clients that may change something.
         bounds: the bounds of requests.
+        clock: returns the time, in seconds since 1970.
     """
 
-    __slots__ = ("_bounds", "_configs", "_decisions", "_latest", "_operations", "_state", "_tokens", "_views")
+    __slots__ = ("_bounds", "_clock", "_configs", "_decisions", "_latest", "_operations", "_state", "_tokens", "_views")
 
-    def __init__(self, state: ServerState, tokens: Tokens, bounds: RequestBounds) -> None:
+    def __init__(
+        self, state: ServerState, tokens: Tokens, bounds: RequestBounds, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._clock: Final = clock
         self._state: Final = state
         self._tokens: Final = tokens
         self._bounds: Final = bounds
         #: The arrival of the latest of several coalesced requests, by their key.
         self._latest: Final[dict[Hashable, float]] = {}
-        self._views: Final = RequestCoalescer[Payload](bounds.waiting)
+        self._views: Final = RequestCoalescer[Representation](bounds.waiting, WorkPacer(_MOST_SHARE, _BURST_SECONDS))
         #: Decisions have a queue of their own, so that slow ones do not delay views.
         self._decisions: Final = RequestCoalescer[Payload](bounds.waiting)
         #: Operations wait for the journal or the service of the partition, which must not delay the answers to others.
@@ -141,13 +166,13 @@ class RequestDispatcher:
             except ApiError as error:
                 # An error with status 400 may also come from a body that has been read.
                 is_unread = error.status != 400 and has_body(request.scope)  # noqa: PLR2004 - as above
-                return error_response(error, has_unread_body=is_unread)
+                return error_response(_formatted(route, error), has_unread_body=is_unread)
             try:
                 return await self._response(route, request, context, find)
             except ApiError as error:
-                return error_response(error)
+                return error_response(_formatted(route, error))
             except asyncio.CancelledError:
-                return error_response(ApiError(503, "busy", "the server is stopping"))
+                return error_response(_formatted(route, ApiError(503, "busy", "the server is stopping")))
 
         return endpoint
 
@@ -159,7 +184,8 @@ class RequestDispatcher:
             # Checked before the body is read, because the body is large.
             raise ApiError(503, "busy", "too many configurations are waiting")
         body, text = await parse_body(request, route, self._bounds)
-        return RequestContext(path, query, body, text, arrived, client)
+        only_json = request.headers.get("accept", "") == "application/json"
+        return RequestContext(path, query, body, text, arrived, client, only_json)
 
     def _authenticate(self, route: Route[_T], request: Request, client: str) -> None:
         try:
@@ -177,34 +203,42 @@ class RequestDispatcher:
         def make(context: RequestContext = context) -> Payload:
             return _payload(route, context, find)
 
+        def represent(context: RequestContext = context) -> Representation:
+            as_of = self._clock()
+            return prepare(make(context), as_of, compress=compress)
+
+        compress = route.method == "GET" and accepts_gzip(request.headers)
         if route.is_quick:
-            return payload_response(make())
+            return represent().response(request.headers) if route.method == "GET" else payload_response(make())
         if route.reads_config:
             return payload_response(await self._configs.run(object(), make, request.is_disconnected))
         if route.role is Role.DECIDE:
             return payload_response(await self._operations.run(object(), make))
         if route.method != "GET":
             return payload_response(await self._decisions.run(object(), make))
-        key = (route.name, request.url.path, request.url.query)
+        key = (route.name, request.url.path, request.url.query, context.accepts_only_json, compress)
         # Coalesced requests get a state from after the last of them has arrived.
         self._latest[key] = context.arrived
-        return payload_response(
-            await self._views.run(key, lambda: make(context._replace(arrived=self._latest.pop(key, float("inf")))))
+        found = await self._views.run(
+            key, lambda: represent(context._replace(arrived=self._latest.pop(key, float("inf"))))
         )
+        return found.response(request.headers)
 
     def metrics_endpoint(self, metrics: Callable[[], tuple[bytes, str]]) -> _Endpoint:
         """Return the endpoint for the metrics."""
 
-        def make() -> Payload:
+        def make() -> Representation:
+            as_of = self._clock()
             try:
                 content, media_type = metrics()
             except OutageError as error:
                 raise ApiError.of(error) from None
-            return Payload(200, with_server_metrics(content, media_type, self._state.configurations), media_type)
+            content = with_server_metrics(content, media_type, self._state.configurations)
+            return prepare(Payload(200, content, media_type), as_of, compress=False)
 
         async def endpoint(_request: Request) -> Response:
             try:
-                return payload_response(await self._views.run("metrics", make))
+                return payload_response((await self._views.run("metrics", make)).payload)
             except ApiError as error:
                 return error_response(error)
 
@@ -214,6 +248,11 @@ class RequestDispatcher:
 def payload_response(payload: Payload) -> Response:
     """Return a payload as a response."""
     return Response(payload.content, payload.status, {**NO_STORE, "content-type": payload.media_type})
+
+
+def _formatted(route: AnyRoute, error: ApiError) -> ApiError:
+    """Return an error in the format of the responses of a route."""
+    return YunikornError.from_error(error) if route.is_yunikorn else error
 
 
 def _payload(route: Route[_T], context: RequestContext, find: Callable[[RequestContext], _T]) -> Payload:
@@ -229,7 +268,7 @@ def _payload(route: Route[_T], context: RequestContext, find: Callable[[RequestC
     except (RequestError, ConfigError, OutageError) as error:
         raise ApiError.of(error) from None
     except Exception:
-        _LOGGER.exception("%s %s failed", route.method, route.path)
+        _LOGGER.exception("%s %s failed", route.method, route.full_path)
         raise ApiError(500, "internal", "the server failed; its log has the details") from None
     if isinstance(result, Payload):
         return result

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, TypeAlias, final
 from ugm.decision import Violation
 from ugm.errors import RequestError
 from ugm.events import ConfigurationChanged, Denied, Event, event_name, event_to_dict
+from ugm.server.work_times import DenialCounts, RequestTime, WorkTimes
 
 __all__ = ["History", "HistoryPage", "Record"]
 
@@ -30,6 +31,8 @@ _MOST_COUNTERS: Final = 1000
 _OTHER: Final = "other"
 #: The number of further combinations for denials that are counted without their queue.
 _MOST_WITHOUT_QUEUE: Final = 200
+#: The number of users, groups and queues with a counter of denials, for each record of a kind.
+_SUBJECTS_PER_RECORD: Final = 50
 
 _Key: TypeAlias = tuple[object, ...]
 
@@ -79,7 +82,8 @@ class History:
     It can be used by any number of threads.
 
     Args:
-        most: the number of records of each kind of event that are kept.
+        most: the number of records of each kind of event that are kept, and a fiftieth of the number of users, groups
+            and queues whose denials are counted.
         clock: returns the time, in seconds since 1970.
 
     Raises:
@@ -97,7 +101,7 @@ class History:
     [('submitted', 1), ('denied', 3)]
     """
 
-    __slots__ = ("_clock", "_counts", "_denials", "_kinds", "_lock", "_most", "_newest")
+    __slots__ = ("_clock", "_counts", "_denials", "_earlier", "_kinds", "_lock", "_most", "_newest", "_work")
 
     #: The newest records of every kind of event, by number; those of denials by their content.
     _kinds: dict[str, OrderedDict[_Key, Record]]
@@ -117,6 +121,9 @@ class History:
         self._counts = Counter()
         self._denials = Counter()
         self._newest = 0
+        self._work: Final = WorkTimes(_SUBJECTS_PER_RECORD * most)
+        #: The times of work from before the first event.
+        self._earlier = WorkTimes()
 
     def __call__(self, first: int, events: tuple[Event, ...]) -> None:
         """Record events."""
@@ -124,6 +131,7 @@ class History:
         with self._lock:
             for number, event in enumerate(events, first):
                 self._record(number, now, event)
+                self._work.apply(event, now)
             self._newest = max(self._newest, first + len(events) - 1)
 
     def _record(self, number: int, now: float, event: Event) -> None:
@@ -203,6 +211,30 @@ class History:
         """
         with self._lock:
             return dict(sorted(self._denials.items()))
+
+    def denials_by_subject(self) -> DenialCounts:
+        """Return the number of denied requests of every user, group and queue, and by limit of quota models."""
+        with self._lock:
+            return self._work.denials()
+
+    def submitted_at(self, application_id: str) -> float | None:
+        """Return when an application was submitted, in seconds since 1970; None if that is not known."""
+        at = self._work.submitted(application_id)
+        return self._earlier.submitted(application_id) if at is None else at
+
+    def requested_at(self, allocation_id: str) -> float | None:
+        """Return when a pending allocation was requested, in seconds since 1970; None if that is not known."""
+        at = self._work.requested(allocation_id)
+        return self._earlier.requested(allocation_id) if at is None else at
+
+    def requests(self) -> list[RequestTime]:
+        """Return the times of pending allocations; those from before the first event may have ended since."""
+        with self._lock:
+            return [*self._earlier.requests(), *self._work.requests()]
+
+    def add_earlier(self, earlier: WorkTimes) -> None:
+        """Add the times of work from before the first event, for example from a journal."""
+        self._earlier = earlier
 
 
 def _denial_key(event: Denied) -> _Key:

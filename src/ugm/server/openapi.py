@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from typing import Final
 
 import ugm
+from ugm.server._yunikorn.schemas import YUNIKORN_SCHEMAS
 from ugm.server.access import Role
-from ugm.server.routes import PATH_SCHEMAS, PREFIX, ROUTES, AnyRoute
+from ugm.server.route import STREAM_PATH, AnyRoute
+from ugm.server.routes import PATH_SCHEMAS, ROUTES
 from ugm.server.schemas import NAME, RESPONSE_SCHEMAS, Schema, reference
 
 __all__ = ["description"]
@@ -40,7 +42,7 @@ def description(server: str) -> dict[str, object]:
     """
     paths: dict[str, dict[str, object]] = {}
     for route in ROUTES:
-        paths.setdefault(PREFIX + route.path, {})[route.method.lower()] = _operation(route)
+        paths.setdefault(route.full_path, {})[route.method.lower()] = _operation(route)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -51,8 +53,10 @@ def description(server: str) -> dict[str, object]:
         },
         "servers": [{"url": server or "/"}],
         "paths": paths,
+        # A stream does not end, so it is no operation that a client could wait for.
+        "x-event-streams": [STREAM_PATH],
         "components": {
-            "schemas": dict(RESPONSE_SCHEMAS),
+            "schemas": {**RESPONSE_SCHEMAS, **YUNIKORN_SCHEMAS},
             "securitySchemes": {name: {"type": "http", "scheme": "bearer"} for name in _SCHEMES.values()},
         },
     }
@@ -64,7 +68,7 @@ def _operation(route: AnyRoute) -> dict[str, object]:
         "summary": route.summary,
         "parameters": _parameters(route),
         "responses": {
-            "200": {"description": "The result.", "content": _content(route.result, is_yaml=route.returns_yaml)},
+            "200": {"description": "The result.", "content": _result(route)},
             **_refusals(route),
         },
     }
@@ -86,6 +90,14 @@ def _content(schema: Schema, *, is_yaml: bool) -> dict[str, object]:
     return {("application/yaml" if is_yaml else "application/json"): {"schema": schema}}
 
 
+def _result(route: AnyRoute) -> dict[str, object]:
+    if route.returns_csv:
+        return {"text/csv": {"schema": route.result}}
+    if route.is_yunikorn and route.returns_yaml:
+        return {media_type: {"schema": route.result} for media_type in ("application/json", "application/x-yaml")}
+    return _content(route.result, is_yaml=route.returns_yaml)
+
+
 def _refusals(route: AnyRoute) -> dict[str, object]:
     codes = {"400", "403", "404", "421", "503"}
     if route.body is not None:
@@ -94,7 +106,8 @@ def _refusals(route: AnyRoute) -> dict[str, object]:
         codes |= {"401", "409"} | ({"422"} if route.role is Role.OPERATE else set())
     if route.returns_yaml:
         codes |= {"409"}
+    error = reference("YAPIError" if route.is_yunikorn else "Error")
     return {
-        code: {"description": _ERRORS[code], "content": {"application/json": {"schema": reference("Error")}}}
+        code: {"description": _ERRORS[code], "content": {"application/json": {"schema": error}}}
         for code in sorted(codes)
     }

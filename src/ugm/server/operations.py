@@ -13,13 +13,25 @@ from inspect import getdoc
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from ugm import Decision, UserGroup
-from ugm.errors import OutageError, RequestError
+from ugm.errors import RequestError
 from ugm.partition import AbstractPartition, AllocationRequest, ApplicationInfo, GangStyle
 from ugm.queues import Placement
 from ugm.server.audit import AuditLog
 from ugm.server.decision_endpoints import parse_amounts
 from ugm.server.payloads import ApiError, require_found
-from ugm.server.schemas import DURATION, NAME, QUANTITIES, SUBMISSION, TRAITS, USER, Schema, listing, record, reference
+from ugm.server.schemas import (
+    DURATION,
+    NAME,
+    QUANTITIES,
+    SECONDS,
+    SUBMISSION,
+    TRAITS,
+    USER,
+    Schema,
+    listing,
+    record,
+    reference,
+)
 from ugm.server.state import RequestContext, ServerState
 
 __all__ = ["BATCH", "OPERATIONS", "PartitionOperation", "create_endpoint", "execute_batch"]
@@ -67,7 +79,7 @@ class PartitionOperation(NamedTuple):
 
     #: The name of the method, which is also the end of the path.
     name: str
-    #: The required fields. The first one names the object of the operation in the audit log.
+    #: The required fields. The first one, if any, names the object of the operation in the audit log.
     fields: Mapping[str, Schema]
     #: Converts the result of the method to JSON.
     answer: Callable[[Any], object]
@@ -117,7 +129,7 @@ OPERATIONS: Final[Mapping[str, PartitionOperation]] = {
             reference("Submission"),
             {**SUBMISSION, "gang_style": _GANG_STYLE},
         ),
-        PartitionOperation("request", _ALLOCATION, _nothing, reference("Nothing"), _TRAITS, _OWNER),
+        PartitionOperation("request", _ALLOCATION, _decision, _GRANT, _TRAITS, _OWNER),
         PartitionOperation("allocate", _ALLOCATION, _decision, _GRANT, _TRAITS, _OWNER),
         PartitionOperation("allocate_evicting", _ALLOCATION, _decision, _GRANT, _TRAITS, _OWNER),
         PartitionOperation(
@@ -127,6 +139,15 @@ OPERATIONS: Final[Mapping[str, PartitionOperation]] = {
             _GRANT,
             existing=_OWNER,
         ),
+        PartitionOperation(
+            "renew",
+            {"allocation_id": NAME, "duration": DURATION},
+            _decision,
+            _GRANT,
+            existing={"allocation_id": "allocation"},
+        ),
+        PartitionOperation("expire", {}, _allocation_ids, _IDS, {"now": SECONDS}),
+        PartitionOperation("release_overdue", {}, _allocation_ids, _IDS, {"now": SECONDS}),
         PartitionOperation("preempt", {"allocation_id": NAME}, _existence, reference("Existence")),
         PartitionOperation("release", {"allocation_id": NAME}, _existence, reference("Existence")),
         PartitionOperation(
@@ -220,27 +241,15 @@ class _Execution(NamedTuple):
 
     def execute(self, operation: PartitionOperation, fields: _Fields) -> object:
         """Execute an operation, write it to the audit log, and return its result for JSON."""
-        outcome = "failed"
-        try:
+        names = ", ".join(_names(operation, fields))
+        target = f"{self.name}: {names}" if names else self.name
+        with self.audit.operation(
+            client=self.client, role="scheduler", action=operation.name, target=target
+        ) as outcome:
             result = operation.call(self.partition, fields)
             # Decisions and placements are false if they are denials.
-            outcome = "denied" if isinstance(result, Decision | Placement) and not result else "ok"
-        except ApiError as error:
-            outcome = error.code
-            raise
-        except OutageError as error:
-            unavailable = ApiError.of(error)
-            outcome = unavailable.code
-            raise unavailable from None
-        finally:
-            names = ", ".join(_names(operation, fields))
-            self.audit.write(
-                client=self.client,
-                role="scheduler",
-                action=operation.name,
-                target=f"{self.name}: {names}",
-                outcome=outcome,
-            )
+            if isinstance(result, Decision | Placement) and not result:
+                outcome.text = "denied"
         return operation.answer(result)
 
     def execute_item(self, fields: _Fields) -> object:
@@ -255,5 +264,5 @@ class _Execution(NamedTuple):
 
 def _names(operation: PartitionOperation, fields: _Fields) -> Iterator[str]:
     """Yield the ids of the objects of an operation."""
-    field = "allocation_id" if "requests" in fields else next(iter(operation.fields))
-    return (item[field] for item in _items(fields))
+    field = "allocation_id" if "requests" in fields else next(iter(operation.fields), None)
+    return (item[field] for item in _items(fields) if field is not None)

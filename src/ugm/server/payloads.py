@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from ugm.errors import ConfigError, OutageError, Problem, RequestError, number_text
 
-__all__ = ["ApiError", "Payload", "json_payload", "problem_to_dict", "require_found", "yaml_payload"]
+__all__ = ["ApiError", "Payload", "YunikornError", "json_payload", "problem_to_dict", "require_found", "yaml_payload"]
 
 _T = TypeVar("_T")
 
@@ -95,6 +95,20 @@ class ApiError(Exception):
     def payload(self) -> Payload:
         """Return the error as a response body."""
         return json_payload(self.to_dict(), self.status)
+
+
+class YunikornError(ApiError):
+    """A refused request in the format of Apache YuniKorn."""
+
+    @classmethod
+    def from_error(cls, error: ApiError) -> YunikornError:
+        """Return the same error in this format."""
+        return cls(error.status, error.code, error.message, error.problems)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the error for JSON, with its status and also its code."""
+        described = "; ".join((self.message, *map(str, self.problems)))
+        return {"status_code": self.status, "message": self.message, "description": described, "code": self.code}
 
 
 def require_found(kind: str, name: str, find: Callable[[str], _T | None]) -> _T:

@@ -16,7 +16,8 @@ from typing import Final, NamedTuple, NoReturn, cast
 from starlette.requests import ClientDisconnect, Request
 
 from ugm.server.payloads import ApiError
-from ugm.server.routes import PATH_SCHEMAS, AnyRoute
+from ugm.server.route import AnyRoute
+from ugm.server.routes import PATH_SCHEMAS
 from ugm.server.schemas import NAME, Schema
 from ugm.server.state import Query, RequestBody
 
@@ -95,7 +96,8 @@ async def parse_body(request: Request, route: AnyRoute, bounds: RequestBounds) -
         return {}, ""
     media_type = "application/yaml" if route.reads_config else "application/json"
     # A page of another site can make a browser send plain text and forms, but not these types.
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != media_type:
+    found_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if found_type != media_type and not route.takes_any_type:
         raise ApiError(415, "media-type", f"expected Content-Type: {media_type}")
     most = bounds.body if route.reads_config else min(bounds.body, _MOST_JSON_BYTES)
     content = await _read(request, most, bounds.seconds)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from inspect import getdoc
-from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, get_args
+from typing import Final, get_args
 
+import ugm.server.budget_endpoints as budgets
 import ugm.server.decision_endpoints as decisions
+import ugm.server.history_endpoints as histories
+import ugm.server.preemption_endpoints as preemption
 import ugm.server.server_endpoints as server
+import ugm.server.share_endpoints as shares
+import ugm.server.threshold_endpoints as watches
 import ugm.server.tree_endpoints as trees
 import ugm.server.view_endpoints as views
+import ugm.server.waiting_endpoints as waits
 from ugm.events import Event, event_name
 from ugm.partition import ApplicationState
+from ugm.server._yunikorn.routes import YUNIKORN_PARTITION_ROUTES, YUNIKORN_SERVER_ROUTES
 from ugm.server.access import Role
 from ugm.server.operations import BATCH, OPERATIONS, create_endpoint, execute_batch
+from ugm.server.route import AnyRoute, Route
 from ugm.server.schemas import (
     DURATION,
     NAME,
@@ -27,15 +33,12 @@ from ugm.server.schemas import (
     record,
     reference,
 )
-from ugm.server.state import RequestContext, ServedPartition, ServerState
+from ugm.server.series import TIERS
+from ugm.server.state import ServedPartition, ServerState
 from ugm.server.trees import MEASURES
 
-__all__ = ["PARTITION_ROUTES", "PATH_SCHEMAS", "PREFIX", "ROUTES", "SERVER_ROUTES", "AnyRoute", "Route"]
+__all__ = ["PARTITION_ROUTES", "PATH_SCHEMAS", "ROUTES", "SERVER_ROUTES"]
 
-_Target = TypeVar("_Target")
-
-#: The prefix of all paths but those of the description, the metrics and the page.
-PREFIX: Final = "/ws/v1"
 _PARTITION: Final = "/partition/{partition}"
 
 #: A configuration, in YAML.
@@ -59,7 +62,24 @@ _KINDS: Final[Schema] = {"type": "string", "enum": sorted(map(event_name, get_ar
 _HOLDERS: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": 100}
 
 # Query parameters
-_APPLICATIONS: Final = {**_PAGE, "queue": QUEUE, "user": USER, "group": NAME, "state": _STATES}
+_AGE: Final = {"older_than": {**_NUMBER, "maximum": 10**9}}
+_APPLICATIONS: Final = {
+    **_PAGE,
+    **_AGE,
+    "find": _RANKING["find"],
+    "queue": QUEUE,
+    "user": USER,
+    "group": NAME,
+    "state": _STATES,
+}
+_WAITING: Final = {
+    **_RANKING,
+    **_AGE,
+    "application": NAME,
+    "queue": QUEUE,
+    "user": USER,
+    "sort": {"type": "string", "enum": ["age", "name", "position"]},
+}
 _ALLOCATIONS: Final = {**_PAGE, "application": NAME}
 _HISTORY: Final = {"after": _NUMBER, "kind": _KINDS, "most": _MOST}
 _USER_IN_QUEUE: Final = {"user": USER, "group": listing(USER, maxItems=20), "queue": QUEUE}
@@ -76,6 +96,38 @@ _BORROWERS: Final = {**_RANKING, "tree": NAME, "node": NAME}
 _IN_TREE: Final = frozenset(("tree",))
 _NODE_IN_TREE: Final = frozenset(("tree", "node"))
 
+#: A page of accounts; ``budget`` and ``owner`` select.
+_ACCOUNTS: Final = {
+    **_RANKING,
+    "budget": NAME,
+    "owner": NAME,
+    "sort": {"type": "string", "enum": ["exhausted", "name", "remaining", "share"]},
+}
+
+#: A page of crossed thresholds; ``kind`` selects.
+_THRESHOLDS: Final = {**_RANKING, "kind": {"type": "string", "enum": ["budget", "group", "queue", "user"]}}
+
+#: A page of users; ``first`` and ``second`` are compared.
+_SHARES: Final = {**_RANKING, "first": NAME, "second": NAME}
+#: One subject over time; a node also needs its tree.
+_SUBJECT: Final = {
+    "kind": {"type": "string", "enum": list(histories.KINDS)},
+    "tree": NAME,
+    "range": {"type": "string", "enum": [tier.name for tier in TIERS]},
+}
+_SUBJECT_NAME: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": 4096}
+_USAGE_HISTORY: Final = {**_SUBJECT, "name": _SUBJECT_NAME}
+_SPARKLINES: Final = {
+    **_SUBJECT,
+    "names": listing(_SUBJECT_NAME, maxItems=100),
+    "measure": {"type": "string", "enum": list(histories.MEASURES)},
+    "resource": NAME,
+    "points": {"type": "integer", "minimum": 2, "maximum": 400},
+    "after": _NUMBER,
+}
+
+#: ``false`` refuses a configuration that lowers limits below the usage or by more than 10 %.
+_CONFIRM: Final[Schema] = {"type": "string", "enum": ["false", "true"]}
 _DURATION: Final = {"duration": DURATION}
 _CHECK: Final[Schema] = {
     "anyOf": [
@@ -100,85 +152,59 @@ _RECLAIM: Final[Schema] = {
         ),
     ]
 }
-_SECONDS: Final[Schema] = {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1}
-_PREEMPTION: Final[Schema] = record(
-    {
-        "allocation_id": NAME,
-        "priority": TRAITS["priority"],
-        "now": _SECONDS,
-        "may_preempt": {"type": "boolean"},
-        "within_queue": {"type": "boolean"},
-    },
-    application_id=NAME,
-    usage=QUANTITIES,
-    since=_SECONDS,
-)
-
-
-class Route(NamedTuple, Generic[_Target]):
-    """One method of one path, with the function that answers it."""
-
-    method: str
-    #: Below `PREFIX`; variable parts are in braces.
-    path: str
-    #: The first argument is the partition, or the state of the server.
-    answer: Callable[[_Target, RequestContext], object]
-    result: Schema
-    #: The query parameters by name, and those that are required.
-    query: Mapping[str, Schema] = {}
-    required: frozenset[str] = frozenset()
-    #: The schema of the body; None if the route takes no body.
-    body: Schema | None = None
-    #: The role that a client needs.
-    role: Role = Role.READ
-    #: Whether the body is a configuration in YAML, which a worker process reads; see `ugm.server.worker`.
-    reads_config: bool = False
-    returns_yaml: bool = False
-    #: Whether the answer takes so little time that the event loop creates it, instead of a thread.
-    is_quick: bool = False
-    #: The name of the operation in the description; by default that of the function.
-    operation: str = ""
-
-    @property
-    def name(self) -> str:
-        """The name of the operation."""
-        return self.operation or self.answer.__name__
-
-    @property
-    def summary(self) -> str:
-        """The first line of the docstring of the function, for the description."""
-        return (getdoc(self.answer) or self.name).partition("\n")[0]
-
-
-AnyRoute: TypeAlias = Route[Any]
 
 
 #: The schemas of the variable parts of paths; all others are a `NAME`.
 PATH_SCHEMAS: Final = {"queue_path": QUEUE}
 
+_NAMED: Final = frozenset(("kind", "name"))
+_USAGE_HISTORY_ROUTES: Final[tuple[Route[ServedPartition], ...]] = (
+    Route(
+        "GET",
+        f"{_PARTITION}/usage_history",
+        histories.usage_history,
+        reference("UsageHistory"),
+        _USAGE_HISTORY,
+        _NAMED,
+    ),
+    Route(
+        "GET",
+        f"{_PARTITION}/usage_history.csv",
+        histories.usage_history_csv,
+        {"type": "string"},
+        _USAGE_HISTORY,
+        _NAMED,
+        returns_csv=True,
+    ),
+    Route(
+        "GET",
+        f"{_PARTITION}/sparklines",
+        histories.sparklines,
+        reference("Sparklines"),
+        _SPARKLINES,
+        frozenset(("kind", "names")),
+    ),
+)
+
 PARTITION_ROUTES: Final[tuple[Route[ServedPartition], ...]] = (
-    # The paths of the design documents
-    Route("GET", f"{_PARTITION}/usage/users", views.users, listing(reference("UserUsage"))),
-    Route("GET", f"{_PARTITION}/usage/groups", views.groups, listing(reference("GroupUsage"))),
-    Route("GET", f"{_PARTITION}/usage/user/{{name}}", views.user, reference("UserUsage")),
-    Route("GET", f"{_PARTITION}/usage/group/{{name}}", views.group, reference("GroupUsage")),
+    *YUNIKORN_PARTITION_ROUTES,
     # Views
     Route("GET", _PARTITION, views.partition, reference("Partition")),
     Route(
         "GET",
-        f"{_PARTITION}/standing/users",
+        f"{_PARTITION}/utilization/users",
         views.user_utilization,
-        reference("Standings"),
+        reference("LimitUtilizations"),
         _UTILIZATIONS,
-        operation="user_standings",
+        operation="user_utilizations",
     ),
     Route(
         "GET",
-        f"{_PARTITION}/standing/groups",
+        f"{_PARTITION}/utilization/groups",
         views.group_utilization,
-        reference("Standings"),
+        reference("LimitUtilizations"),
         _UTILIZATIONS,
-        operation="group_standings",
+        operation="group_utilizations",
     ),
     Route("GET", f"{_PARTITION}/queues", views.queues, reference("Queue")),
     Route("GET", f"{_PARTITION}/queue/{{queue_path}}", views.queue, reference("QueueDetail")),
@@ -186,8 +212,26 @@ PARTITION_ROUTES: Final[tuple[Route[ServedPartition], ...]] = (
     Route("GET", f"{_PARTITION}/application/{{name}}", decisions.application, reference("ApplicationDetail")),
     Route("GET", f"{_PARTITION}/allocations", views.allocations, reference("Allocations"), _ALLOCATIONS),
     Route("GET", f"{_PARTITION}/allocation/{{name}}", views.allocation, reference("Allocation"), is_quick=True),
+    Route(
+        "GET",
+        f"{_PARTITION}/scheduled_changes",
+        views.scheduled_changes,
+        reference("ScheduledChanges"),
+        {"most": _MOST},
+    ),
+    Route("GET", f"{_PARTITION}/overdue", views.overdue, reference("Overdue"), {"now": _NUMBER}),
     Route("GET", f"{_PARTITION}/nodes", views.nodes, reference("Nodes")),
     Route("GET", f"{_PARTITION}/history", views.history, reference("History"), _HISTORY),
+    *_USAGE_HISTORY_ROUTES,
+    Route("GET", f"{_PARTITION}/waiting", waits.waiting, reference("WaitingRequests"), _WAITING),
+    Route(
+        "GET",
+        f"{_PARTITION}/waiting/applications",
+        waits.waiting_applications,
+        reference("WaitingApplications"),
+        _WAITING,
+    ),
+    Route("GET", f"{_PARTITION}/waiting/users", waits.waiting_users, reference("WaitingUsers"), _WAITING),
     Route("GET", f"{_PARTITION}/trees", trees.trees, reference("Trees")),
     Route("GET", f"{_PARTITION}/tree", trees.tree, reference("Tree"), _TREE, _IN_TREE),
     Route(
@@ -199,6 +243,9 @@ PARTITION_ROUTES: Final[tuple[Route[ServedPartition], ...]] = (
         _NODE_IN_TREE,
     ),
     Route("GET", f"{_PARTITION}/tree/borrowers", trees.tree_borrowers, reference("Borrowers"), _BORROWERS, _IN_TREE),
+    Route("GET", f"{_PARTITION}/budgets", budgets.budgets, reference("BudgetAccounts"), _ACCOUNTS),
+    Route("GET", f"{_PARTITION}/thresholds", watches.thresholds, reference("Thresholds"), _THRESHOLDS),
+    Route("GET", f"{_PARTITION}/shares", shares.shares, reference("Shares"), _SHARES),
     Route("GET", f"{_PARTITION}/service", views.service, reference("ServiceStatus"), is_quick=True),
     # Decisions
     Route("GET", f"{_PARTITION}/limits", decisions.limits, reference("Limits"), _USER_IN_QUEUE, _REQUIRED),
@@ -209,10 +256,18 @@ PARTITION_ROUTES: Final[tuple[Route[ServedPartition], ...]] = (
     Route(
         "POST",
         f"{_PARTITION}/plan_preemption",
-        decisions.plan_preemption,
+        preemption.plan_preemption,
         reference("PreemptionPlan"),
-        body=_PREEMPTION,
+        body=preemption.PREEMPTION_BODY,
     ),
+    Route(
+        "POST",
+        f"{_PARTITION}/plan_reductions",
+        preemption.plan_reductions,
+        reference("ReductionPlan"),
+        body=preemption.REDUCTIONS_BODY,
+    ),
+    Route("GET", f"{_PARTITION}/preemption", preemption.preemption_status, reference("PreemptionStatus")),
 )
 
 _OPERATION_ROUTES: Final[tuple[Route[ServerState], ...]] = (
@@ -232,11 +287,38 @@ _OPERATION_ROUTES: Final[tuple[Route[ServerState], ...]] = (
 
 SERVER_ROUTES: Final[tuple[Route[ServerState], ...]] = (
     *_OPERATION_ROUTES,
+    *YUNIKORN_SERVER_ROUTES,
+    Route(
+        "POST",
+        f"{_PARTITION}/carry_out",
+        preemption.carry_out,
+        reference("AllocationIds"),
+        body=preemption.CARRY_OUT_BODY,
+        role=Role.OPERATE,
+    ),
+    Route(
+        "POST",
+        f"{_PARTITION}/change_budget",
+        budgets.change_budget,
+        reference("BudgetChanged"),
+        body=budgets.CHANGE,
+        role=Role.OPERATE,
+    ),
     Route("GET", "/partitions", server.partitions, listing(reference("Partition"))),
     Route("POST", f"{_PARTITION}/plan", server.plan, reference("Plan"), body=_CONFIG, reads_config=True),
     Route("POST", "/validate-conf", server.validate, reference("Validation"), body=_ANY_YAML, reads_config=True),
     Route("GET", "/config", server.config, _CONFIG, returns_yaml=True),
-    Route("PUT", "/config", server.upload, reference("Changed"), body=_CONFIG, role=Role.OPERATE, reads_config=True),
+    Route("GET", "/config/changes", server.config_changes, reference("ConfigChanges"), is_quick=True),
+    Route(
+        "PUT",
+        "/config",
+        server.upload,
+        reference("Changed"),
+        {"confirm": _CONFIRM},
+        body=_CONFIG,
+        role=Role.OPERATE,
+        reads_config=True,
+    ),
     Route("POST", "/config/reload", server.reload, reference("Changed"), role=Role.OPERATE),
     Route("GET", "/health", server.health, reference("Health"), is_quick=True),
     Route("GET", "/states", server.states, reference("States"), is_quick=True),

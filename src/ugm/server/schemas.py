@@ -12,14 +12,24 @@ from fractions import Fraction
 from types import NoneType
 from typing import Any, Final, TypeAlias, get_args, get_origin, get_type_hints
 
-from ugm.configuration import LimitConfig
-from ugm.decision import EffectiveLimit, Holder, Violation
+from ugm.budgets import AccountState
+from ugm.configuration import LimitConfig, LimitExtensions, ScheduledLimit
+from ugm.decision import EffectiveLimit, Exhaustion, Holder, Violation
 from ugm.errors import Problem
 from ugm.identity import MAX_NAME
 from ugm.model import Guarantee
-from ugm.partition import Allocation, ApplicationInfo, LimitUtilization, ReclaimPlan, ReclaimVictim, SparedAllocations
+from ugm.partition import (
+    Allocation,
+    ApplicationInfo,
+    LimitRisk,
+    LimitUtilization,
+    ReclaimPlan,
+    ReclaimVictim,
+    SparedAllocations,
+    ThresholdCrossed,
+)
 from ugm.partition.allocation import MAX_DURATION
-from ugm.preemption import Freed, GuaranteeUse, MissingAmount
+from ugm.preemption import Freed, GuaranteeUse, MissingAmount, Reduction
 from ugm.preemption import Victim as PreemptionVictim
 from ugm.queues import QueueState
 from ugm.resources import MAX_QUANTITY, Resource
@@ -31,6 +41,7 @@ __all__ = [
     "QUANTITIES",
     "QUEUE",
     "RESPONSE_SCHEMAS",
+    "SECONDS",
     "SUBMISSION",
     "TRAITS",
     "USER",
@@ -54,6 +65,8 @@ _CORES: Final = "([0-9]{1,15}|[0-9]{1,18}m|[0-9]{1,12}k)"
 
 _TEXT: Final[Schema] = {"type": "string"}
 DURATION: Final[Schema] = {"type": "integer", "minimum": 1, "maximum": MAX_DURATION}
+#: Seconds since 1970.
+SECONDS: Final[Schema] = {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1}
 NAME: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": MAX_NAME}
 #: A user or a group; the wildcard is not one.
 USER: Final[Schema] = {**NAME, "not": {"enum": ["*"]}}
@@ -72,6 +85,8 @@ _NUMBER: Final[Schema] = {"type": "number"}
 _COUNT: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": MAX_QUANTITY}
 
 _AMOUNT: Final[Schema] = {"type": "integer"}
+#: An amount that is a fraction if weights are: a text such as ``7/2``.
+_EXACT_AMOUNT: Final[Schema] = {"anyOf": [_AMOUNT, {"type": "string", "pattern": "^-?[0-9]+/[0-9]+$"}]}
 #: Amounts in base units, as in all responses.
 _AMOUNTS: Final[Schema] = {"type": "object", "additionalProperties": _AMOUNT}
 
@@ -177,7 +192,11 @@ TRAITS: Final[Mapping[str, Schema]] = {
 
 _TEXTS: Final = listing(_TEXT)
 _OPEN: Final[Schema] = {"type": "object"}
+#: The values of one measure over time.
+_COLUMN: Final = listing(_optional(_AMOUNT))
 _PENDING: Final = {"pending": _AMOUNTS, "pending_allocations": _COUNT}
+
+_WAITING: Final = {**_PENDING, "position": _COUNT, "requested_at": _optional(_NUMBER)}
 
 #: A record of the history. It also has the fields of its event; see `ugm.events.event_to_dict`.
 _HISTORY_RECORD: Final[Schema] = {
@@ -187,6 +206,7 @@ _HISTORY_RECORD: Final[Schema] = {
 _VIOLATION: Final = _attributes(
     Violation, limit=_AMOUNT, used=_AMOUNT, requested=_AMOUNT, shortfall=_AMOUNT, can_wait=_BOOLEAN
 )
+_VIOLATION_WITH_HOLDERS: Final = record(**_VIOLATION, holders=listing(reference("Holder")))
 _DECISION: Final = {
     "allowed": _BOOLEAN,
     "can_wait": _BOOLEAN,
@@ -233,19 +253,9 @@ def _measured(amounts: Schema) -> Schema:
 RESPONSE_SCHEMAS: Final[Mapping[str, Schema]] = {
     "Error": record({"problems": _PROBLEMS}, code=_TEXT, message=_TEXT),
     "Problem": record(**_attributes(Problem, "file")),
-    "QueueUsage": record(
-        queuename=_TEXT,
-        resourceUsage=_AMOUNTS,
-        runningApplications=_TEXTS,
-        children=listing(reference("QueueUsage")),
-        maxApplications=_COUNT,
-        maxResources=_AMOUNTS,
-    ),
-    "UserUsage": record(userName=_TEXT, groups=mapping(_TEXT), queues=reference("QueueUsage")),
-    "GroupUsage": record(groupName=_TEXT, users=_TEXTS, applications=_TEXTS, queues=reference("QueueUsage")),
     "EffectiveLimit": record(**_attributes(EffectiveLimit)),
-    "Standing": record(**_attributes(LimitUtilization), **_PENDING),
-    "Standings": record(total=_COUNT, standings=listing(reference("Standing"))),
+    "LimitUtilization": record(**_attributes(LimitUtilization), **_PENDING),
+    "LimitUtilizations": record(total=_COUNT, utilizations=listing(reference("LimitUtilization"))),
     "Queue": record(**_QUEUE),
     "QueueDetail": record(
         **_QUEUE,
@@ -253,6 +263,8 @@ RESPONSE_SCHEMAS: Final[Mapping[str, Schema]] = {
         maximum=_optional(_AMOUNTS),
         limits=listing(record(**_attributes(LimitConfig))),
     ),
+    "LimitExtensions": record(**_attributes(LimitExtensions)),
+    "ScheduledLimit": record(**_attributes(ScheduledLimit)),
     "Limits": record(**_LIMITS, queue_path=_TEXT),
     "Application": record(**_APPLICATION),
     "ApplicationDetail": record(
@@ -260,16 +272,17 @@ RESPONSE_SCHEMAS: Final[Mapping[str, Schema]] = {
         **_LIMITS,
         waiting=listing(record(allocation=reference("Allocation"), explanation=reference("Explanation"))),
     ),
-    "Applications": record(applications=listing(reference("Application")), next=_optional(_TEXT)),
+    "Applications": record(
+        applications=listing(record(**_APPLICATION, submitted_at=_optional(_NUMBER))), next=_optional(_TEXT)
+    ),
     "Allocation": record(**_ALLOCATION),
+    "Overdue": record(allocations=listing(reference("Allocation"))),
     "Allocations": record(allocations=listing(reference("Allocation")), next=_optional(_TEXT)),
     "Violation": record(**_VIOLATION),
     "Holder": record(**_attributes(Holder, amount=_AMOUNT)),
     "Placement": _OPEN,
     "Decision": record(**_DECISION, violations=listing(reference("Violation"))),
-    "Explanation": record(
-        **_DECISION, **_LIMITS, violations=listing(record(**_VIOLATION, holders=listing(reference("Holder"))))
-    ),
+    "Explanation": record(**_DECISION, **_LIMITS, violations=listing(_VIOLATION_WITH_HOLDERS)),
     "Guarantee": record(**_attributes(Guarantee, guaranteed=_AMOUNT, share=_AMOUNT, used=_AMOUNT)),
     "ReclaimVictim": record(**_attributes(ReclaimVictim, priority=_AMOUNT)),
     "SparedAllocations": record(**_attributes(SparedAllocations)),
@@ -280,6 +293,8 @@ RESPONSE_SCHEMAS: Final[Mapping[str, Schema]] = {
                 usage=_AMOUNTS,
                 priority=_AMOUNT,
                 fits=_BOOLEAN,
+                start=_optional(_AMOUNT),
+                reserved_for=_TEXTS,
                 reasons=listing(_TEXT),
             )
         )
@@ -307,8 +322,26 @@ RESPONSE_SCHEMAS: Final[Mapping[str, Schema]] = {
         is_optimal=_BOOLEAN,
         text=_TEXT,
     ),
+    "ReductionPlan": record(
+        now=_AMOUNT,
+        queues=listing(record(**_attributes(Reduction, since=_AMOUNT, due=_AMOUNT))),
+        victims=listing(reference("PreemptionVictim")),
+        is_optimal=_BOOLEAN,
+        text=_TEXT,
+    ),
+    "PreemptionStatus": record(
+        terminating=listing(reference("Allocation")),
+        placed=listing(reference("Allocation")),
+        timers=listing(record(queue_path=_TEXT, since=_AMOUNT, delay=_AMOUNT, due=_AMOUNT)),
+        plans=mapping(_AMOUNT),
+    ),
     "Submission": record(
-        placed=_BOOLEAN, queue_path=_optional(_TEXT), creates=_BOOLEAN, trials=listing(_OPEN), text=_TEXT
+        placed=_BOOLEAN,
+        queue_path=_optional(_TEXT),
+        creates=_BOOLEAN,
+        trials=listing(_OPEN),
+        violations=listing(reference("Violation")),
+        text=_TEXT,
     ),
     "Grant": record(
         allowed=_BOOLEAN, can_wait=_BOOLEAN, violations=listing(reference("Violation")), evictions=_TEXTS, text=_TEXT
@@ -329,8 +362,19 @@ RESPONSE_SCHEMAS: Final[Mapping[str, Schema]] = {
         over=listing(reference("Violation")),
         newly_over=listing(reference("Violation")),
         leaving=listing(record(queue_path=_TEXT, applications=_TEXTS)),
+        reductions=listing(record(queue_path=_TEXT, delay=_AMOUNT)),
+        exhausting=listing(record(**_attributes(Exhaustion, begins=_AMOUNT, ends=_optional(_AMOUNT)))),
+        scheduled=listing(reference("ScheduledChange")),
+        risks=listing(record(**_attributes(LimitRisk))),
         text=_TEXT,
     ),
+    "ScheduledChange": record(
+        at={"type": "integer"},
+        changes=_OPEN,
+        over=listing(reference("Violation")),
+        newly_over=listing(reference("Violation")),
+    ),
+    "ScheduledChanges": record(changes=listing(reference("ScheduledChange"))),
     "Partition": record(
         **dict.fromkeys(("users", "groups", "queues", "applications", "allocations", "nodes"), _COUNT),
         name=_TEXT,
@@ -360,18 +404,105 @@ RESPONSE_SCHEMAS: Final[Mapping[str, Schema]] = {
     "Borrowers": record(
         total=_COUNT, consumers=listing(record(**_attributes(BorrowingConsumer, request=_AMOUNTS, priority=_AMOUNT)))
     ),
+    "BudgetChanged": record(changed=_BOOLEAN),
+    "BudgetAccount": record(
+        **_attributes(
+            AccountState,
+            **dict.fromkeys(("limit", "settled", "committed", "remaining"), _EXACT_AMOUNT),
+            renews=_optional(_AMOUNT),
+            exhausted=_optional(_AMOUNT),
+            share=_NUMBER,
+        )
+    ),
+    "BudgetAccounts": record(now=_optional(_AMOUNT), total=_COUNT, accounts=listing(reference("BudgetAccount"))),
+    "ThresholdCrossed": record(
+        **_attributes(
+            ThresholdCrossed, used=_EXACT_AMOUNT, limit=_EXACT_AMOUNT, resource=_optional(_TEXT), share=_NUMBER
+        )
+    ),
+    "Thresholds": record(shares=listing(_COUNT), total=_COUNT, crossed=listing(reference("ThresholdCrossed"))),
+    "RankedUser": record(
+        **dict.fromkeys(("user", "path", "level", "used", "usage"), _TEXT), rank=_COUNT, share=_optional(_TEXT)
+    ),
+    "ComparedNode": record(**dict.fromkeys(("path", "level", "used", "usage"), _TEXT), share=_optional(_TEXT)),
+    "RankExplanation": record(
+        **dict.fromkeys(("first", "second", "account", "verdict", "text"), _TEXT),
+        steps=listing(record(first=reference("ComparedNode"), second=reference("ComparedNode"))),
+    ),
+    "Shares": record(
+        as_of=_optional(_AMOUNT),
+        total=_COUNT,
+        users=listing(reference("RankedUser")),
+        explanation=_optional(reference("RankExplanation")),
+    ),
     "ServiceStatus": record(
         **dict.fromkeys(("name", "leader", "address", "outage"), _TEXT),
         **dict.fromkeys(("term", "change", "sessions", "connected", "waiting"), _COUNT),
         is_leading=_BOOLEAN,
         standbys=listing(record(name=_TEXT, address=_TEXT, change=_COUNT, lag=_COUNT, seconds=_NUMBER)),
-        commits=record(count=_COUNT, seconds=_NUMBER, median=_NUMBER, p99=_NUMBER),
+        commits=record(count=_COUNT, seconds=_NUMBER, median=_NUMBER, p99=_NUMBER, buckets=listing(_COUNT)),
+        operations=record(count=_COUNT, seconds=_NUMBER, buckets=listing(_COUNT)),
         age=_NUMBER,
     ),
     "Nodes": mapping(_AMOUNTS),
-    "History": record(newest=_COUNT, told=mapping(_COUNT), records=listing(_HISTORY_RECORD)),
+    "History": record(newest=_COUNT, counts=mapping(_COUNT), records=listing(_HISTORY_RECORD)),
+    "WaitingRequests": record(
+        as_of=_NUMBER,
+        total=_COUNT,
+        requests=listing(
+            record(
+                **dict.fromkeys(("allocation_id", "application_id", "user", "queue_path", "blocked_by"), _TEXT),
+                usage=_AMOUNTS,
+                priority=_AMOUNT,
+                position=_COUNT,
+                requested_at=_optional(_NUMBER),
+                fits=_BOOLEAN,
+                reasons=_optional(
+                    record(allowed=_BOOLEAN, can_wait=_BOOLEAN, text=_TEXT, violations=listing(_VIOLATION_WITH_HOLDERS))
+                ),
+            )
+        ),
+    ),
+    "WaitingApplications": record(
+        as_of=_NUMBER,
+        total=_COUNT,
+        applications=listing(
+            record(**_WAITING, application_id=_TEXT, user=_TEXT, queue_path=_TEXT, submitted_at=_optional(_NUMBER))
+        ),
+    ),
+    "WaitingUsers": record(
+        as_of=_NUMBER,
+        total=_COUNT,
+        users=listing(record(**_WAITING, user=_TEXT, applications=_COUNT, running_applications=_COUNT)),
+    ),
+    "UsageHistory": record(
+        **dict.fromkeys(("kind", "name", "range"), _TEXT),
+        step=_COUNT,
+        as_of=_NUMBER,
+        times=listing(_NUMBER),
+        amounts=mapping(mapping(_COLUMN)),
+        counts=mapping(_COLUMN),
+    ),
+    "Sparklines": record(
+        as_of=_NUMBER,
+        newest=_COUNT,
+        times=listing(_NUMBER),
+        values=mapping(_COLUMN),
+        limits=mapping(_optional(_AMOUNT)),
+    ),
     "Validation": record(allowed=_BOOLEAN, reason=_TEXT, problems=_PROBLEMS, warnings=_PROBLEMS),
     "Changed": record(partitions=mapping(_OPEN)),
+    "ConfigChanges": record(
+        attempts=listing(
+            record(
+                **dict.fromkeys(("source", "client", "role", "outcome"), _TEXT),
+                at=_NUMBER,
+                problems=_TEXTS,
+                differences=mapping(_TEXTS),
+                left_out=_COUNT,
+            )
+        )
+    ),
     "Health": record(
         status={"type": "string", "enum": ["degraded", "ok"]},
         reason=_TEXT,

@@ -6,12 +6,23 @@ from collections.abc import Mapping
 
 import ugm
 from ugm.partition import Changes
-from ugm.server.configurations import Actor
+from ugm.server.config_attempts import Actor
 from ugm.server.payloads import Payload, require_found
 from ugm.server.state import RequestContext, ServerState
 from ugm.server.view_endpoints import partition
 
-__all__ = ["config", "health", "partitions", "plan", "reload", "state", "states", "upload", "validate"]
+__all__ = [
+    "config",
+    "config_changes",
+    "health",
+    "partitions",
+    "plan",
+    "reload",
+    "state",
+    "states",
+    "upload",
+    "validate",
+]
 
 
 def health(server: ServerState, _request: RequestContext) -> object:
@@ -41,9 +52,16 @@ def config(server: ServerState, _request: RequestContext) -> object:
     return server.configurations.in_force()
 
 
+def config_changes(server: ServerState, _request: RequestContext) -> object:
+    """Return the newest attempts to replace the configuration, with their differences or problems, newest first."""
+    return {"attempts": [attempt.to_dict() for attempt in server.configurations.attempts.newest_first()]}
+
+
 def upload(server: ServerState, request: RequestContext) -> object:
     """Replace the configuration of all partitions by the one in the request, or change nothing."""
-    return _changes_dict(server.configurations.upload(request.text, Actor(request.client, "operator")))
+    refuses_risks = request.query.get("confirm") == "false"
+    actor = Actor(request.client, "operator")
+    return _changes_dict(server.configurations.upload(request.text, actor, refuses_risks=refuses_risks))
 
 
 def reload(server: ServerState, request: RequestContext) -> object:

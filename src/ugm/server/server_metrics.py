@@ -6,16 +6,20 @@ matter. Other formats have an end, so nothing is appended to them.
 
 from __future__ import annotations
 
+from typing import Final
+
 from ugm.server.configurations import Configurations
+from ugm.server.metric_table import descriptions
 
 __all__ = ["with_server_metrics"]
 
-_CHANGES = (
-    "# HELP ugm_configuration_changes_total Attempts to replace the configuration, by source and result.\n"
+_TABLE: Final = descriptions()
+_CHANGES: Final = (
+    f"# HELP ugm_configuration_changes_total {_TABLE['ugm_configuration_changes'].sentence}\n"
     "# TYPE ugm_configuration_changes_total counter\n"
 )
-_REFUSED = (
-    "# HELP ugm_configuration_refused 1 while the configuration file has problems and is not in force, otherwise 0.\n"
+_REFUSED: Final = (
+    f"# HELP ugm_configuration_refused {_TABLE['ugm_configuration_refused'].sentence}\n"
     "# TYPE ugm_configuration_refused gauge\n"
     "ugm_configuration_refused "
 )

@@ -13,7 +13,8 @@ import uvicorn
 from starlette.applications import Starlette
 
 from ugm import UgmError
-from ugm.server.configurations import Actor, Configurations
+from ugm.server.config_attempts import Actor
+from ugm.server.configurations import Configurations
 from ugm.server.connections import ConnectionTimeouts, protocol_class
 from ugm.server.requests import RequestBounds
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from threading import Lock
 from time import perf_counter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypedDict, final
 
-from ugm.partition import AbstractPartition, ModelReport, PartitionSnapshot
+from ugm.partition import AbstractPartition, ModelReport, PartitionSnapshot, ThresholdWatch, Turn
 from ugm.server.audit import AuditLog
 from ugm.server.configurations import Configurations
 from ugm.server.cooperative import cooperatively
 from ugm.server.history import History
 from ugm.server.payloads import ApiError
 from ugm.server.trees import ModelTree, trees_of
+from ugm.server.usage_history import UsageHistory
 from ugm.server.worker import Worker
 
 if TYPE_CHECKING:
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
     from ugm.service.status import ServiceStatus
 
 __all__ = ["Models", "Query", "RequestBody", "RequestContext", "ServedPartition", "ServerState"]
+
+
+#: The pause after computing a scheduling order, as a multiple of its duration.
+_ORDER_PAUSE: Final = 10
 
 
 class Models(NamedTuple):
@@ -33,7 +39,18 @@ class Models(NamedTuple):
 class ServedPartition:
     """A partition with its history, its service, its newest snapshot, and the newest state of its quota models."""
 
-    __slots__ = ("_history", "_models", "_newest", "_service", "name", "partition")
+    __slots__ = (
+        "_history",
+        "_models",
+        "_newest",
+        "_order",
+        "_order_lock",
+        "_service",
+        "name",
+        "partition",
+        "thresholds",
+        "usage_history",
+    )
 
     #: The newest snapshot, with the time when its creation began.
     _newest: tuple[float, PartitionSnapshot] | None
@@ -46,13 +63,23 @@ class ServedPartition:
         partition: AbstractPartition,
         history: History | None = None,
         service: Callable[[], ServiceStatus] | None = None,
+        usage_history: UsageHistory | None = None,
+        thresholds: ThresholdWatch | None = None,
     ) -> None:
         self.name: Final = name
         self.partition: Final = partition
+        self.usage_history: Final = usage_history or UsageHistory(partition, history)
+        self.thresholds: Final = thresholds or ThresholdWatch(partition)
         self._history: Final = history
         self._service: Final = service
         self._newest = None
         self._models = None
+        self._order: tuple[float, float, tuple[Turn, ...]] | None = None
+        self._order_lock: Final = Lock()
+
+    def now(self) -> float:
+        """Return the time in seconds since 1970."""
+        return self.usage_history.now() / 1000
 
     def snapshot(self, since: float) -> PartitionSnapshot:
         """Return the partition at a moment that is not before *since*, on the clock of `time.perf_counter`.
@@ -71,6 +98,28 @@ class ServedPartition:
             began, reports = perf_counter(), self.partition.model_reports()
             self._models = began, Models(reports, trees_of(reports))
         return self._models[1]
+
+    def order(self) -> tuple[float, tuple[Turn, ...]]:
+        """Return the pending requests in scheduling order, with the time of this order in seconds since 1970.
+
+        An order is computed again at the earliest after ten times the time that it took, so computing orders takes at
+        most a tenth of the time of the server.
+        """
+        with self._order_lock:
+            if self._order is None or perf_counter() > self._order[0]:
+                began, now = perf_counter(), self.now()
+                turns = self.partition.order()
+                ended = perf_counter()
+                self._order = ended + _ORDER_PAUSE * (ended - began), now, turns
+            return self._order[1:]
+
+    def submitted_at(self, application_id: str) -> float | None:
+        """Return when an application was submitted, in seconds since 1970; None if that is not known."""
+        return None if self._history is None else self._history.submitted_at(application_id)
+
+    def requested_at(self, allocation_id: str) -> float | None:
+        """Return when a pending allocation was requested, in seconds since 1970; None if that is not known."""
+        return None if self._history is None else self._history.requested_at(allocation_id)
 
     @property
     def has_history(self) -> bool:
@@ -127,17 +176,34 @@ class Query(TypedDict, total=False):
 
     after: str | int
     application: str
+    budget: str
+    confirm: str
+    count: int
     find: str
+    first: str
     group: str | list[str]
     kind: str
+    now: int
+    measure: str
     most: int
+    name: str
+    names: list[str]
     node: str
+    older_than: int
+    owner: str
+    points: int
     queue: str
+    range: str
     resource: str
+    second: str
     skip: int
     sort: str
+    start: int
     state: str
+    status: str
+    subtree: str
     toggle: list[str]
+    topic: list[str]
     tree: str
     user: str
 
@@ -179,3 +245,5 @@ class RequestContext(NamedTuple):
     arrived: float
     #: The address of the client.
     client: str
+    #: Whether the client accepts JSON and nothing else.
+    accepts_only_json: bool = False

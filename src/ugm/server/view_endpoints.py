@@ -26,47 +26,27 @@ __all__ = [
     "allocation",
     "allocations",
     "applications",
-    "group",
     "group_utilization",
-    "groups",
     "history",
     "nodes",
+    "overdue",
     "partition",
     "queue",
     "queues",
+    "scheduled_changes",
     "service",
-    "user",
     "user_utilization",
-    "users",
 ]
 
 #: The default size of a page.
 _DEFAULT_PAGE: Final = 100
+#: The default number of scheduled changes.
+_DEFAULT_CHANGES: Final = 10
+#: The number of applications that are read at one time.
+_BLOCK: Final = 200
 
 
 # Users and groups
-
-
-def users(served: ServedPartition, request: RequestContext) -> object:
-    """List usage and limits of every user per queue, in the format of Apache YuniKorn."""
-    snapshot = served.snapshot(request.arrived)
-    return [usage.to_dict() for name in cooperatively(snapshot.user_names) if (usage := snapshot.user(name))]
-
-
-def groups(served: ServedPartition, request: RequestContext) -> object:
-    """List usage and limits of every group per queue, in the format of Apache YuniKorn."""
-    snapshot = served.snapshot(request.arrived)
-    return [usage.to_dict() for name in cooperatively(snapshot.group_names) if (usage := snapshot.group(name))]
-
-
-def user(served: ServedPartition, request: RequestContext) -> object:
-    """Return usage and limits of one user per queue, in the format of Apache YuniKorn."""
-    return require_found("user", request.path["name"], served.partition.user_usage).to_dict()
-
-
-def group(served: ServedPartition, request: RequestContext) -> object:
-    """Return usage and limits of one group per queue, in the format of Apache YuniKorn."""
-    return require_found("group", request.path["name"], served.partition.group).to_dict()
 
 
 def user_utilization(served: ServedPartition, request: RequestContext) -> object:
@@ -76,17 +56,20 @@ def user_utilization(served: ServedPartition, request: RequestContext) -> object
     rank = _rank(request.query, snapshot.user_share, snapshot.user_amount, pending)
     total, names = _page(snapshot.user_names, rank, request.query)
     utilizations = [{**snapshot.user_utilization(name).to_dict(), **_pending_dict(pending.get(name))} for name in names]
-    return {"total": total, "standings": utilizations}
+    return {"total": total, "utilizations": utilizations}
 
 
 def group_utilization(served: ServedPartition, request: RequestContext) -> object:
     """List the groups that are closest to a limit, the closest first, or in another order."""
     snapshot = served.snapshot(request.arrived)
-    rank = _rank(request.query, snapshot.group_share, snapshot.group_amount, {})
+    pending = snapshot.pending_of_groups
+    rank = _rank(request.query, snapshot.group_share, snapshot.group_amount, pending)
     total, names = _page(snapshot.group_names, rank, request.query)
     # An application that has only pending allocations is not assigned to a group yet.
-    utilizations = [{**snapshot.group_utilization(name).to_dict(), **_pending_dict(None)} for name in names]
-    return {"total": total, "standings": utilizations}
+    utilizations = [
+        {**snapshot.group_utilization(name).to_dict(), **_pending_dict(pending.get(name))} for name in names
+    ]
+    return {"total": total, "utilizations": utilizations}
 
 
 def _pending_dict(pending: Pending | None) -> dict[str, object]:
@@ -179,18 +162,28 @@ def _configured_limits(config: PartitionConfig | None, path: str) -> Iterator[di
 
 
 def applications(served: ServedPartition, request: RequestContext) -> object:
-    """Return a page of applications, ordered by id."""
+    """Return a page of applications, ordered by id; ``find`` searches ids, users, groups, queues and tags."""
     partition, query = served.partition, request.query
     after = str(query.get("after", ""))
-    matching = (
-        name
-        for name in cooperatively(partition.application_ids())
-        if name > after and (info := partition.application(name)) is not None and _matches(info, query)
-    )
-    page, following = _first_page(matching, query)
+    names = [name for name in partition.application_ids() if name > after and _is_old(served, name, query)]
+    blocks = (names[at : at + _BLOCK] for at in range(0, len(names), _BLOCK))
+    infos = (info for block in blocks for info in cooperatively(partition.applications_by_id(block)))
+    page, following = _first_page((info.application_id for info in infos if _matches(info, query)), query)
     # The page is read again at one moment, without applications that have ended or changed since.
-    found = [info.to_dict() for info in partition.applications_by_id(page) if _matches(info, query)]
+    found = [
+        {**info.to_dict(), "submitted_at": served.submitted_at(info.application_id)}
+        for info in partition.applications_by_id(page)
+        if _matches(info, query)
+    ]
     return {"applications": found, "next": following}
+
+
+def _is_old(served: ServedPartition, application_id: str, query: Query) -> bool:
+    """Return whether an application was submitted at least the requested number of seconds ago."""
+    if "older_than" not in query:
+        return True
+    at = served.submitted_at(application_id)
+    return at is not None and served.now() - at >= query["older_than"]
 
 
 def _first_page(names: Iterator[str], query: Query) -> tuple[list[str], str | None]:
@@ -202,8 +195,16 @@ def _first_page(names: Iterator[str], query: Query) -> tuple[list[str], str | No
 def _matches(info: ApplicationInfo, query: Query) -> bool:
     if "queue" in query and not is_below(info.queue_path, query["queue"].lower()):
         return False
+    text = query.get("find", "").lower()
+    if text and not any(text in name.lower() for name in _searched(info)):
+        return False
     fields = (("user", info.user.name), ("group", info.group), ("state", info.state))
     return all(query.get(name, value) == value for name, value in fields)
+
+
+def _searched(info: ApplicationInfo) -> Iterator[str]:
+    yield from (info.application_id, info.user.name, info.queue_path, info.group or "")
+    yield from info.tags.values()
 
 
 def allocations(served: ServedPartition, request: RequestContext) -> object:
@@ -231,6 +232,18 @@ def allocation(served: ServedPartition, request: RequestContext) -> object:
     return require_found("allocation", name, lambda name: next(iter(find([name])), None)).to_dict()
 
 
+def overdue(served: ServedPartition, request: RequestContext) -> object:
+    """Return the allocations whose promised end has come, sorted by end and id."""
+    found = served.partition.overdue(request.query.get("now"))
+    return {"allocations": [allocation.to_dict() for allocation in found]}
+
+
+def scheduled_changes(served: ServedPartition, request: RequestContext) -> object:
+    """Return the next changes of limits by schedules, with the limits that would be exceeded."""
+    found = served.partition.scheduled_changes(most=request.query.get("most", _DEFAULT_CHANGES))
+    return {"changes": [change.to_dict() for change in found]}
+
+
 # Nodes, history, summary
 
 
@@ -244,7 +257,7 @@ def history(served: ServedPartition, request: RequestContext) -> object:
     query = request.query
     after, most = int(query.get("after", 0)), query.get("most", _DEFAULT_PAGE)
     page = served.history.page(after=after, kind=query.get("kind"), most=most)
-    return {"newest": page.newest, "told": page.counts, "records": [record.to_dict() for record in page.records]}
+    return {"newest": page.newest, "counts": page.counts, "records": [record.to_dict() for record in page.records]}
 
 
 def service(served: ServedPartition, _request: RequestContext) -> object:

@@ -39,5 +39,5 @@ def page(browser: Browser) -> Iterator[Page]:
 
 def _console_text(message: ConsoleMessage) -> list[str]:
     # The browser logs every refused request; the page shows the refusal.
-    is_refusal = "Failed to load resource" in message.text and "/ws/v1/" in message.location["url"]
+    is_refusal = "Failed to load resource" in message.text and "/api/v1/" in message.location["url"]
     return [] if is_refusal else [f"{message.type}: {message.text}"]

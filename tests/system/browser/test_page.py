@@ -76,12 +76,42 @@ def test_tree_shows_usage_against_limits(page: Page, few: tuple[str, Partition])
 
 def test_page_is_live(page: Page, few: tuple[str, Partition]) -> None:
     """A change of the partition is shown without any action of the reader."""
-    page.clock.install()
     page.goto(few[0])
     expect(page.locator('[data-path="root.a"]')).to_contain_text("5 of 10")
     few[1].release("first-sue")
-    page.clock.run_for(30_000)
     expect(page.locator('[data-path="root.a"]')).to_contain_text("2.5 of 10")
+
+
+def test_changes_are_pushed(page: Page, few: tuple[str, Partition]) -> None:
+    """The server tells of a change; until then, the page loads nothing."""
+    page.goto(few[0])
+    row = page.locator('[data-path="root.a"]')
+    expect(row).to_contain_text("5 of 10")
+    page.wait_for_function("import('./js/live.js').then(({live}) => live.tree() !== null)")
+    page.wait_for_timeout(3000)
+    sent: list[str] = []
+    page.on("request", lambda request: sent.append(request.url))
+    page.wait_for_timeout(4000)
+    assert [url for url in sent if "sparklines" not in url and "stream" not in url] == []
+    few[1].release("first-sue")
+    expect(row).to_contain_text("2.5 of 10")
+    assert [url for url in sent if url.endswith("/queues")] == []
+
+
+def test_pushed_queues_are_those_of_the_server(page: Page, few: tuple[str, Partition]) -> None:
+    """The tree of the stream is the one that the server returns, after changes of every kind."""
+    page.goto(few[0])
+    page.wait_for_function("import('./js/live.js').then(({live}) => live.tree() !== null)")
+    few[1].release("first-sue")
+    few[1].submit("more", UserGroup("ana"), "root.b")
+    few[1].request("waits", "more", Resource.parse(vcore="2"))
+    same = """async () => {
+      const { live } = await import('./js/live.js');
+      const { get } = await import('./js/api.js');
+      return JSON.stringify(live.tree()) === JSON.stringify(await get('partition/default/queues'));
+    }"""
+    page.wait_for_function(same)
+    assert page.evaluate("import('./js/live.js').then(({live}) => live.tree().children.length)") == 2
 
 
 def test_hidden_tab_sends_no_requests(page: Page, few: tuple[str, Partition]) -> None:
@@ -453,13 +483,13 @@ def test_columns_are_chosen_and_remembered(page: Page, gpus: str) -> None:
     page.get_by_role("checkbox", name="Memory").click()
     page.get_by_role("checkbox", name="nvidia.com/mig-1g.10gb").click()
     chosen = ["Queue", "Cores", "ephemeral-storage", "nvidia.com/gpu", "nvidia.com/mig-1g.10gb"]
-    expect(heads).to_have_text([*chosen, "Applications", "Pending"])
+    expect(heads).to_have_text([*chosen, "gpu, last hour", "Applications", "Pending"])
     page.reload()
-    expect(heads).to_have_text([*chosen, "Applications", "Pending"])
+    expect(heads).to_have_text([*chosen, "gpu, last hour", "Applications", "Pending"])
     expect(page.locator(".tools")).to_contain_text("also counted: memory")
     page.locator("summary", has_text="Columns").click()
     page.get_by_role("checkbox", name="the scarcest").click()
-    expect(heads).to_have_text(["Queue", "Cores", "Memory", *chosen[2:4], "Applications", "Pending"])
+    expect(heads).to_have_text(["Queue", "Cores", "Memory", *chosen[2:4], "gpu, last hour", "Applications", "Pending"])
 
 
 def test_users_are_sorted_by_every_column(page: Page, gpus: str) -> None:
@@ -542,11 +572,11 @@ def test_freshness_is_honest(page: Page) -> None:
         expect(page.locator(".live > span")).to_contain_text("paused, as of ")
         # The requests are blocked before the page polls again: an answer that is already under way would appear to
         # have taken as long as the clock is advanced.
-        page.route("**/ws/v1/**", lambda _route: None)
+        page.route("**/api/v1/**", lambda _route: None)
         page.get_by_role("button", name="Pause").click()
         page.clock.run_for(15_000)
         expect(page.locator(".live > span")).to_contain_text("waiting for the server, as of ")
-        page.unroute("**/ws/v1/**")
+        page.unroute("**/api/v1/**")
     page.goto("about:blank")
 
 

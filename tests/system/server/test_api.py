@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import jsonschema_rs
@@ -12,8 +14,11 @@ from hypothesis import settings
 from schemathesis.config import SchemathesisConfig
 
 from support.lending import lending_models
-from support.server_fixtures import CONFIG, DECIDE, PREFIX, STATUS, TOKEN, busy, client, served
-from ugm import Resource
+from support.server_fixtures import CONFIG, DECIDE, PREFIX, STATUS, SUE, TOKEN, YUNIKORN, busy, client, served
+from ugm import Partition, Resource, parse_config
+from ugm.budgets import Budget, BudgetMode, Budgets
+from ugm.configuration import Extensions, ThresholdConfig
+from ugm.partition import ThresholdWatch
 from ugm.server import History
 from ugm.server.access import Role
 from ugm.server.openapi import description
@@ -25,7 +30,6 @@ pytestmark = pytest.mark.ci
 
 #: What a bad configuration is answered with is no contradiction to a description that knows only its outline.
 _RULES = {"positive_data_acceptance": {"expected-statuses": ["2xx", "401", "403", "404", "409", "422"]}}
-PATH = "/ws/v1"
 _NAMES = {"partition": "default"}
 SERVICES = {"default": lambda: STATUS}
 
@@ -37,7 +41,7 @@ API = schemathesis.openapi.from_asgi(
 
 
 #: The token that each operation needs.
-HEADERS = {(route.method, PATH + route.path): DECIDE if route.role is Role.DECIDE else TOKEN for route in ROUTES}
+HEADERS = {(route.method, route.full_path): DECIDE if route.role is Role.DECIDE else TOKEN for route in ROUTES}
 
 
 @API.parametrize()
@@ -68,6 +72,21 @@ def test_every_route_is_described_and_every_description_is_a_route() -> None:
     assert len(found) == len(ROUTES)
 
 
+BUDGET = Budget("each", user="*", amounts=Resource(memory=10), mode=BudgetMode.ADMIT)
+
+
+def crossed_watch() -> ThresholdWatch:
+    """Return a watch of thresholds that limits and accounts have crossed."""
+    extensions = Extensions(thresholds=ThresholdConfig(shares=(50,)))
+    half = Budget("half", user="*", amounts=Resource(memory=5), weights={"memory": Fraction(1, 2)})
+    partition = Partition(replace(parse_config(CONFIG).partition(), ugm=extensions), models=[Budgets([half])])
+    partition.submit("app", SUE, "root.a")
+    partition.allocate("x", "app", Resource(memory=7), duration=1)
+    watch = ThresholdWatch(partition)
+    watch.update()
+    return watch
+
+
 ALLOCATION = {"allocation_id": "new", "application_id": "app", "usage": {"memory": 1}}
 #: A request for each route that is answered with 200.
 REQUESTS: dict[str, tuple[str, Any]] = {
@@ -76,10 +95,24 @@ REQUESTS: dict[str, tuple[str, Any]] = {
     "/partition/{partition}/queue/{queue_path}": ("root.a", None),
     "/partition/{partition}/application/{name}": ("app", None),
     "/partition/{partition}/allocation/{name}": ("held", None),
+    "/partition/{partition}/queue/{queue_path}/applications": ("root.a/applications", None),
+    "/partition/{partition}/queue/{queue_path}/applications/{state}": ("root.a/applications/active", None),
+    "/partition/{partition}/queue/{queue_path}/application/{name}": ("root.a/application/app", None),
+    "/partition/{partition}/applications/{state}": ("active", None),
+    "/partition/{partition}/node/{name}": ("node-1", None),
     "/partition/{partition}/limits": ("?user=sue&queue=root.a", None),
+    "/partition/{partition}/waiting": ("?user=sue&sort=age", None),
+    "/partition/{partition}/waiting/users": ("?find=su", None),
+    "/partition/{partition}/usage_history": ("?kind=queue&name=root.a", None),
+    "/partition/{partition}/usage_history.csv": ("?kind=user&name=sue&range=week", None),
+    "/partition/{partition}/sparklines": ("?kind=group&names=dev&names=ops&resource=memory", None),
     "/partition/{partition}/tree": ("?tree=elastic", None),
     "/partition/{partition}/tree/node": ("?tree=Teams&node=A", None),
     "/partition/{partition}/tree/borrowers": ("?tree=Teams", None),
+    "/partition/{partition}/change_budget": (
+        "",
+        {"kind": "refill", "budget": "each", "owner": "sue", "amounts": {"memory": 1}, "reason": "more"},
+    ),
     "/partition/{partition}/check": ("", {"application_id": "app", "usage": {"memory": 9}}),
     "/partition/{partition}/explain": ("", {"application_id": "app", "usage": {"memory": 9}}),
     "/partition/{partition}/plan": ("", CONFIG),
@@ -91,9 +124,14 @@ REQUESTS: dict[str, tuple[str, Any]] = {
     "/partition/{partition}/release": ("", {"allocation_id": "held"}),
     "/partition/{partition}/preempt": ("", {"allocation_id": "held"}),
     "/partition/{partition}/plan_preemption": ("", {**ALLOCATION, "allocation_id": "other", "since": 0}),
+    "/partition/{partition}/plan_reductions": ("", {}),
+    "/partition/{partition}/carry_out": ("", {"victims": ["released"], "reductions": {}}),
     "/partition/{partition}/plan_reclaim": ("", {"application_id": "app", "usage": {"memory": 1}}),
     "/partition/{partition}/replace": ("", {"allocation_id": "b", "placeholder_id": "p", "usage": {"memory": 1}}),
     "/partition/{partition}/resize": ("", {"allocation_id": "held", "usage": {"memory": 9}}),
+    "/partition/{partition}/renew": ("", {"allocation_id": "held", "duration": 3600}),
+    "/partition/{partition}/expire": ("", {}),
+    "/partition/{partition}/release_overdue": ("", {"now": 0}),
     "/partition/{partition}/time_out_gang": ("", {"application_id": "app"}),
     "/partition/{partition}/complete": ("", {"application_id": "idle"}),
     "/partition/{partition}/fail": ("", {"application_id": "app"}),
@@ -109,28 +147,37 @@ REQUESTS: dict[str, tuple[str, Any]] = {
 
 
 @pytest.mark.usefixtures("storage")
-@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.full_path}")
 def test_real_answers_are_as_described(route: Any, tmp_path: Any) -> None:  # noqa: ANN401 - a route, a path
     """The response for a partition with usage matches its schema, which allows no other fields."""
     file = tmp_path / "queues.yaml"
     file.write_text(CONFIG)
     end, body = REQUESTS.get(route.path, ("", None))
-    path = "/ws/v1" + route.path.replace("{partition}", "default").partition("{")[0] + end
+    path = route.full_path.replace("{partition}", "default").partition("{")[0] + end
     content = None if body is None or route.method == "GET" else body if isinstance(body, str) else json.dumps(body)
     headers = {
-        **HEADERS[route.method, PATH + route.path],
+        **HEADERS[route.method, route.full_path],
         "content-type": "application/yaml" if isinstance(body, str) else "application/json",
     }
-    partition = busy(models=lending_models() if "/tree" in route.path else ())
+    models = [Budgets([BUDGET])] if "budget" in route.path else lending_models() if "/tree" in route.path else ()
+    partition = busy(models=models)
     partition.allocate("p", "app", Resource(memory=1), placeholder=True)
-    answer = client(partition, history={"default": History()}, services=SERVICES, config_path=file).request(
+    partition.add_node("node-1", Resource(memory=1000))
+    watch = crossed_watch() if route.path.endswith("/thresholds") else ThresholdWatch(partition)
+    options: dict[str, Any] = {
+        "history": {"default": History()},
+        "services": SERVICES,
+        "thresholds": {"default": watch},
+    }
+    answer = client(partition, config_path=file, **options).request(
         route.method, path, content=content, headers=headers
     )
     described: Any = description("")
-    operation = described["paths"]["/ws/v1" + route.path][route.method.lower()]
-    (kind, content_schema), *_ = operation["responses"]["200"]["content"].items()
+    operation = described["paths"][route.full_path][route.method.lower()]
 
     assert answer.status_code == 200, answer.text
+    kind = answer.headers["content-type"].partition(";")[0]
+    content_schema = operation["responses"]["200"]["content"][kind]
     if kind == "application/json":
         schema = {**content_schema["schema"], "components": described["components"]}
         jsonschema_rs.validate(schema, answer.json())
@@ -145,24 +192,24 @@ def test_description_is_served() -> None:
 @pytest.mark.parametrize(
     ("method", "path", "status", "code"),
     [
-        ("GET", "/ws/v1/partition/none/queues", 404, "partition-unknown"),
-        ("GET", "/ws/v1/partition/none/history", 404, "partition-unknown"),
-        ("GET", "/ws/v1/nothing", 404, "path-unknown"),
+        ("GET", "/api/v1/partition/none/queues", 404, "partition-unknown"),
+        ("GET", "/api/v1/partition/none/history", 404, "partition-unknown"),
+        ("GET", "/api/v1/nothing", 404, "path-unknown"),
         ("GET", "/nothing.html", 404, "path-unknown"),
-        ("DELETE", "/ws/v1/config", 405, "method-unknown"),
+        ("DELETE", "/api/v1/config", 405, "method-unknown"),
         ("POST", "/", 405, "method-unknown"),
-        ("GET", f"{PREFIX}/standing/users?most=0", 400, "query-invalid"),
-        ("GET", f"{PREFIX}/standing/users?most=x", 400, "query-invalid"),
-        ("GET", f"{PREFIX}/standing/users?most=1&most=2", 400, "query-invalid"),
+        ("GET", f"{PREFIX}/utilization/users?most=0", 400, "query-invalid"),
+        ("GET", f"{PREFIX}/utilization/users?most=x", 400, "query-invalid"),
+        ("GET", f"{PREFIX}/utilization/users?most=1&most=2", 400, "query-invalid"),
         ("GET", f"{PREFIX}/limits?user=sue", 400, "query-invalid"),
         ("GET", f"{PREFIX}/history?kind=nothing", 400, "query-invalid"),
         ("POST", f"{PREFIX}/check", 415, "media-type"),
         ("POST", f"{PREFIX}/plan", 415, "media-type"),
         ("GET", f"{PREFIX}/queues?most=3", 400, "query-invalid"),
-        ("GET", f"{PREFIX}/standing/users?limit=3", 400, "query-invalid"),
-        ("GET", "/ws/v1/health?x", 400, "query-invalid"),
+        ("GET", f"{PREFIX}/utilization/users?limit=3", 400, "query-invalid"),
+        ("GET", "/api/v1/health?x", 400, "query-invalid"),
         ("GET", f"{PREFIX}/applications?user={'a' * 257}", 400, "query-invalid"),
-        ("GET", f"{PREFIX}/usage/user/{'a' * 257}", 400, "path-invalid"),
+        ("GET", f"{YUNIKORN}/usage/user/{'a' * 257}", 400, "path-invalid"),
         ("GET", f"{PREFIX}/queue/root.{'a' * 257}", 400, "path-invalid"),
     ],
 )
@@ -176,7 +223,7 @@ def test_refusals(method: str, path: str, status: int, code: str) -> None:
 
 def test_all_methods_of_a_path_are_told() -> None:
     """The error for an unknown method of a path lists the methods of the path."""
-    assert set(client().delete("/ws/v1/config").headers["allow"].split(", ")) == {"GET", "HEAD", "PUT"}
+    assert set(client().delete("/api/v1/config").headers["allow"].split(", ")) == {"GET", "HEAD", "PUT"}
 
 
 @pytest.mark.parametrize(
@@ -202,7 +249,7 @@ def test_a_failing_answer(caplog: pytest.LogCaptureFixture) -> None:
     def fail() -> None:
         raise KeyError("inside")
 
-    answer = client(extra_states={"forest": fail}).get("/ws/v1/state/forest")
+    answer = client(extra_states={"forest": fail}).get("/api/v1/state/forest")
 
     assert (answer.status_code, answer.json()["code"]) == (500, "internal")
     assert "inside" not in answer.text

@@ -21,9 +21,9 @@ from ugm.server.serving import uvicorn_config
 pytestmark = pytest.mark.ci
 
 QUICK: Final = ConnectionTimeouts(head=0.5, body=0.5, answer=0.5)
-HEAD: Final = b"GET /ws/v1/health HTTP/1.1\r\nHost: localhost\r\n"
+HEAD: Final = b"GET /api/v1/health HTTP/1.1\r\nHost: localhost\r\n"
 BODY: Final = (
-    b"POST /ws/v1/validate-conf HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/yaml\r\n"
+    b"POST /api/v1/validate-conf HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/yaml\r\n"
     b"Content-Length: 100000\r\n\r\n"
 )
 
@@ -42,7 +42,7 @@ def clients(port: int, count: int, sent: bytes) -> Iterator[list[socket.socket]]
             one.close()
 
 
-def served_at(port: int, path: str = "/ws/v1/health") -> float:
+def served_at(port: int, path: str = "/api/v1/health") -> float:
     """Return the seconds until a normal client receives its response."""
     started = time.perf_counter()
     with urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
@@ -59,7 +59,7 @@ def test_many_who_keep_the_server_waiting(sent: bytes) -> None:
         for _ in range(3):
             assert served_at(port) < 10
             with clients(port, 100, sent):
-                assert served_at(port, "/ws/v1/partition/default/queues") < 10
+                assert served_at(port, "/api/v1/partition/default/queues") < 10
 
 
 def closed_after(connection: socket.socket) -> tuple[float, bytes]:
@@ -106,7 +106,7 @@ def test_second_request_has_its_own_time() -> None:
     with running(served(), ConnectionTimeouts(head=1.5)) as port:
         connection = HTTPConnection("127.0.0.1", port, timeout=60)
         for _ in range(3):
-            connection.request("GET", "/ws/v1/health")
+            connection.request("GET", "/api/v1/health")
             assert connection.getresponse().read()
             time.sleep(0.7)
         connection.sock.sendall(HEAD)

@@ -202,7 +202,7 @@ def test_child_ends_with_its_parent(tmp_path: Path) -> None:
 
 def test_too_many_wait() -> None:
     """If too many configurations wait, the next one is refused before its body is read."""
-    answer = client(bounds=RequestBounds(configurations=0)).post("/ws/v1/validate-conf", content=CONFIG, headers=YAML)
+    answer = client(bounds=RequestBounds(configurations=0)).post("/api/v1/validate-conf", content=CONFIG, headers=YAML)
 
     assert (answer.status_code, answer.json()["code"], answer.headers["retry-after"]) == (503, "busy", "1")
     assert client(bounds=RequestBounds(configurations=0)).get(f"{PREFIX}/queues").status_code == 200
@@ -210,7 +210,7 @@ def test_too_many_wait() -> None:
 
 def test_clients_that_go_away() -> None:
     """A configuration whose client has disconnected is not read, and does not delay others."""
-    head = f"POST /ws/v1/validate-conf HTTP/1.1\r\nHost: localhost\r\nContent-Type: {YAML['content-type']}\r\n"
+    head = f"POST /api/v1/validate-conf HTTP/1.1\r\nHost: localhost\r\nContent-Type: {YAML['content-type']}\r\n"
     body = large(300).encode()
     with running(served()) as port:
         for _ in range(8):
@@ -226,7 +226,7 @@ def test_clients_that_go_away() -> None:
 def validated(port: int, text: bytes) -> None:
     """Validate a configuration."""
     connection = HTTPConnection("127.0.0.1", port, timeout=120)
-    connection.request("POST", "/ws/v1/validate-conf", text, YAML)
+    connection.request("POST", "/api/v1/validate-conf", text, YAML)
     assert connection.getresponse().read()
     connection.close()
 

@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from support.partition_fixtures import changing_nothing
-from support.server_fixtures import NASTY, PREFIX, SECRET, TOKEN, busy, client, running, served
+from support.server_fixtures import NASTY, PREFIX, SECRET, TOKEN, YUNIKORN, busy, client, running, served
 from ugm import Resource, UserGroup
 from ugm.server.requests import RequestBounds
 
@@ -38,7 +38,7 @@ def exchange(port: int, head: str, *parts: bytes) -> bytes:
 def test_a_hundred_megabytes() -> None:
     """A body whose announced size is too large is refused, and the client receives the reason."""
     partition = busy()
-    head = f"PUT /ws/v1/config HTTP/1.1\n{HOST}{KIND}Authorization: Bearer {SECRET}\nContent-Length: 104857600\n\n"
+    head = f"PUT /api/v1/config HTTP/1.1\n{HOST}{KIND}Authorization: Bearer {SECRET}\nContent-Length: 104857600\n\n"
     with changing_nothing(partition), running(served(partition)) as port:
         answer = exchange(port, head, *[MEGABYTE] * 100)
 
@@ -48,7 +48,7 @@ def test_a_hundred_megabytes() -> None:
 
 def test_a_hundred_megabytes_that_nobody_announced() -> None:
     """A body is refused as soon as it exceeds the maximum size."""
-    head = f"POST /ws/v1/validate-conf HTTP/1.1\n{HOST}{KIND}Transfer-Encoding: chunked\n\n"
+    head = f"POST /api/v1/validate-conf HTTP/1.1\n{HOST}{KIND}Transfer-Encoding: chunked\n\n"
     with running(served()) as port:
         answer = exchange(port, head, *[b"100000\r\n" + MEGABYTE + b"\r\n"] * 100, b"0\r\n\r\n")
 
@@ -57,12 +57,12 @@ def test_a_hundred_megabytes_that_nobody_announced() -> None:
 
 def test_slow_clients() -> None:
     """Clients that announce a body and send nothing get an error, and do not delay other clients."""
-    head = f"POST /ws/v1/validate-conf HTTP/1.1\n{HOST}{KIND}Content-Length: 10\n\nx".replace("\n", "\r\n")
+    head = f"POST /api/v1/validate-conf HTTP/1.1\n{HOST}{KIND}Content-Length: 10\n\nx".replace("\n", "\r\n")
     with running(served(bounds=RequestBounds(seconds=0.3))) as port:
         slow = [socket.create_connection(("127.0.0.1", port), timeout=60) for _ in range(50)]
         for connection in slow:
             connection.sendall(head.encode())
-        quick = exchange(port, "GET /ws/v1/health HTTP/1.1\nHost: localhost\nConnection: close\n\n")
+        quick = exchange(port, "GET /api/v1/health HTTP/1.1\nHost: localhost\nConnection: close\n\n")
         answers = [connection.recv(1 << 16) for connection in slow]
         for connection in slow:
             connection.close()
@@ -105,8 +105,8 @@ def test_malformed_json(body: bytes, reason: str) -> None:
         "/%00",
         "/a%00b",
         "/" + "a" * 5000,
-        "/ws/v1/partition/..%2f..%2fdefault/queues",
-        "/ws/v1/partition/default/../../../etc/passwd",
+        "/api/v1/partition/..%2f..%2fdefault/queues",
+        "/api/v1/partition/default/../../../etc/passwd",
     ],
 )
 def test_path_tricks(path: str) -> None:
@@ -118,10 +118,12 @@ def test_path_tricks(path: str) -> None:
     assert b"root:" not in answer
 
 
-@pytest.mark.parametrize("path", [f"/usage/user/{'a' * 2000}", f"/queue/root.{'a' * 2000}", "/queue/root..a"])
+@pytest.mark.parametrize(
+    "path", [f"{YUNIKORN}/usage/user/{'a' * 2000}", f"{PREFIX}/queue/root.{'a' * 2000}", f"{PREFIX}/queue/root..a"]
+)
 def test_names_that_nobody_has(path: str) -> None:
     """A name that is too long, or an invalid queue path, is refused without a search."""
-    assert client().get(PREFIX + path).json()["code"] == "path-invalid"
+    assert client().get(path).json()["code"] == "path-invalid"
 
 
 def test_markup_in_names() -> None:
@@ -129,8 +131,9 @@ def test_markup_in_names() -> None:
     partition = busy()
     partition.submit(NASTY, UserGroup(NASTY, (NASTY,)), "root.b", tags={NASTY: NASTY})
     partition.allocate(NASTY, NASTY, Resource({NASTY: 1}))
-    for path in ("usage/users", "applications", "allocations", "queues", "standing/users"):
-        answer = client(partition).get(f"{PREFIX}/{path}")
+    views = ("applications", "allocations", "queues", "utilization/users")
+    for path in (f"{YUNIKORN}/usage/users", *(f"{PREFIX}/{view}" for view in views)):
+        answer = client(partition).get(path)
 
         assert answer.headers["content-type"] == "application/json"
         assert answer.headers["x-content-type-options"] == "nosniff"
@@ -145,7 +148,7 @@ def test_half_a_character_in_a_name() -> None:
     partition.allocate("half", "half", Resource(memory=1))
     asked = client(partition)
 
-    assert "\\ud800" in asked.get(f"{PREFIX}/usage/users").text
+    assert "\\ud800" in asked.get(f"{YUNIKORN}/usage/users").text
     assert '\\\\ud800"' in asked.get("/metrics").text
 
 
@@ -159,7 +162,7 @@ def test_too_many_wait() -> None:
 
 def test_a_stolen_glance() -> None:
     """A wrong token is refused before the body is read."""
-    answer = client().put("/ws/v1/config", content=MEGABYTE * 2, headers={**TOKEN, "Authorization": "Bearer no"})
+    answer = client().put("/api/v1/config", content=MEGABYTE * 2, headers={**TOKEN, "Authorization": "Bearer no"})
 
     assert answer.status_code == 401
 
@@ -167,11 +170,11 @@ def test_a_stolen_glance() -> None:
 def test_clients_that_go_away() -> None:
     """A client that disconnects within its body changes nothing, and does not affect other clients."""
     partition = busy()
-    head = f"PUT /ws/v1/config HTTP/1.1\n{HOST}{KIND}Authorization: Bearer {SECRET}\nContent-Length: 100\n\n"
+    head = f"PUT /api/v1/config HTTP/1.1\n{HOST}{KIND}Authorization: Bearer {SECRET}\nContent-Length: 100\n\n"
     with changing_nothing(partition), running(served(partition)) as port:
         for _ in range(20):
             with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
                 connection.sendall(head.replace("\n", "\r\n").encode() + b"partitions:")
-        answer = exchange(port, "GET /ws/v1/health HTTP/1.1\nHost: localhost\nConnection: close\n\n")
+        answer = exchange(port, "GET /api/v1/health HTTP/1.1\nHost: localhost\nConnection: close\n\n")
 
     assert answer.startswith(b"HTTP/1.1 200 ")

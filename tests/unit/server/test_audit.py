@@ -40,8 +40,8 @@ def lines(caplog: pytest.LogCaptureFixture) -> Iterator[list[dict[str, Any]]]:
 def test_uploads(lines: list[dict[str, Any]]) -> None:
     """Every upload is logged, also if it is refused."""
     asked = client()
-    asked.put("/ws/v1/config", content=CONFIG, headers=UPLOAD)
-    asked.put("/ws/v1/config", content="partitions: [", headers=UPLOAD)
+    asked.put("/api/v1/config", content=CONFIG, headers=UPLOAD)
+    asked.put("/api/v1/config", content="partitions: [", headers=UPLOAD)
 
     assert lines[0] == {
         "time": "1970-01-01T00:00:07.000Z",
@@ -59,7 +59,7 @@ def test_reloads(lines: list[dict[str, Any]], tmp_path: Path) -> None:
     file = tmp_path / "queues.yaml"
     file.write_text(CONFIG)
     asked = client(config_path=file)
-    asked.post("/ws/v1/config/reload", headers=TOKEN)
+    asked.post("/api/v1/config/reload", headers=TOKEN)
     file.write_text("partitions: [")
     configurations = asked.app.state.configurations  # type: ignore[attr-defined]  # an application of starlette
     assert configurations.reload_if_changed()
@@ -69,12 +69,12 @@ def test_reloads(lines: list[dict[str, Any]], tmp_path: Path) -> None:
         ("local", "watch", "config-invalid"),
     ]
     assert {line["object"] for line in lines} == {str(file)}
-    assert asked.get("/ws/v1/health").json()["status"] == "degraded"
+    assert asked.get("/api/v1/health").json()["status"] == "degraded"
 
 
 def test_reload_without_a_file(lines: list[dict[str, Any]]) -> None:
     """A reload without a configuration file is logged with its error."""
-    client().post("/ws/v1/config/reload", headers=TOKEN)
+    client().post("/api/v1/config/reload", headers=TOKEN)
 
     assert [line["outcome"] for line in lines] == ["config-without-file"]
 
@@ -82,13 +82,13 @@ def test_reload_without_a_file(lines: list[dict[str, Any]]) -> None:
 def test_wrong_tokens(lines: list[dict[str, Any]]) -> None:
     """A failed authentication is logged without the token of the request."""
     for headers in ({}, {"Authorization": "Bearer a-guess\n"[:-1]}):
-        client().put("/ws/v1/config", content=CONFIG, headers={**headers, **YAML})
-    client(read_only=True).put("/ws/v1/config", content=CONFIG, headers=UPLOAD)
+        client().put("/api/v1/config", content=CONFIG, headers={**headers, **YAML})
+    client(read_only=True).put("/api/v1/config", content=CONFIG, headers=UPLOAD)
 
     assert [(line["role"], line["action"], line["object"], line["outcome"]) for line in lines] == [
-        ("anonymous", "PUT", "/ws/v1/config", "token-wrong"),
-        ("anonymous", "PUT", "/ws/v1/config", "token-wrong"),
-        ("anonymous", "PUT", "/ws/v1/config", "read-only"),
+        ("anonymous", "PUT", "/api/v1/config", "token-wrong"),
+        ("anonymous", "PUT", "/api/v1/config", "token-wrong"),
+        ("anonymous", "PUT", "/api/v1/config", "read-only"),
     ]
     assert "guess" not in str(lines)
 
@@ -117,9 +117,9 @@ def test_many_wrong_tokens(lines: list[dict[str, Any]]) -> None:
     log = AuditLog(lambda: now[0])
     for second in range(100):
         now[0] = second / 10
-        log.write_failure(client="10.0.0.1", action="PUT", target="/ws/v1/config", outcome="token-wrong")
+        log.write_failure(client="10.0.0.1", action="PUT", target="/api/v1/config", outcome="token-wrong")
     now[0] = 61.0
-    log.write_failure(client="10.0.0.1", action="PUT", target="/ws/v1/config", outcome="token-wrong")
+    log.write_failure(client="10.0.0.1", action="PUT", target="/api/v1/config", outcome="token-wrong")
 
     assert len(lines) == 21
     assert lines[-1]["suppressed_before"] == 80
@@ -128,8 +128,8 @@ def test_many_wrong_tokens(lines: list[dict[str, Any]]) -> None:
 
 def test_reading_is_not_written(lines: list[dict[str, Any]]) -> None:
     """Requests that change nothing are not logged."""
-    client().get("/ws/v1/config")
-    client().post("/ws/v1/validate-conf", content=CONFIG, headers=YAML)
+    client().get("/api/v1/config")
+    client().post("/api/v1/validate-conf", content=CONFIG, headers=YAML)
 
     assert lines == []
 

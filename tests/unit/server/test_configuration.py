@@ -26,10 +26,11 @@ from support.server_fixtures import (
     create_partition,
     served,
 )
-from ugm import RequestError, UserInQueue, parse_config
+from ugm import Problem, RequestError, UserInQueue, parse_config
 from ugm.config import PartitionConfig, QueueConfig
 from ugm.partition import AbstractPartition
 from ugm.server import create_app, serving
+from ugm.server.config_attempts import Actor, ConfigAttempts
 from ugm.server.configurations import Configurations
 from ugm.server.server_metrics import with_server_metrics
 
@@ -47,7 +48,7 @@ def team_limit(partition: AbstractPartition) -> int:
 
 def test_in_force() -> None:
     """The configuration in force is returned as YAML that can be parsed again."""
-    answer = client().get("/ws/v1/config")
+    answer = client().get("/api/v1/config")
 
     assert answer.headers["content-type"].startswith("application/yaml")
     assert parse_config(answer.text) == parse_config(CONFIG)
@@ -55,7 +56,7 @@ def test_in_force() -> None:
 
 def test_in_force_without_configuration() -> None:
     """A partition without a configuration is returned with only its name."""
-    text = client(create_partition()).get("/ws/v1/config").text
+    text = client(create_partition()).get("/api/v1/config").text
 
     assert text == "partitions:\n- queues:\n  - name: root\n"
     assert parse_config(text).partition().name == "default"
@@ -63,7 +64,7 @@ def test_in_force_without_configuration() -> None:
 
 def test_in_force_from_a_program() -> None:
     """A configuration that a program has built is returned as YAML, with the server's name of the partition."""
-    text = client(create_partition(PartitionConfig(name="mine", queues=(QueueConfig("a"),)))).get("/ws/v1/config").text
+    text = client(create_partition(PartitionConfig(name="mine", queues=(QueueConfig("a"),)))).get("/api/v1/config").text
 
     assert text == "partitions:\n- queues:\n  - name: a\n"
 
@@ -71,7 +72,7 @@ def test_in_force_from_a_program() -> None:
 def test_upload() -> None:
     """An upload takes effect, and the response contains its changes."""
     partition = busy()
-    answer = client(partition).put("/ws/v1/config", content=TIGHTER, headers=UPLOAD)
+    answer = client(partition).put("/api/v1/config", content=TIGHTER, headers=UPLOAD)
 
     assert answer.json()["partitions"]["default"]["limits"][0]["after"]["max_resources"] == {"memory": 5}
     assert team_limit(partition) == 5
@@ -90,7 +91,7 @@ def test_upload_refused(text: str, code: str) -> None:
     """An invalid configuration changes no partition, and the response contains all its problems."""
     partition = busy()
     with changing_nothing(partition):
-        answer = client(partition).put("/ws/v1/config", content=text, headers=UPLOAD)
+        answer = client(partition).put("/api/v1/config", content=text, headers=UPLOAD)
 
     assert (answer.status_code, answer.json()["code"]) == (422, "config-invalid")
     assert code in [problem["code"] for problem in answer.json()["problems"]]
@@ -100,7 +101,7 @@ def test_upload_to_several_partitions_is_whole() -> None:
     """If one partition cannot be changed, none is."""
     partitions = {"default": busy(), "other": create_partition()}
     asked = TestClient(create_app(partitions, read_only=False, token=SECRET))
-    answer = asked.put("/ws/v1/config", content=TIGHTER, headers=UPLOAD)
+    answer = asked.put("/api/v1/config", content=TIGHTER, headers=UPLOAD)
 
     assert (answer.status_code, team_limit(partitions["default"])) == (422, 8)
 
@@ -111,7 +112,7 @@ def test_upload_to_several_partitions_is_whole() -> None:
 )
 def test_token(headers: dict[str, str], status: int) -> None:
     """A change needs the token."""
-    answer = client().put("/ws/v1/config", content=TIGHTER, headers={**headers, **YAML})
+    answer = client().put("/api/v1/config", content=TIGHTER, headers={**headers, **YAML})
 
     assert answer.status_code == status
     assert status == 200 or answer.headers["www-authenticate"] == "Bearer"
@@ -119,7 +120,7 @@ def test_token(headers: dict[str, str], status: int) -> None:
 
 def test_read_only() -> None:
     """A read-only server refuses changes, even with the token."""
-    answer = client(read_only=True).put("/ws/v1/config", content=TIGHTER, headers=UPLOAD)
+    answer = client(read_only=True).put("/api/v1/config", content=TIGHTER, headers=UPLOAD)
 
     assert (answer.status_code, answer.json()["code"]) == (403, "read-only")
 
@@ -151,15 +152,15 @@ def test_reload(file: Path) -> None:
     """A reload returns to the content of the file, and replaces an earlier upload."""
     partition = busy()
     asked = client(partition, config_path=file)
-    asked.put("/ws/v1/config", content=TIGHTER, headers=UPLOAD)
-    answer = asked.post("/ws/v1/config/reload", headers=TOKEN)
+    asked.put("/api/v1/config", content=TIGHTER, headers=UPLOAD)
+    answer = asked.post("/api/v1/config/reload", headers=TOKEN)
 
     assert (answer.status_code, team_limit(partition)) == (200, 8)
 
 
 def test_reload_without_file() -> None:
     """A reload without a file is refused."""
-    assert client().post("/ws/v1/config/reload", headers=TOKEN).json()["code"] == "config-without-file"
+    assert client().post("/api/v1/config/reload", headers=TOKEN).json()["code"] == "config-without-file"
 
 
 def test_reload_of_a_broken_file(file: Path) -> None:
@@ -168,10 +169,10 @@ def test_reload_of_a_broken_file(file: Path) -> None:
     asked = client(partition, config_path=file)
     file.write_text("partitions: [")
     with changing_nothing(partition):
-        answer = asked.post("/ws/v1/config/reload", headers=TOKEN)
+        answer = asked.post("/api/v1/config/reload", headers=TOKEN)
 
     assert answer.status_code == 422
-    assert asked.get("/ws/v1/health").json()["configuration"]["problems"][0].endswith("[yaml-syntax]")
+    assert asked.get("/api/v1/health").json()["configuration"]["problems"][0].endswith("[yaml-syntax]")
 
 
 def test_refused_file_degrades_health(file: Path) -> None:
@@ -179,17 +180,17 @@ def test_refused_file_degrades_health(file: Path) -> None:
     asked = client(busy(), config_path=file)
     file.write_text("partitions: [")
     asked.app.state.configurations.reload_if_changed()  # type: ignore[attr-defined] # what the client was made with
-    told = asked.get("/ws/v1/health").json()
+    told = asked.get("/api/v1/health").json()
     assert told["status"] == "degraded"
     assert told["reason"].startswith("the configuration file was refused: ")
     assert told["reason"].endswith("[yaml-syntax]")
     assert told["configuration"]["in_force"]["source"] == "start"
-    assert asked.put("/ws/v1/config", content=TIGHTER, headers=UPLOAD).status_code == 200
-    told = asked.get("/ws/v1/health").json()
+    assert asked.put("/api/v1/config", content=TIGHTER, headers=UPLOAD).status_code == 200
+    told = asked.get("/api/v1/health").json()
     assert (told["status"], told["configuration"]["in_force"]["source"]) == ("degraded", "upload")
     file.write_text(TIGHTER)
-    assert asked.post("/ws/v1/config/reload", headers=TOKEN).status_code == 200
-    told = asked.get("/ws/v1/health").json()
+    assert asked.post("/api/v1/config/reload", headers=TOKEN).status_code == 200
+    told = asked.get("/api/v1/health").json()
     assert (told["status"], told["reason"], told["configuration"]["refused"]) == ("ok", "", [])
     assert told["configuration"]["in_force"] == {"source": "file", "at": told["configuration"]["at"]}
 
@@ -197,9 +198,9 @@ def test_refused_file_degrades_health(file: Path) -> None:
 def test_refused_upload_does_not_degrade_health(file: Path) -> None:
     """An invalid upload does not change the health of the server."""
     asked = client(busy(), config_path=file)
-    assert asked.put("/ws/v1/config", content="partitions: [", headers=UPLOAD).status_code == 422
+    assert asked.put("/api/v1/config", content="partitions: [", headers=UPLOAD).status_code == 422
 
-    assert asked.get("/ws/v1/health").json()["status"] == "ok"
+    assert asked.get("/api/v1/health").json()["status"] == "ok"
 
 
 def test_unusable_configuration_degrades_health(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,11 +311,11 @@ def test_changes_are_counted(tmp_path: Path) -> None:
 
     assert counted() == {"file/applied": 0, "file/refused": 0, "upload/applied": 0, "upload/refused": 0, "": 0}
     file.write_text("partitions: [")
-    assert server.post("/ws/v1/config/reload", headers=TOKEN).status_code == 422
-    assert server.put("/ws/v1/config", content=TIGHTER, headers=UPLOAD).status_code == 200
+    assert server.post("/api/v1/config/reload", headers=TOKEN).status_code == 422
+    assert server.put("/api/v1/config", content=TIGHTER, headers=UPLOAD).status_code == 200
     assert counted() == {"file/applied": 0, "file/refused": 1, "upload/applied": 1, "upload/refused": 0, "": 1}
     file.write_text(CONFIG)
-    assert server.post("/ws/v1/config/reload", headers=TOKEN).status_code == 200
+    assert server.post("/api/v1/config/reload", headers=TOKEN).status_code == 200
     assert counted() == {"file/applied": 1, "file/refused": 1, "upload/applied": 1, "upload/refused": 0, "": 0}
 
 
@@ -329,3 +330,38 @@ def test_metrics_of_other_formats_stay(content: bytes, media_type: str, is_exten
     assert found.startswith(content)
     assert (found != content) is is_extended
     assert not is_extended or len(list(text_string_to_metric_families(found.decode()))) == 2 + bool(content)
+
+
+def test_attempts_are_listed(file: Path) -> None:
+    """Each attempt to replace the configuration is listed with its author, and its differences or problems."""
+    asked = client(busy(), config_path=file)
+    assert asked.get("/api/v1/config/changes").json() == {"attempts": []}
+    asked.put("/api/v1/config", content=TIGHTER, headers=UPLOAD)
+    asked.put("/api/v1/config", content="partitions: [", headers=UPLOAD)
+    file.write_text("partitions: {")
+    asked.app.state.configurations.reload_if_changed()  # type: ignore[attr-defined] # what the client was made with
+    watched, refused, applied = asked.get("/api/v1/config/changes").json()["attempts"]
+    assert (watched["source"], watched["client"], watched["role"]) == ("file", "local", "watch")
+    assert (refused["outcome"], refused["differences"]) == ("config-invalid", {})
+    assert refused["problems"][0].endswith("[yaml-syntax]")
+    assert {name: applied[name] for name in ("at", "source", "client", "role", "outcome", "problems", "left_out")} == {
+        "at": 7,
+        "source": "upload",
+        "client": "testclient",
+        "role": "operator",
+        "outcome": "ok",
+        "problems": [],
+        "left_out": 0,
+    }
+    assert [line[0] for line in applied["differences"]["default"]] == ["~"]
+
+
+def test_attempts_are_bounded() -> None:
+    """Of many attempts the newest are kept, and of a large one the first lines, with the number of the others."""
+    attempts = ConfigAttempts()
+    problems = tuple(Problem("file", line, 1, "", "code", "message") for line in range(250))
+    for number in range(80):
+        attempts.add(number, "file", Actor("local", "watch"), "config-invalid", problems=problems)
+    found = attempts.newest_first()
+    assert [one.at for one in found] == list(range(79, 29, -1))
+    assert (len(found[0].problems), found[0].left_out) == (200, 50)

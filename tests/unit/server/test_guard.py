@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from support.server_fixtures import CONFIG, PREFIX, TOKEN, UPLOAD, busy, client, served
+from support.server_fixtures import CONFIG, PREFIX, TOKEN, UPLOAD, YUNIKORN, busy, client, served
 from ugm import RequestError
 from ugm.server import create_app
 
@@ -16,7 +16,15 @@ from ugm.server import create_app
 pytestmark = pytest.mark.usefixtures("service")
 
 #: One of everything: the page, its parts, metrics, the description, and REST.
-PATHS = ("/", "/js/main.js", "/metrics", "/openapi.json", f"{PREFIX}/usage/users", "/ws/v1/health", "/ws/v1/nothing")
+PATHS = (
+    "/",
+    "/js/main.js",
+    "/metrics",
+    "/openapi.json",
+    f"{YUNIKORN}/usage/users",
+    "/api/v1/health",
+    "/api/v1/nothing",
+)
 
 
 def code(path: str, headers: Mapping[str, str], **options: Any) -> tuple[int, str]:  # noqa: ANN401 - handed on
@@ -41,12 +49,12 @@ def test_another_host(path: str, host: str) -> None:
 )
 def test_a_host_that_is_none(host: str) -> None:
     """A Host that is malformed is refused."""
-    assert code("/ws/v1/health", {"host": host}) == (400, "host-invalid")
+    assert code("/api/v1/health", {"host": host}) == (400, "host-invalid")
 
 
 def test_two_hosts() -> None:
     """Two Host headers are refused, because a proxy and the server could use different ones."""
-    answer = client().get("/ws/v1/health", headers=[("host", "localhost"), ("host", "evil.example")])
+    answer = client().get("/api/v1/health", headers=[("host", "localhost"), ("host", "evil.example")])
 
     assert answer.status_code == 400
 
@@ -66,7 +74,7 @@ def test_two_hosts() -> None:
 )
 def test_own_names(host: str) -> None:
     """Loopback names with any port, and the address of the connection, are the server's own."""
-    assert code("/ws/v1/health", {"host": host})[0] == 200
+    assert code("/api/v1/health", {"host": host})[0] == 200
 
 
 def test_allowed_names() -> None:
@@ -74,9 +82,9 @@ def test_allowed_names() -> None:
     allowed = {"allowed_hosts": ["quota.example.org", "other.example:8443", "[2001:db8::1]"]}
 
     for host in ("quota.example.org", "Quota.Example.org:99", "other.example:8443", "[2001:DB8:0::1]:1"):
-        assert code("/ws/v1/health", {"host": host}, **allowed)[0] == 200
+        assert code("/api/v1/health", {"host": host}, **allowed)[0] == 200
     for host in ("other.example", "x.quota.example.org"):
-        assert code("/ws/v1/health", {"host": host}, **allowed)[0] == 421
+        assert code("/api/v1/health", {"host": host}, **allowed)[0] == 421
 
 
 @pytest.mark.parametrize("wrong", ["localhost", [""], ["http://a"], ["a:b"], [7]])
@@ -112,9 +120,9 @@ def test_another_origin_reads_nothing(path: str, headers: dict[str, str]) -> Non
 @pytest.mark.parametrize(
     ("method", "path", "body"),
     [
-        ("PUT", "/ws/v1/config", CONFIG),
-        ("POST", "/ws/v1/config/reload", None),
-        ("POST", "/ws/v1/validate-conf", CONFIG),
+        ("PUT", "/api/v1/config", CONFIG),
+        ("POST", "/api/v1/config/reload", None),
+        ("POST", "/api/v1/validate-conf", CONFIG),
         ("POST", f"{PREFIX}/check", "{}"),
         ("POST", f"{PREFIX}/allocate", "{}"),
     ],
@@ -147,15 +155,15 @@ def test_behind_a_proxy() -> None:
     """If a proxy replaces the Host of the browser, the name that the browser uses must be allowed."""
     headers = {"origin": "https://quota.example.org", "sec-fetch-site": "same-origin"}
 
-    assert code("/ws/v1/health", headers) == (403, "cross-origin")
-    assert code("/ws/v1/health", headers, allowed_hosts=["quota.example.org"])[0] == 200
+    assert code("/api/v1/health", headers) == (403, "cross-origin")
+    assert code("/api/v1/health", headers, allowed_hosts=["quota.example.org"])[0] == 200
 
 
 @pytest.mark.parametrize(
     "kind",
     ["", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "text/yaml", "application/json-x"],
 )
-@pytest.mark.parametrize("path", ["/ws/v1/validate-conf", f"{PREFIX}/plan", f"{PREFIX}/check", f"{PREFIX}/explain"])
+@pytest.mark.parametrize("path", ["/api/v1/validate-conf", f"{PREFIX}/plan", f"{PREFIX}/check", f"{PREFIX}/explain"])
 def test_bodies_of_forms(kind: str, path: str) -> None:
     """A body of a type that a form can send is refused."""
     answer = client().post(path, content="{}", headers={"content-type": kind} if kind else {})
@@ -174,5 +182,5 @@ def test_headers_of_refusals() -> None:
 
 def test_programs_are_not_affected() -> None:
     """A program that sends no Origin can upload with the token."""
-    assert client().put("/ws/v1/config", content=CONFIG, headers=UPLOAD).status_code == 200
-    assert TestClient(served()).post("/ws/v1/config/reload", headers=TOKEN).status_code == 409
+    assert client().put("/api/v1/config", content=CONFIG, headers=UPLOAD).status_code == 200
+    assert TestClient(served()).post("/api/v1/config/reload", headers=TOKEN).status_code == 409

@@ -11,14 +11,21 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from support.partition_fixtures import config, started
 from support.server_fixtures import NASTY, STATUS, busy, client, create_partition
-from ugm import RequestError, Resource, UserGroup
-from ugm.partition import AbstractPartition
+from support.service_fixtures import eventually
+from ugm import AllocationRequest, RequestError, Resource, UserGroup, parse_config
+from ugm.budgets import Budget, Budgets, Period
+from ugm.events import AllocationRequested, ApplicationSubmitted
+from ugm.partition import AbstractPartition, Allocation, AllocationState, GangStyle
 from ugm.server import DecisionTimes, History, PartitionCollector
 from ugm.server.metrics import exposition
+from ugm.server.work_times import WorkTimes
 
 #: Every test runs with partitions in memory and with clients of a service.
 pytestmark = pytest.mark.usefixtures("service")
 
+PENDING = Allocation(
+    "gone", "old", Resource(memory=1), AllocationState.PENDING, placeholder=False, priority=0, preemptible=True
+)
 Series = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
@@ -34,8 +41,9 @@ def read(collector: PartitionCollector) -> Series:
 
 
 def of(series: Series, name: str, **labels: str) -> float:
-    """Return one sample."""
-    return series[name, tuple(sorted(labels.items()))]
+    """Return one sample; of bytes that of memory."""
+    resource = {"resource": "memory"} if name.endswith("_bytes") else {}
+    return series[name, tuple(sorted({**resource, **labels}.items()))]
 
 
 def test_figures() -> None:
@@ -67,6 +75,18 @@ def test_limits_on_applications() -> None:
     assert of(series, "ugm_queue_limit_applications", queue="root.a") == 4
 
 
+def test_preemption() -> None:
+    """Plans are counted by outcome; terminating allocations, rights to room and timers have gauges."""
+    partition = busy()
+    partition.plan_preemption(AllocationRequest("x", "app", Resource(memory=10**9)), since=0, now=60)
+    partition.preempt(next(one.allocation_id for one in partition.allocations() if one.state == "held"))
+    series = read(PartitionCollector({"default": partition}))
+
+    assert of(series, "ugm_preemption_plans_total", outcome="blocked") == 1
+    assert of(series, "ugm_terminating_allocations") == 1
+    assert of(series, "ugm_placed_requests") == of(series, "ugm_reduction_timers") == 0
+
+
 def test_service() -> None:
     """The leader of a service states everything; a process that stands by states its role and the term."""
     partition = busy()
@@ -78,7 +98,8 @@ def test_service() -> None:
     assert of(series, "ugm_service_sessions", state="silent") == 1
     assert of(series, "ugm_service_waiting_operations") == 6
     assert of(series, "ugm_service_commit_seconds_count") == 9
-    assert of(series, "ugm_service_commit_seconds", quantile="0.99") == 0.125
+    assert of(series, "ugm_service_commit_seconds_bucket", le="0.005") == 8
+    assert of(series, "ugm_service_operation_seconds_count") == 40
     assert of(series, "ugm_service_standby_lag_changes", **standby) == 2
     assert of(series, "ugm_service_standby_age_seconds", **standby) == 0.25
 
@@ -92,7 +113,8 @@ def test_service() -> None:
 
 def test_units() -> None:
     """Cores, bytes and everything else are different metrics, each in the unit of its name."""
-    partition = create_partition(config("{name: a, resources: {max: {vcore: 4, memory: 8Gi, gpu: 2}}}"))
+    maximum = "{vcore: 4, memory: 8Gi, gpu: 2, ephemeral-storage: 9}"
+    partition = create_partition(config(f"{{name: a, resources: {{max: {maximum}}}}}"))
     partition.submit("app", UserGroup("sue"), "root.a")
     partition.allocate("x", "app", Resource.parse(vcore="1500m", memory="2Gi", gpu="1"))
     series = read(PartitionCollector({"default": partition}))
@@ -103,6 +125,7 @@ def test_units() -> None:
         assert of(series, f"ugm_{part}_usage_bytes", **labels) == 2 * 2**30
         assert of(series, f"ugm_{part}_usage_units", resource="gpu", **labels) == 1
     assert of(series, "ugm_queue_limit_cores", queue="root.a") == 4
+    assert of(series, "ugm_queue_limit_bytes", queue="root.a", resource="ephemeral-storage") == 9
 
 
 def test_usage_divides_by_the_limit() -> None:
@@ -117,7 +140,9 @@ def test_usage_divides_by_the_limit() -> None:
     usage = {labels: value for (name, labels), value in series.items() if name == "ugm_queue_usage_bytes"}
     limits = {labels: value for (name, labels), value in series.items() if name == "ugm_queue_limit_bytes"}
 
-    assert {labels: usage[labels] / limit for labels, limit in limits.items()} == {(("queue", "root.p"),): 0.75}
+    assert {labels: usage[labels] / limit for labels, limit in limits.items()} == {
+        (("queue", "root.p"), ("resource", "memory")): 0.75
+    }
     assert of(series, "ugm_queue_running_applications", queue="root.p") == 2
 
 
@@ -219,3 +244,76 @@ def test_over_http() -> None:
     assert "ugm_users{" in client().get("/metrics").text
     assert client(metrics=None).get("/metrics").status_code == 404
     assert client(metrics=exposition(PartitionCollector({}))).get("/metrics").headers["cache-control"] == "no-store"
+
+
+def _settle(history: History, allocation_id: str) -> None:
+    """Wait until a history knows a request; the events of a service arrive later."""
+    eventually(lambda: history.requested_at(allocation_id) is not None)
+
+
+def test_age_of_pending_requests() -> None:
+    """The oldest request of a queue and of a user is the oldest that is still pending, also below the queue."""
+    times = [0]
+    history = History(clock=lambda: times[-1])
+    partition = create_partition(config("{name: p, queues: [{name: x}, {name: y}]}"), subscribers=[history])
+    for name, path in (("one", "root.p.x"), ("two", "root.p.y")):
+        partition.submit(name, UserGroup(name), path)
+        for end in ("a", "b"):
+            times.append(times[-1] + 10)
+            partition.request(f"{name}-{end}", name, Resource(memory=1))
+            _settle(history, f"{name}-{end}")
+    collector = PartitionCollector({"default": partition}, history={"default": history}, clock=lambda: 100)
+    before = read(collector)
+    partition.release("one-a")
+    series = read(collector)
+
+    assert of(before, "ugm_queue_oldest_pending_seconds", queue="root") == 100 - 10
+    assert of(series, "ugm_queue_oldest_pending_seconds", queue="root.p.x") == 100 - 20
+    assert of(series, "ugm_queue_oldest_pending_seconds", queue="root.p") == 100 - 20
+    assert of(series, "ugm_user_oldest_pending_seconds", user="two") == 100 - 30
+    assert of(series, "ugm_queue_pending_allocations", queue="root.p") == 3
+
+
+def test_requests_that_have_ended_do_not_count() -> None:
+    """A request that ended without an event that the history knows is skipped."""
+    history, earlier = History(clock=lambda: 50), WorkTimes()
+    partition = create_partition(config("{name: a}"), subscribers=[history])
+    earlier.apply(ApplicationSubmitted("old", UserGroup("ana"), "root.a", "root.a", {}, GangStyle.SOFT), 1)
+    earlier.apply(AllocationRequested(PENDING), 1)
+    history.add_earlier(earlier)
+    partition.submit("app", UserGroup("ana"), "root.a")
+    partition.request("new", "app", Resource(memory=1))
+    series = read(PartitionCollector({"default": partition}, history={"default": history}, clock=lambda: 60))
+
+    assert of(series, "ugm_queue_oldest_pending_seconds", queue="root.a") == 10
+
+
+def test_many_resources_are_few_series() -> None:
+    """Clients choose the names of resources, so their number is bounded; limited resources come first."""
+    partition = create_partition(config("{name: a, resources: {max: {gpu: 2}}}"))
+    partition.submit("app", UserGroup("sue"), "root.a")
+    partition.allocate("x", "app", Resource({f"res-{number:03}": 1 for number in range(100)}))
+    series = read(PartitionCollector({"default": partition}, most_resources=5))
+    shown = {dict(labels)["resource"] for name, labels in series if name == "ugm_queue_usage_units"}
+
+    assert (len(shown), "gpu" in shown) == (3, True)
+
+
+def test_budgets_and_shares() -> None:
+    """Accounts of budgets have their amounts, and users with series their place in the order by shares."""
+    shares = "{accounts: {team: 1}, users: {team/ana: 1}, halflife: 3600}"
+    text = f"partitions: [{{ugm: {{fairshare: {shares}}}, queues: [{{name: a}}]}}]"
+    budgets = Budgets([Budget("monthly", user="*", amounts=Resource(vcore=3_600_000), period=Period.MONTH)])
+    partition = create_partition(parse_config(text).partition(), models=[budgets])
+    partition.submit("app", UserGroup("ana"), "root.a")
+    assert partition.allocate("x", "app", Resource(vcore=2000), duration=100)
+    series = read(PartitionCollector({"default": partition}))
+    account = {"budget": "monthly", "owner": "ana", "scope": "user", "resource": "vcore"}
+    user = {"user": "ana", "account": "team"}
+
+    assert of(series, "ugm_budget_limit_unit_seconds", **account) == 3_600_000
+    assert of(series, "ugm_budget_settled_unit_seconds", **account) + of(
+        series, "ugm_budget_committed_unit_seconds", **account
+    ) == pytest.approx(200_000, abs=4000)
+    assert of(series, "ugm_fair_share_position", **user) == 1
+    assert of(series, "ugm_fair_share_entitled_share", **user) == 1

@@ -42,7 +42,7 @@ def test_life_of_an_application() -> None:
     assert (status, placed["placed"], placed["queue_path"]) == (200, True, "root.b")
     assert partition.application("new").user == UserGroup("ana", ("dev",))  # type: ignore[union-attr]  # it exists
     fields = {"allocation_id": "n", "application_id": "new", "usage": {"memory": "1"}}
-    assert post(asked, "request", **fields, priority=-3, preemptible=False) == (200, {})
+    assert post(asked, "request", **fields, priority=-3, preemptible=False) == (200, GRANTED)
     assert partition.allocation("n").priority == -3  # type: ignore[union-attr]  # it exists
     assert post(asked, "allocate", **fields, priority=-3, preemptible=False) == (200, GRANTED)
     assert post(asked, "resize", allocation_id="n", usage={"memory": 2}) == (200, GRANTED)
@@ -236,7 +236,7 @@ def test_token(headers: dict[str, str]) -> None:
 
 def test_operations_do_not_operate() -> None:
     """The token for operations does not allow changes of the configuration."""
-    assert client().post("/ws/v1/config/reload", headers=DECIDE).status_code == 401
+    assert client().post("/api/v1/config/reload", headers=DECIDE).status_code == 401
 
 
 def test_server_without_operations() -> None:
@@ -252,7 +252,7 @@ def test_operations_of_a_server_whose_configuration_is_fixed() -> None:
     asked = TestClient(create_app({"default": busy()}, decide_token=DECIDE_SECRET))
 
     assert post(asked, "release", allocation_id="held") == (200, {"existed": True})
-    assert asked.post("/ws/v1/config/reload", headers=DECIDE).status_code == 403
+    assert asked.post("/api/v1/config/reload", headers=DECIDE).status_code == 403
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from time import sleep
+from typing import Final
 
 import pytest
 from click.testing import CliRunner, Result
 
-from support.partition_fixtures import SUE, config, memory
+from support.partition_fixtures import BOB, SUE, config, memory
 from support.server_fixtures import PREFIX, client, create_partition, running, served
+from ugm import parse_config
 from ugm.cli import commands
 from ugm.journal import open_partition
 from ugm.partition import AbstractPartition
@@ -61,6 +64,63 @@ def test_command_with_a_server() -> None:
         found = run("order", f"localhost:{port}", "--most", "1", "--json")
 
     assert [one["allocation_id"] for one in json.loads(found.stdout)["turns"]] == ["y.0"]
+
+
+SHARES: Final = """
+partitions:
+- queues: [{name: a, properties: {application.sort.policy: share}}]
+  ugm: {fairshare: {accounts: {lab: 1}, users: {lab/sue: 1, bob: 1}, weights: {memory: 1}}}
+"""
+
+
+def fill_shared(partition: AbstractPartition) -> None:
+    """Let one user have used something, and both wait."""
+    for user in (SUE, BOB):
+        partition.submit(user.name, user, "root.a")
+    partition.allocate("sue.0", "sue", memory(3))
+    sleep(1.1)
+    for name in ("sue", "bob"):
+        partition.request(f"{name}.1", name, memory(1))
+
+
+@pytest.mark.usefixtures("storage")
+def test_shares_over_rest() -> None:
+    """The server lists the users by their shares, and explains the order of two of them."""
+    partition = create_partition(parse_config(SHARES).partition())
+    fill_shared(partition)
+    found = client(partition).get(f"{PREFIX}/shares", params={"first": "sue", "second": "bob"}).json()
+
+    assert [(one["path"], one["rank"], one["level"]) for one in found["users"]] == [
+        ("bob", 2, "infinity"),
+        ("lab/sue", 1, "1"),
+    ]
+    assert found["explanation"]["text"] == ("lab/sue comes after bob: lab has level 1/2, bob has level infinity")
+    listed = client(partition).get(f"{PREFIX}/shares", params={"find": "LAB", "most": 1}).json()
+    assert (listed["total"], listed["explanation"]) == (1, None)
+    assert [turn.user for turn in partition.order()] == ["bob", "sue"]
+
+
+def test_explained_shares_of_a_journal(tmp_path: Path) -> None:
+    """The command reads the shares and the past usage from a journal, and explains the order of two users."""
+    path = tmp_path / "journal"
+    with open_partition(path, parse_config(SHARES).partition()) as partition:
+        fill_shared(partition)
+        found = json.loads(run("order", str(path), "--explain", "bob", "lab/sue", "--json").stdout)
+        text = run("order", str(path), "--explain", "bob", "sue").stdout
+
+    assert [one["user"] for one in found["turns"]] == ["bob", "sue"]
+    assert found["explanation"]["text"] == "bob comes before lab/sue: bob has level infinity, lab has level 1/2"
+    assert "bob comes before lab/sue: bob has level infinity, lab has level 1/2" in text
+    assert "Compared below the top" in text
+
+
+def test_no_shares_to_explain(tmp_path: Path) -> None:
+    """To explain shares that are not declared is wrong usage, and unknown users are an error."""
+    for name, settings in (("plain", config("{name: a}")), ("shared", parse_config(SHARES).partition())):
+        open_partition(tmp_path / name, settings).journal.close()
+
+    assert run("order", str(tmp_path / "plain"), "--explain", "a", "b").exit_code == 2
+    assert run("order", str(tmp_path / "shared"), "--explain", "a", "b").exit_code == 1
 
 
 def test_unknown_source(tmp_path: Path) -> None:

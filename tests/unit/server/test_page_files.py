@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.server_fixtures import client
+from ugm.server.page_files import PageFiles, minified
 
 FOLDER = Path(str(files("ugm.server") / "page"))
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -39,3 +40,49 @@ def test_modules_import_existing_files(name: str) -> None:
     assert text.startswith("/**\n * ")
     for found in re.findall(r'^import .* from "(.*)";$', text, re.MULTILINE):
         assert (path.parent / found).is_file(), found
+
+
+def test_page_is_small() -> None:
+    """All files together take less than 150 kB, and compressed a third of that."""
+    page = PageFiles()
+    found = [file for path in sorted(page.paths) if (file := page.find(path))]
+    assert [len(found), sum(len(file.content) for file in found) < 150_000] == [len(FILES), True]
+    assert sum(len(file.compressed) for file in found) < 60_000
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if name.endswith((".js", ".css"))])
+def test_lines_can_be_prepared_alone(name: str) -> None:
+    """No string, template or comment makes the removal of comments and indentation change the code."""
+    text = (FOLDER / name).read_text(encoding="utf-8")
+    code = minified(name, text)
+    for mark in ("`", '"', "/*", "*/"):
+        for line in code.splitlines():
+            assert line.count(mark) % 2 == 0 if mark in '`"' else mark not in line, line
+    assert not re.search(r"^[^\"`]*//", code, re.MULTILINE)
+
+
+def test_files_are_sent_once() -> None:
+    """A browser that has a file gets no content again, and others get it compressed if they can read that."""
+    one = client()
+    first = one.get("/js/dom.js", headers={"accept-encoding": "gzip"})
+    plain = one.get("/js/dom.js", headers={"accept-encoding": "identity"})
+    assert (first.headers["content-encoding"], first.text) == ("gzip", plain.text)
+    again = one.get("/js/dom.js", headers={"if-none-match": first.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    other = one.get("/js/dom.js", headers={"if-none-match": '"other"'})
+    assert (other.status_code, other.text) == (200, plain.text)
+
+
+@pytest.mark.parametrize("path", ["js", "js/none.js", "../app.py", "js/../../app.py", "%2e%2e/app.py", "index.html/"])
+def test_other_files_do_not_exist(path: str) -> None:
+    """Only files of the page are sent."""
+    assert client().get(f"/{path}").status_code == 404
+
+
+def test_modules_are_loaded_together() -> None:
+    """The page links every module that its first one imports."""
+    text = client().get("/").text
+    linked = re.findall(r'<link rel="modulepreload" href="js/(.*)">', text)
+    assert {"dom.js", "format.js", "queues.js"} <= set(linked)
+    assert len(linked) == len(set(linked))
+    assert "main.js" not in linked

@@ -10,6 +10,7 @@ import pytest
 from support.partition_fixtures import changing_nothing, config, started
 from support.server_fixtures import CONFIG, PREFIX, SUE, YAML, busy, client, create_partition
 from ugm import AllocationRequest, Resource, UserInQueue
+from ugm.preemption import ReductionPlan
 
 #: Runs a test with partitions in memory, with journaled ones and with clients of a service.
 WITH_EACH_STORAGE = pytest.mark.usefixtures("storage")
@@ -216,14 +217,14 @@ def test_plan_without_the_partition() -> None:
 @pytest.mark.usefixtures("service")
 def test_validate() -> None:
     """A validation returns all problems of a configuration; an invalid one is not an error of the request."""
-    assert client().post("/ws/v1/validate-conf", content=CONFIG, headers=YAML).json() == {
+    assert client().post("/api/v1/validate-conf", content=CONFIG, headers=YAML).json() == {
         "allowed": True,
         "reason": "",
         "problems": [],
         "warnings": [],
     }
     wrong = CONFIG.replace("[dev]", "[]").replace("50", "x")
-    told = client().post("/ws/v1/validate-conf", content=wrong, headers=YAML).json()
+    told = client().post("/api/v1/validate-conf", content=wrong, headers=YAML).json()
 
     assert (told["allowed"], len(told["problems"])) == (False, 2)
     assert told["reason"] == told["problems"][0]["message"]
@@ -233,7 +234,7 @@ def test_validate() -> None:
 def test_validate_warns() -> None:
     """A valid setting that is probably a mistake is a warning."""
     text = CONFIG.replace("memory", "Memory")
-    told = client().post("/ws/v1/validate-conf", content=text, headers=YAML).json()
+    told = client().post("/api/v1/validate-conf", content=text, headers=YAML).json()
 
     assert (told["allowed"], told["problems"]) == (True, [])
     assert {warning["code"] for warning in told["warnings"]} == {"resource-name-misspelt"}
@@ -254,3 +255,19 @@ def test_preemption_plan_of_an_unknown_application() -> None:
     body = {"application_id": "nothing", "usage": {}, "since": 0}
 
     assert client().post(f"{PREFIX}/plan_preemption", json=body).status_code == 404
+
+
+def test_plan_of_reductions() -> None:
+    """A plan of reductions has the values of the library, and no queue is due in a partition without timers."""
+    assert asked("/plan_reductions", {"now": 5}) == {**ReductionPlan(5).to_dict(), "text": "no queue is due"}
+
+
+def test_preemption_status() -> None:
+    """The state of preemption has the terminating allocations with their owners, and counts of plans."""
+    partition = busy()
+    held = [one.allocation_id for one in partition.allocations() if one.state == "held"]
+    partition.preempt(held[0])
+    shown = client(partition).get(f"{PREFIX}/preemption").json()
+
+    assert shown == partition.preemption_status().to_dict()
+    assert [one["allocation_id"] for one in shown["terminating"]] == [held[0]]

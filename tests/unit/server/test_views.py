@@ -10,7 +10,7 @@ from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 from support.partition_fixtures import started
-from support.server_fixtures import PREFIX, STATUS, SUE, busy, client, create_partition, served
+from support.server_fixtures import PREFIX, STATUS, SUE, YUNIKORN, busy, client, create_partition, served
 from ugm import RequestError, Resource, UserGroup, parse_config
 
 #: Every test runs with partitions in memory, with journaled ones and with clients of a service.
@@ -87,11 +87,11 @@ def test_standings() -> None:
     partition = busy()
     for number in range(5):
         started(partition, f"app-{number}", number, "root.b", UserGroup(f"user-{number}"))
-    told = client(partition).get(f"{PREFIX}/standing/users?most=3").json()
+    told = client(partition).get(f"{PREFIX}/utilization/users?most=3").json()
 
     assert told["total"] == 6
-    assert [line["name"] for line in told["standings"]] == ["sue", "user-4", "user-0"]
-    assert client(partition).get(f"{PREFIX}/standing/groups").json()["standings"][0]["share"] == 0.75
+    assert [line["name"] for line in told["utilizations"]] == ["sue", "user-4", "user-0"]
+    assert client(partition).get(f"{PREFIX}/utilization/groups").json()["utilizations"][0]["share"] == 0.75
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_history() -> None:
     told = asked.get(f"{PREFIX}/history?kind=denied").json()
 
     assert [(line["event"], line["times"], line["first_at"]) for line in told["records"]] == [("denied", 1, 7)]
-    assert told["told"]["allocated"] == 1
+    assert told["counts"]["allocated"] == 1
     assert asked.get(f"{PREFIX}/history", params={"after": told["newest"]}).json()["records"] == []
 
 
@@ -194,7 +194,8 @@ def test_partition_of_a_service() -> None:
     assert asked.get(PREFIX).json()["has_service"] is True
     answer = asked.get(f"{PREFIX}/service").json()
     assert answer["standbys"] == [{"name": "b:2", "address": "unix:/b", "change": 68, "lag": 2, "seconds": 0.25}]
-    assert answer["commits"] == {"count": 9, "seconds": 0.5, "median": 0.004, "p99": 0.125}
+    assert answer["commits"]["count"] == sum(answer["commits"]["buckets"]) == 9
+    assert (answer["commits"]["median"], answer["commits"]["p99"]) == (0.004, 0.125)
     assert {**answer, "name": "b:2", "is_leading": False, "age": 0.5} == asked.get(f"{PREFIX}/service").json()
 
 
@@ -208,7 +209,7 @@ def test_partition_without_a_service() -> None:
 
 def test_partitions() -> None:
     """All partitions are returned with a summary."""
-    assert client().get("/ws/v1/partitions").json() == [
+    assert client().get("/api/v1/partitions").json() == [
         {
             "name": "default",
             "usage": {"memory": 6},
@@ -229,14 +230,14 @@ def test_states() -> None:
     """An extra state is returned by its name."""
     asked = client()
 
-    assert asked.get("/ws/v1/states").json() == ["forest"]
-    assert asked.get("/ws/v1/state/forest").json() == {"trees": 2}
-    assert asked.get("/ws/v1/state/wood").json()["code"] == "state-unknown"
+    assert asked.get("/api/v1/states").json() == ["forest"]
+    assert asked.get("/api/v1/state/forest").json() == {"trees": 2}
+    assert asked.get("/api/v1/state/wood").json()["code"] == "state-unknown"
 
 
 def test_health() -> None:
     """The health contains the partitions, the start, and the result of the last configuration."""
-    told = client().get("/ws/v1/health").json()
+    told = client().get("/api/v1/health").json()
 
     assert (told["status"], told["started"], told["read_only"], told["partitions"]) == ("ok", 7, False, ["default"])
     assert told["reason"] == ""
@@ -262,6 +263,6 @@ def test_mounted() -> None:
     """A mounted application serves everything below its path."""
     asked = TestClient(Starlette(routes=[Mount("/quota", app=served())]))
 
-    assert asked.get(f"/quota{PREFIX}/usage/user/sue").json()["userName"] == "sue"
+    assert asked.get(f"/quota{YUNIKORN}/usage/user/sue").json()["userName"] == "sue"
     assert asked.get("/quota/").headers["content-type"].startswith("text/html")
     assert asked.get("/quota/openapi.json").json()["servers"] == [{"url": "/quota"}]

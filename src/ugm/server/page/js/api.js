@@ -2,6 +2,10 @@
  * Requests to the server. Every address is relative, because the application may be mounted below any path.
  */
 
+/** The prefixes of paths: of the interface of ugm, and of the one that responds in the format of Apache YuniKorn. */
+const PREFIX = "api/v1/";
+export const YUNIKORN_PREFIX = "ws/v1/";
+
 /** Milliseconds after which a request fails. */
 const TIMEOUT = 30_000;
 
@@ -27,16 +31,36 @@ export class ApiError extends Error {
  *
  * @param {string} path below the prefix, with its parts escaped
  * @param {Record<string, string | number | string[] | undefined>} [query]
+ * @param {string} [prefix]
  * @returns {Promise<any>}
  */
-export async function get(path, query = {}) {
+export async function get(path, query = {}, prefix = PREFIX) {
+  return answer(await request(path, query, prefix));
+}
+
+/**
+ * Send a GET request for text.
+ *
+ * @param {string} path
+ */
+export async function getText(path) {
+  const response = await request(path, {}, PREFIX);
+  return response.ok ? response.text() : answer(response);
+}
+
+/**
+ * @param {string} path
+ * @param {Record<string, string | number | string[] | undefined>} query
+ * @param {string} prefix
+ */
+function request(path, query, prefix) {
   const params = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
     if (value === undefined || value === "") continue;
     for (const one of Array.isArray(value) ? value : [value]) params.append(name, String(one));
   }
   const text = params.toString();
-  return answer(await fetch(`ws/v1/${path}${text ? `?${text}` : ""}`, { headers: { accept: "application/json" }, signal: AbortSignal.timeout(TIMEOUT) }));
+  return fetch(`${prefix}${path}${text ? `?${text}` : ""}`, { signal: deadline() });
 }
 
 /**
@@ -47,7 +71,7 @@ export async function get(path, query = {}) {
  */
 export async function post(path, body) {
   const headers = { "content-type": "application/json", accept: "application/json" };
-  return answer(await fetch(`ws/v1/${path}`, { method: "POST", headers, body: JSON.stringify(body), signal: AbortSignal.timeout(TIMEOUT) }));
+  return answer(await fetch(`${PREFIX}${path}`, { method: "POST", headers, body: JSON.stringify(body), signal: deadline() }));
 }
 
 /**
@@ -70,6 +94,11 @@ export async function orNull(response) {
  */
 export function path(partition, ...parts) {
   return ["partition", partition, ...parts].map(encodeURIComponent).join("/");
+}
+
+/** Return a signal that ends a request after some time. */
+function deadline() {
+  return /** @type {any} */ (AbortSignal).timeout(TIMEOUT);
 }
 
 /** @param {Response} response */

@@ -23,6 +23,8 @@ export class Columns {
     this.names = [];
     /** @type {string[]} */
     this.known = [];
+    /** The shown resource with the largest share, whose last hour is shown. */
+    this.scarcest = "";
   }
 
   /** @returns {string[]} the resources that the reader has chosen; empty if the page chooses */
@@ -47,6 +49,8 @@ export class Columns {
     const { chosen } = this;
     this.known = sortedNames([...new Set([...basic, ...others, ...chosen])]);
     this.names = sortedNames(chosen.length ? chosen : [...basic, ...others.slice(0, Math.max(0, this.most - basic.length))]);
+    const share = (/** @type {string} */ name) => (shares.get(name) ?? 0) + (name === this.scarcest ? MARGIN : 0);
+    this.scarcest = this.names.reduce((best, name) => (share(name) > share(best) ? name : best), this.names[0] ?? "");
     return { names: this.names, hidden: this.known.filter((name) => !this.names.includes(name)) };
   }
 

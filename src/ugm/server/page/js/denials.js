@@ -17,7 +17,10 @@ export const title = "Denials";
 const known = { partition: "", hasHistory: false, newest: 0, /** @type {Map<number, import("./types.js").Denial>} */ records: new Map() };
 const choice = { find: "" };
 
-/** @param {import("./types.js").Route} route */
+/**
+ * @param {import("./types.js").Route} route
+ * @returns {Promise<{records: import("./types.js").Denial[], total: number} | null>}
+ */
 export async function load(route) {
   if (known.partition !== route.partition) {
     forget(route.partition);
@@ -34,7 +37,7 @@ export async function load(route) {
   for (const record of data.records) known.records.set(record.number, record);
   const newest = [...known.records.values()].sort((one, other) => other.last_at - one.last_at || other.last - one.last).slice(0, KEPT);
   known.records = new Map(newest.map((record) => [record.number, record]));
-  return { records: newest, total: data.told.denied ?? 0 };
+  return { records: newest, total: data.counts.denied ?? 0 };
 }
 
 /** @param {string} partition */

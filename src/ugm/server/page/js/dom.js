@@ -4,11 +4,18 @@
  * A view is described again from the newest data every few seconds. Unchanged parts keep their elements, so focus, selected
  * text and scroll positions stay. Text is always inserted as text; nothing here parses markup.
  *
- * @typedef {{tag: string, props: Record<string, any>, children: Child[]}} Node
- * @typedef {Node | string | number | null | undefined | false | Child[]} Child
+ * @typedef {object} Node
+ * @property {string} tag
+ * @property {Record<string, any>} props
+ * @property {Child[]} children
+ *
+ * @typedef {Node | string | number | null | undefined | false | readonly any[]} Child children may be nested in lists
  */
 
 const KEY = Symbol("key");
+const SVG = "http://www.w3.org/2000/svg";
+/** The tags of drawings. */
+const DRAWN = new Set(["svg", "path", "line"]);
 
 /**
  * Describe an element.
@@ -83,16 +90,16 @@ function flat(children) {
  * @param {Map<unknown, any>} keyed
  */
 function match(child, place, keyed) {
-  const name = typeof child === "string" ? "#text" : child.tag.toUpperCase();
+  const name = typeof child === "string" ? "#text" : child.tag;
   const key = typeof child === "string" ? undefined : child.props.key;
   const found = key === undefined ? place : keyed.get(key);
-  return found && found.nodeName === name && found[KEY] === key ? found : null;
+  return found && found.nodeName.toLowerCase() === name && found[KEY] === key ? found : null;
 }
 
 /** @param {Node | string} child */
 function make(child) {
   if (typeof child === "string") return document.createTextNode(child);
-  const made = /** @type {any} */ (document.createElement(child.tag));
+  const made = /** @type {any} */ (DRAWN.has(child.tag) ? document.createElementNS(SVG, child.tag) : document.createElement(child.tag));
   made[KEY] = child.props.key;
   return made;
 }

@@ -23,6 +23,7 @@ const COUNTS = /** @type {[string, bigint][]} */ ([
 ]);
 const NATURAL = new Intl.Collator("en", { numeric: true });
 const GROUPED = new Intl.NumberFormat("en");
+const MOMENT = new Intl.DateTimeFormat("en-GB", { weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
 const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 
 /**
@@ -124,6 +125,15 @@ export function resourceName(resource) {
 }
 
 /**
+ * Return a short display name of a resource: gpu for nvidia.com/gpu.
+ *
+ * @param {string} resource
+ */
+export function shortName(resource) {
+  return resourceName(resource.slice(resource.lastIndexOf("/") + 1) || resource);
+}
+
+/**
  * Sort names of resources: cores, memory, then the others by name.
  *
  * @param {string[]} names
@@ -172,6 +182,15 @@ export function duration(seconds) {
   if (seconds < 1) return `${Math.floor(seconds * 1000)} ms`;
   if (seconds < 60) return `${Math.floor(seconds * 10) / 10} s`;
   return seconds < 3600 ? `${Math.floor(seconds / 60)} min` : `${Math.floor(seconds / 3600)} h`;
+}
+
+/**
+ * Format a time with its date: Mon 23 Nov, 14:05.
+ *
+ * @param {number} seconds since 1970
+ */
+export function momentText(seconds) {
+  return MOMENT.format(new Date(seconds * 1000));
 }
 
 /** @param {number} seconds since 1970 */

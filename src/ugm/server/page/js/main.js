@@ -4,12 +4,17 @@
 
 import * as applications from "./applications.js";
 import { get, path, ApiError } from "./api.js";
+import * as budgets from "./budgets.js";
 import * as check from "./check.js";
+import * as configuration from "./configuration.js";
 import * as denials from "./denials.js";
 import { draw, h } from "./dom.js";
 import { clock, counted } from "./format.js";
+import * as nodes from "./nodes.js";
+import { live } from "./live.js";
 import * as owner from "./owner.js";
 import { Poller } from "./polling.js";
+import * as preemption from "./preemption.js";
 import * as queue from "./queue.js";
 import * as queues from "./queues.js";
 import { link, parse } from "./route.js";
@@ -17,11 +22,12 @@ import * as service from "./service.js";
 import { utilizationView } from "./utilization.js";
 import { summary } from "./summary.js";
 import { treesOf, treeView } from "./trees.js";
+import * as waiting from "./waiting.js";
 import { announce } from "./announcements.js";
 
 const TREES = { elastic: treeView("elastic"), quota: treeView("quota") };
 /** @type {Record<string, {title: string, load: (route: any) => Promise<any>, show: (route: any, data: any) => any, shown?: () => void}>} */
-const VIEWS = { queues, users: utilizationView("users"), groups: utilizationView("groups"), ...TREES, applications, denials, check, service };
+const VIEWS = { queues, users: utilizationView("users"), groups: utilizationView("groups"), ...TREES, budgets, applications, waiting, preemption, denials, check, nodes, configuration, service };
 /** @type {Record<string, {load: (route: any) => Promise<any>, show: (route: any, data: any, view: any) => any, noun: string}>} */
 const DETAILS = {
   queues: { load: queue.load, show: queue.show, noun: "Queue" },
@@ -30,7 +36,11 @@ const DETAILS = {
   elastic: TREES.elastic.detail,
   quota: TREES.quota.detail,
   applications: { load: applications.loadDetail, show: applications.showDetail, noun: "Application" },
+  preemption: { load: preemption.loadDetail, show: preemption.showDetail, noun: "Request" },
 };
+
+/** The views of quota models, which a partition may lack. */
+const OPTIONAL = new Set([...Object.keys(TREES), "budgets"]);
 
 const state = {
   /** @type {import("./types.js").Health | null} */
@@ -51,12 +61,16 @@ const state = {
   opener: "",
 };
 
+/** The topics of the stream, by view; other views poll. */
+const TOPICS = /** @type {Record<string, string>} */ ({ queues: "queues", users: "users", groups: "groups", elastic: "trees", quota: "trees" });
 /** The longest interval, in seconds, at which the figures count as live. */
 const LIVE = 5;
 /** The seconds after which an answer counts as late. */
 const GRACE = 5;
 
 const poller = new Poller(load);
+poller.isPushed = () => live.isConnected;
+live.changed = () => poller.changed();
 
 /** Load the data of the current route, and draw them. */
 async function load() {
@@ -66,6 +80,7 @@ async function load() {
     if (!state.health) state.health = await loadHealth();
     if (!correctRoute()) return;
     const { route } = state;
+    live.listen(route.partition, poller.paused || document.hidden ? "" : TOPICS[route.view] ?? "");
     const view = /** @type {(typeof VIEWS)[string]} */ (VIEWS[route.view]);
     const [health, partition, kinds, data, detail] = await Promise.all([
       loadHealth(),
@@ -105,13 +120,14 @@ function loadHealth() {
 }
 
 /**
- * Load the kinds of trees that the quota models of the partition have.
+ * Load the kinds of trees that the quota models of the partition have, and whether there are budgets.
  *
  * @param {string} partition
  */
 async function loadKinds(partition) {
   try {
-    return (await treesOf(partition)).trees.map((tree) => tree.kind);
+    const { trees, models } = await treesOf(partition);
+    return [...trees.map((tree) => tree.kind), ...(models.some(({ model }) => model === "Budgets") ? ["budgets"] : [])];
   } catch {
     // Other requests report the error.
     return [];
@@ -167,7 +183,7 @@ function moveFocus() {
 function header() {
   const { route, data } = state;
   const partitions = state.health?.partitions ?? [];
-  const isThere = (/** @type {string} */ name) => name === route.view || (name in TREES ? data?.kinds.includes(name) : name !== "service" || data?.partition?.has_service);
+  const isThere = (/** @type {string} */ name) => name === route.view || (OPTIONAL.has(name) ? data?.kinds.includes(name) : name !== "service" || data?.partition?.has_service);
   const views = Object.entries(VIEWS).filter(([name]) => isThere(name));
   return [
     h(
@@ -176,7 +192,7 @@ function header() {
       h("h1", null, h("a", { href: link(route.partition, "queues") }, "ugm")),
       partitions.length > 1 ? chooser(partitions) : h("span", { class: "partition" }, route.partition),
       h("nav", { "aria-label": "Views" }, h("ul", null, views.map(([name, view]) => tab(name, view.title)))),
-      live(),
+      liveStatus(),
     ),
     data?.partition && summary(data.partition),
   ];
@@ -201,9 +217,10 @@ function tab(name, title) {
   return h("li", null, h("a", { href: link(state.route.partition, name), "aria-current": isHere ? "page" : null }, title));
 }
 
-function live() {
+function liveStatus() {
   const pause = () => {
     poller.setPaused(!poller.paused);
+    if (poller.paused) live.close();
     render();
   };
   return h(
@@ -216,7 +233,7 @@ function live() {
 
 /** Return whether an answer is overdue. */
 function isLate() {
-  return !poller.paused && Date.now() / 1000 - state.at > poller.interval / 1000 + GRACE;
+  return !poller.paused && !live.isConnected && Date.now() / 1000 - state.at > poller.interval / 1000 + GRACE;
 }
 
 /** Return the age of the figures as text; they are called live only if they are. */
@@ -226,6 +243,7 @@ function freshness() {
   if (state.error) return `not connected, ${at}`;
   if (isLate()) return `waiting for the server, ${at}`;
   const seconds = Math.round(poller.interval / 1000);
+  if (live.isConnected && seconds <= LIVE) return `live, ${clock(Math.max(state.at, live.heardAt / 1000))}`;
   return seconds > LIVE ? `${at}, every ${seconds} s` : `live, ${clock(state.at)}`;
 }
 
@@ -274,10 +292,12 @@ function escape(/** @type {KeyboardEvent} */ event) {
 
 /** Update the age of the figures while there is no answer. */
 function updateAge() {
+  live.check();
   const top = document.getElementById("top");
   if (top && !document.hidden && state.data) draw(top, header());
 }
 
+document.addEventListener("visibilitychange", () => document.hidden && live.close());
 window.addEventListener("keydown", escape);
 setInterval(updateAge, 1000);
 window.addEventListener("hashchange", () => navigate());

@@ -2,11 +2,12 @@
  * The detail of a user or group: the usage by queue, and every limit up to the root.
  */
 
-import { get, orNull, path } from "./api.js";
+import { get, orNull, path, YUNIKORN_PREFIX } from "./api.js";
 import { gauge } from "./bars.js";
 import { h } from "./dom.js";
 import { amountsText, count, counted, resourceName, sortedNames } from "./format.js";
 import { applicationTable } from "./applications.js";
+import { historySection, loadHistory } from "./history.js";
 import { chain } from "./limits.js";
 import { link } from "./route.js";
 
@@ -16,7 +17,7 @@ const LISTED = 10;
 /**
  * @typedef {{usage: any, applications: import("./types.js").Application[], more: boolean,
  *   limits: import("./types.js").EffectiveLimit[], headroom: import("./types.js").Amounts | null, queue: string,
- *   leaves: string[]}} OwnerData
+ *   leaves: string[], samples: import("./history.js").Found}} OwnerData
  */
 
 /** The queue that the reader has chosen, by partition and user. */
@@ -27,7 +28,7 @@ const chosenQueues = new Map();
  * @returns {Promise<OwnerData | null>}
  */
 export async function loadUser(route) {
-  const usage = await orNull(get(path(route.partition, "usage", "user", route.name)));
+  const usage = await orNull(get(path(route.partition, "usage", "user", route.name), {}, YUNIKORN_PREFIX));
   if (!usage) return null;
   const page = await get(path(route.partition, "applications"), { user: route.name, most: LISTED });
   const leaves = busyLeaves(usage.queues);
@@ -35,8 +36,9 @@ export async function loadUser(route) {
   const queue = leaves.includes(wanted) ? wanted : leaves[0] ?? "root";
   // The groups are a property of an application, because a user may submit applications as a member of different groups.
   const application = page.applications.find((/** @type {any} */ one) => one.queue_path === queue) ?? page.applications[0];
-  const found = await get(path(route.partition, "limits"), { user: route.name, group: application?.user.groups.slice(0, 20), queue });
-  return { usage, leaves, queue, applications: page.applications, more: page.next !== null, limits: found.limits, headroom: found.headroom };
+  const limits = get(path(route.partition, "limits"), { user: route.name, group: application?.user.groups.slice(0, 20), queue });
+  const [found, samples] = await Promise.all([limits, loadHistory(route.partition, { kind: "user", name: route.name })]);
+  return { usage, leaves, queue, samples, applications: page.applications, more: page.next !== null, limits: found.limits, headroom: found.headroom };
 }
 
 /**
@@ -44,11 +46,14 @@ export async function loadUser(route) {
  * @returns {Promise<OwnerData | null>}
  */
 export async function loadGroup(route) {
-  const usage = await orNull(get(path(route.partition, "usage", "group", route.name)));
+  const usage = await orNull(get(path(route.partition, "usage", "group", route.name), {}, YUNIKORN_PREFIX));
   if (!usage) return null;
-  const page = await get(path(route.partition, "applications"), { group: route.name, most: LISTED });
+  const [page, samples] = await Promise.all([
+    get(path(route.partition, "applications"), { group: route.name, most: LISTED }),
+    loadHistory(route.partition, { kind: "group", name: route.name }),
+  ]);
   const limits = limitsOf(usage.queues, route.name);
-  return { usage, leaves: [], queue: "", applications: page.applications, more: page.next !== null, limits, headroom: null };
+  return { usage, leaves: [], queue: "", samples, applications: page.applications, more: page.next !== null, limits, headroom: null };
 }
 
 /**
@@ -106,6 +111,7 @@ export function showUser(route, data) {
     data.leaves.length > 1 && chooser(route, data),
     chain(route.partition, `Every limit in ${data.queue}`, data.limits),
     data.headroom && h("p", null, "One more allocation there may take ", h("strong", null, amountsText(data.headroom)), "."),
+    historySection(data.samples),
     usageTable(route.partition, data),
     applications(route, data, "user"),
   ];
@@ -120,6 +126,7 @@ export function showGroup(route, data) {
   const users = /** @type {string[]} */ (data.usage.users);
   return [
     chain(route.partition, "Every limit of the group", data.limits),
+    historySection(data.samples),
     usageTable(route.partition, data),
     h("h3", null, counted(users.length, "user")),
     h(

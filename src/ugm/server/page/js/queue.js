@@ -7,6 +7,7 @@ import { gauge } from "./bars.js";
 import { h } from "./dom.js";
 import { amountsText, amountText, count, counted, resourceName, sortedNames } from "./format.js";
 import { applicationTable } from "./applications.js";
+import { historySection, loadHistory } from "./history.js";
 import { chain } from "./limits.js";
 import { link } from "./route.js";
 import { downTo } from "./tree.js";
@@ -14,7 +15,8 @@ import { downTo } from "./tree.js";
 /** The number of applications in the list. */
 const LISTED = 10;
 
-/** @typedef {{queue: import("./types.js").QueueDetail, applications: import("./types.js").Application[], more: boolean}} QueueData */
+/** @typedef {{queue: import("./types.js").QueueDetail, applications: import("./types.js").Application[], more: boolean,
+ *   samples: import("./history.js").Found}} QueueData */
 
 /**
  * @param {import("./types.js").Route} route
@@ -23,8 +25,11 @@ const LISTED = 10;
 export async function load(route) {
   const queue = await orNull(get(path(route.partition, "queue", route.name)));
   if (!queue) return null;
-  const page = await get(path(route.partition, "applications"), { queue: queue.queue_path, most: LISTED });
-  return { queue, applications: page.applications, more: page.next !== null };
+  const [page, samples] = await Promise.all([
+    get(path(route.partition, "applications"), { queue: queue.queue_path, most: LISTED }),
+    loadHistory(route.partition, { kind: "queue", name: queue.queue_path }),
+  ]);
+  return { queue, applications: page.applications, more: page.next !== null, samples };
 }
 
 /**
@@ -38,6 +43,7 @@ export function show(route, data, root) {
   return [
     h("p", { class: "quiet" }, facts(queue)),
     resources(queue),
+    historySection(data.samples),
     chain(route.partition, "Quotas from here to the root", above(root, queue)),
     configured(queue),
     data.applications.length > 0 && [h("h3", null, "Applications"), applicationTable(route.partition, data.applications)],

@@ -7,9 +7,11 @@ import { get, path } from "./api.js";
 import { gauge } from "./bars.js";
 import { Columns, recordShare } from "./columns.js";
 import { h } from "./dom.js";
-import { amountsText, count, counted, resourceName } from "./format.js";
+import { amountsText, count, counted, resourceName, shortName } from "./format.js";
+import { live } from "./live.js";
 import { link } from "./route.js";
 import { remembered } from "./settings.js";
+import { Sparklines } from "./sparklines.js";
 import { every, visible } from "./tree.js";
 import { orderField } from "./sorting.js";
 import { nameCell, TreeGrid } from "./treegrid.js";
@@ -19,6 +21,7 @@ const MOST_OPEN = 60;
 /** The resources with a column; the detail has all of them. */
 const columnChoice = new Columns(4, "queues");
 const order = remembered("queues order", "name");
+const sparklines = new Sparklines("queue");
 
 export const title = "Queues";
 
@@ -49,7 +52,7 @@ const grid = new TreeGrid({
 
 /** @param {import("./types.js").Route} route */
 export async function load(route) {
-  return get(path(route.partition, "queues"));
+  return live.tree() ?? get(path(route.partition, "queues"));
 }
 
 /**
@@ -63,12 +66,14 @@ export function show(route, root) {
   grid.columns = [
     { name: "Queue", kind: "name", sort: "name" },
     ...names.map((name) => /** @type {const} */ ({ name: resourceName(name), kind: "measure", sort: `of ${name}` })),
+    { name: `${shortName(columnChoice.scarcest)}, last hour`, kind: "spark" },
     { name: "Applications", kind: "number", sort: "applications" },
     { name: "Pending", kind: "number", sort: "pending" },
   ];
   const sorts = [...grid.columns, { name: "Share of the limit", sort: "share" }].map((one) => one.sort);
   grid.sorted = sorts.includes(order.get()) ? order.get() : "name";
   grid.shown = route.name;
+  sparklines.choose({ partition: route.partition, resource: columnChoice.scarcest }, () => grid.redraw());
   arrange();
   return [
     h(
@@ -106,7 +111,10 @@ function redraw() {
  */
 function shares(queue, above, found) {
   const limits = { ...above };
-  for (const [name, most] of Object.entries(queue.max_resources ?? {})) limits[name] = limits[name] === undefined || most < limits[name] ? most : limits[name];
+  for (const [name, most] of Object.entries(queue.max_resources ?? {})) {
+    const known = limits[name];
+    limits[name] = known === undefined || most < known ? most : known;
+  }
   for (const name of new Set([queue.usage, queue.pending, queue.max_resources ?? {}].flatMap(Object.keys))) recordShare(found, name, queue.usage[name] ?? 0, limits[name]);
   for (const child of queue.children) shares(child, limits, found);
   return found;
@@ -118,6 +126,7 @@ function cells(row) {
   return [
     nameCell(row, row.name, queue.is_draining && h("span", { class: "badge quiet" }, "draining")),
     columnChoice.names.map((name) => h("div", { role: "gridcell", class: "measure" }, h("span", { class: "measure-name", "aria-hidden": "true" }, resourceName(name)), measure(name, queue, ceilings[name]))),
+    h("div", { role: "gridcell", class: "sparks" }, sparklines.cell(queue.queue_path)),
     h("div", { role: "gridcell", class: "number" }, applications(queue)),
     h("div", { role: "gridcell", class: "number", title: amountsText(queue.pending) }, queue.pending_allocations ? count(queue.pending_allocations) : "–"),
   ];

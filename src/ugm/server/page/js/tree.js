@@ -90,7 +90,7 @@ function shareOfLimit(used, limit) {
  */
 function lowered(above, queue) {
   const own = Object.entries(queue.max_resources ?? {}).filter(
-    ([name, amount]) => !above[name] || amount <= above[name].amount,
+    ([name, amount]) => amount <= (above[name]?.amount ?? amount),
   );
   if (!own.length) return above;
   return { ...above, ...Object.fromEntries(own.map(([name, amount]) => [name, { amount, setBy: queue.queue_path }])) };

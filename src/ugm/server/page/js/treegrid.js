@@ -6,7 +6,7 @@
  * are loaded.
  *
  * @typedef {{key: string, level: number, position: number, siblings: number, isParent: boolean, isOpen: boolean}} GridRow
- * @typedef {import("./sorting.js").Column & {kind: "name" | "measure" | "number"}} Column
+ * @typedef {import("./sorting.js").Column & {kind: "name" | "measure" | "spark" | "number"}} Column
  */
 
 import { draw, h } from "./dom.js";
@@ -57,6 +57,7 @@ export class TreeGrid {
   grid() {
     if (!this.rows.some((row) => row?.key === this.current)) this.current = this.rows.find(Boolean)?.key ?? "";
     const measures = this.columns.filter((one) => one.kind === "measure").length;
+    const sparks = this.columns.filter((one) => one.kind === "spark").length;
     const numbers = this.columns.filter((one) => one.kind === "number").length;
     return h(
       "div",
@@ -65,7 +66,7 @@ export class TreeGrid {
         "aria-label": this.owner.label,
         "aria-rowcount": this.rows.length + 1,
         class: `grid ${this.owner.style} columns${measures}`,
-        vars: { columns: measures, numbers },
+        vars: { columns: measures, sparks, numbers },
         on: { keydown: (/** @type {KeyboardEvent} */ event) => this.key(event) },
       },
       h("div", { role: "row", class: "row head", "aria-rowindex": 1 }, this.columns.map((one) => columnHead("div", { role: "columnheader", class: one.kind }, one, this))),

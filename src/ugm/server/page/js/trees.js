@@ -6,9 +6,11 @@ import { announce } from "./announcements.js";
 import { get, orNull, path } from "./api.js";
 import { gauge } from "./bars.js";
 import { h } from "./dom.js";
+import { historySection, loadHistory } from "./history.js";
 import { amountsText, amountText, count, counted, exactText, resourceName, sortedNames } from "./format.js";
 import { link, parse } from "./route.js";
 import { remembered } from "./settings.js";
+import { Sparklines } from "./sparklines.js";
 import { orderField } from "./sorting.js";
 import { nameCell, TreeGrid } from "./treegrid.js";
 
@@ -54,6 +56,7 @@ export async function treesOf(partition) {
 export function treeView(kind) {
   const words = KINDS[kind];
   const order = remembered(`${kind} order`, "name");
+  const sparklines = new Sparklines("tree_node");
   /** @type {Set<string>} */
   const toggled = new Set();
   let [skip, loaded, announced] = [0, "", ""];
@@ -120,10 +123,12 @@ export function treeView(kind) {
     grid.columns = [
       { name: words.noun === "group" ? "Group" : "Node", kind: "name", sort: "name" },
       { name: `Used of the ${words.limited}`, kind: "measure", sort: "share" },
+      { name: "Last hour", kind: "spark" },
       ...words.measures.map((measure) => /** @type {const} */ ({ name: heading(measure), kind: "number", sort: measure })),
     ];
     grid.sorted = order.get();
     grid.shown = route.name;
+    sparklines.choose({ partition: route.partition, resource: data.resource, tree: data.name }, () => grid.redraw());
     grid.rows = Array.from({ length: data.total });
     data.rows.forEach((row, index) => (grid.rows[from + index] = { ...row, key: row.name, isParent: row.children > 0, isOpen: row.is_open }));
     const suspended = known.found.models.filter((one) => one.is_suspended).map((one) => one.model);
@@ -156,6 +161,7 @@ export function treeView(kind) {
     return [
       nameCell(row, row.name, [row.is_hard && h("span", { class: "badge quiet" }, "hard"), row.borrowers > 0 && h("span", { class: "badge quiet", title: `holds ${counted(row.borrowers, "consumer")} of nodes below` }, `+${count(row.borrowers)}`)]),
       h("div", { role: "gridcell", class: "measure" }, usage(resource, amounts)),
+      h("div", { role: "gridcell", class: "sparks" }, sparklines.cell(row.name)),
       words.measures.map((measure) => {
         const amount = amounts[measure];
         const label = h("span", { class: "measure-name", "aria-hidden": "true" }, heading(measure));
@@ -249,16 +255,18 @@ export function treeView(kind) {
     const tree = trees.find((one) => one.name === route.query.tree)?.name ?? trees[0]?.name;
     if (!tree) return null;
     const node = await orNull(get(path(route.partition, "tree", "node"), { tree, node: route.name }));
-    return node && { node, above: await borrowers(route.partition, tree, route.name) };
+    if (!node) return null;
+    const [above, samples] = await Promise.all([borrowers(route.partition, tree, route.name), loadHistory(route.partition, { kind: "tree_node", name: route.name, tree })]);
+    return { node, above, samples };
   }
 
   /**
    * @param {import("./types.js").Route} route
-   * @param {{node: import("./types.js").TreeNodeDetail, above: import("./types.js").Borrowers} | null} data
+   * @param {{node: import("./types.js").TreeNodeDetail, above: import("./types.js").Borrowers, samples: import("./history.js").Found} | null} data
    */
   function showDetail(route, data) {
     if (!data) return h("p", { class: "quiet" }, `There is no ${words.noun} ${route.name} now.`);
-    const { node, above } = data;
+    const { node, above, samples } = data;
     const names = sortedNames([...new Set(Object.values(node.amounts).flatMap(Object.keys))]);
     const parents = node.path.slice(0, -1).map((name) => [h("a", { href: link(route.partition, kind, name, route.query), class: "name-link", title: name }, name), " › "]);
     return [
@@ -274,6 +282,7 @@ export function treeView(kind) {
           h("tbody", null, names.map((name) => line(name, Object.fromEntries(Object.entries(node.amounts).map(([measure, amounts]) => [measure, amounts[name]]))))),
         ),
       ),
+      historySection(samples),
       kind === "quota" && held(route, above, "Consumers above their own node, held or owned here", "Consumers of this node are held by it, and it holds none of others."),
     ];
   }

@@ -6,10 +6,12 @@ import { get, path } from "./api.js";
 import { bar, level } from "./bars.js";
 import { h } from "./dom.js";
 import { Columns, recordShare } from "./columns.js";
-import { amountsText, amountText, count, counted, percent, resourceName, withUnit } from "./format.js";
+import { amountsText, amountText, count, counted, percent, resourceName, shortName, withUnit } from "./format.js";
 import { queueLink } from "./limits.js";
-import { link, parse } from "./route.js";
+import { addressField, pageOf, pages } from "./paging.js";
+import { link } from "./route.js";
 import { remembered } from "./settings.js";
+import { Sparklines } from "./sparklines.js";
 import { columnHead, orderField } from "./sorting.js";
 import { announce } from "./announcements.js";
 
@@ -24,6 +26,7 @@ const PAGE = 50;
 export function utilizationView(view) {
   const noun = view.slice(0, -1);
   const columnChoice = new Columns(4, view);
+  const sparklines = new Sparklines(view === "users" ? "user" : "group");
   const order = remembered(`${view} order`, "share");
   /** The last search whose result was announced. */
   let announced = "";
@@ -32,7 +35,7 @@ export function utilizationView(view) {
   async function load(route) {
     const { find = "" } = route.query;
     const [sort, resource] = order.get().split(" of ");
-    const data = await get(path(route.partition, "standing", view), { find, sort, resource, skip: (pageOf(route) - 1) * PAGE, most: PAGE });
+    const data = await get(path(route.partition, "utilization", view), { find, sort, resource, skip: (pageOf(route) - 1) * PAGE, most: PAGE });
     if (find !== announced && find) announce(`${counted(data.total, noun)} found`);
     announced = find;
     return data;
@@ -46,29 +49,31 @@ export function utilizationView(view) {
 
   /**
    * @param {import("./types.js").Route} route
-   * @param {{total: number, standings: import("./types.js").LimitUtilization[]}} data
+   * @param {{total: number, utilizations: import("./types.js").LimitUtilization[]}} data
    */
   function show(route, data) {
-    const { names: resources } = columnChoice.choose(shares(data.standings));
+    const { names: resources } = columnChoice.choose(shares(data.utilizations));
     const columns = [
       { name: noun === "user" ? "User" : "Group", sort: "name" },
       { name: "Nearest limit", sort: "share" },
       ...resources.map((name) => ({ name: resourceName(name), sort: `usage of ${name}` })),
+      { name: `${shortName(columnChoice.scarcest)}, last hour` },
       { name: "Applications", sort: "applications" },
       ...(noun === "user" ? [{ name: "Pending", sort: "pending" }] : []),
     ];
+    sparklines.choose({ partition: route.partition, resource: columnChoice.scarcest }, () => window.dispatchEvent(new Event("redraw")));
     const rows = { columns, sorted: order.get(), owner: { sort } };
     return [
       h(
         "div",
         { class: "tools" },
-        h("label", { class: "field" }, `Find a ${noun}`, h("input", { type: "search", id: "find", value: route.query.find ?? "", on: { input: find } })),
+        addressField(route, "find", `Find a ${noun}`),
         orderField(rows),
         columnChoice.field(),
         h("span", { class: "quiet" }, `${counted(data.total, noun)}${route.query.find ? " found" : ""}${rows.sorted === "share" ? ", the closest to a limit first" : ""}`),
       ),
-      data.standings.length ? table(route, data.standings, resources, rows) : h("p", { class: "quiet empty" }, route.query.find ? `No ${noun} has this in the name.` : noun === "user" ? "Nothing runs or waits for any user now." : "Nothing is charged to any group now."),
-      pages(route, data.total),
+      data.utilizations.length ? table(route, data.utilizations, resources, rows) : h("p", { class: "quiet empty" }, route.query.find ? `No ${noun} has this in the name.` : noun === "user" ? "Nothing runs or waits for any user now." : "Nothing is charged to any group now."),
+      pages(route, data.total, PAGE),
     ];
   }
 
@@ -92,7 +97,7 @@ export function utilizationView(view) {
           h(
             "tr",
             null,
-            rows.columns.map((column, index) => columnHead("th", { key: column.name, scope: "col", class: index > 1 ? "number" : null }, column, rows)),
+            rows.columns.map((column, index) => columnHead("th", { key: column.name, scope: "col", class: index < 2 ? null : column.sort ? "number" : "sparks" }, column, rows)),
           ),
         ),
         h("tbody", null, found.map((one) => line(route, one, resources))),
@@ -113,6 +118,7 @@ export function utilizationView(view) {
       h("th", { scope: "row" }, h("a", { href: link(route.partition, view, one.name, route.query), class: "clip", title: one.name, "aria-current": isShown ? "true" : null }, one.name)),
       h("td", { class: "bars" }, nearest(route.partition, one)),
       resources.map((name) => h("td", { class: "number" }, amountText(name, one.usage[name] ?? 0))),
+      h("td", { class: "sparks" }, sparklines.cell(one.name)),
       h("td", { class: "number" }, count(one.running_applications)),
       noun === "user" && h("td", { class: "number", title: amountsText(one.pending) }, one.pending_allocations ? count(one.pending_allocations) : "–"),
     );
@@ -157,41 +163,4 @@ function nearest(partition, one) {
     ),
     bar(share),
   ];
-}
-
-/** @param {import("./types.js").Route} route */
-function pageOf(route) {
-  return Math.max(1, Number.parseInt(route.query.page ?? "1", 10) || 1);
-}
-
-/**
- * @param {import("./types.js").Route} route
- * @param {number} total
- */
-function pages(route, total) {
-  const [page, most] = [pageOf(route), Math.ceil(total / PAGE)];
-  if (most <= 1 && page === 1) return null;
-  const to = (/** @type {number} */ number, /** @type {string} */ text, /** @type {boolean} */ can) =>
-    can ? h("a", { href: link(route.partition, route.view, route.name, { ...route.query, page: number }) }, text) : h("span", { class: "quiet" }, text);
-  return h(
-    "nav",
-    { class: "pages", "aria-label": "Pages" },
-    to(page - 1, "Previous", page > 1),
-    h("span", null, `${count(page)} of ${count(most)}`),
-    to(page + 1, "Next", page < most),
-  );
-}
-
-/** @type {number | undefined} */
-let waiting;
-
-/** @param {Event} event */
-function find(event) {
-  const text = /** @type {HTMLInputElement} */ (event.target).value.trim();
-  clearTimeout(waiting);
-  waiting = setTimeout(() => {
-    const { partition, view } = parse(location.hash);
-    history.replaceState(null, "", link(partition, view, "", { find: text }));
-    window.dispatchEvent(new HashChangeEvent("hashchange"));
-  }, 200);
 }

@@ -1,0 +1,146 @@
+"""Endpoints of the server in the format of Apache YuniKorn: partitions, configuration, events and health."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Final
+from uuid import NAMESPACE_OID, uuid5
+
+import ugm
+from ugm.partition import PartitionSnapshot
+from ugm.server._yunikorn.configuration import config_json, config_yaml
+from ugm.server._yunikorn.events import event_dict
+from ugm.server._yunikorn.values import CLUSTER, amounts, nanoseconds, percentages
+from ugm.server.cooperative import cooperatively
+from ugm.server.payloads import Payload, json_payload
+from ugm.server.state import RequestContext, ServedPartition, ServerState
+
+__all__ = ["clusters", "config", "events", "healthcheck", "partitions", "validate"]
+
+#: The default, and the most events in a response.
+_MOST_EVENTS: Final = 10_000
+
+
+def clusters(server: ServerState, _request: RequestContext) -> object:
+    """List the partitions with the start of the server and its version."""
+    return [
+        {
+            "startTime": nanoseconds(server.started),
+            "rmBuildInformation": [{"version": ugm.__version__}],
+            "partition": name,
+            "clusterName": CLUSTER,
+        }
+        for name in sorted(server.partitions)
+    ]
+
+
+def partitions(server: ServerState, request: RequestContext) -> object:
+    """List the partitions with their capacity and their number of applications by state."""
+    return [_partition_dict(server, served, request) for _, served in sorted(server.partitions.items())]
+
+
+def _partition_dict(server: ServerState, served: ServedPartition, request: RequestContext) -> dict[str, object]:
+    snapshot = served.snapshot(request.arrived)
+    used = snapshot.usage()
+    return {
+        "clusterId": CLUSTER,
+        "name": served.name,
+        "state": "Active",
+        "lastStateTransitionTime": nanoseconds(server.started),
+        "capacity": {
+            "capacity": amounts(snapshot.cluster),
+            "usedCapacity": amounts(used),
+            "utilization": percentages(snapshot.cluster, used),
+        },
+        **_policies(snapshot),
+        "totalNodes": len(snapshot.nodes),
+        "totalContainers": snapshot.allocation_count,
+        "applications": _applications_by_state(served),
+    }
+
+
+def _policies(snapshot: PartitionSnapshot) -> dict[str, object]:
+    """Return the policies of the configuration; without one, those that YuniKorn uses by default."""
+    config = snapshot.config
+    return {
+        "nodeSortingPolicy": {
+            "type": (config and config.node_sort_policy.type) or "fair",
+            "resourceWeights": {} if config is None else dict(config.node_sort_policy.resource_weights),
+        },
+        "preemptionEnabled": config is None or config.preemption.enabled is not False,
+        "quotaPreemptionEnabled": bool(config and config.preemption.quota_preemption_enabled),
+    }
+
+
+def _applications_by_state(served: ServedPartition) -> dict[str, int]:
+    find, ids = served.partition.application, served.partition.application_ids()
+    states = [info.state.value.capitalize() for name in cooperatively(ids) if (info := find(name)) is not None]
+    return {**Counter(states), "total": len(states)}
+
+
+def validate(server: ServerState, request: RequestContext) -> Payload:
+    """Return whether a configuration is valid, and otherwise the reason."""
+    found: dict[str, Any] = json.loads(server.worker.validate(request.text).content)
+    return json_payload({"allowed": found["allowed"], "reason": found["reason"]})
+
+
+def config(server: ServerState, request: RequestContext) -> object:
+    """Return the configuration in force as YAML, or as JSON if only JSON is accepted."""
+    found = server.configurations.config_in_force()
+    if request.accepts_only_json:
+        return json_payload(config_json(found))
+    return Payload(200, config_yaml(found).encode(), "application/x-yaml")
+
+
+def events(server: ServerState, request: RequestContext) -> object:
+    """Return the events with at least the id ``start``, the oldest first, up to ``count`` of them.
+
+    The numbers of the events of a partition are their ids. With several partitions, an id combines the number with the
+    position of the partition. Ids of equal denials, and of events that are no longer kept, are left out. Therefore a
+    client continues with the id after ``HighestID`` or after its last event, and not with a count.
+    """
+    start, count = int(request.query.get("start", 0)), request.query.get("count", _MOST_EVENTS)
+    found = sorted(_records(server), key=lambda numbered: numbered[0])
+    chosen = [record for number, record in found if number >= start][:count]
+    identity = f"{server.started} {sorted(server.partitions)}"
+    return {
+        "InstanceUUID": str(uuid5(NAMESPACE_OID, identity)),
+        "LowestID": found[0][0] if found else 0,
+        "HighestID": found[-1][0] if found else 0,
+        "EventRecords": [event_dict(record) for record in chosen],
+    }
+
+
+def _records(server: ServerState) -> Iterator[tuple[int, Any]]:
+    names = sorted(name for name, served in server.partitions.items() if served.has_history)
+    for position, name in enumerate(names):
+        for record in server.partitions[name].history.records():
+            yield record.last * len(names) + position, record
+
+
+def healthcheck(server: ServerState, _request: RequestContext) -> object:
+    """Return the checks of the server, of the logs of its services, and of its quota models."""
+    checks = list(_checks(server))
+    return {"Healthy": all(check["Succeeded"] for check in checks), "HealthChecks": checks}
+
+
+def _checks(server: ServerState) -> Iterator[dict[str, object]]:
+    refused = server.configurations.refused
+    yield _check(
+        "Configuration file", "the configuration file is in force", "; ".join(map(str, refused[:3])) if refused else ""
+    )
+    for name, served in sorted(server.partitions.items()):
+        suspended = [report.model for report in served.partition.model_reports() if report.is_suspended]
+        problem = f"the state is unknown of: {', '.join(suspended)}" if suspended else ""
+        yield _check(f"Quota models of {name}", "the state of every quota model is known", problem)
+        if served.has_service:
+            status = served.service
+            yield _check(f"Log of {name}", "the log of the service accepts changes", status.outage)
+            missing = "" if status.leader else "no process leads"
+            yield _check(f"Leader of {name}", "a process leads the service", missing)
+
+
+def _check(name: str, description: str, problem: str) -> dict[str, object]:
+    return {"Name": name, "Succeeded": not problem, "Description": description, "DiagnosisMessage": problem}

@@ -1,0 +1,148 @@
+/**
+ * The view of budgets: the accounts with their limit, what is settled, committed and left, and when they are renewed.
+ *
+ * @typedef {number | bigint | string} Exact an amount times seconds, or a fraction such as "7/2"
+ * @typedef {{budget: string, owner: string, resource: string, limit: Exact, settled: Exact, committed: Exact,
+ *   remaining: Exact, renews: number | null, exhausted: number | null, share: number, scope: string, queue_path: string,
+ *   period: string}} Account
+ * @typedef {{now: number | null, total: number, accounts: Account[]}} Accounts
+ */
+
+import { get, path } from "./api.js";
+import { bar, level } from "./bars.js";
+import { h } from "./dom.js";
+import { amountText, counted, duration, momentText, percent, resourceName } from "./format.js";
+import { queueLink } from "./limits.js";
+import { addressChoice, addressField, pageOf, pages } from "./paging.js";
+import { link } from "./route.js";
+
+/** Rows of a page. */
+const PAGE = 50;
+const ORDERS = /** @type {[string, string][]} */ ([["", "used share"], ["remaining", "remaining"], ["exhausted", "exhausted first"], ["name", "name"]]);
+/** The views with a detail of an owner. */
+const OWNERS = { user: "users", group: "groups", queue: "queues", "elastic group": "elastic", "tree node": "quota" };
+
+export const title = "Budgets";
+
+/**
+ * @param {import("./types.js").Route} route
+ * @returns {Promise<Accounts>}
+ */
+export function load(route) {
+  const { find, sort, budget, owner } = route.query;
+  return get(path(route.partition, "budgets"), { find, sort, budget, owner, skip: (pageOf(route) - 1) * PAGE, most: PAGE });
+}
+
+/**
+ * @param {import("./types.js").Route} route
+ * @param {Accounts} data
+ */
+export function show(route, data) {
+  return [
+    h("div", { class: "tools" }, addressField(route, "find", "Find a budget or owner"), addressChoice(route, "sort", "Order", ORDERS), h("span", { class: "quiet" }, counted(data.total, "account"), "; amounts in hours of each resource")),
+    data.total ? table(route, data) : h("p", { class: "quiet empty" }, route.query.find ? "No budget or owner has this in the name." : "No budget is declared for this partition."),
+    pages(route, data.total, PAGE),
+  ];
+}
+
+/**
+ * @param {import("./types.js").Route} route
+ * @param {Accounts} data
+ */
+function table(route, data) {
+  return h(
+    "div",
+    { class: "scroll", tabindex: "0", role: "group", "aria-label": "Accounts" },
+    h(
+      "table",
+      { class: "list accounts wide" },
+      h("caption", { class: "unseen" }, "Accounts"),
+      h("thead", null, h("tr", null, ["Account", "Used of the limit"].map((name) => h("th", { scope: "col" }, name)), ["Settled", "Committed", "Remaining"].map((name) => h("th", { scope: "col", class: "number" }, name)), h("th", { scope: "col" }, "Renewed"))),
+      h("tbody", null, data.accounts.map((one) => row(route.partition, one, data.now ?? Date.now() / 1000))),
+    ),
+  );
+}
+
+/**
+ * @param {string} partition
+ * @param {Account} one
+ * @param {number} now
+ */
+function row(partition, one, now) {
+  const figure = (/** @type {string} */ label, /** @type {Exact} */ amount) => h("td", { class: "number", "data-label": label, title: exactHours(one.resource, amount) }, hours(one.resource, amount));
+  const used = [one.settled, one.committed].reduce((/** @type {bigint} */ sum, amount) => sum + whole(amount), 0n);
+  const settled = ratio(one.settled, one.limit);
+  return h(
+    "tr",
+    { key: `${one.budget} ${one.scope} ${one.owner} ${one.resource}` },
+    h("th", { scope: "row" }, h("span", { class: "clip", title: one.budget }, one.budget), owner(partition, one), h("span", { class: "quiet clip", title: one.resource }, `${resourceName(one.resource)} hours`)),
+    h(
+      "td",
+      { class: "bars" },
+      h("div", { class: "figures" }, h("span", { class: "amount" }, hours(one.resource, used)), h("span", { class: "of" }, ` of ${hours(one.resource, one.limit)}`), h("span", { class: `share ${level(one.share)}` }, percent(one.share))),
+      bar(settled, { pending: Math.max(0, one.share - settled) }),
+    ),
+    figure("Settled", one.settled),
+    figure("Committed", one.committed),
+    figure("Remaining", one.remaining),
+    h("td", { class: "renewal", "data-label": "Renewed" }, renewal(one, now)),
+  );
+}
+
+/**
+ * @param {string} partition
+ * @param {Account} one
+ */
+function owner(partition, { scope, owner: name, queue_path }) {
+  const view = OWNERS[/** @type {keyof typeof OWNERS} */ (scope)];
+  const found = name === "*" ? "every other group together" : h("a", { href: link(partition, view ?? "queues", name), class: "name-link", title: name }, name);
+  return h("span", { class: "quiet" }, `${scope} `, found, scope !== "queue" && queue_path && queue_path !== "root" && [" in ", queueLink(partition, queue_path)]);
+}
+
+/**
+ * @param {Account} one
+ * @param {number} now
+ */
+function renewal(one, now) {
+  return [
+    one.renews === null ? "never" : [`in ${duration(Math.max(0, one.renews - now))}`, h("span", { class: "quiet moment" }, momentText(one.renews))],
+    one.exhausted !== null && h("span", { class: "late moment" }, one.exhausted <= now ? "exhausted" : `exhausted in ${duration(one.exhausted - now)} at the current rate`),
+  ];
+}
+
+/**
+ * Return an amount without its fraction.
+ *
+ * @param {Exact} amount
+ */
+function whole(amount) {
+  if (typeof amount !== "string") return BigInt(amount);
+  const [above = "0", below = "1"] = amount.split("/");
+  return BigInt(above) / BigInt(below);
+}
+
+/**
+ * @param {Exact} part
+ * @param {Exact} limit
+ */
+function ratio(part, limit) {
+  const most = Number(whole(limit));
+  return most > 0 ? Number(whole(part)) / most : 1;
+}
+
+/**
+ * @param {string} resource
+ * @param {Exact} amount
+ */
+function hours(resource, amount) {
+  return amountText(resource, whole(amount) / 3600n);
+}
+
+/**
+ * @param {string} resource
+ * @param {Exact} amount
+ */
+function exactHours(resource, amount) {
+  const unit = resource === "vcore" ? "thousandths of a core" : resource === "memory" ? "bytes" : resource;
+  return `${amount} ${unit} times seconds`;
+}

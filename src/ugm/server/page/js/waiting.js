@@ -1,0 +1,207 @@
+/**
+ * The view of waiting work: pending requests in scheduling order with their age and what blocks them, summed up by
+ * application or user, or with the comparisons that determine the order.
+ *
+ * @typedef {{allocation_id: string, application_id: string, user: string, queue_path: string, blocked_by: string,
+ *   usage: import("./types.js").Amounts, priority: number, fits: boolean}} Pending
+ * @typedef {Pending & {position: number, requested_at: number | null,
+ *   reasons: {allowed: boolean, can_wait: boolean, violations: import("./types.js").Violation[]} | null}} Request
+ * @typedef {{position: number, requested_at: number | null, pending: import("./types.js").Amounts, pending_allocations: number,
+ *   user: string, application_id?: string, queue_path?: string, running_applications?: number}} Sum
+ * @typedef {{as_of: number, total: number, requests?: Request[], applications?: Sum[], users?: Sum[]}} WaitingWork
+ * @typedef {{turns: (Pending & {reasons: string[]})[]}} Order
+ */
+
+import { announce } from "./announcements.js";
+import { get, path } from "./api.js";
+import { h } from "./dom.js";
+import { amountsText, count, counted, duration } from "./format.js";
+import { queueLink, reasons } from "./limits.js";
+import { addressChoice, addressField, pageOf, pages } from "./paging.js";
+import { link } from "./route.js";
+
+/** Rows of a page, and requests whose place is explained. */
+const PAGE = 50;
+const EXPLAINED = 100;
+/** The parts of the address that filter. */
+const FILTERS = ["find", "user", "queue", "application", "older_than"];
+export const AGES = /** @type {[string, string][]} */ ([["", "any"], ["60", "1 min or more"], ["600", "10 min or more"], ["3600", "1 h or more"], ["86400", "1 d or more"]]);
+/** What is listed: the value in the address and the text. */
+const LISTS = /** @type {[string, string][]} */ ([["", "requests"], ["applications", "applications"], ["users", "users"], ["order", "order explained"]]);
+
+export const title = "Waiting";
+
+/** The last search whose result was announced. */
+let announced = "{}";
+
+/**
+ * @param {import("./types.js").Route} route
+ * @returns {Promise<WaitingWork | Order>}
+ */
+export async function load(route) {
+  const { by = "", sort } = route.query;
+  if (by === "order") return get(path(route.partition, "order"), { most: EXPLAINED });
+  const filters = Object.fromEntries(FILTERS.map((name) => [name, route.query[name]]));
+  const parts = ["applications", "users"].includes(by) ? [by] : [];
+  /** @type {WaitingWork} */
+  const data = await get(path(route.partition, "waiting", ...parts), { ...filters, sort, skip: (pageOf(route) - 1) * PAGE, most: PAGE });
+  const search = JSON.stringify(filters);
+  if (search !== announced) announce(`${count(data.total)} found`);
+  announced = search;
+  return data;
+}
+
+/**
+ * @param {import("./types.js").Route} route
+ * @param {WaitingWork | Order} data
+ */
+export function show(route, data) {
+  const list = addressChoice(route, "by", "Show", LISTS);
+  if ("turns" in data) return [h("div", { class: "tools" }, list, h("span", { class: "quiet" }, `the first ${counted(data.turns.length, "request")}`)), order(route.partition, data)];
+  const isFiltered = FILTERS.some((name) => route.query[name]);
+  const noun = data.users ? "user" : data.applications ? "application" : "request";
+  return [
+    h(
+      "div",
+      { class: "tools" },
+      list,
+      addressField(route, "find", "Find"),
+      addressField(route, "user", "User"),
+      addressField(route, "queue", "Queue"),
+      addressChoice(route, "older_than", "Age", AGES),
+      addressChoice(route, "sort", "Order", [["", "position"], ["age", "age"], ["name", "name"]]),
+      h("span", { class: "quiet" }, counted(data.total, noun), isFiltered ? " found" : ""),
+    ),
+    data.total ? rows(route, data) : h("p", { class: "quiet empty" }, isFiltered ? "No pending request matches." : "Nothing waits now."),
+    pages(route, data.total, PAGE),
+  ];
+}
+
+/**
+ * @param {string} label
+ * @param {string[]} heads
+ * @param {import("./dom.js").Child[]} body
+ */
+function table(label, heads, body) {
+  return h(
+    "div",
+    { class: "scroll", tabindex: "0", role: "group", "aria-label": label },
+    h(
+      "table",
+      { class: "list waiting" },
+      h("caption", { class: "unseen" }, label),
+      h("thead", null, h("tr", null, heads.map((name) => h("th", { scope: "col", key: name, class: classOf(name) }, name)))),
+      h("tbody", null, body),
+    ),
+  );
+}
+
+/** @param {string} head */
+function classOf(head) {
+  return { "#": "place", Age: "age", "What blocks it": "why", "Why it has this place": "why" }[head] ?? null;
+}
+
+/**
+ * @param {import("./types.js").Route} route
+ * @param {WaitingWork} data
+ */
+function rows(route, data) {
+  if (data.requests) return table("Pending requests", ["#", "Request", "User", "Queue", "Age", "Asks for", "What blocks it"], data.requests.map((one) => requestRow(route.partition, one, data.as_of)));
+  const noun = data.users ? "User" : "Application";
+  return table(`Pending requests by ${noun.toLowerCase()}`, ["#", noun, "Requests", "Age", "Ask for", noun === "User" ? "Running applications" : "Queue"], (data.users ?? data.applications ?? []).map((one) => sumRow(route, one, data.as_of)));
+}
+
+/**
+ * @param {string} partition
+ * @param {Pending} one
+ */
+function requestCells(partition, one) {
+  return [
+    h(
+      "th",
+      { scope: "row" },
+      h("span", { class: "clip", title: one.allocation_id }, one.allocation_id),
+      h("span", { class: "quiet clip" }, "of ", h("a", { href: link(partition, "applications", one.application_id), title: one.application_id }, one.application_id)),
+    ),
+    h("td", { "data-label": "User" }, h("a", { href: link(partition, "users", one.user), class: "clip", title: one.user }, one.user)),
+    h("td", { "data-label": "Queue" }, queueLink(partition, one.queue_path)),
+  ];
+}
+
+/** @param {Pending} one */
+function asked(one) {
+  return h("td", { "data-label": "Asks for" }, amountsText(one.usage), one.priority !== 0 && h("span", { class: "quiet" }, ` priority ${one.priority}`));
+}
+
+/**
+ * @param {string} partition
+ * @param {Request} one
+ * @param {number} now
+ */
+function requestRow(partition, one, now) {
+  return h("tr", { key: one.allocation_id }, placeCell(one.position), requestCells(partition, one), ageCell(one.requested_at, now), asked(one), h("td", { class: "why" }, why(partition, one)));
+}
+
+/** @param {number} position */
+function placeCell(position) {
+  return h("td", { class: "place", title: "place in the scheduling order" }, count(position));
+}
+
+/**
+ * @param {number | null} at when it was requested
+ * @param {number} now
+ */
+function ageCell(at, now) {
+  const text = at === null ? h("span", { class: "quiet", title: "requested before the history of the server began" }, "longer") : duration(Math.max(0, now - at));
+  return h("td", { class: "age", "data-label": "Age" }, text);
+}
+
+/**
+ * @param {string} partition
+ * @param {Request} one
+ */
+function why(partition, one) {
+  const found = one.reasons;
+  if (!found) return h("span", { class: "quiet" }, "It has just ended.");
+  if (found.allowed) return one.fits ? "Nothing: it would be granted now." : ["Those before it: together with them, it exceeds ", queueLink(partition, one.blocked_by), "."];
+  return [found.can_wait ? "Waiting can help." : "Waiting cannot help: a limit has to be raised.", reasons(partition, found.violations)];
+}
+
+/**
+ * @param {import("./types.js").Route} route
+ * @param {Sum} one
+ * @param {number} now
+ */
+function sumRow(route, one, now) {
+  const { by: _by, page: _page, ...query } = route.query;
+  const { partition } = route;
+  const name = one.application_id ?? one.user;
+  const view = one.application_id === undefined ? "users" : "applications";
+  const detail = link(partition, "waiting", "", { ...query, ...(view === "users" ? { user: name } : { application: name }) });
+  return h(
+    "tr",
+    { key: name },
+    placeCell(one.position),
+    h(
+      "th",
+      { scope: "row" },
+      h("a", { href: link(partition, view, name), class: "clip", title: name }, name),
+      view === "applications" && h("span", { class: "quiet clip" }, "of ", h("a", { href: link(partition, "users", one.user), title: one.user }, one.user)),
+    ),
+    h("td", { "data-label": "Requests" }, h("a", { href: detail, "aria-label": `${counted(one.pending_allocations, "request")} of ${name}` }, count(one.pending_allocations))),
+    ageCell(one.requested_at, now),
+    h("td", { "data-label": "Ask for" }, amountsText(one.pending)),
+    view === "users" ? h("td", { "data-label": "Running" }, count(one.running_applications ?? 0)) : h("td", { "data-label": "Queue" }, queueLink(partition, one.queue_path ?? "root")),
+  );
+}
+
+/**
+ * @param {string} partition
+ * @param {Order} data
+ */
+function order(partition, { turns }) {
+  if (!turns.length) return h("p", { class: "quiet empty" }, "Nothing waits now.");
+  const line = (/** @type {Order["turns"][number]} */ one, /** @type {number} */ index) =>
+    h("tr", { key: one.allocation_id }, placeCell(index + 1), requestCells(partition, one), asked(one), h("td", { class: "why" }, h("ul", { class: "reasons" }, one.reasons.map((reason) => h("li", null, reason)), !one.fits && h("li", null, "It does not fit yet: it exceeds ", queueLink(partition, one.blocked_by), "."))));
+  return table("Scheduling order", ["#", "Request", "User", "Queue", "Asks for", "Why it has this place"], turns.map(line));
+}

@@ -1,0 +1,109 @@
+"""The endpoint of live changes: server-sent events over HTTP, compressed if the client accepts it."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Final, cast, final
+
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
+
+from ugm.server.live import TOPICS, LiveFeed, LiveSubscription, Topic
+from ugm.server.payloads import ApiError, require_found
+from ugm.server.representation import accepts_gzip
+from ugm.server.requests import parse_path, parse_query
+from ugm.server.responses import error_response
+from ugm.server.route import STREAM_PATH, Route
+from ugm.server.schemas import listing
+from ugm.server.state import ServedPartition
+
+__all__ = ["EventStreams"]
+
+#: The number of streams of one server.
+_MOST_STREAMS: Final = 300
+#: The header of a gzip stream, and the last block of its compressed data.
+_GZIP_HEADER: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
+_LAST_BLOCK: Final = b"\x03\x00"
+_HEADERS: Final = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"vary", b"accept-encoding"),
+    # Proxies must not collect events.
+    (b"x-accel-buffering", b"no"),
+]
+#: Validates the requests; it is no route, because its response does not end.
+_ROUTE: Final[Route[ServedPartition]] = Route(
+    "GET",
+    STREAM_PATH,
+    lambda _served, _context: None,
+    {},
+    {"topic": listing({"type": "string", "enum": list(TOPICS)}, maxItems=len(TOPICS))},
+)
+
+
+@final
+class EventStreams:
+    """The streams of one server, as an ASGI application.
+
+    Args:
+        partitions: the partitions by name.
+        clock: returns the time, in seconds since 1970.
+    """
+
+    __slots__ = ("_feeds",)
+
+    def __init__(self, partitions: Mapping[str, ServedPartition], clock: Callable[[], float]) -> None:
+        self._feeds: Final = {name: LiveFeed(served, clock) for name, served in partitions.items()}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the changes of a partition until the client disconnects, reads too slowly, or the server stops."""
+        request = Request(scope)
+        try:
+            feed, topics = self._find(request)
+        except ApiError as error:
+            await error_response(error)(scope, receive, send)
+            return
+        subscription = feed.subscribe(topics)
+        # `ugm.server.connections` calls it when the server stops.
+        scope["ugm.stop"] = subscription.close
+        watch = asyncio.create_task(_close_on_disconnect(receive, subscription))
+        try:
+            await _send_messages(send, subscription, is_compressed=accepts_gzip(request.headers))
+        finally:
+            feed.unsubscribe(subscription)
+            watch.cancel()
+            with suppress(asyncio.CancelledError):
+                await watch
+
+    def _find(self, request: Request) -> tuple[LiveFeed, frozenset[Topic]]:
+        feed = require_found("partition", parse_path(request)["partition"], self._feeds.get)
+        topics = parse_query(request, _ROUTE).get("topic", TOPICS)
+        if sum(map(len, self._feeds.values())) >= _MOST_STREAMS:
+            raise ApiError(503, "busy", "too many streams are open")
+        return feed, frozenset(cast("tuple[Topic, ...]", topics))
+
+
+async def _close_on_disconnect(receive: Receive, subscription: LiveSubscription) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    subscription.close()
+
+
+async def _send_messages(send: Send, subscription: LiveSubscription, *, is_compressed: bool) -> None:
+    coding = [(b"content-encoding", b"gzip")] if is_compressed else []
+    await send({"type": "http.response.start", "status": 200, "headers": [*_HEADERS, *coding]})
+    # The first bytes tell a client that it is connected.
+    await _send_part(send, _GZIP_HEADER if is_compressed else b":\n\n")
+    checksum = size = 0
+    while (message := await subscription.next()) is not None:
+        checksum, size = zlib.crc32(message.plain, checksum), size + len(message.plain)
+        await _send_part(send, message.compressed if is_compressed else message.plain)
+    end = _LAST_BLOCK + checksum.to_bytes(4, "little") + (size & 0xFFFFFFFF).to_bytes(4, "little")
+    await send({"type": "http.response.body", "body": end if is_compressed else b"", "more_body": False})
+
+
+async def _send_part(send: Send, body: bytes) -> None:
+    await send({"type": "http.response.body", "body": body, "more_body": True})

@@ -1,0 +1,196 @@
+"""The usage history of one partition: samples at regular times, and at the start those that a journal contains.
+
+The engine does not take part: the server reads a snapshot every 15 seconds and stores its values in a
+`ugm.server.series.SeriesStore`. If the partition has a journal, the samples of the week before the start of the server
+are computed from it, without the pending allocations and denials, which a journal does not keep for so long.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from threading import Lock
+from typing import Final, final
+
+from ugm.identity import ancestors
+from ugm.journal.locations import LogLocation, log_at
+from ugm.journal.usage_intervals import UsageInterval, usage_intervals
+from ugm.partition import AbstractPartition
+from ugm.server.cooperative import cooperatively
+from ugm.server.history import History
+from ugm.server.samples import NO_DENIALS, Sampler
+from ugm.server.series import TIERS, SeriesStore, Subject
+from ugm.server.trees import trees_of
+from ugm.server.work_times import DenialCounts, WorkTimes
+
+__all__ = ["UsageHistory", "samples_of"]
+
+#: The subjects of owners in quota models, by their kind in a journal.
+_ELASTIC: Final = "elastic group"
+
+
+@final
+class UsageHistory:
+    """The usage history of one partition.
+
+    Args:
+        partition: the partition.
+        history: its events, for denials; None for none.
+        store: keeps the samples.
+        clock: returns the time, in seconds since 1970.
+    """
+
+    __slots__ = ("_clock", "_history", "_lock", "_partition", "_sampler", "store")
+
+    def __init__(
+        self,
+        partition: AbstractPartition,
+        history: History | None = None,
+        *,
+        store: SeriesStore | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.store: Final = store or SeriesStore()
+        self._partition: Final = partition
+        self._history: Final = history
+        self._clock: Final = clock
+        self._sampler: Final = Sampler(self.store.metrics)
+        #: Held while a sample is taken.
+        self._lock: Final = Lock()
+
+    def now(self) -> int:
+        """Return the time in milliseconds since 1970."""
+        return int(self._clock() * 1000)
+
+    def take(self) -> bool:
+        """Take a sample if the last one is older than the shortest step, and return whether one was taken.
+
+        Raises:
+            OutageError: the partition cannot be read now.
+        """
+        with self._lock:
+            at = self.now()
+            if not self.store.is_due(at):
+                return False
+            denials = self._denials()
+            snapshot = self._partition.snapshot(cooperatively)
+            trees = trees_of(self._partition.model_reports())
+            self.store.record(at, self._sampler.sample(snapshot, trees, denials))
+            return True
+
+    def _denials(self) -> DenialCounts:
+        """Return the numbers of denials, with the applications that the history does not know assigned to owners."""
+        if self._history is None:
+            return NO_DENIALS
+        counts = self._history.denials_by_subject()
+        found = dict(counts.by_subject)
+        for one in self._partition.applications_by_id(counts.of_unknown) if counts.of_unknown else ():
+            subjects = [("user", one.user.name), ("queue", one.queue_path)]
+            for subject in (*subjects, ("group", one.group)) if one.group is not None else subjects:
+                found[subject] = found.get(subject, 0) + counts.of_unknown[one.application_id]
+        return counts._replace(by_subject=found)
+
+    def load(self, location: LogLocation) -> None:
+        """Add the samples of the last week, and the times of waiting work, that a journal contains.
+
+        Call it before the first `take`.
+
+        The function takes time in proportion to the journal.
+
+        Raises:
+            JournalError: the journal cannot be read.
+        """
+        with self._lock:
+            now = self.now()
+            with log_at(location).open_contents() as contents:
+                intervals = [one for one in usage_intervals(contents, now) if one.end > now - TIERS[-1].span * 1000]
+            if self._history is not None:
+                self._history.add_earlier(_work_times(location))
+            for at, values in samples_of(intervals, _instants(intervals, now), self._numbers):
+                self.store.record(at, values)
+
+    def _numbers(self, amounts: Mapping[str, int], running: int) -> dict[int, int]:
+        number = self.store.metrics.number
+        named = [(number("usage", resource), amount) for resource, amount in amounts.items()]
+        named.append((number("running_applications"), running))
+        return {metric: value for metric, value in named if metric is not None and value}
+
+
+def _work_times(location: LogLocation) -> WorkTimes:
+    """Return the times of submissions and requests since the last compaction of a journal."""
+    times = WorkTimes()
+    with log_at(location).open_contents() as contents:
+        for entry in contents.changes():
+            for event in entry.events:
+                times.apply(event, entry.at / 1000)
+    return times
+
+
+def _instants(intervals: Iterable[UsageInterval], now: int) -> list[int]:
+    """Return the times of the samples of all tiers before a time, from the first interval on."""
+    first = min((one.begin for one in intervals), default=now)
+    found: set[int] = set()
+    for tier in TIERS:
+        step = tier.step * 1000
+        begin = max(now - tier.span * 1000, first)
+        found.update(range(-(-begin // step) * step, now, step))
+    return sorted(found)
+
+
+class _Total:
+    """The usage and the number of running applications of one subject."""
+
+    __slots__ = ("amounts", "running", "stored")
+
+    def __init__(self) -> None:
+        self.amounts: dict[str, int] = {}
+        self.running = 0
+        #: The values as stored; None after a change.
+        self.stored: dict[int, int] | None = None
+
+    def add(self, usage: Mapping[str, int], sign: int) -> None:
+        """Add the usage of one application, or subtract it if *sign* is -1."""
+        for resource, amount in usage.items():
+            self.amounts[resource] = self.amounts.get(resource, 0) + sign * amount
+        self.running += sign
+        self.stored = None
+
+
+def samples_of(
+    intervals: Iterable[UsageInterval],
+    instants: Iterable[int],
+    numbers: Callable[[Mapping[str, int], int], dict[int, int]],
+) -> Iterator[tuple[int, dict[Subject, dict[int, int]]]]:
+    """Yield the values of all subjects at instants.
+
+    Args:
+        intervals: what each application used; an interval counts at its beginning, and not at its end.
+        instants: ascending, in milliseconds since 1970.
+        numbers: returns the values for amounts and a number of running applications.
+    """
+    changes = sorted(
+        ((at, sign, one) for one in intervals for at, sign in ((one.begin, 1), (one.end, -1))),
+        key=lambda change: change[:2],
+        reverse=True,
+    )
+    totals: dict[Subject, _Total] = {}
+    for instant in cooperatively(instants):
+        while changes and changes[-1][0] <= instant:
+            _, sign, one = changes.pop()
+            for subject in _subjects(one):
+                totals.setdefault(subject, _Total()).add(one.usage, sign)
+        for total in totals.values():
+            if total.stored is None:
+                total.stored = numbers(total.amounts, total.running)
+        yield instant, {subject: total.stored or {} for subject, total in totals.items()}
+
+
+def _subjects(one: UsageInterval) -> Iterator[Subject]:
+    for path in ancestors(one.queue_path):
+        yield "queue", path
+    for kind, name in one.owners:
+        # The only tree of elastic groups has this name; the nodes of quota trees have the name of their tree.
+        yield ("tree_node", "elastic", name) if kind == _ELASTIC else ("tree_node", *name.split("/", 1))
+    if one.group is not None:
+        yield "group", one.group
+    yield "user", one.user

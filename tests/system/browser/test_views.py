@@ -1,0 +1,310 @@
+"""History, nodes, budgets and the configuration in a headless browser."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+from starlette.applications import Starlette
+
+from support import page_server as pages
+from support.page_server import CUT_OFF
+from ugm import Partition, Resource, UserGroup, parse_config
+from ugm.server import History
+from ugm.server.config_attempts import Actor
+
+pytestmark = pytest.mark.ci
+
+#: Seconds between two samples.
+STEP = 15
+LONG = "n" * 256
+#: A name that is written from right to left.
+HEBREW = "\N{HEBREW LETTER MEM}\N{HEBREW LETTER YOD}\N{HEBREW LETTER KAF}-\N{HEBREW LETTER SHIN}\N{HEBREW LETTER RESH}"
+CONFIG = """
+partitions:
+- name: default
+  queues:
+  - name: root
+    limits: [{users: ["*"], maxresources: {vcore: 64, nvidia.com/gpu: 12}}]
+    queues:
+    - {name: ml, resources: {guaranteed: {nvidia.com/gpu: 8}, max: {vcore: 64, memory: 512Gi, nvidia.com/gpu: 16}}}
+    - {name: idle}
+"""
+#: One second after the first of November 2026, in UTC.
+START = 1_793_491_201
+
+
+class Clock:
+    """A clock that a test sets."""
+
+    def __init__(self) -> None:
+        self.now = START
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.now
+
+
+class World(NamedTuple):
+    """A served partition."""
+
+    address: str
+    partition: Partition
+    app: Starlette
+    clock: Clock
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[World]:
+    """Serve a partition whose GPUs were taken one after the other in the last 4 minutes, with names of all kinds."""
+    clock, apps = Clock(), list[Starlette]()
+    history = History(clock=clock)
+    partition = Partition(parse_config(CONFIG).partition(), subscribers=[history])
+    node = Resource.parse(**{"vcore": "64", "memory": "256Gi", "nvidia.com/gpu": "8"})
+    for name in ("gpu-2", "gpu-10", LONG):
+        partition.add_node(name, node)
+    for name in ("sue", HEBREW, LONG):
+        partition.submit(f"app-{name}"[:256], UserGroup(name, ("dev",)), "root.ml")
+
+    def prepare(app: Starlette) -> None:
+        apps.append(app)
+        for number in range(16):
+            usage = Resource.parse(**{"vcore": "500m", "nvidia.com/gpu": "1"})
+            owner = f"app-{('sue', HEBREW, LONG)[number % 3]}"[:256]
+            assert partition.allocate(f"gpu-{number}", owner, usage)
+            clock.now += STEP
+            app.state.usage_histories["default"].take()
+        for number, name in enumerate(("sue", HEBREW)):
+            partition.request(f"wait-{number}", f"app-{name}", Resource.parse(**{"nvidia.com/gpu": "2"}))
+            clock.now += 60
+        app.state.configurations.upload(
+            CONFIG.replace("max: {vcore: 64", "max: {vcore: 48"), Actor("10.0.0.7", "operator")
+        )
+
+    with pages.served(partition, history, prepare=prepare, clock=clock) as address:
+        yield World(address, partition, apps[0], clock)
+
+
+def test_history_has_limit_and_guarantee(page: Page, world: World) -> None:
+    """The plot of a queue shows the scarcest resource with its limit and guarantee; the text has the exact values."""
+    page.goto(f"{world.address}#/default/queues/root.ml")
+    plot = page.locator("#history")
+    expect(plot.locator(".legend li")).to_have_text(["Used", "Limit", "Guaranteed"])
+    expect(plot.locator(".readout")).to_contain_text("used 16 nvidia.com/gpu; limit 16")
+    expect(plot.locator(".readout")).to_contain_text("guaranteed 8 nvidia.com/gpu")
+    assert plot.locator("path.used").get_attribute("d") is not None
+    plot.get_by_label("Of").select_option("Cores")
+    expect(plot.locator(".readout")).to_contain_text("used 8 cores")
+
+
+def test_history_by_keyboard(page: Page, world: World) -> None:
+    """Arrow keys move through the samples, and a screen reader hears their values."""
+    page.goto(f"{world.address}#/default/users/sue")
+    slider = page.get_by_role("slider", name="nvidia.com/gpu, last hour")
+    slider.focus()
+    expect(slider).to_have_attribute("aria-valuetext", re.compile("used 6 nvidia.com/gpu.*limit 12"))
+    page.keyboard.press("Home")
+    expect(slider).to_have_attribute("aria-valuetext", re.compile("used 1 nvidia.com/gpu"))
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    expect(slider).to_have_attribute("aria-valuetext", re.compile("used 2 nvidia.com/gpu"))
+    expect(page.locator("svg .cursor")).to_have_count(1)
+
+
+def test_history_at_the_pointer(page: Page, world: World) -> None:
+    """The pointer selects the nearest sample."""
+    page.goto(f"{world.address}#/default/queues/root.ml")
+    box = page.locator(".plot").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 5, box["y"] + 20)
+    expect(page.locator(".readout")).to_contain_text("used 1 nvidia.com/gpu")
+    page.mouse.move(10, 10)
+    expect(page.locator(".readout")).to_contain_text("used 16 nvidia.com/gpu")
+
+
+def test_history_as_a_table(page: Page, world: World) -> None:
+    """The table has every sample, the newest first, and the file has the same values."""
+    page.goto(f"{world.address}#/default/queues/root.ml")
+    page.get_by_text("Values as a table").click()
+    rows = page.locator(".values tbody tr")
+    expect(rows).to_have_count(16)
+    expect(rows.first.locator("td")).to_have_text(["16 nvidia.com/gpu", "16 nvidia.com/gpu", "8 nvidia.com/gpu"])
+    expect(rows.last.locator("td").first).to_have_text("1 nvidia.com/gpu")
+    with page.expect_download() as found:
+        page.get_by_role("link", name="CSV").click()
+    lines = found.value.path().read_text().splitlines()
+    assert len(lines) == 17
+    gpus = lines[0].split(",").index("usage nvidia.com/gpu")
+    assert [line.split(",")[gpus] for line in lines[1:]] == [str(number) for number in range(1, 17)]
+
+
+def test_history_of_other_ranges(page: Page, world: World) -> None:
+    """The reader chooses the last hour, day or week, and the browser remembers it."""
+    page.goto(f"{world.address}#/default/queues/root.ml")
+    page.get_by_role("button", name="Last day").click()
+    expect(page.get_by_role("slider", name="nvidia.com/gpu, last day")).to_be_visible()
+    page.reload()
+    expect(page.get_by_role("button", name="Last day")).to_have_attribute("aria-pressed", "true")
+    expect(page.get_by_role("slider", name="nvidia.com/gpu, last day")).to_be_visible()
+
+
+def test_rows_have_sparklines(page: Page, world: World) -> None:
+    """A row shows the last hour of the scarcest resource, also as text."""
+    page.goto(f"{world.address}#/default/queues")
+    row = page.locator('[data-path="root.ml"]')
+    expect(row.locator(".spark path.used")).to_have_count(1)
+    expect(row.locator(".spark")).to_contain_text("nvidia.com/gpu in the last hour: from 3 to 16")
+    page.goto(f"{world.address}#/default/users")
+    expect(page.locator(".spark path.used")).to_have_count(3)
+
+
+def test_sparklines_are_loaded_for_visible_rows(page: Page) -> None:
+    """Of 3,000 queues, only the samples of visible rows are loaded, at most 100 at once."""
+    with pages.served(*pages.crowd(3000, 20)) as address:
+        with page.expect_response("**/sparklines?*") as found:
+            page.goto(f"{address}#/default/queues")
+        assert 20 < found.value.url.count("names=") <= 100
+        page.goto("about:blank")
+
+
+def test_nodes(page: Page, world: World) -> None:
+    """The nodes are listed in natural order, and found by a part of their name."""
+    page.goto(f"{world.address}#/default/nodes")
+    expect(page.locator(".nodes tbody th")).to_have_text(["gpu-2", "gpu-10", LONG])
+    expect(page.locator(".nodes tbody tr").first.locator("td")).to_have_text(["64", "256Gi", "8"])
+    page.get_by_label("Find a node").fill("PU-1")
+    expect(page.locator(".nodes tbody th")).to_have_text(["gpu-10"])
+
+
+def test_configuration(page: Page, world: World) -> None:
+    """The view shows the configuration in force, and who has changed what."""
+    page.goto(f"{world.address}#/default/configuration")
+    expect(page.locator(".yaml")).to_contain_text("nvidia.com/gpu: '16'")
+    expect(page.locator(".attempts li").first).to_contain_text("an upload, by an operator at 10.0.0.7. applied")
+    expect(page.locator(".difference li")).to_have_count(1)
+    expect(page.locator(".difference li")).to_contain_text("root.ml")
+    expect(page.locator(".list-side")).to_contain_text("from an upload")
+
+
+PREEMPTING = """
+partitions:
+- name: default
+  ugm:
+    budgets:
+    - {name: hours, user: "*", amounts: {vcore: 100}, unit: hour, period: month, mode: admit}
+  queues:
+  - name: root
+    queues:
+    - {name: a, resources: {guaranteed: {vcore: 6}, max: {vcore: 10}}}
+    - {name: b, resources: {guaranteed: {vcore: 2}, max: {vcore: 10}}}
+"""
+
+
+@pytest.fixture(scope="module")
+def preempting() -> Iterator[str]:
+    """Serve a partition in which a queue has for a minute borrowed what another one is guaranteed, with budgets."""
+    partition = Partition(
+        parse_config(PREEMPTING).partition(), subscribers=[history := History(clock=lambda: time.time() - 60)]
+    )
+    partition.add_node("node", Resource.parse(vcore="10"))
+    partition.submit("claims", UserGroup("sue"), "root.a")
+    partition.submit("borrows", UserGroup("bob"), "root.b")
+    for number in range(5):
+        assert partition.allocate(f"borrowed-{number}", "borrows", Resource.parse(vcore="2"))
+    partition.request("claim", "claims", Resource.parse(vcore="4"))
+    with pages.served(partition, history) as address:
+        yield address
+
+
+def test_preemption(page: Page, preempting: str) -> None:
+    """The view shows who could be preempted for a pending request, and what protects the others."""
+    page.goto(f"{preempting}#/default/preemption")
+    page.get_by_role("link", name="claim", exact=True).click()
+    detail = page.locator(".detail-side")
+    expect(detail).to_contain_text("It would fit without these allocations:")
+    expect(detail.locator(".reasons").first.locator("> li")).to_have_text(
+        [
+            re.compile(f"borrowed-{number} of borrows in root.b: 2 cores.*root.b would keep 6 of 2 cores")
+            for number in (3, 4)
+        ]
+    )
+    expect(detail).to_contain_text("3 allocations: nothing protects them, but other victims cost less")
+    with page.expect_request("**/plan_preemption"):
+        page.get_by_role("button", name="Plan again").click()
+
+
+def test_budgets(page: Page, preempting: str) -> None:
+    """Accounts are shown in hours, with what is used and left, and when they are renewed."""
+    page.goto(f"{preempting}#/default/budgets")
+    row = page.locator(".accounts tbody tr").first
+    expect(row.locator("th")).to_have_text(re.compile("hours.*user bob.*Cores hours"))
+    expect(row.locator("td").first).to_contain_text(" of ")
+    expect(row.locator(".renewal")).to_contain_text(re.compile(r"in [0-9]+ (h|d)"))
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390), ("light", 1920), ("dark", 640)])
+def test_accessibility(
+    browser: Browser, world: World, preempting: str, scheme: Literal["light", "dark"], width: int
+) -> None:
+    """No view violates a rule of axe or cuts off its content, light or dark, wide or narrow."""
+    tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce")
+    for view in ("preemption/claim", "budgets"):
+        tab.goto(f"{preempting}#/default/{view}")
+        tab.locator("#detail-heading" if "/" in view else ".accounts tbody tr").first.wait_for()
+        _check(tab, view, width)
+    views = (
+        "waiting",
+        "waiting?by=users",
+        "waiting?by=order",
+        "queues/root.ml",
+        f"users/{LONG}",
+        f"users/{HEBREW}",
+        "nodes",
+        "configuration",
+    )
+    for view in views:
+        tab.goto(f"{world.address}#/default/{view}")
+        tab.locator("#detail-heading" if "/" in view else "#heading").wait_for()
+        if "/" in view:
+            tab.locator(".plot svg").wait_for()
+            expect(tab.locator("#detail-heading")).to_contain_text(view.partition("/")[2])
+            if tab.locator(".values").count() == 0:
+                tab.get_by_text("Values as a table").click()
+            tab.locator(".values tbody tr").first.wait_for()
+        _check(tab, view, width)
+    tab.close()
+
+
+def _check(tab: Page, view: str, width: int) -> None:
+    found = Axe().run(tab)
+    assert found.violations_count == 0, f"{view}: {found.generate_report()}"
+    assert tab.evaluate(CUT_OFF) == []
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_waiting_work(page: Page, world: World) -> None:
+    """Pending requests are listed with their age, what blocks them, and why they have their place."""
+    page.goto(f"{world.address}#/default/waiting")
+    rows = page.locator(".waiting tbody tr")
+    expect(rows.locator("th .clip:first-child")).to_have_text(["wait-0", "wait-1"])
+    expect(rows.first.locator(".age")).to_have_text("2 min")
+    expect(rows.first.locator(".reasons li").first).to_contain_text(
+        "queue root.ml: 2 nvidia.com/gpu requested, 16 of 16"
+    )
+    page.get_by_role("searchbox", name="User").fill("sue")
+    expect(rows).to_have_count(1)
+    page.get_by_role("searchbox", name="User").fill("")
+    page.locator("select[name=older_than]").select_option("600")
+    expect(page.locator(".list-side")).to_contain_text("No pending request matches.")
+    page.locator("select[name=older_than]").select_option("")
+    page.locator("select[name=by]").select_option("users")
+    page.get_by_role("link", name=f"1 request of {HEBREW}").click()
+    expect(rows.locator("th .clip:first-child")).to_have_text(["wait-1"])
+    page.goto(f"{world.address}#/default/waiting?by=order")
+    expect(rows.first.locator(".why li").first).to_contain_text("root.ml is the only one in root")

@@ -1,0 +1,133 @@
+"""The accounts of budgets over REST."""
+
+from __future__ import annotations
+
+import json
+import logging
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from support.partition_fixtures import config
+from support.server_fixtures import DECIDE, PREFIX, TOKEN, busy, client, create_partition
+from ugm import Resource, UserGroup
+from ugm.budgets import Budget, Budgets, Period
+from ugm.partition import AbstractPartition
+
+#: Every test runs with partitions in memory, with journaled ones and with clients of a service.
+pytestmark = pytest.mark.usefixtures("storage")
+
+HOUR = 3600
+
+
+def get(partition: AbstractPartition, **query: Any) -> Any:  # noqa: ANN401 - JSON
+    """Return the accounts."""
+    answer = client(partition).get(f"{PREFIX}/budgets", params=query)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def spending() -> AbstractPartition:
+    """Return a partition in which two users have promised parts of their budgets."""
+    budgets = [
+        Budget("each", user="*", amounts=Resource(gpu=24 * HOUR), period=Period.MONTH),
+        Budget("bill", queue="root.a", amounts=Resource(units=100), weights={"gpu": Fraction(1, 1000)}),
+    ]
+    partition = create_partition(config("{name: a}"), models=[Budgets(budgets)])
+    for name, hours in (("sue", 6), ("ben", 12)):
+        partition.submit(name, UserGroup(name), "root.a")
+        assert partition.allocate(name, name, Resource(gpu=1), duration=hours * HOUR)
+    return partition
+
+
+def names(answer: Any) -> list[tuple[str, str]]:  # noqa: ANN401 - JSON
+    """Return the budgets and owners of the accounts."""
+    return [(one["budget"], one["owner"]) for one in answer["accounts"]]
+
+
+def test_accounts_are_listed() -> None:
+    """Each account has its amounts, its renewal and its share, and the most used one is first."""
+    found = get(spending())
+
+    assert found["total"] == 3
+    assert names(found) == [("bill", "root.a"), ("each", "ben"), ("each", "sue")]
+    [ben] = [one for one in found["accounts"] if one["owner"] == "ben"]
+    assert (ben["limit"], ben["scope"], ben["period"]) == (24 * HOUR, "user", "month")
+    assert ben["settled"] + ben["committed"] == 12 * HOUR
+    assert ben["remaining"] == ben["limit"] - 12 * HOUR
+    assert (ben["share"], ben["queue_path"]) == (0.5, "root")
+    assert ben["renews"] > found["now"]
+    assert found["accounts"][0]["remaining"] == "176/5"
+
+
+def test_accounts_are_selected_and_sorted() -> None:
+    """Parameters select accounts and their order."""
+    partition = spending()
+
+    assert names(get(partition, budget="each", sort="name")) == [("each", "ben"), ("each", "sue")]
+    assert names(get(partition, owner="sue")) == [("each", "sue")]
+    assert names(get(partition, find="BIL", sort="remaining")) == [("bill", "root.a")]
+    assert names(get(partition, sort="exhausted", skip=1, most=1)) == [("each", "ben")]
+
+
+def test_a_partition_without_budgets() -> None:
+    """Without budgets, there are no accounts."""
+    assert get(busy()) == {"now": None, "total": 0, "accounts": []}
+
+
+def change(partition: AbstractPartition, headers: Any = TOKEN, /, **fields: Any) -> tuple[int, Any]:  # noqa: ANN401 - JSON
+    """Let an operator change a budget, and return the status and the body of the response."""
+    answer = client(partition).post(f"{PREFIX}/change_budget", json={"reason": "ticket 7", **fields}, headers=headers)
+    return answer.status_code, answer.json()
+
+
+def test_an_operator_changes_budgets(caplog: pytest.LogCaptureFixture) -> None:
+    """A change has its effect once for each id, and the audit log has the reason."""
+    partition, hour = spending(), {"gpu": HOUR}
+    caplog.set_level(logging.INFO, "ugm.audit")
+    refill: dict[str, Any] = {"kind": "refill", "budget": "each", "owner": "sue", "amounts": hour, "change_id": "1"}
+
+    assert [change(partition, TOKEN, **refill) for _ in range(2)] == [
+        (200, {"changed": True}),
+        (200, {"changed": False}),
+    ]
+    transfer: dict[str, Any] = {
+        "kind": "transfer",
+        "budget": "each",
+        "owner": "ben",
+        "taker": "each",
+        "taker_owner": "sue",
+    }
+    assert change(partition, TOKEN, **transfer, amounts=hour) == (200, {"changed": True})
+    limits = {one["owner"]: one["limit"] // HOUR for one in get(partition, budget="each")["accounts"]}
+    assert limits == {"sue": 26, "ben": 23}
+    lines = [json.loads(record.message) for record in caplog.records]
+    assert [(one["object"], one["outcome"]) for one in lines] == [
+        ("default: refill each: ticket 7", "ok"),
+        ("default: refill each: ticket 7", "repeated"),
+        ("default: transfer each: ticket 7", "ok"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"kind": "set", "budget": "none", "amounts": {"gpu": 1}}, 409),
+        ({"kind": "set", "budget": "each", "amounts": {"gpu": 1}, "owner": "sue"}, 409),
+        ({"kind": "give", "budget": "each", "amounts": {"gpu": 1}}, 400),
+        ({"kind": "set", "budget": "each", "amounts": {"gpu": 1}, "reason": ""}, 400),
+    ],
+)
+def test_a_refused_change(fields: dict[str, Any], status: int) -> None:
+    """An invalid change has no effect."""
+    partition = spending()
+    before = get(partition)["accounts"][0]["limit"]
+    assert change(partition, TOKEN, **fields)[0] == status
+    assert get(partition)["accounts"][0]["limit"] == before
+
+
+def test_only_an_operator_changes_budgets() -> None:
+    """A scheduler must not change budgets."""
+    fields = {"kind": "refill", "budget": "bill", "amounts": {"units": 1}}
+    assert change(spending(), DECIDE, **fields)[0] == 401

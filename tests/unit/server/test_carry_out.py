@@ -1,0 +1,92 @@
+"""Plans of preemption that operators carry out over REST."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from support.partition_fixtures import memory
+from support.server_fixtures import PREFIX, TOKEN, client
+from ugm import Partition, UserGroup, parse_config
+
+pytestmark = pytest.mark.usefixtures("storage")
+
+TEXT = """
+partitions:
+  - preemption: {quotapreemptionenabled: true}
+    queues:
+      - {name: prod, resources: {guaranteed: {memory: 8}}, properties: {preemption.delay: 10s}}
+      - {name: batch, resources: {max: {memory: 10}}, properties: {quota.preemption.delay: 20s}}
+"""
+
+
+def full() -> Partition:
+    """Return a partition whose cluster of 8 is used by three allocations of a queue without a guarantee."""
+    partition = Partition(parse_config(TEXT).partition(), cluster=memory(8), clock=lambda: 100)
+    for name in ("prod", "batch"):
+        partition.submit(name, UserGroup("sue"), f"root.{name}")
+    for number, amount in enumerate((3, 3, 2)):
+        assert partition.allocate(f"batch-{number}", "batch", memory(amount))
+    partition.request("prod-0", "prod", memory(2))
+    return partition
+
+
+REQUEST = {"allocation_id": "prod-0", "application_id": "prod", "usage": {"memory": 2}, "since": 0}
+
+
+def carry_out(asked: TestClient, body: object) -> tuple[int, Any]:
+    """Carry a plan out, and return the status and the body of the response."""
+    answer = asked.post(f"{PREFIX}/carry_out", json=body, headers=TOKEN)
+    return answer.status_code, answer.json()
+
+
+def test_a_plan_is_carried_out_once() -> None:
+    """The named victims become terminating, and a repeated request changes nothing."""
+    partition = full()
+    asked = client(partition)
+    plan = asked.post(f"{PREFIX}/plan_preemption", json=REQUEST).json()
+    body = {"request": REQUEST, "victims": [one["allocation_id"] for one in plan["victims"]]}
+
+    assert carry_out(asked, body) == (200, {"allocation_ids": ["batch-2"]})
+    assert carry_out(asked, body) == (200, {"allocation_ids": []})
+    status = partition.preemption_status()
+    assert [one.allocation.allocation_id for one in (*status.terminating, *status.placed)] == ["batch-2", "prod-0"]
+
+
+def test_other_victims_are_refused() -> None:
+    """If the plan has other victims than the named ones, nothing is marked."""
+    partition = full()
+    status, error = carry_out(client(partition), {"request": REQUEST, "victims": ["batch-0"]})
+
+    assert (status, error["code"]) == (409, "plan-stale")
+    assert "the plan has other victims now: 'batch-2'" in error["message"]
+    assert partition.preemption_status().terminating == ()
+
+
+def test_reductions_are_carried_out() -> None:
+    """The victims of a plan of reductions become terminating."""
+    partition = full()
+    partition.configure(parse_config(TEXT.replace("10}", "6}")).partition())
+    asked = client(partition)
+    assert asked.get(f"{PREFIX}/preemption").json()["timers"] == [
+        {"queue_path": "root.batch", "since": 100, "delay": 20, "due": 120}
+    ]
+    body = {"reductions": {"now": 120}, "victims": ["batch-2"]}
+
+    assert asked.post(f"{PREFIX}/plan_reductions", json={"now": 120}).json()["victims"][0]["allocation_id"] == "batch-2"
+    assert carry_out(asked, body) == (200, {"allocation_ids": ["batch-2"]})
+
+
+def test_only_operators_carry_plans_out(caplog: pytest.LogCaptureFixture) -> None:
+    """A request without the right is refused, and a plan that is carried out is in the audit log."""
+    asked = client(full())
+    body = {"request": REQUEST, "victims": ["batch-2"]}
+    assert asked.post(f"{PREFIX}/carry_out", json=body).status_code == 401
+    with caplog.at_level(logging.INFO, "ugm.audit"):
+        carry_out(asked, body)
+
+    assert "carry_out" in caplog.text
+    assert "batch-2" in caplog.text

@@ -1,0 +1,88 @@
+"""Thresholds of a server: evaluated regularly, logged, listed, and counted in metrics."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+import pytest
+from starlette.testclient import TestClient
+
+from support.partition_fixtures import memory
+from support.server_fixtures import CONFIG, PREFIX, SUE, create_partition
+from ugm import parse_config
+from ugm.configuration import Extensions, ThresholdConfig
+from ugm.partition import AbstractPartition, ThresholdWatch
+from ugm.server import PartitionCollector, create_app
+from ugm.server.metrics import exposition
+from ugm.server.threshold_endpoints import watching
+
+#: Every test runs with partitions in memory and with clients of a service.
+pytestmark = pytest.mark.usefixtures("service")
+
+
+def nearly_full() -> AbstractPartition:
+    """Return a partition with thresholds and a queue of 9 bytes, of which 8 are in use."""
+    settings = parse_config(CONFIG).partition()
+    thresholds = ThresholdConfig(shares=(80, 95))
+    partition = create_partition(replace(settings, ugm=Extensions(names=settings.ugm.names, thresholds=thresholds)))
+    assert partition.submit("app", SUE, "root.a")
+    assert partition.allocate("x", "app", memory(8))
+    return partition
+
+
+def test_log(caplog: pytest.LogCaptureFixture) -> None:
+    """Each crossing is one line of the log, and usage that stays above a threshold is none."""
+    partition = nearly_full()
+    (work,) = watching({"default": ThresholdWatch(partition)})
+    caplog.set_level(logging.INFO, "ugm.server.threshold_endpoints")
+
+    work.function()
+    work.function()
+    partition.release("x")
+    work.function()
+
+    found = [(one.levelname, one.getMessage()) for one in caplog.records if "queue 'root.a'" in one.getMessage()]
+    assert found == [
+        ("WARNING", "partition default: queue 'root.a': 8 of 9 memory, at or above 80 %"),
+        ("INFO", "partition default: queue 'root.a': 0 of 9 memory, below 80 %"),
+    ]
+
+
+def test_endpoint() -> None:
+    """The response lists the thresholds that usage is above."""
+    partition = nearly_full()
+    watch = ThresholdWatch(partition)
+    asked = TestClient(create_app({"default": partition}, thresholds={"default": watch}), base_url="http://localhost")
+    assert asked.get(f"{PREFIX}/thresholds").json() == {"shares": [], "total": 0, "crossed": []}
+
+    watch.update()
+
+    answer = asked.get(f"{PREFIX}/thresholds?kind=queue&find=root.a").json()
+    assert (answer["shares"], answer["total"]) == ([80, 95], 1)
+    assert answer["crossed"] == [one.to_dict() for one in watch.crossed if one.name == "root.a"]
+    assert asked.get(f"{PREFIX}/thresholds?kind=group&find=none").json()["total"] == 0
+    assert asked.get(f"{PREFIX}/thresholds?skip=100").json()["crossed"] == []
+    assert asked.get(f"{PREFIX}/thresholds?kind=node").status_code == 400
+
+
+def test_metrics() -> None:
+    """The number of limits above a threshold has a sample for each kind and threshold, also if it is 0."""
+    partition = nearly_full()
+    watch = ThresholdWatch(partition)
+    collector = PartitionCollector({"default": partition}, thresholds={"default": watch})
+    assert 'threshold="80"' not in exposition(collector)()[0].decode()
+
+    watch.update()
+
+    text = exposition(collector)()[0].decode()
+    assert 'ugm_threshold_crossed_limits{kind="queue",partition="default",threshold="80"} 1.0' in text
+    assert 'ugm_threshold_crossed_limits{kind="queue",partition="default",threshold="95"} 0.0' in text
+    assert 'ugm_threshold_crossed_limits{kind="budget",partition="default",threshold="80"} 0.0' in text
+
+
+def test_unknown_partition() -> None:
+    """The watch of a partition that is not served is refused."""
+    partition = nearly_full()
+    with pytest.raises(ValueError, match="there is no such partition"):
+        create_app({"default": partition}, thresholds={"other": ThresholdWatch(partition)})
