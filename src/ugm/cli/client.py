@@ -51,7 +51,7 @@ class Server:
     __slots__ = ("_base", "_partition")
 
     def __init__(self, url: str, partition: str) -> None:
-        self._base: Final = f"{url.rstrip('/')}/ws/v1"
+        self._base: Final = f"{url.rstrip('/')}/api/v1"
         self._partition: Final = quote(partition, safe="")
 
     def get(self, path: str = "", /, **query: object) -> Any:  # noqa: ANN401 - JSON

@@ -17,7 +17,8 @@ from rich.text import Text
 from ugm.cli.output import section, shown, table
 from ugm.config import PartitionConfig, PlacementRule, SchedulerConfig
 from ugm.errors import RequestError
-from ugm.partition import Changes, Detail, changes
+from ugm.partition import Changes, Detail, LimitRisk, changes
+from ugm.partition.limit_risks import lowered_limits
 
 __all__ = ["PartitionDifference", "differences", "render_differences"]
 
@@ -44,12 +45,18 @@ class PartitionDifference(NamedTuple):
             return "removed"
         return "changed" if self.changes else "none"
 
+    @property
+    def risks(self) -> tuple[LimitRisk, ...]:
+        """The limits that fall by more than 10 %; a plan has to be confirmed if it has any."""
+        return tuple(lowered_limits(self.changes))
+
     def __bool__(self) -> bool:
         return self.change != "none"
 
     def to_dict(self) -> dict[str, object]:
         """Return the difference for JSON."""
-        return {"partition": self.name, "change": self.change, **self.changes.to_dict()}
+        risks = [risk.to_dict() for risk in self.risks]
+        return {"partition": self.name, "change": self.change, **self.changes.to_dict(), "risks": risks}
 
 
 def differences(old: SchedulerConfig, new: SchedulerConfig, name: str | None = None) -> list[PartitionDifference]:
@@ -83,7 +90,7 @@ def render_differences(found: list[PartitionDifference], console: Console, *, ti
 
 
 def _render(difference: PartitionDifference, console: Console) -> None:
-    queues, limits, _, orders, models = difference.changes
+    queues, limits, _, orders, models, schedules = difference.changes
     if queues:
         section(console, "Queues", _queue_table(difference.changes))
     if limits:
@@ -95,6 +102,16 @@ def _render(difference: PartitionDifference, console: Console) -> None:
         section(console, "Placement rules", _rule_table(difference))
     if models:
         section(console, "Quota models", _model_table(difference.changes))
+    if schedules:
+        section(console, "Schedules", _schedule_table(difference.changes))
+    if difference.risks:
+        rows = table("limit", rows=((str(risk),) for risk in difference.risks), folded=("limit",))
+        section(console, "Risks: limits that fall by more than 10 %", rows)
+
+
+def _schedule_table(found: Changes) -> Table:
+    rows = [(one.place, "\n".join(one.before), "\n".join(one.after)) for one in found.schedules]
+    return table("limit or queue", "before", "after", rows=rows, folded=("limit or queue", "before", "after"))
 
 
 def _queue_table(found: Changes) -> Table:

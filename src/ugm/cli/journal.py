@@ -108,13 +108,17 @@ def compact_command(*, file: Path | Log, before: str | None, as_json: bool) -> N
 @journal.command("backup")
 @_FILE
 @click.argument("target", type=click.Path(path_type=Path))
-def backup_command(*, file: Path | Log, target: Path) -> None:
+@_JSON
+def backup_command(*, file: Path | Log, target: Path, as_json: bool) -> None:
     """Copy FILE to the new journal file TARGET.
 
     A partition or a service may be using the journal. TARGET has all changes that were acknowledged before.
     """
     backup(file, target)
-    click.echo(f"{file}: copied to {target}")
+    if as_json:
+        print_json({"file": str(file), "target": str(target)})
+    else:
+        click.echo(f"{file}: copied to {target}")
 
 
 @journal.command("export")

@@ -2,57 +2,96 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 from rich.console import Console
+from rich.table import Table
 
 from ugm.cli.client import Server, server_url
-from ugm.cli.output import print_json, table
+from ugm.cli.output import print_json, section, shown, table
 from ugm.journal.follower import Follower
 from ugm.journal.locations import URL_SCHEMES
+from ugm.journal.usage_load import restored_shares
 from ugm.partition.scheduling_order import OrderCopy, turns_of
 from ugm.resources import Resource
 
 __all__ = ["order_command"]
 
 
+class _Order(NamedTuple):
+    """The order as plain data."""
+
+    turns: list[dict[str, Any]]
+    #: The comparison of two users by their shares; None if none was requested, or there are no shares.
+    explanation: Mapping[str, Any] | None
+
+
 @click.command("order", short_help="Explain the order of pending requests.")
 @click.argument("source")
 @click.option("--partition", "partition_name", help="The partition of a server.  [default: default]")
 @click.option("--most", type=click.IntRange(1, 1000), default=100, help="The most requests.")
+@click.option(
+    "--explain",
+    "users",
+    nargs=2,
+    metavar="USER USER",
+    help="Also explain the order of two users by their shares; each is a name, or a path of the share tree.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def order_command(*, source: str, partition_name: str | None, most: int, as_json: bool) -> None:
+def order_command(
+    *, source: str, partition_name: str | None, most: int, users: tuple[str, str] | None, as_json: bool
+) -> None:
     """Explain the order in which a scheduler should try the pending requests.
 
     SOURCE is the address of a running server, for example localhost:8080, or the file or URL of a journal.
     A request fits if the maxima of its queues allow it together with those before it; other limits do not count.
     """
-    turns = _turns(source, partition_name or "default", most)
-    if as_json:
-        print_json({"turns": turns})
-    else:
-        _render(turns, Console())
-
-
-def _turns(source: str, partition_name: str, most: int) -> list[dict[str, Any]]:
     url = server_url(source)
     if url is not None:
-        turns: list[dict[str, Any]] = Server(url, partition_name).get("/order", most=most)["turns"]
-        return turns
-    if not source.startswith(URL_SCHEMES) and not Path(source).is_file():
+        found = _of_server(Server(url, partition_name or "default"), most, users)
+    elif source.startswith(URL_SCHEMES) or Path(source).is_file():
+        found = _of_journal(source, most, users)
+    else:
         raise click.UsageError(f"{source} is neither a journal nor the address of a server")
+    if users is not None and found.explanation is None:
+        raise click.UsageError("the configuration declares no shares of users")
+    if as_json:
+        print_json({"turns": found.turns} if users is None else found._asdict())
+    else:
+        _render(found, Console())
+
+
+def _of_server(server: Server, most: int, users: Sequence[str] | None) -> _Order:
+    turns = server.get("/order", most=most)["turns"]
+    if users is None:
+        return _Order(turns, None)
+    return _Order(turns, server.get("/shares", first=users[0], second=users[1], most=1)["explanation"])
+
+
+def _of_journal(source: str, most: int, users: Sequence[str] | None) -> _Order:
     follower = Follower(source)
     try:
+        shares = restored_shares(source, follower.state.compiled)
+        follower.state.fair_shares = lambda: shares
         copied = OrderCopy.of(follower.state, for_keys=False)
     finally:
         follower.close()
-    return [turn.to_dict() for turn in turns_of(copied, most)]
+    turns = [turn.to_dict() for turn in turns_of(copied, most)]
+    return _Order(turns, None if users is None or shares is None else shares.explain(*users).to_dict())
 
 
-def _render(turns: Iterable[Mapping[str, Any]], console: Console) -> None:
+def _render(found: _Order, console: Console) -> None:
+    console.print(_turn_table(found.turns))
+    if found.explanation is not None:
+        console.print()
+        console.print(shown(found.explanation["text"]), highlight=False)
+        section(console, f"Compared below {found.explanation['account'] or 'the top'}", _steps(found.explanation))
+
+
+def _turn_table(turns: Iterable[Mapping[str, Any]]) -> Table:
     rows = [
         (
             str(number),
@@ -67,4 +106,19 @@ def _render(turns: Iterable[Mapping[str, Any]], console: Console) -> None:
         for number, turn in enumerate(turns, 1)
     ]
     columns = ("place", "request", "user", "queue", "priority", "usage", "maximum", "reasons")
-    console.print(table(*columns, rows=rows, right=("place", "priority"), folded=("queue", "usage", "reasons")))
+    return table(*columns, rows=rows, right=("place", "priority"), folded=("queue", "usage", "reasons"))
+
+
+def _steps(explanation: Mapping[str, Any]) -> Table:
+    columns = ("node", "share", "part of the usage", "level")
+    nodes = [step[side] for step in explanation["steps"] for side in ("first", "second")]
+    rows = [(node["path"], node["share"] or "no limit", _brief(node["used"]), _brief(node["level"])) for node in nodes]
+    return table(*columns, rows=rows, right=columns[1:], folded=("node",))
+
+
+def _brief(text: str) -> str:
+    """Return an exact number, or its nearest decimal number if it is long."""
+    if len(text) <= len("1000/1000"):
+        return text
+    numerator, _, denominator = text.partition("/")
+    return f"{int(numerator) / int(denominator or 1):.6g}"

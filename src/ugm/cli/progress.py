@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import BufferedReader
-from pathlib import Path
 from typing import Final
 
 from rich.console import Console
@@ -19,14 +19,22 @@ __all__ = ["watching"]
 _STRIDE: Final = 500
 
 
+def _size_of(stream: BufferedReader) -> int | None:
+    """Return the size of a file; None for a pipe."""
+    try:
+        return os.fstat(stream.fileno()).st_size if stream.seekable() else None
+    except OSError:
+        # A stream without a file, as in a test.
+        return None
+
+
 @contextmanager
-def watching(path: Path, stream: BufferedReader) -> Iterator[Callable[[ReplayProgress], None]]:
+def watching(stream: BufferedReader) -> Iterator[Callable[[ReplayProgress], None]]:
     """Show the progress of a replay while the block runs.
 
     For a pipe, whose size is unknown, only the counts are shown.
 
     Args:
-        path: the workload file.
         stream: the open file, whose position is the progress of the replay.
 
     Yields:
@@ -35,7 +43,7 @@ def watching(path: Path, stream: BufferedReader) -> Iterator[Callable[[ReplayPro
     console = Console(stderr=True)
     counts = TextColumn("{task.fields[counts]}")
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), counts, TimeElapsedColumn())
-    size = path.stat().st_size if stream.seekable() else None
+    size = _size_of(stream)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as display:
         task = display.add_task("replaying", total=size, counts="")
         events = 0

@@ -16,7 +16,7 @@ from ugm import Partition, load_config
 from ugm.cli.output import exit_with_error
 from ugm.cli.service import require_no_service_options, running_service, service_options
 from ugm.config import PartitionConfig
-from ugm.partition import AbstractPartition
+from ugm.partition import AbstractPartition, ThresholdWatch
 from ugm.server import History
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def serve_command(  # noqa: PLR0913 - one for each option
     --journal, its changes are durable, and the partition keeps the configuration that it has. Without --listen the
     partitions are empty, because no scheduler uses them.
     CONFIG is reloaded on SIGHUP and when it changes. A configuration with problems is refused; as long as CONFIG has
-    problems, /ws/v1/health reports the status "degraded". The result of each reload is printed on the standard error.
+    problems, /api/v1/health reports the status "degraded". The result of each reload is printed on the standard error.
     Every change, and every request with a wrong token, is printed there as a line of JSON.
     """
     if writable and token_file is None:
@@ -120,16 +120,19 @@ def serve_command(  # noqa: PLR0913 - one for each option
     with extras_required(), _logs_shown(), _partitions(config.partitions, history, service) as (partitions, services):
         from ugm.server import create_app  # noqa: PLC0415 - needs an extra
 
+        thresholds = {name: ThresholdWatch(partition) for name, partition in partitions.items()}
         app = create_app(
             partitions,
+            thresholds=thresholds,
             history={name: history[name] for name in partitions},
             services=services,
+            journals={} if service["journal"] is None else dict.fromkeys(services, service["journal"]),
             token=_token(token_file, "--token-file"),
             decide_token=_token(decide_token_file, "--decide-token-file"),
             read_only=not writable,
             config_path=config_file,
             watch=watch or None,
-            metrics=_metrics(partitions, history, services) if metrics else None,
+            metrics=_metrics(partitions, history, services, thresholds) if metrics else None,
             allowed_hosts=(*host_names, *names_of(host)),
         )
         with listening(host, port) as listener:
@@ -186,11 +189,14 @@ def _token(file: Path | None, option: str) -> str | None:
 
 
 def _metrics(
-    partitions: Mapping[str, AbstractPartition], history: Mapping[str, History], services: _Services
+    partitions: Mapping[str, AbstractPartition],
+    history: Mapping[str, History],
+    services: _Services,
+    thresholds: Mapping[str, ThresholdWatch],
 ) -> Callable[[], tuple[bytes, str]]:
     from ugm.server.metrics import PartitionCollector, exposition  # noqa: PLC0415 - needs an extra
 
-    return exposition(PartitionCollector(partitions, history=history, services=services))
+    return exposition(PartitionCollector(partitions, history=history, services=services, thresholds=thresholds))
 
 
 @contextmanager

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import Any, Final
 
 import click
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.segment import Segment, Segments
 from rich.table import Table
 from rich.text import Text
 
-from ugm.cli.client import Server, server_url
-from ugm.cli.output import bar, print_json, table, with_instants
+from ugm.cli.client import Server, ServerError, server_url
+from ugm.cli.output import print_json, table, with_instants
+from ugm.cli.top_keys import pressed_keys
+from ugm.cli.top_state import HELP, SORTS, TABLES, RowSelection, Sort, TopState
+from ugm.cli.top_tables import render_summary, render_tables
 from ugm.errors import printable
-from ugm.resources import format_amount
 
-__all__ = ["render_top", "top_command"]
+__all__ = ["render_screen", "render_top", "top_command"]
 
-#: The width of a bar in characters.
-_WIDTH: Final = 20
-#: The columns with numbers.
-_NUMBERS: Final = ("share", "used", "of", "times", "waiting")
+#: The most denials that are searched for a text.
+_SEARCHED: Final = 1000
+_KEYS: Final = "q quit  ↑↓ scroll  s sort  r reverse  / filter  ? help"
 
 
 @click.command("top", short_help="Watch the users closest to a limit.")
@@ -37,136 +40,159 @@ _NUMBERS: Final = ("share", "used", "of", "times", "waiting")
     help="The interval between updates.",
 )
 @click.option("--lines", type=click.IntRange(min=1, max=1000), default=8, help="The most rows of each table.")
+@click.option("--sort", type=click.Choice(SORTS), default="share", help="The order of queues, users and groups.")
+@click.option("--reverse", "is_reversed", is_flag=True, help="Reverse the order.")
+@click.option("--filter", "find", metavar="TEXT", default="", help="Show only names that contain this text.")
 @click.option("--once", is_flag=True, help="Print once and exit.")
 @click.option("--json", "as_json", is_flag=True, help="Print once as JSON and exit.")
-def top_command(*, server: str, partition_name: str, interval: float, lines: int, once: bool, as_json: bool) -> None:
+def top_command(  # noqa: PLR0913 - one for each option
+    *,
+    server: str,
+    partition_name: str,
+    interval: float,
+    lines: int,
+    sort: Sort,
+    is_reversed: bool,
+    find: str,
+    once: bool,
+    as_json: bool,
+) -> None:
     """Show the users and groups of SERVER that are closest to a limit, the usage of its queues, and recent denials.
 
-    SERVER is an address, for example localhost:8080 or https://quota.example.org. Press Ctrl-C to exit.
+    SERVER is an address, for example localhost:8080 or https://quota.example.org. Press ? for the keys, and q to exit.
     """
     url = server_url(server)
     if url is None:
         raise click.UsageError(
             f"expected an address such as localhost:8080 or https://quota.example.org, found {server!r}"
         )
-    client = Server(url, partition_name)
+    client, query = Server(url, partition_name), RowSelection(sort, is_reversed, find, lines)
     try:
         if as_json:
-            view = _fetch(client, lines)
+            view = _fetch(client, query)
             denials = [with_instants(record, "first_at", "last_at", unit=1000) for record in view["denials"]]
             print_json({**view, "denials": denials})
         elif once:
-            Console().print(render_top(_fetch(client, lines), lines))
+            Console().print(render_top(_fetch(client, query), query))
         else:
-            _follow(client, interval, lines)
+            _follow(client, interval, TopState(query))
     except KeyboardInterrupt:
         sys.exit(0)
 
 
-def _follow(client: Server, interval: float, lines: int) -> None:
-    with Live(render_top(_fetch(client, lines), lines), screen=True, auto_refresh=False) as live:
-        while True:
-            time.sleep(interval)
-            live.update(render_top(_fetch(client, lines), lines), refresh=True)
-
-
-def _fetch(client: Server, lines: int) -> dict[str, Any]:
-    """Return the data of all tables, by name."""
-    partition = client.get()
-    has_history = partition["has_history"]
-    return {
-        "partition": partition,
-        "queues": client.get("/queues"),
-        "users": client.get("/standing/users", most=lines),
-        "groups": client.get("/standing/groups", most=lines),
-        "denials": client.get("/history", kind="denied", most=lines)["records"] if has_history else [],
-    }
-
-
-def render_top(view: Mapping[str, Any], lines: int) -> RenderableType:
-    """Return the tables for the terminal.
+def render_top(view: Mapping[str, Any], query: RowSelection) -> RenderableType:
+    """Return the summary of the partition and the tables.
 
     Args:
         view: the responses of the server, by name: partition, queues, users, groups, denials.
-        lines: the most rows of each table.
+        query: the selection and order.
     """
-    partition = view["partition"]
-    counts = ", ".join(
-        f"{partition[what]:,} {what}" for what in ("users", "groups", "queues", "applications", "allocations")
-    )
-    parts: list[RenderableType] = [Text(printable(f"partition {partition['name']}: {counts}"), style="bold")]
-    parts += [Text(), _queue_table(view["queues"], lines)]
-    for kind in ("users", "groups"):
-        if view[kind]["standings"]:
-            parts += [Text(), _utilization_table(kind, view[kind], lines)]
-    if view["denials"]:
-        parts += [Text(), _denial_table(view["denials"], lines)]
-    return Group(*parts)
+    return Group(render_summary(view["partition"]), Text(), render_tables(view, query))
 
 
-def _queue_table(root: Mapping[str, Any], lines: int) -> Table:
-    found = sorted(_queue_shares(root), key=lambda row: (-row[1], row[0]["queue_path"], row[2]))
-    rows = [
-        (
-            queue["queue_path"],
-            name,
-            *_share(share),
-            format_amount(name, queue["usage"].get(name, 0)),
-            format_amount(name, queue["max_resources"][name]),
-            str(queue["pending_allocations"] or ""),
-        )
-        for queue, share, name in found[:lines]
-    ]
-    columns = ("queue", "resource", "", "share", "used", "of", "waiting")
-    return table(*columns, rows=rows, right=_NUMBERS, title="Queues closest to their maximum")
+# Requests
 
 
-def _share(share: float) -> tuple[Text, str]:
-    return bar(share, _WIDTH), f"{share:.0%}"
+def _fetch(client: Server, query: RowSelection, shown: str = TABLES[0]) -> dict[str, Any]:
+    """Return the summary of the partition and the data of one table, or all tables, by name."""
+    partition = client.get()
+    requests: dict[str, Callable[[], Any]] = {
+        "queues": lambda: client.get("/queues"),
+        "users": lambda: _utilizations(client, "users", query),
+        "groups": lambda: _utilizations(client, "groups", query),
+        "denials": lambda: _denials(client, query) if partition["has_history"] else [],
+    }
+    names = requests if shown == TABLES[0] else [shown]
+    return {"partition": partition, **{name: requests[name]() for name in names}}
 
 
-def _queue_shares(queue: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], float, str]]:
-    for name, most in (queue["max_resources"] or {}).items():
-        used = queue["usage"].get(name, 0)
-        yield queue, used / most if most else float(used > 0), name
-    for child in queue["children"]:
-        yield from _queue_shares(child)
+def _utilizations(client: Server, kind: str, query: RowSelection) -> dict[str, Any]:
+    """Return users or groups in the order of a query; the server sorts, because it may have more than a page."""
+    sort = "pending" if query.sort == "waiting" else query.sort
+    options = {"sort": sort, "most": query.lines, **({"find": query.find} if query.find else {})}
+    page: dict[str, Any] = client.get(f"/utilization/{kind}", **options)
+    if not query.is_reversed:
+        return page
+    if page["total"] > query.lines:
+        page = client.get(f"/utilization/{kind}", **options, skip=page["total"] - query.lines)
+    return {**page, "utilizations": page["utilizations"][::-1]}
 
 
-def _utilization_table(kind: str, page: Mapping[str, Any], lines: int) -> Table:
-    title = f"{kind.capitalize()} closest to a limit, of {page['total']:,}"
-    columns = (kind[:-1], "queue", "resource", "", "share", "used", "of")
-    return table(*columns, rows=map(_utilization, page["standings"][:lines]), right=_NUMBERS, title=title)
+def _denials(client: Server, query: RowSelection) -> list[dict[str, Any]]:
+    """Return the newest denials, the newest first, or the oldest of them first."""
+    most = _SEARCHED if query.find else query.lines
+    records = client.get("/history", kind="denied", most=most)["records"][::-1]
+    text = query.find.lower()
+    found = [record for record in records if any(text in name.lower() for name in _names(record))][: query.lines]
+    return found[::-1] if query.is_reversed else found
 
 
-def _utilization(entry: Mapping[str, Any]) -> tuple[str | Text, ...]:
-    limit, name = entry["limit"], entry["resource"]
-    if limit is None:
-        return entry["name"], Text("no limit", style="dim")
-    if name is None:
-        amounts = str(limit["running_applications"]), str(limit["max_applications"])
-    else:
-        amounts = format_amount(name, limit["usage"][name]), format_amount(name, limit["max_resources"][name])
-    return entry["name"], limit["queue_path"], name or "applications", *_share(entry["share"]), *amounts
-
-
-def _denial_table(records: Sequence[Mapping[str, Any]], lines: int) -> Table:
-    rows = map(_denial, list(reversed(records))[:lines])
-    return table("application", "times", "limit", rows=rows, right=_NUMBERS, title="Denied")
-
-
-def _denial(record: Mapping[str, Any]) -> tuple[str, ...]:
+def _names(record: Mapping[str, Any]) -> list[str]:
     violations = record["decision"]["violations"]
-    more = f" +{len(violations) - 1}" if len(violations) > 1 else ""
-    return record["asks"][0]["application_id"], str(record["times"]), _limit(violations[0]) + more
+    return [record["asks"][0]["application_id"], *(violation["name"] for violation in violations)]
 
 
-def _limit(violation: Mapping[str, Any]) -> str:
-    name = violation["resource"]
-    where = f" in {violation['queue_path']}" if violation["queue_path"] not in ("", violation["name"]) else ""
-    if name is None:
-        amounts = f"{violation['used']} of {violation['limit']} applications"
-    else:
-        used, most, requested = (format_amount(name, violation[what]) for what in ("used", "limit", "requested"))
-        amounts = f"{used} of {most} {name} used, {requested} requested"
-    return f"{violation['kind']} {violation['name']}{where}: {amounts}"
+# The screen
+
+
+def _follow(client: Server, interval: float, state: TopState) -> None:
+    """Update the screen at every interval, and after every key, until a key ends the view."""
+    view, problem = _fetch(client, state.query, state.table), ""
+    updated = datetime.now().astimezone()
+    console = Console()
+    with Live(console=console, screen=True, auto_refresh=False) as live, pressed_keys() as keys:
+        due = time.monotonic() + interval
+        while not state.finished:
+            live.update(render_screen(console, view, state, _status(state, updated, problem)), refresh=True)
+            before = state.query, state.table, state.paused
+            for key in keys(max(due - time.monotonic(), 0)):
+                state.press(key)
+            is_due = time.monotonic() >= due
+            if (is_due and not state.paused) or before != (state.query, state.table, state.paused):
+                try:
+                    view, problem = _fetch(client, state.query, state.table), ""
+                    updated = datetime.now().astimezone()
+                except ServerError as error:
+                    problem = str(error)
+            if is_due:
+                due = time.monotonic() + interval
+
+
+def _status(state: TopState, updated: datetime, problem: str) -> Text:
+    """Return the line with the age of the data, the order and the filter."""
+    if problem:
+        return Text(printable(f"data of {updated:%H:%M:%S}: {problem}"), style="bold red")
+    parts = [f"{updated:%H:%M:%S}", *(["paused"] if state.paused else []), state.table, f"by {state.query.sort}"]
+    parts += ["reversed"] if state.query.is_reversed else []
+    parts += [f"filter {state.query.find!r}"] if state.query.find else []
+    return Text(printable(", ".join(parts)), style="dim")
+
+
+def render_screen(console: Console, view: Mapping[str, Any], state: TopState, status: Text) -> RenderableType:
+    """Return the part of the tables on the screen, between the summary and a line with keys.
+
+    Scrolling is limited to the existing lines.
+    """
+    options = console.options.update(no_wrap=True, overflow="ellipsis")
+    head = console.render_lines(render_summary(view["partition"])) + console.render_lines(status, options)
+    shown = {name: data for name, data in view.items() if state.table in (name, TABLES[0])}
+    body = console.render_lines(_help() if state.helping else render_tables(shown, state.query), options)
+    # A table that is shown alone keeps its title and its headings.
+    if state.table != TABLES[0] and not state.helping:
+        head, body = [*head, *body[:2]], body[2:]
+    foot = console.render_lines(_foot(state), options)
+    state.page = max(console.height - len(head) - len(foot), 1)
+    state.offset = min(state.offset, max(len(body) - state.page, 0))
+    visible = body[state.offset :][: state.page]
+    blank: list[list[Segment]] = [[]] * (state.page - len(visible))
+    return Segments(segment for line in (*head, *visible, *blank, *foot) for segment in (*line, Segment.line()))
+
+
+def _foot(state: TopState) -> Text:
+    if state.editing is not None:
+        return Text(printable(f"filter: {state.editing}_  (Enter accepts, Escape removes)"), style="reverse")
+    return Text(_KEYS, style="reverse")
+
+
+def _help() -> Table:
+    return table("key", "effect", rows=HELP, folded=("effect",))

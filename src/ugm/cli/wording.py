@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import starmap
 from typing import Final
 
 from ugm.identity import ROOT, WILDCARD, TrackingType
-from ugm.simulation.report import LimitSummary, Report, WaitingTime
+from ugm.simulation.comparison import LimitComparison, ReplayComparison, WaitingComparison
+from ugm.simulation.preemption import GuaranteeEffect, PreemptionReport
+from ugm.simulation.report import LimitSummary, Report, ResourceUse, WaitingTime
 
 __all__ = [
     "HOLDING",
@@ -17,6 +20,10 @@ __all__ = [
     "amount_of",
     "brief_amount",
     "brief_time",
+    "change_rows",
+    "compared_limit_rows",
+    "comparison_rows",
+    "guarantee_tables",
     "holder",
     "holding_rows",
     "lending_rows",
@@ -25,6 +32,7 @@ __all__ = [
     "most",
     "peak_share",
     "percent",
+    "preemption_rows",
     "reasons_of",
     "reclaim_rows",
     "share_of",
@@ -131,12 +139,140 @@ def summary(report: Report) -> list[tuple[str, str]]:
     waiting = report.waiting
     states = f"{report.started:,} started, {report.rejected:,} rejected, {report.held:,} still waiting"
     share = percent(share_of(waiting.delayed, waiting.jobs))
-    times = f"mean {brief_time(waiting.mean)}, p95 {brief_time(waiting.p95)}, longest {brief_time(waiting.max)}"
-    return [
+    rows = [
         ("jobs", f"{report.read:,} read: {states}"),
         ("delayed", f"{waiting.delayed:,} jobs, {share} of those started; at most {report.most_held:,} at one time"),
-        ("waiting", times),
+        ("waiting", _times(waiting)),
     ]
+    if report.logged is not None:
+        rows.append(("logged", f"{_times(report.logged)}, according to the log"))
+    in_use = [f"{use.resource} {percent(use.share)}" for use in report.utilization if use.share is not None]
+    if in_use:
+        rows.append(("in use", f"{', '.join(in_use)} of the cluster"))
+    return rows
+
+
+def _times(waiting: WaitingTime) -> str:
+    return f"mean {brief_time(waiting.mean)}, p95 {brief_time(waiting.p95)}, longest {brief_time(waiting.max)}"
+
+
+def comparison_rows(compared: ReplayComparison) -> list[tuple[str, ...]]:
+    """Return the rows of a table with a figure of every replay in each row, with its heading."""
+    reports = [one.report for one in compared.variants]
+    rows = [
+        ("jobs started", *(f"{one.started:,}" for one in reports)),
+        ("rejected", *(f"{one.rejected:,}" for one in reports)),
+        ("still waiting", *(f"{one.held:,}" for one in reports)),
+        ("delayed", *(f"{one.waiting.delayed:,}" for one in reports)),
+        ("mean wait", *(brief_time(one.waiting.mean) for one in reports)),
+        ("p95 of waits", *(brief_time(one.waiting.p95) for one in reports)),
+        ("longest wait", *(brief_time(one.waiting.max) for one in reports)),
+        ("most waiting", *(f"{one.most_held:,}" for one in reports)),
+        *_utilization_rows(reports),
+        ("usage and wait", *(_correlation(one) for one in reports)),
+        ("self-check", *("clean" if one.is_clean else "findings" for one in reports)),
+    ]
+    if any(one.logged for one in reports):
+        logged = ("" if one.logged is None else brief_time(one.logged.mean) for one in reports)
+        rows.insert(5, ("mean in the log", *logged))
+    return rows
+
+
+def _utilization_rows(reports: Sequence[Report]) -> Iterator[tuple[str, ...]]:
+    sides = [{use.resource: use for use in report.utilization} for report in reports]
+    for resource in sorted({name for side in sides for name in side}):
+        yield (f"{resource} in use", *(_in_use(side.get(resource)) for side in sides))
+
+
+def _in_use(use: ResourceUse | None) -> str:
+    if use is None:
+        return ""
+    return brief_amount(use.resource, round(use.mean)) if use.share is None else percent(use.share)
+
+
+def _correlation(report: Report) -> str:
+    found = report.usage_correlation
+    return "" if found is None else f"{found:+.2f}"
+
+
+def change_rows(compared: Iterable[WaitingComparison]) -> list[tuple[WaitingComparison, tuple[str, ...]]]:
+    """Return the users or groups whose waiting differs, each with its row: the jobs, the mean waits and the changes."""
+    return [(one, _change_row(one)) for one in compared if len(set(one.waits)) > 1]
+
+
+def _change_row(one: WaitingComparison) -> tuple[str, ...]:
+    first, *others = one.waits
+    changed = (
+        f"{brief_time(waits.mean)} ({_signed(change)})" for waits, change in zip(others, one.changes[1:], strict=True)
+    )
+    return one.name, f"{max(waits.jobs for waits in one.waits):,}", brief_time(first.mean), *changed
+
+
+def _signed(seconds: float) -> str:
+    return "=" if not round(seconds) else f"{'-' if seconds < 0 else '+'}{brief_time(abs(seconds))}"
+
+
+def compared_limit_rows(compared: ReplayComparison) -> list[tuple[str, ...]]:
+    """Return the limits that held jobs in any replay, with the time for which they did."""
+    return [
+        (one.queue_path, whose(limit), _values(one), *map(brief_time, one.held_seconds))
+        for one in compared.limits
+        for limit in [next(limit for limit in one.limits if limit is not None)]
+    ]
+
+
+def _values(one: LimitComparison) -> str:
+    """Return the values of a limit, which may differ between configurations."""
+    return " / ".join(dict.fromkeys("none" if limit is None else most(limit) for limit in one.limits))
+
+
+def preemption_rows(reports: Collection[PreemptionReport]) -> list[tuple[str, ...]]:
+    """Return the figures of replays with and without preemption, each row with its heading."""
+    return [
+        ("jobs started", *(f"{one.started:,}" for one in reports)),
+        ("rejected", *(f"{one.rejected:,}" for one in reports)),
+        ("still waiting", *(f"{one.waiting:,}" for one in reports)),
+        ("mean wait", *(brief_time(share_of(one.waited, one.started)) for one in reports)),
+        ("longest wait", *(brief_time(one.longest_wait) for one in reports)),
+        ("evictions", *(f"{one.evictions:,}" for one in reports)),
+        ("lost run time", *(brief_time(one.lost) for one in reports)),
+        ("from plan to start", *(brief_time(one.longest_claim) for one in reports)),
+        ("self-check", *("clean" if one.is_clean else "findings" for one in reports)),
+    ]
+
+
+def guarantee_tables(reports: Collection[PreemptionReport]) -> list[tuple[str, list[tuple[str, ...]]]]:
+    """Return tables of the queues with guarantees, those whose guarantees were unmet longest first.
+
+    A row has the path, the guarantee, and one figure of every replay.
+    """
+    figures: tuple[tuple[str, Callable[[GuaranteeEffect], float]], ...] = (
+        ("Time in which guarantees were unmet", lambda one: one.unmet),
+        ("Longest time that a job waited for an unmet guarantee", lambda one: one.longest_unmet),
+        ("Mean wait of the jobs of queues with guarantees", lambda one: share_of(one.waited, one.jobs)),
+    )
+    queues = _guarantees(reports)
+    return [
+        (heading, [(path, _amounts(effects), *(_figure(one, figure) for one in effects)) for path, effects in queues])
+        for heading, figure in figures
+    ]
+
+
+def _guarantees(reports: Collection[PreemptionReport]) -> list[tuple[str, list[GuaranteeEffect | None]]]:
+    """Return the queues with a guarantee in any replay, each with its effects in all of them."""
+    sides = [{one.queue_path: one for one in report.guarantees} for report in reports]
+    queues = [(path, [side.get(path) for side in sides]) for path in {path: None for side in sides for path in side}]
+    return sorted(queues, key=lambda row: (-max(one.unmet for one in row[1] if one), row[0]))
+
+
+def _amounts(effects: Sequence[GuaranteeEffect | None]) -> str:
+    """Return the guarantee of a queue, which may differ between configurations."""
+    found = ("none" if one is None else ", ".join(starmap(amount_of, one.guaranteed.items())) for one in effects)
+    return " / ".join(dict.fromkeys(found))
+
+
+def _figure(effect: GuaranteeEffect | None, figure: Callable[[GuaranteeEffect], float]) -> str:
+    return "" if effect is None else brief_time(figure(effect))
 
 
 def holding_rows(report: Report) -> list[tuple[LimitSummary, tuple[str, ...]]]:

@@ -7,7 +7,10 @@
 The command ``ugm simulate`` does this and shows the report.
 """
 
+from ugm.simulation.comparison import LimitComparison, ReplayComparison, Variant, WaitingComparison
+from ugm.simulation.job_order import JobOrderName
 from ugm.simulation.mapping import JobMapping
+from ugm.simulation.preemption import GuaranteeEffect, PreemptionReport, VictimWork, simulate_preemption
 from ugm.simulation.recorder import LimitSeries, Recorder
 from ugm.simulation.replay import Progress, simulate
 from ugm.simulation.report import (
@@ -17,11 +20,12 @@ from ugm.simulation.report import (
     JobRejection,
     LimitSummary,
     Report,
+    ResourceUse,
     UserImpact,
     WaitingTime,
 )
 from ugm.simulation.series import Envelope
-from ugm.simulation.swf import SwfRecord, parse_swf, read_swf
+from ugm.simulation.swf import SwfHeader, SwfRecord, parse_swf, read_swf
 from ugm.simulation.workload import Job, WorkloadError
 
 __all__ = [
@@ -29,19 +33,30 @@ __all__ = [
     "GroupLending",
     "GroupLoan",
     "GroupReclaim",
+    "GuaranteeEffect",
     "Job",
     "JobMapping",
+    "JobOrderName",
     "JobRejection",
+    "LimitComparison",
     "LimitSeries",
     "LimitSummary",
+    "PreemptionReport",
     "Progress",
     "Recorder",
+    "ReplayComparison",
     "Report",
+    "ResourceUse",
+    "SwfHeader",
     "SwfRecord",
     "UserImpact",
+    "Variant",
+    "VictimWork",
+    "WaitingComparison",
     "WaitingTime",
     "WorkloadError",
     "parse_swf",
     "read_swf",
     "simulate",
+    "simulate_preemption",
 ]

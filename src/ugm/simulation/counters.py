@@ -10,10 +10,10 @@ from functools import partial
 from typing import TypeAlias, final
 
 from ugm.queues import Placement
-from ugm.resources import Resource
+from ugm.resources import VCORE, Resource
 from ugm.simulation.gauges import ConfiguredLimit, JobClass
 from ugm.simulation.lending import LendingGroups
-from ugm.simulation.report import GroupReclaim, JobRejection, LimitSummary, Report, WaitingTime
+from ugm.simulation.report import GroupReclaim, JobRejection, LimitSummary, Report, ResourceUse, WaitingTime
 from ugm.simulation.workload import Job
 
 __all__ = ["ReplayCounters"]
@@ -46,6 +46,16 @@ class ReplayCounters:
     #: The number of evicted jobs and the lost seconds, by kind, borrower and owner.
     _reclaims: dict[tuple[str, str, str], tuple[int, int]] = field(default_factory=dict)
 
+    #: The amounts in use, since a second, and up to it the amounts times seconds, by resource.
+    _in_use: defaultdict[str, int] = field(default_factory=partial(defaultdict, int))
+    _used_until: int = 0
+    _areas: defaultdict[str, int] = field(default_factory=partial(defaultdict, int))
+    #: The usage of the started jobs of each user, in amounts times seconds.
+    _used: defaultdict[str, int] = field(default_factory=partial(defaultdict, int))
+    #: The waiting times in the log.
+    _logged: array[int] = field(default_factory=_seconds)
+    _first: int | None = None
+
     @property
     def started(self) -> int:
         """The number of started jobs."""
@@ -54,9 +64,30 @@ class ReplayCounters:
     def start(self, job: Job, wait: int) -> None:
         """Count a started job and its waiting time."""
         self._all.append(wait)
+        self._used[job.user.name] += job.usage.get(VCORE, 0) * job.run_time
+        if job.logged_wait is not None:
+            self._logged.append(job.logged_wait)
         self._users[job.user.name].append(wait)
         for group in job.user.groups:
             self._groups[group].append(wait)
+
+    def use(self, now: int, usage: Resource, jobs: int) -> None:
+        """Count that a job starts (1) or ends (-1), and what was in use since the last call."""
+        seconds, self._used_until = now - self._used_until, now
+        if self._first is None:
+            self._first = now
+        elif seconds:
+            for name, amount in self._in_use.items():
+                self._areas[name] += amount * seconds
+        for name, amount in usage.items():
+            self._in_use[name] += jobs * amount
+
+    def _utilization(self, cluster: Resource | None) -> tuple[ResourceUse, ...]:
+        seconds = self._used_until - (self._first or 0)
+        available: Mapping[str, int] = cluster or {}
+        return tuple(
+            ResourceUse(name, area, seconds, available.get(name)) for name, area in sorted(self._areas.items())
+        )
 
     def reject(self, equal: JobClass | _Unplaced, job: Job) -> None:
         """Count a job that can never start, with its equals."""
@@ -79,6 +110,7 @@ class ReplayCounters:
         *,
         held: int,
         end_time: int,
+        cluster: Resource | None,
         limits: Iterable[ConfiguredLimit],
         lending: LendingGroups,
         findings: tuple[str, ...],
@@ -93,7 +125,10 @@ class ReplayCounters:
             decisions=self.decisions,
             end_time=end_time,
             waiting=WaitingTime.of(self._all),
+            logged=WaitingTime.of(self._logged) if self._logged else None,
             users=_by_name(self._users),
+            usage=tuple(sorted(self._used.items())),
+            utilization=self._utilization(cluster),
             groups=_by_name(self._groups),
             limits=tuple(sorted((limit.summary() for limit in limits), key=_impact)),
             rejections=self._rejection_list(),

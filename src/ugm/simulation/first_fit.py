@@ -43,6 +43,11 @@ class FirstFit(Generic[Item]):
     def __contains__(self, position: int) -> bool:
         return position in self._items
 
+    @property
+    def smallest(self) -> float:
+        """The smallest amount that any item needs; infinite if there are none."""
+        return self._smallest.get(1, math.inf)
+
     def add(self, position: int, amount: int, item: Item) -> None:
         """Add an item at an unoccupied position."""
         self._items[position] = item

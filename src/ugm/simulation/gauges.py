@@ -21,8 +21,9 @@ from ugm.decision import Violation
 from ugm.identity import TrackingType, UserGroup
 from ugm.partition import AbstractPartition
 from ugm.resources import MAX_QUANTITY, Resource
-from ugm.simulation.first_fit import FirstFit
+from ugm.simulation.job_order import JobOrder
 from ugm.simulation.lending import LendingGroup, LendingGroups
+from ugm.simulation.ordered_lines import Candidate, OrderedLines
 from ugm.simulation.report import LimitSummary, UserImpact
 from ugm.simulation.workload import Job
 from ugm.tracking import EffectiveLimit
@@ -98,6 +99,8 @@ class Gauge:
     configured: ConfiguredLimit
     #: The user, group or queue, or ``*`` for the group wildcard.
     name: str
+    #: The job classes that wait for the gauge, by the arrival of their oldest held job.
+    waiting: OrderedLines[JobClass]
     used: int = 0
     peak: int = 0
     #: Whether the limit is that of users, groups or queues, so that the free amount is exact.
@@ -106,15 +109,13 @@ class Gauge:
     is_bounded: bool = True
     #: The free amount that the last denial in this round reported, if the gauge is not exact.
     reported_free: int = MAX_QUANTITY
-    #: The job classes that wait for the gauge, by the arrival of their oldest held job.
-    waiting: FirstFit[JobClass] = field(default_factory=FirstFit)
 
     def fits(self, amount: int) -> bool:
         """Return whether an additional amount is within the limit."""
         return amount <= self._free()
 
-    def first_fitting(self) -> tuple[int, int] | None:
-        """Return the position of the first waiting job class that fits, and the amount that it needs."""
+    def first_fitting(self) -> Candidate | None:
+        """Return the first waiting job class that fits: its key, its position and the amount that it needs."""
         return self.waiting.first(self._free())
 
     def _free(self) -> int:
@@ -195,6 +196,7 @@ class ReplayGauges:
 
     #: An empty partition, of which only the limits are queried.
     partition: AbstractPartition
+    order: JobOrder
     _gauges: dict[tuple[str, str, str, str | None], Gauge] = field(default_factory=dict)
     #: The gauges of other quota models.
     inexact: list[Gauge] = field(default_factory=list)
@@ -263,7 +265,7 @@ class ReplayGauges:
             # The limits of other quota models belong to no queue, so only the name distinguishes them.
             key = _LimitKey(limit.kind, limit.queue_path, limit.limit_name if is_exact else limit.name, resource)
             configured = self.configured.setdefault(key, ConfiguredLimit(key, place, most))
-            gauge = self._gauges[subject] = Gauge(configured, limit.name, is_exact=is_exact)
+            gauge = self._gauges[subject] = Gauge(configured, limit.name, OrderedLines(self.order), is_exact=is_exact)
             configured.gauges.append(gauge)
             if not is_exact:
                 self.inexact.append(gauge)

@@ -93,7 +93,8 @@ class JobMapping:
             user = require_user(record.user, record.group)
             usage = usage_of(*self._size(record))
             tags = tags_of(*[getattr(record, field) for field in fields])
-            yield Job(record.number, record.submit_time, max(record.run_time, 0), queue, user, usage, tags)
+            wait = None if record.wait_time == UNKNOWN else record.wait_time
+            yield Job(record.number, record.submit_time, max(record.run_time, 0), queue, user, usage, tags, wait)
 
     def _user(self, user: int, group: int) -> UserGroup:
         name = self.unknown_user if user == UNKNOWN else self._name("user", user)

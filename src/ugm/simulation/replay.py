@@ -8,10 +8,21 @@ The following rule determines the start of each job:
 
 - A job is placed and requested when it is submitted. If it is denied, it is held. If it can never fit, or no placement
   rule finds a queue, it is rejected.
-- When jobs end, all jobs that end at that second are released first. Then the held jobs are requested again in the
-  order of their submission, and each that fits starts. A job that does not fit is skipped, and does not delay later
-  jobs.
+- When jobs end, all jobs that end at that second are released first. Then the held jobs are requested again in an
+  order, by default that of their submission, and each that fits starts. A job that does not fit is skipped, and does
+  not delay later jobs.
 - Jobs that are submitted at the same second come after that.
+
+The order of held jobs is one of these; equals are ordered by submission:
+
+============  =======================================================================================================
+``fifo``      submission
+``priority``  the ``priority.offset`` of their queues, the highest first, compared from the root down
+``fair``      the part that their queues use of their guarantee or maximum, the smallest first, from the root down
+``share``     the rank of their users by shares and decayed usage, which is computed every five minutes of the log
+============  =======================================================================================================
+
+Without shares in the configuration, all users have equal shares, and the half-life of usage is a week.
 
 Elastic quotas, quota trees and other quota models take part if they are given. Held jobs are pending then, because
 models may depend on the demand. If a job is denied although its group is within its guarantee, the group reclaims what
@@ -31,7 +42,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from operator import itemgetter
-from typing import Literal, NamedTuple, final
+from typing import Any, Literal, NamedTuple, TypeAlias, final
 from weakref import WeakValueDictionary
 
 from ugm.configuration import PartitionConfig
@@ -40,9 +51,11 @@ from ugm.errors import InvariantError, RequestError
 from ugm.identity import TrackingType, UserGroup
 from ugm.model import QuotaModel
 from ugm.partition import AbstractPartition, Partition
+from ugm.partition.config_schedule import ConfigSchedule
 from ugm.resources import MAX_QUANTITY, Resource
 from ugm.simulation.counters import ReplayCounters
 from ugm.simulation.gauges import Gauge, JobClass, ReplayGauges, TagItems
+from ugm.simulation.job_order import JobOrder, JobOrderName, order_of, require_order, without_shares
 from ugm.simulation.recorder import Recorder
 from ugm.simulation.report import Report
 from ugm.simulation.workload import Job
@@ -76,6 +89,7 @@ def simulate(  # noqa: PLR0913 - one for each option
     recorder: Recorder | None = None,
     models: Callable[[], Iterable[QuotaModel]] = _no_models,
     reclaims: bool = True,
+    order: JobOrderName = "fifo",
 ) -> Report:
     """Replay a workload in a partition.
 
@@ -94,12 +108,14 @@ def simulate(  # noqa: PLR0913 - one for each option
         models: a function that returns new quota models, in addition to those that the configuration declares. It is
             called twice, because one partition only answers queries about limits.
         reclaims: whether groups reclaim what they are guaranteed, so that jobs of other groups are evicted.
+        order: the order in which held jobs are requested again.
 
     Returns:
         The report, which only depends on the arguments.
 
     Raises:
-        RequestError: the jobs are not in order, or a job has the number of another job that has not ended.
+        RequestError: the jobs are not in order, a job has the number of another job that has not ended, or
+            the configuration has budgets, or limits that change by a schedule.
 
     >>> from ugm import parse_config
     >>> from ugm.simulation import Job
@@ -108,11 +124,17 @@ def simulate(  # noqa: PLR0913 - one for each option
     >>> simulate(jobs, config.partition()).waiting
     WaitingTime(jobs=2, delayed=1, total=60, p95=60, max=60)
     """
+    if ConfigSchedule.compile(config) is not None:
+        raise RequestError("config", "with a schedule", "limits that change with the time cannot be simulated")
+    if config.ugm.budgets:
+        raise RequestError("config", "with budgets", "budgets cannot be simulated; remove them from the configuration")
     # Charging does not depend on *group_limits*, so the gauges query a partition that enforces all limits.
-    gauges = ReplayGauges(Partition(config, cluster=cluster, models=models()))
-    partition = Partition(config, cluster=cluster, models=models(), group_limits=group_limits)
+    limits = without_shares(config)
+    partition = Partition(limits, cluster=cluster, models=models(), group_limits=group_limits)
+    job_order = order_of(require_order(order), config, partition, cluster)
+    gauges = ReplayGauges(Partition(limits, cluster=cluster, models=models()), job_order)
     has_models = bool(partition.model_reports())
-    replay = _Replay(partition, gauges, observer, recorder, has_models, has_models and reclaims)
+    replay = _Replay(partition, gauges, job_order, cluster, observer, recorder, has_models, has_models and reclaims)
     for job in jobs:
         if until is not None and job.submit_time > until:
             break
@@ -121,8 +143,12 @@ def simulate(  # noqa: PLR0913 - one for each option
     return replay.report()
 
 
-def _add_candidate(gauge: Gauge, candidates: list[tuple[int, int, Gauge]]) -> None:
-    """Add the first job class that fits a gauge to a heap of (order, amount, gauge)."""
+#: A job class that fits a gauge: the key of its line, its order, its amount, and the gauge.
+_Fitting: TypeAlias = tuple[tuple[Any, ...], int, int, Gauge]
+
+
+def _add_candidate(gauge: Gauge, candidates: list[_Fitting]) -> None:
+    """Add the first job class that fits a gauge to a heap."""
     found = gauge.first_fitting()
     if found is not None:
         heappush(candidates, (*found, gauge))
@@ -159,6 +185,8 @@ class _Replay:
 
     partition: AbstractPartition
     gauges: ReplayGauges
+    order: JobOrder
+    cluster: Resource | None
     observer: Callable[[Progress], None] | None
     recorder: Recorder | None
     has_models: bool
@@ -245,6 +273,8 @@ class _Replay:
 
     def _start(self, job_class: JobClass, job: Job, order: int) -> None:
         job_class.charge(self.now)
+        self.order.change(self.now, job_class.queue_path, job_class.user, job_class.usage, 1)
+        self.counters.use(self.now, job_class.usage, 1)
         if self.recorder:
             self.recorder.record_running(self.now, job_class, 1)
         self.alive.add(job.number)
@@ -300,19 +330,27 @@ class _Replay:
             self.partition.remove(job.application_id)
             self.alive.remove(job.number)
             self.evictable.pop(job.application_id, None)
-            job_class.refund(self.now)
+            self._refund(job_class)
             if self.recorder:
                 self.recorder.record_running(self.now, job_class, -1)
             relieved.update((gauge, None) for gauge, _ in job_class.gauges if gauge.waiting)
         return relieved
 
+    def _refund(self, job_class: JobClass) -> None:
+        """Refund a running job, which ends or is evicted."""
+        job_class.refund(self.now)
+        self.order.change(self.now, job_class.queue_path, job_class.user, job_class.usage, -1)
+        self.counters.use(self.now, job_class.usage, -1)
+
     def _retry(self, relieved: Iterable[Gauge]) -> None:
-        """Start the held jobs that fit now, the oldest first.
+        """Start the held jobs that fit now, in their order.
 
         Usage only grows during a round. Therefore a job class that does not fit a gauge will not fit later in the
         round, and a class that another limit denies is not requested again in the round. Evictions begin another round.
         """
         self._relieve(relieved)
+        if self.relieved:
+            self.order.refresh(self.now)
         while self.relieved:
             gauges, self.relieved = self.relieved, {}
             self._retry_round(gauges)
@@ -323,14 +361,15 @@ class _Replay:
         self.relieved.update((gauge, None) for gauge in self.gauges.inexact if gauge.waiting)
 
     def _retry_round(self, relieved: Iterable[Gauge]) -> None:
-        candidates: list[tuple[int, int, Gauge]] = []
+        candidates: list[_Fitting] = []
         for gauge in relieved:
             gauge.reported_free = MAX_QUANTITY
             _add_candidate(gauge, candidates)
         while candidates:
-            order, amount, gauge = heappop(candidates)
-            # Another job class may have started jobs since, or older jobs of the class may have been evicted.
-            if order in gauge.waiting and gauge.fits(amount):
+            key, order, amount, gauge = heappop(candidates)
+            # Another job class may have started jobs since, or older jobs of the class may have been evicted. A line
+            # whose key has grown takes its new place.
+            if order in gauge.waiting and gauge.fits(amount) and gauge.waiting.key(order) == key:
                 self._retry_class(gauge.waiting.remove(order))
             _add_candidate(gauge, candidates)
 
@@ -362,7 +401,7 @@ class _Replay:
         evicted = [self.evictable.pop(name) for name in self.partition.reclaim(plan)]
         owner = job_class.groups[0][0].name
         for one in evicted:
-            one.job_class.refund(self.now)
+            self._refund(one.job_class)
             self.evicted.add(one.start)
             kind, borrower = _borrower_of(one.job_class)
             self.counters.reclaim(kind, borrower, owner, self.now - one.since)
@@ -411,6 +450,7 @@ class _Replay:
         for job_class in self.classes.values():
             job_class.count_waiting(self.now)
         self.gauges.lending.finish(self.now)
+        self.counters.use(self.now, Resource(), 0)
         if self.recorder:
             self.recorder.finish(self.now)
 
@@ -423,5 +463,10 @@ class _Replay:
             findings = error.findings
         limits = self.gauges.configured.values()
         return self.counters.report(
-            held=self.held, end_time=self.now, limits=limits, lending=self.gauges.lending, findings=findings
+            held=self.held,
+            end_time=self.now,
+            cluster=self.cluster,
+            limits=limits,
+            lending=self.gauges.lending,
+            findings=findings,
         )

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, final
 
 from ugm.resources import Resource
+from ugm.simulation.correlation import rank_correlation
 
 __all__ = [
     "GroupLending",
@@ -19,6 +20,7 @@ __all__ = [
     "JobRejection",
     "LimitSummary",
     "Report",
+    "ResourceUse",
     "UserImpact",
     "WaitingTime",
 ]
@@ -60,6 +62,35 @@ class WaitingTime:
     def to_dict(self) -> dict[str, Any]:
         """Return the values for JSON."""
         return {**asdict(self), "mean": round(self.mean, 3)}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ResourceUse:
+    """The use of one resource by all jobs."""
+
+    resource: str
+    #: In amounts times seconds.
+    area: int
+    #: From the first start to the end of the replay.
+    seconds: int
+    #: The amount in the cluster; None if it is unlimited.
+    available: int | None
+
+    @property
+    def mean(self) -> float:
+        """The mean amount in use."""
+        return self.area / self.seconds if self.seconds else 0.0
+
+    @property
+    def share(self) -> float | None:
+        """The mean part of the cluster in use; None if the cluster is unlimited."""
+        return None if self.available is None else self.mean / self.available if self.available else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the use for JSON."""
+        share = self.share
+        return {**asdict(self), "mean": round(self.mean, 3), "share": None if share is None else round(share, 4)}
 
 
 @final
@@ -174,7 +205,7 @@ class GroupReclaim:
     borrower: str
     owner: str
     jobs: int
-    #: The seconds for which these jobs had been running in vain.
+    #: The seconds for which these jobs had been running when they were evicted.
     lost_seconds: int
 
 
@@ -210,6 +241,20 @@ class Report:
     reclaims: tuple[GroupReclaim, ...] = ()
     #: The findings of the self-check of the partition at the end; empty if there are none.
     findings: tuple[str, ...]
+    #: The waiting times that the log has for the started jobs; None if it has none.
+    logged: WaitingTime | None = None
+    #: The cores times seconds of the started jobs of each user, in thousandths of a core.
+    usage: tuple[tuple[str, int], ...] = ()
+    utilization: tuple[ResourceUse, ...] = ()
+
+    @property
+    def usage_correlation(self) -> float | None:
+        """The rank correlation (Spearman) of the usage and the mean waiting time over the users with started jobs.
+
+        It is positive if users that use more wait longer. None with less than two users, or if all of them are equal.
+        """
+        means = {name: waiting.mean for name, waiting in self.users}
+        return rank_correlation([(used, means[name]) for name, used in self.usage if name in means])
 
     @property
     def is_clean(self) -> bool:
@@ -218,12 +263,16 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report for JSON."""
+        used = dict(self.usage)
         return {
             "jobs": {name: getattr(self, name) for name in ("read", "started", "rejected", "held", "most_held")},
             "decisions": self.decisions,
             "end_time": self.end_time,
             "waiting": self.waiting.to_dict(),
-            "users": [{"user": name, **waiting.to_dict()} for name, waiting in self.users],
+            "logged_waiting": None if self.logged is None else self.logged.to_dict(),
+            "utilization": [use.to_dict() for use in self.utilization],
+            "usage_correlation": None if self.usage_correlation is None else round(self.usage_correlation, 4),
+            "users": [{"user": name, "used": used.get(name, 0), **waiting.to_dict()} for name, waiting in self.users],
             "groups": [{"group": name, **waiting.to_dict()} for name, waiting in self.groups],
             "limits": [limit.to_dict() for limit in self.limits],
             "rejections": [rejection.to_dict() for rejection in self.rejections],

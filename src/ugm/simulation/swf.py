@@ -18,11 +18,11 @@ import zlib
 from collections.abc import Iterator
 from io import BufferedReader, TextIOBase
 from operator import gt
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, final
 
 from ugm.simulation.workload import MAX_SECONDS, WorkloadError
 
-__all__ = ["UNKNOWN", "SwfRecord", "parse_swf", "read_swf"]
+__all__ = ["UNKNOWN", "SwfHeader", "SwfRecord", "parse_swf", "read_swf"]
 
 #: The value for unknown numbers.
 UNKNOWN: Final = -1
@@ -41,6 +41,8 @@ _MAX_NUMBER: Final = 10**15
 
 #: `int` and `float` also take ``1_000``, ``+1``, ``1e3`` and ``nan``.
 _NUMBERS: Final = re.compile(r"[-.0-9\s]+", re.ASCII)
+
+_START: Final = re.compile(r"\s*;\s*UnixStartTime\s*:\s*([0-9]{1,12})\s*", re.ASCII)
 
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 
@@ -69,6 +71,32 @@ class SwfRecord(NamedTuple):
     think_time: int
 
 
+@final
+class SwfHeader:
+    """The comments at the start of a workload file, as far as a replay needs them."""
+
+    __slots__ = ("start_time",)
+
+    #: The second since 1970 at which the log begins; None if it has no such comment.
+    start_time: int | None
+
+    def __init__(self) -> None:
+        self.start_time = None
+
+    def read(self, line: str) -> None:
+        """Read a comment.
+
+        >>> header = SwfHeader()
+        >>> header.read("; UnixStartTime: 1132444805")
+        >>> header.start_time
+        1132444805
+        """
+        found = _START.fullmatch(line)
+        # The authors of a log write 0 or -1 if the time is unknown.
+        if found is not None and 0 < (start := int(found[1])) <= MAX_SECONDS:
+            self.start_time = start
+
+
 #: The largest number of each field.
 _MAXIMA: Final = tuple(MAX_SECONDS if name in _TIMES else _MAX_NUMBER for name in SwfRecord._fields)
 
@@ -88,12 +116,13 @@ def read_swf(path: str | os.PathLike[str]) -> Iterator[SwfRecord]:
         raise WorkloadError(os.fspath(path), 0, f"cannot be read: {error.strerror or error}") from None
 
 
-def parse_swf(stream: BufferedReader, name: str) -> Iterator[SwfRecord]:
+def parse_swf(stream: BufferedReader, name: str, header: SwfHeader | None = None) -> Iterator[SwfRecord]:
     """Yield the jobs of an open file, plain or gzipped, and close it at its end.
 
     Args:
         stream: the bytes of the file.
         name: the name of the file in errors.
+        header: filled with the header, which is complete before the first job.
 
     Raises:
         WorkloadError: a line is invalid, or the compressed data are damaged or incomplete.
@@ -106,6 +135,8 @@ def parse_swf(stream: BufferedReader, name: str) -> Iterator[SwfRecord]:
         try:
             for line_number, line in _lines(text):
                 if line.lstrip().startswith(";") or (len(line) <= _MAX_LINE and not line.strip()):
+                    if header is not None:
+                        header.read(line)
                     continue
                 record = _parse_line(line, name, line_number)
                 if record.submit_time < latest:

@@ -61,6 +61,8 @@ class Job:
     usage: Resource
     #: Data for the placement rules, for example the namespace.
     tags: Mapping[str, str] = field(default_factory=dict)
+    #: The seconds for which it waited according to the log; None if that is unknown. The replay does not use it.
+    logged_wait: int | None = None
 
     def __post_init__(self) -> None:
         if self.submit_time < 0:

@@ -85,6 +85,56 @@ def test_simulate_a_pipe(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.usefixtures("files")
+def test_simulate_orders() -> None:
+    """Several orders and configurations are compared with the first one, in the terminal, as JSON and as a page."""
+    Path("free.yaml").write_text(CONFIG.replace("maxapplications: 1", "maxapplications: 2"))
+    Path("jobs.swf").write_text("; UnixStartTime: 1132444805\n" + WORKLOAD.replace("-1 100", "30 100"))
+    text = simulate("--order", "fifo", "--order", "share").stdout
+    options = ("--config", "free.yaml", "--html", "page.html")
+    both = simulate(*options)
+    figures = json.loads(simulate(*options, "--order", "fair", "--order", "fifo", "--json").stdout)
+
+    assert "jobs.swf under limits.yaml" in text
+    assert re.search(r"mean wait +30s +30s\n", text)
+    assert re.search(r"mean in the log +30s +30s\n", text)
+    assert re.search(r"user1 +2 +30s +0s \(-30s\)", both.stdout)
+    page = Path("page.html").read_text()
+    assert "Who gains and who loses: users" in page
+    assert "2005-11-20 00:00" in page
+    assert [one["name"] for one in figures["replays"]] == [
+        "limits.yaml fair",
+        "limits.yaml fifo",
+        "free.yaml fair",
+        "free.yaml fifo",
+    ]
+    assert figures["replays"][0]["start_time"] == "2005-11-20T00:00:05.000Z"
+    assert figures["comparison"]["users"][0]["changes"] == [0.0, 0.0, -30.0, -30.0]
+
+
+@pytest.mark.usefixtures("files")
+def test_simulate_the_standard_input() -> None:
+    """The log may be the standard input, unless the configuration is."""
+    arguments = ["simulate", "-", "--config", "limits.yaml", "--json"]
+    found = CliRunner().invoke(commands.ugm, arguments, input=WORKLOAD)
+    packed = CliRunner().invoke(commands.ugm, arguments, input=gzip.compress(WORKLOAD.encode()))
+
+    assert (
+        json.loads(found.stdout)["jobs"]
+        == json.loads(packed.stdout)["jobs"]
+        == json.loads(simulate("--json").stdout)["jobs"]
+    )
+    assert run("simulate", "-", "--config", "-").exit_code == 2
+    assert CliRunner().invoke(commands.ugm, [*arguments, "--order", "fair", "--order", "fifo"]).exit_code == 2
+
+
+@pytest.mark.usefixtures("files")
+def test_simulate_twice() -> None:
+    """The same order or configuration twice is wrong usage."""
+    assert simulate("--order", "fair", "--order", "fair").exit_code == 2
+    assert simulate("--config", "limits.yaml").exit_code == 2
+
+
+@pytest.mark.usefixtures("files")
 def test_simulate_json() -> None:
     """As JSON there are the figures of the report, the names of the files, and the time it took."""
     figures = json.loads(simulate("--json").stdout)

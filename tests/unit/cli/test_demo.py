@@ -31,12 +31,12 @@ def test_demo_is_alive() -> None:
             time.sleep(0.1)
         run.send_signal(signal.SIGINT)
     assert run.returncode == 0
-    assert {"allocated", "denied", "released", "submitted"} <= first["told"].keys()
+    assert {"allocated", "denied", "released", "submitted"} <= first["counts"].keys()
 
 
 def seen(address: str) -> dict[str, dict[str, int]]:
     """Return what the history of a server says."""
-    with urlopen(f"{address}/ws/v1/partition/default/history") as answer:  # noqa: S310 - it is ours
+    with urlopen(f"{address}/api/v1/partition/default/history") as answer:  # noqa: S310 - it is ours
         found: dict[str, dict[str, int]] = json.load(answer)
         return found
 

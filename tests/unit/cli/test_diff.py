@@ -71,6 +71,10 @@ Placement rules
    (fixed teams)
    provided
 
+Risks: limits that fall by more than 10 %
+limit
+user 'sue' in root.prod: 2 instead of 3
+
 partition gpu (added)
 
 Queues
@@ -182,6 +186,9 @@ def test_json() -> None:
     assert default["queues"][0]["after"]["guaranteed"] == {"vcore": 8000}
     assert default["limits"][0]["before"] == {"max_resources": {"vcore": 4000}, "max_applications": 3}
     assert (default["placement_rules"], default["group_orders"]) == (True, ["root.prod"])
+    [risk] = default["risks"]
+    assert (risk["name"], risk["before"], risk["after"], risk["used"]) == ("sue", 3, 2, None)
+    assert gpu["risks"] == []
 
 
 def test_json_without_differences() -> None:

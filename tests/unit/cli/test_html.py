@@ -16,7 +16,7 @@ from ugm import Resource, UserGroup, parse_config
 from ugm.cli import commands
 from ugm.cli.html import page
 from ugm.cli.html.marks import Markup, element
-from ugm.cli.html.plots import Layer, Mark, layers, usage
+from ugm.cli.html.plots import Layer, Mark, TimeAxis, layers, usage
 from ugm.simulation import Envelope, Job, Recorder, simulate
 
 #: What a page may not hold: whatever makes a browser fetch or run something.
@@ -174,7 +174,7 @@ def test_cluster_comes_first() -> None:
 def test_drawing() -> None:
     """A plot of usage is a band, a line of means and the mark, in steps; what is level is one step."""
     series = Envelope(10, 40, (0, 0, 46, 46), (92, 0, 46, 46), (460, 0, 460, 460))
-    root = ET.fromstring(usage(series, mark=Mark(92, "92", "limit"), origin=0, label="a"))  # noqa: S314 - ours
+    root = ET.fromstring(usage(series, mark=Mark(92, "92", "limit"), axis=TimeAxis(0), label="a"))  # noqa: S314 - ours
 
     paths = {path.get("class"): path.get("d") for path in root.iter("path")}
     assert paths == {
@@ -189,7 +189,7 @@ def test_layers() -> None:
     """Layers stand on top of each other."""
     series = Envelope(10, 20, (0, 0), (0, 0), (0, 0))
     stack = [Layer("a", (23, 46)), Layer("b", (23, 0))]
-    drawn = layers(series, stack, mark=Mark(92, "92", "peak"), origin=0, label="a")
+    drawn = layers(series, stack, mark=Mark(92, "92", "peak"), axis=TimeAxis(0), label="a")
 
     assert 'class="layer0" d="M0,308h2v-92h2L4,400h-4z"' in drawn
     assert 'class="layer1" d="M0,216h4L4,216h-2v92h-2z"' in drawn
@@ -207,7 +207,7 @@ def test_layers() -> None:
 def test_time_axis(origin: int, width: int, columns: int, texts: list[str]) -> None:
     """The marks of the time are at round times of the log, six at most."""
     series = Envelope(width, width * columns, (0,) * columns, (0,) * columns, (0,) * columns)
-    root = ET.fromstring(usage(series, mark=Mark(1, "1", "peak"), origin=origin, label="a"))  # noqa: S314 - ours
+    root = ET.fromstring(usage(series, mark=Mark(1, "1", "peak"), axis=TimeAxis(origin), label="a"))  # noqa: S314 - ours
 
     assert [span.text for span in root.iterfind(".//div[@class='time']/span")] == texts
 

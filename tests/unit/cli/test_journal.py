@@ -111,9 +111,11 @@ def test_backup(file: Path) -> None:
     with open_partition(file):
         result = run("journal", "backup", file, "copy")
         again = run("journal", "backup", file, "copy")
+        other = run("journal", "backup", file, "other", "--json")
 
     assert (result.stdout, result.exit_code) == ("quota: copied to copy\n", 0)
-    assert inspect("copy") == inspect(file)
+    assert json.loads(other.stdout) == {"file": "quota", "target": "other"}
+    assert inspect("copy") == inspect("other") == inspect(file)
     assert "the file exists already" in again.stderr
     assert again.exit_code == 1
 

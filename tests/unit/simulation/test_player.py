@@ -83,7 +83,7 @@ def test_endless_workload_goes_on_in_whole_days() -> None:
 
 
 def test_play_stops_when_it_is_over() -> None:
-    """A player that is played goes on until it is told to end."""
+    """A player plays until it is stopped."""
     partition = Partition(LIMITS)
     player, over = Player(partition, endless([job(1, 0, 10)])), threading.Event()
     thread = threading.Thread(target=play, args=(player, 50_000, over))

@@ -2,16 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ugm import Partition, RequestError, Resource, UserGroup
-from ugm.config import ChildTemplate, LimitConfig, PartitionConfig, PlacementRule, QueueConfig, QueueResources
-from ugm.simulation import Job, JobRejection, LimitSummary, Progress, Report, UserImpact, WaitingTime, simulate
+from ugm.config import (
+    BudgetConfig,
+    ChildTemplate,
+    Extensions,
+    FairShareConfig,
+    LimitConfig,
+    PartitionConfig,
+    PlacementRule,
+    QueueConfig,
+    QueueResources,
+)
+from ugm.fairness.ratios import Ratio, fair_maximum
+from ugm.fairness.sort_settings import QueueSettings
+from ugm.identity import ancestors
+from ugm.simulation import (
+    Job,
+    JobOrderName,
+    JobRejection,
+    LimitSummary,
+    Progress,
+    Report,
+    UserImpact,
+    WaitingTime,
+    simulate,
+)
 
 Mode = Literal["always", "unless-user-limited"]
 
@@ -447,10 +472,22 @@ LIMITS = st.builds(
     max_resources=RESOURCES.filter(lambda amounts: not amounts or any(amounts.values())),
     max_applications=st.sampled_from([0, 0, 1, 2, 3]),
 )
+PROPERTIES = st.fixed_dictionaries(
+    {},
+    optional={
+        "priority.offset": st.sampled_from(["-1", "0", "2"]),
+        "priority.policy": st.sampled_from(["fence", "default"]),
+    },
+)
 AMOUNTS = st.builds(QueueResources, max=st.none() | RESOURCES, guaranteed=st.none() | RESOURCES)
 COUNTS = st.sampled_from([0, 0, 1, 3])
-LEAVES = {"resources": AMOUNTS, "max_applications": COUNTS, "limits": st.lists(LIMITS, max_size=3).map(tuple)}
-TEMPLATES = st.none() | st.builds(ChildTemplate, resources=AMOUNTS, max_applications=COUNTS)
+LEAVES = {
+    "properties": PROPERTIES,
+    "resources": AMOUNTS,
+    "max_applications": COUNTS,
+    "limits": st.lists(LIMITS, max_size=3).map(tuple),
+}
+TEMPLATES = st.none() | st.builds(ChildTemplate, properties=PROPERTIES, resources=AMOUNTS, max_applications=COUNTS)
 ROOTS = st.builds(
     QueueConfig,
     st.just("root"),
@@ -486,11 +523,39 @@ def workload(arrivals: list[tuple[int, int, str, UserGroup, Resource]]) -> list[
     return jobs
 
 
-def naive_waits(jobs: list[Job], partition: Partition) -> dict[int, int]:
+def naive_key(partition: Any, cluster: Resource | None, order: JobOrderName, one: Job) -> tuple[object, int]:  # noqa: ANN401 - of queues that exist
+    """Return the key of the queue of a held job, from the root down, without zeros at its end."""
+    path = partition.application(one.application_id).queue_path
+    settings, priority, found = QueueSettings(partition.config), 0, []
+    for each in ancestors(path):
+        below_root = [partition.queue(above).max_resources for above in reversed(list(ancestors(each))[:-1])]
+        state, maxima = partition.queue(each), [cluster, *below_root]
+        priority = settings.of(each).offset + (0 if settings.of(each).is_fenced else priority)
+        ratio = Ratio.used(state.usage, state.guaranteed or {}, fair_maximum(maxima)).fraction
+        found.append({"fifo": 0, "priority": -priority, "fair": ratio}[order])
+    found = found[:-1]
+    while found and not found[0]:
+        found.pop(0)
+    return tuple(reversed(found)), one.number
+
+
+def in_turn(held: list[Job], key: Callable[[Job], Any]) -> Iterator[Job]:
+    """Yield the held jobs in their order, which depends on those that have started before."""
+    left = held.copy()
+    while left:
+        one = min(left, key=key)
+        left.remove(one)
+        yield one
+
+
+def naive_waits(
+    jobs: list[Job], partition: Partition, cluster: Resource | None = None, order: JobOrderName = "fifo"
+) -> dict[int, int]:
     """Return the wait of every job that starts, from asking for every held job after each release."""
     held: list[Job] = []
     running: list[tuple[int, int, Job]] = []
     waits: dict[int, int] = {}
+    key = partial(naive_key, partition, cluster, order)
 
     def starts(one: Job, now: int) -> bool:
         if partition.allocate(one.application_id, one.application_id, one.usage):
@@ -505,7 +570,7 @@ def naive_waits(jobs: list[Job], partition: Partition) -> dict[int, int]:
             for event in sorted(event for event in running if event[0] == now):
                 running.remove(event)
                 partition.remove(event[2].application_id)
-            held[:] = [one for one in held if not starts(one, now)]
+            held[:] = [one for one in in_turn(held, key) if not starts(one, now)]
 
     for one in jobs:
         end_until(one.submit_time)
@@ -519,14 +584,14 @@ def naive_waits(jobs: list[Job], partition: Partition) -> dict[int, int]:
     return waits
 
 
-@given(ARRIVALS.map(workload), SETTINGS, CLUSTERS, MODES)
+@given(ARRIVALS.map(workload), SETTINGS, CLUSTERS, MODES, st.sampled_from(["fifo", "fair", "priority"]))
 def test_equals_the_naive_replay(
-    jobs: list[Job], config: PartitionConfig, cluster: Resource | None, mode: Mode
+    jobs: list[Job], config: PartitionConfig, cluster: Resource | None, mode: Mode, order: JobOrderName
 ) -> None:
-    """The outcome is that of asking for every held job, oldest first, after each release."""
-    report = simulate(jobs, config, cluster=cluster, group_limits=mode)
+    """The outcome is that of asking for every held job, in the order, after each release."""
+    report = simulate(jobs, config, cluster=cluster, group_limits=mode, order=order)
 
-    waits = naive_waits(jobs, Partition(config, cluster=cluster, group_limits=mode))
+    waits = naive_waits(jobs, Partition(config, cluster=cluster, group_limits=mode), cluster, order)
     by_user: dict[str, list[int]] = {}
     for one in jobs:
         if one.number in waits:
@@ -562,3 +627,51 @@ def test_deterministic(jobs: list[Job], config: PartitionConfig, cluster: Resour
         return simulate(jobs, config, cluster=cluster, until=until)
 
     assert again() == again()
+
+
+def turns(order: JobOrderName, fairshare: FairShareConfig | None = None) -> list[int]:
+    """Return the waits of three users for one core: Sue has used it for 100 s, and Bob and Eve come after her."""
+    config = replace(
+        limited(queues=(QueueConfig("a", resources=QueueResources(max=Resource(vcore=1))),)),
+        ugm=Extensions(fair_share=fairshare),
+    )
+    jobs = [job(1, 0, 100), job(2, 1, 10), by(BOB, job(3, 2, 10)), by(EVE, job(4, 3, 10))]
+    report = simulate(jobs, config, order=order)
+
+    assert report.is_clean
+    means = {name: waits.max for name, waits in report.users}
+    return [means[name] for name in ("sue", "bob", "eve")]
+
+
+def test_shares_decide() -> None:
+    """Users that have used less come first; the shares of the configuration decide, or else all are equal."""
+    assert turns("fifo") == [99, 108, 117]
+    assert turns("share") == [119, 98, 107]
+    shares = FairShareConfig(users={"sue": "1", "eve": "1000"}, accounts={"dev": "1"})
+    assert turns("share", shares) == [109, 118, 97]
+
+
+def test_unknown_order() -> None:
+    """An order that does not exist is refused."""
+    with pytest.raises(RequestError, match="expected one of fifo, fair, share, priority"):
+        simulate([], limited(), order="lifo")  # type: ignore[arg-type]
+
+
+def test_usage_and_utilization() -> None:
+    """The report has the use of the cluster, the usage of each user, and the waits of the log."""
+    jobs = [job(1, 10, 100), replace(by(BOB, job(2, 10, 50, 3)), logged_wait=7), job(3, 160, 50)]
+    report = simulate(jobs, limited(), cluster=Resource(vcore=4))
+    [use] = report.utilization
+
+    assert (use.area, use.seconds, use.mean, use.share) == (300, 200, 1.5, 0.375)
+    assert report.usage == (("bob", 150), ("sue", 150))
+    assert report.logged == WaitingTime.of([7])
+    assert report.usage_correlation is None
+    assert simulate([job(1, 0, 1)], limited()).utilization[0].share is None
+
+
+def test_budgets_are_refused() -> None:
+    """A replay does not ignore budgets, because its result would be wrong."""
+    budget = BudgetConfig("all", amounts=Resource(vcore=1))
+    with pytest.raises(RequestError, match="budgets cannot be simulated"):
+        simulate([], PartitionConfig(queues=(QueueConfig("a"),), ugm=Extensions(budgets=(budget,))))

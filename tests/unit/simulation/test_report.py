@@ -13,7 +13,7 @@ from ugm import Resource
 from ugm.cli.report import render
 from ugm.cli.wording import brief_amount, brief_time
 from ugm.identity import TrackingType
-from ugm.simulation import JobRejection, LimitSummary, Report, UserImpact, WaitingTime
+from ugm.simulation import JobRejection, LimitSummary, Report, ResourceUse, UserImpact, WaitingTime
 
 LIMIT = LimitSummary(
     kind=TrackingType.USER,
@@ -46,6 +46,13 @@ REPORT = Report(
     rejections=(JobRejection("bob", "root.prod", Resource(memory=5 * 2**30), "too much", 1, 17),),
     findings=(),
 )
+#: With everything that not all logs and clusters have.
+FULL = replace(
+    REPORT,
+    logged=WaitingTime.of([5]),
+    usage=(("eve", 1000), ("sue", 5000)),
+    utilization=(ResourceUse("vcore", 6000, 100, 600), ResourceUse("gpu", 100, 100, None)),
+)
 
 
 @pytest.mark.parametrize(
@@ -72,14 +79,20 @@ def test_mean() -> None:
 def test_json() -> None:
     """The JSON of a report has these names, which programs rely on."""
     waiting = {"jobs": 3, "delayed": 2, "total": 80, "p95": 50, "max": 50, "mean": 26.667}
-    assert json.loads(json.dumps(REPORT.to_dict())) == {
+    assert json.loads(json.dumps(FULL.to_dict())) == {
         "jobs": {"read": 6, "started": 4, "rejected": 1, "held": 1, "most_held": 2},
         "decisions": 9,
         "end_time": 500,
         "waiting": {"jobs": 4, "delayed": 2, "total": 80, "p95": 50, "max": 50, "mean": 20.0},
+        "logged_waiting": {"jobs": 1, "delayed": 1, "total": 5, "p95": 5, "max": 5, "mean": 5.0},
+        "utilization": [
+            {"resource": "vcore", "area": 6000, "seconds": 100, "available": 600, "mean": 60.0, "share": 0.1},
+            {"resource": "gpu", "area": 100, "seconds": 100, "available": None, "mean": 1.0, "share": None},
+        ],
+        "usage_correlation": 1.0,
         "users": [
-            {"user": "sue", **waiting},
-            {"user": "eve", "jobs": 1, "delayed": 0, "total": 0, "p95": 0, "max": 0, "mean": 0.0},
+            {"user": "sue", "used": 5000, **waiting},
+            {"user": "eve", "used": 1000, "jobs": 1, "delayed": 0, "total": 0, "p95": 0, "max": 0, "mean": 0.0},
         ],
         "groups": [{"group": "dev", **waiting}],
         "limits": [LIMIT_JSON],
@@ -192,7 +205,7 @@ def test_rejections_of_one_reason() -> None:
 
 
 def test_top() -> None:
-    """Each table has at most so many lines, and says how many are left."""
+    """The number of lines of each table is limited; a table says how many are left out."""
     report = rendered(replace(REPORT, users=tuple((f"user{n}", WaitingTime.of([9])) for n in range(5))), top=2)
 
     assert "  3 users more" in report

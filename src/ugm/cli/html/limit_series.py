@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ugm.cli.html.marks import Markup, element, joined
-from ugm.cli.html.plots import Layer, Mark, clock, layers, usage
+from ugm.cli.html.plots import Layer, Mark, TimeAxis, layers, usage
 from ugm.cli.wording import amount_of, brief_amount, brief_time, most, peak_share, percent, share_of, whose
 from ugm.identity import WILDCARD
 from ugm.simulation import Envelope, LimitSeries, LimitSummary
@@ -21,7 +21,7 @@ _LAYERS: Final = 6
 _ROWS: Final = 16
 
 
-def limit_figure(limit: LimitSummary, series: LimitSeries, origin: int) -> Markup:
+def limit_figure(limit: LimitSummary, series: LimitSeries, axis: TimeAxis) -> Markup:
     """Draw the usage under a limit."""
     mean = _mean(series.usage)
     others = f", one of {series.names:,}" if series.names > 1 else ""
@@ -35,7 +35,7 @@ def limit_figure(limit: LimitSummary, series: LimitSeries, origin: int) -> Marku
     plot = usage(
         series.usage,
         mark=Mark(limit.limit, most(limit), "limit"),
-        origin=origin,
+        axis=axis,
         label=f"{heading}, {most(limit)}: {summary}{held}",
     )
     caption = joined(
@@ -45,24 +45,27 @@ def limit_figure(limit: LimitSummary, series: LimitSeries, origin: int) -> Marku
         *([" ", element("span", name, class_="name")] if name else []),
         element("span", summary + held, class_="says"),
     )
-    return _figure(caption, plot, series.usage, origin, limit.resource)
+    return _figure(caption, plot, series.usage, axis, limit.resource)
 
 
-def total_figure(heading: str, series: Envelope, resource: str | None, origin: int) -> Markup:
-    """Draw a total of all jobs."""
+def total_figure(
+    heading: str, series: Envelope, resource: str | None, axis: TimeAxis, *, scale: int | None = None
+) -> Markup:
+    """Draw a total of all jobs; *scale* is the marked amount, by default the peak."""
     peak = max(series.high)
+    marked = peak if scale is None else scale
     summary = f"peak {amount_of(resource, peak)}, mean {percent(share_of(_mean(series), peak))} of it"
     plot = usage(
         series,
-        mark=Mark(peak, amount_of(resource, peak), "peak"),
-        origin=origin,
+        mark=Mark(marked, amount_of(resource, marked), "peak"),
+        axis=axis,
         label=f"{heading}: {summary}",
     )
     caption = joined(element("strong", heading), element("span", summary, class_="says"))
-    return _figure(caption, plot, series, origin, resource)
+    return _figure(caption, plot, series, axis, resource)
 
 
-def waiting_figure(series: Envelope, holding: Sequence[tuple[LimitSummary, Envelope]], origin: int) -> Markup:
+def waiting_figure(series: Envelope, holding: Sequence[tuple[LimitSummary, Envelope]], axis: TimeAxis) -> Markup:
     """Draw the mean number of waiting jobs by limit; the limits that delayed jobs longest are at the bottom."""
     named = [Layer(_label(limit), waits.means()) for limit, waits in holding[:_LAYERS]]
     if rest := holding[_LAYERS:]:
@@ -71,11 +74,11 @@ def waiting_figure(series: Envelope, holding: Sequence[tuple[LimitSummary, Envel
     peak, highest = max(series.high), math.ceil(max(series.means()))
     summary = f"at most {peak:,}, mean {round(_mean(series)):,}; each step shows its mean"
     mark = Mark(highest, amount_of(None, highest), "peak")
-    return _stacked("Jobs waiting, by limit", summary, series, named, mark, origin, None)
+    return _stacked("Jobs waiting, by limit", summary, series, named, mark, axis, None)
 
 
 def borrowing_figure(
-    heading: str, resource: str, series: Envelope, groups: Sequence[tuple[str, Envelope]], origin: int
+    heading: str, resource: str, series: Envelope, groups: Sequence[tuple[str, Envelope]], axis: TimeAxis
 ) -> Markup:
     """Draw the mean amount that groups borrowed; the groups that borrowed most are at the bottom."""
     named = [Layer(name, borrowed.means()) for name, borrowed in groups[:_LAYERS]]
@@ -86,7 +89,7 @@ def borrowing_figure(
     mean = amount_of(resource, round(_mean(series)))
     summary = f"at most {amount_of(resource, max(series.high))}, mean {mean}; each step shows its mean"
     mark = Mark(highest, amount_of(resource, highest), "peak")
-    return _stacked(heading, summary, series, named, mark, origin, resource)
+    return _stacked(heading, summary, series, named, mark, axis, resource)
 
 
 def _stacked(
@@ -95,12 +98,12 @@ def _stacked(
     series: Envelope,
     named: Sequence[Layer],
     mark: Mark,
-    origin: int,
+    axis: TimeAxis,
     resource: str | None,
 ) -> Markup:
     """Draw layers with a legend."""
     label = f"{heading}: {summary}. {'; '.join(layer.label for layer in named)}."
-    plot = layers(series, named, mark=mark, origin=origin, label=label)
+    plot = layers(series, named, mark=mark, axis=axis, label=label)
     keys = [
         element(
             "li",
@@ -117,7 +120,7 @@ def _stacked(
     ]
     caption = joined(element("strong", heading), element("span", summary, class_="says"))
     legend = element("ul", *keys, class_="legend")
-    return _figure(caption, joined(plot, legend), series, origin, resource, class_="wide")
+    return _figure(caption, joined(plot, legend), series, axis, resource, class_="wide")
 
 
 def _label(limit: LimitSummary) -> str:
@@ -129,20 +132,20 @@ def _mean(series: Envelope) -> float:
 
 
 def _figure(
-    caption: Markup, plot: Markup, series: Envelope, origin: int, resource: str | None, class_: str | None = None
+    caption: Markup, plot: Markup, series: Envelope, axis: TimeAxis, resource: str | None, class_: str | None = None
 ) -> Markup:
-    numbers = _numbers(series, origin, resource)
+    numbers = _numbers(series, axis, resource)
     return element("figure", element("figcaption", caption), plot, numbers, class_=class_)
 
 
-def _numbers(series: Envelope, origin: int, resource: str | None) -> Markup:
+def _numbers(series: Envelope, axis: TimeAxis, resource: str | None) -> Markup:
     """Return the data of a plot as a table with fewer and wider steps."""
     wide = series.merged(_ROWS)
     heads = element("tr", *(element("th", text, scope="col") for text in ("from", "lowest", "mean", "highest")))
     rows = [
         element(
             "tr",
-            element("th", clock(origin + column * wide.width), scope="row"),
+            element("th", axis.text(axis.origin + column * wide.width), scope="row"),
             *(element("td", brief_amount(resource, round(value))) for value in (low, mean, high)),
         )
         for column, (low, mean, high) in enumerate(zip(wide.low, wide.means(), wide.high, strict=True))

@@ -6,14 +6,15 @@ text of a plot is HTML around the drawing, so its size does not depend on the wi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Final, Literal, NamedTuple
 
 from ugm.cli.html.marks import Markup, element, joined
 from ugm.simulation.series import Envelope
 
-__all__ = ["Layer", "Mark", "clock", "layers", "usage"]
+__all__ = ["Layer", "Mark", "TimeAxis", "layers", "usage"]
 
 #: The height of a drawing, and the width of one column, in SVG units.
 _HEIGHT: Final = 400
@@ -24,6 +25,8 @@ _MARK_HEIGHT: Final = 0.92
 
 #: Possible distances between the ticks of the time axis, in seconds.
 _TICKS: Final = (1, 5, 15, 60, 300, 900, 3600, 10800, 21600, 43200, 86400)
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 #: The most ticks of a time axis.
 _MOST_TICKS: Final = 6
@@ -49,30 +52,59 @@ class Mark(NamedTuple):
         return self.amount / _MARK_HEIGHT
 
 
-def clock(seconds: int) -> str:
-    """Format a second of the log as a day and a time since its start.
+class TimeAxis(NamedTuple):
+    """The time of the plots of one replay."""
 
-    >>> clock(0), clock(90_061)
-    ('day 0, 00:00', 'day 1, 01:01')
-    """
-    return f"day {seconds // 86400}, {seconds // 3600 % 24:02}:{seconds // 60 % 60:02}"
+    #: The second of the log at which all series begin.
+    origin: int
+    #: The start of the log in seconds since 1970; None if the log has no date.
+    start: int | None = None
+
+    def text(self, second: int) -> str:
+        """Format a second of the log as a date, or as a day and a time since the start of the log.
+
+        >>> TimeAxis(0).text(90_061), TimeAxis(0, 1_132_444_805).text(90_061)
+        ('day 1, 01:01', '2005-11-21 01:01')
+        """
+        if self.start is None:
+            return f"day {second // 86400}, {second // 3600 % 24:02}:{second // 60 % 60:02}"
+        return _date(self.start + second).strftime("%Y-%m-%d %H:%M")
+
+    def ticks(self, seconds: int, step: int) -> Iterator[tuple[int, str]]:
+        """Yield the seconds of the log at which the axis has a tick, each with its text."""
+        shift = self.start or 0
+        first = -(-(self.origin + shift) // step) * step - shift
+        for second in range(first, self.origin + seconds, step):
+            yield second, _tick(second, step) if self.start is None else _calendar_tick(self.start + second)
 
 
-def usage(series: Envelope, *, mark: Mark, origin: int, label: str) -> Markup:
+def _date(second: int) -> datetime:
+    return _EPOCH + timedelta(seconds=second)
+
+
+def _calendar_tick(second: int) -> str:
+    """Return the day of midnight, or another time."""
+    moment = _date(second)
+    if second % 86400:
+        return moment.strftime("%H:%M" if second % 60 == 0 else "%H:%M:%S")
+    return f"{moment.day} {moment:%b}"
+
+
+def usage(series: Envelope, *, mark: Mark, axis: TimeAxis, label: str) -> Markup:
     """Draw an amount over time.
 
     Args:
         series: the amount over time.
         mark: an amount to compare it with, such as the limit.
-        origin: the second of the log at which the series begins.
+        axis: the time of the plots.
         label: a description of the plot for screen readers.
     """
     band = element("path", class_="band", d=_band(series, mark.top))
     mean = element("path", class_="mean", d=_line(series.means(), mark.top))
-    return _frame(joined(band, mean), series, mark, origin, label)
+    return _frame(joined(band, mean), series, mark, axis, label)
 
 
-def layers(series: Envelope, stack: Iterable[Layer], *, mark: Mark, origin: int, label: str) -> Markup:
+def layers(series: Envelope, stack: Iterable[Layer], *, mark: Mark, axis: TimeAxis, label: str) -> Markup:
     """Draw stacked amounts, the first at the bottom; *series* determines the time axis."""
     floor: list[float] = [0.0] * len(series.low)
     drawn = []
@@ -81,13 +113,13 @@ def layers(series: Envelope, stack: Iterable[Layer], *, mark: Mark, origin: int,
         steps = _line(ceiling, mark.top) + "L" + _line(floor, mark.top, backwards=True)[1:] + "z"
         drawn.append(element("path", class_=f"layer{number}", d=steps))
         floor = ceiling
-    return _frame(joined(*drawn), series, mark, origin, label)
+    return _frame(joined(*drawn), series, mark, axis, label)
 
 
-def _frame(drawing: Markup, series: Envelope, mark: Mark, origin: int, label: str) -> Markup:
+def _frame(drawing: Markup, series: Envelope, mark: Mark, axis: TimeAxis, label: str) -> Markup:
     """Add the axes to a drawing."""
     width = _STEP * len(series.low)
-    ticks = _ticks(series, origin)
+    ticks = _ticks(series, axis)
     grid = joined(*(element("line", class_="grid", x1=x, x2=x, y1=0, y2=_HEIGHT) for x, _ in ticks))
     height = _y(mark.amount, mark.top)
     line = element("line", class_=mark.kind, x1=0, x2=width, y1=height, y2=height)
@@ -98,16 +130,14 @@ def _frame(drawing: Markup, series: Envelope, mark: Mark, origin: int, label: st
     return element("div", scale, svg, element("div", *marks, class_="time", aria_hidden="true"), class_="plot")
 
 
-def _ticks(series: Envelope, origin: int) -> list[tuple[float, str]]:
+def _ticks(series: Envelope, axis: TimeAxis) -> list[tuple[float, str]]:
     """Return the positions and texts of the ticks of the time axis."""
     seconds = series.width * len(series.low)
     wanted = seconds / _MOST_TICKS
     days = -(-wanted // 86400)
     step = next((each for each in _TICKS if each >= wanted), int(days) * 86400)
-    first = -(-origin // step) * step
     return [
-        (round(_STEP * (second - origin) / series.width, 2), _tick(second, step))
-        for second in range(first, origin + seconds, step)
+        (round(_STEP * (second - axis.origin) / series.width, 2), text) for second, text in axis.ticks(seconds, step)
     ]
 
 

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import ugm.cli.wording as texts
 from ugm.cli.html.marks import Markup, element, joined
 from ugm.cli.output import counted
-from ugm.simulation import LimitSummary, Report, UserImpact, WaitingTime
+from ugm.simulation import (
+    LimitSummary,
+    PreemptionReport,
+    ReplayComparison,
+    Report,
+    UserImpact,
+    WaitingComparison,
+    WaitingTime,
+)
 
 __all__ = [
+    "change_table",
+    "compared_limit_table",
+    "comparison_table",
+    "guarantee_table",
     "holding_table",
     "lending_table",
     "limit_table",
     "loan_table",
+    "preemption_table",
     "reclaim_table",
     "rejection_table",
     "waiting_table",
@@ -79,6 +92,45 @@ def waiting_table(heading: str, figures: Sequence[tuple[str, WaitingTime]]) -> M
     idle = len(figures) - len(waiting)
     note = f"{counted(idle, heading)} without waiting." if idle else ""
     return _table(f"Waiting by {heading}", columns, rows, heading, note)
+
+
+def comparison_table(compared: ReplayComparison) -> Markup:
+    """Return a table with the figures of every replay side by side."""
+    columns = (_Column("figure"), *_numbers(one.name for one in compared.variants))
+    rows = texts.comparison_rows(compared)
+    return _rows("Figures of every replay", columns, rows)
+
+
+def change_table(compared: ReplayComparison, heading: str, listed: Sequence[WaitingComparison]) -> Markup:
+    """Return a table of the users or groups whose mean waiting time differs; a bar shows the largest mean."""
+    changed = texts.change_rows(listed)
+    longest = max((waits.mean for one, _ in changed for waits in one.waits), default=0)
+    columns = (_Column(heading), *_numbers(("jobs", *(one.name for one in compared.variants))), _BARS)
+    rows = [
+        (*cells, joined(*(_bar([texts.share_of(waits.mean, longest)]) for waits in one.waits)))
+        for one, cells in changed
+    ]
+    same = len(listed) - len(changed)
+    note = f"{counted(same, heading)} without a change." if same else ""
+    return _table(f"Mean wait by {heading}", columns, rows, heading, note)
+
+
+def compared_limit_table(compared: ReplayComparison) -> Markup:
+    """Return a table of the limits that held jobs in any replay, with the time for which they did."""
+    columns = (*map(_Column, ("queue", "limit for", "most")), *_numbers(one.name for one in compared.variants))
+    return _table("Limits that held jobs", columns, texts.compared_limit_rows(compared), "limit")
+
+
+def preemption_table(reports: Mapping[str, PreemptionReport]) -> Markup:
+    """Return a table with the figures of replays with and without preemption side by side."""
+    columns = (_Column("figure"), *_numbers(reports))
+    return _rows("Figures of every replay", columns, texts.preemption_rows(reports.values()))
+
+
+def guarantee_table(title: str, names: Iterable[str], rows: Sequence[tuple[str, ...]]) -> Markup:
+    """Return a table with one figure of each queue with a guarantee, in replays with these names."""
+    columns = (*map(_Column, ("queue", "guaranteed")), *_numbers(names))
+    return _table(title, columns, rows, "queue")
 
 
 def lending_table(report: Report) -> Markup:

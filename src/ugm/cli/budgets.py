@@ -1,0 +1,95 @@
+"""``ugm budgets``: the accounts of budgets, of a running server or in a journal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from ugm.budgets import AccountState
+from ugm.cli.client import Server, server_url
+from ugm.cli.output import bar, print_json, table
+from ugm.journal.declared_past import declared_accounts
+from ugm.journal.locations import URL_SCHEMES, log_at
+
+__all__ = ["budgets_command"]
+
+#: The width of a bar in characters.
+_WIDTH: Final = 10
+_HOUR: Final = 3600
+#: The base units in a unit of a table, by resource.
+_UNITS: Final = {"vcore": 1000, "memory": 2**30}
+_AMOUNTS: Final = ("limit", "settled", "committed", "remaining")
+
+
+@click.command("budgets", short_help="List the accounts of budgets.")
+@click.argument("source")
+@click.option("--partition", "partition_name", help="The partition of a server.  [default: default]")
+@click.option("--budget", metavar="NAME", help="Only the accounts of this budget.")
+@click.option(
+    "--owner", metavar="NAME", help="Only the accounts of this user, group, queue, elastic group or tree node."
+)
+@click.option("--most", type=click.IntRange(1, 1000), default=100, help="The most accounts.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with exact amounts in base units times seconds.")
+def budgets_command(
+    *, source: str, partition_name: str | None, budget: str | None, owner: str | None, most: int, as_json: bool
+) -> None:
+    """List the accounts of budgets, those with the largest used part of their limit first.
+
+    SOURCE is the address of a running server, for example localhost:8080, or the file or URL of a journal, whose
+    configuration declares the budgets. A journal may be in use. Tables have hours: of cores for vcore, of GiB for
+    memory, and of units for other resources.
+    """
+    query = {name: value for name, value in (("budget", budget), ("owner", owner)) if value is not None}
+    url = server_url(source)
+    if url is not None:
+        found = Server(url, partition_name or "default").get("/budgets", most=most, **query)["accounts"]
+    elif source.startswith(URL_SCHEMES) or Path(source).is_file():
+        found = _of_journal(source, query)[:most]
+    else:
+        raise click.UsageError(f"{source} is neither a journal nor the address of a server")
+    if as_json:
+        print_json({"accounts": found})
+    else:
+        Console().print(_table(found))
+
+
+def _of_journal(source: str, query: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return the accounts in a journal as a server returns them."""
+    accounts = [
+        one
+        for one in declared_accounts(log_at(source).open_contents(), int(time.time()))
+        if all(getattr(one, name) == value for name, value in query.items())
+    ]
+    accounts.sort(key=lambda one: (-one.share, one.budget, one.owner, one.resource))
+    return [{**one.to_dict(), "share": float(one.share)} for one in accounts]
+
+
+def _table(accounts: Iterable[Mapping[str, Any]]) -> Table:
+    columns = ("budget", "owner", "resource", "", "share", *_AMOUNTS, "renews", "exhausted")
+    return table(*columns, rows=map(_row, accounts), right=("share", *_AMOUNTS), folded=("budget", "owner"))
+
+
+def _row(found: Mapping[str, Any]) -> tuple[Any, ...]:
+    account = AccountState.from_dict({name: value for name, value in found.items() if name != "share"})
+    amounts = [_hours(account.resource, getattr(account, name)) for name in _AMOUNTS]
+    share = bar(found["share"], _WIDTH), f"{found['share']:.0%}"
+    return account.budget, account.owner, account.resource, *share, *amounts, *map(_instant, account[7:9])
+
+
+def _hours(resource: str, amount: int | Fraction) -> str:
+    """Format hours with one decimal, rounded half to even."""
+    tenths = round(Fraction(amount) * 10 / (_UNITS.get(resource, 1) * _HOUR))
+    sign, tenths = ("-", -tenths) if tenths < 0 else ("", tenths)
+    return f"{sign}{tenths // 10:,}.{tenths % 10}"
+
+
+def _instant(second: int | None) -> str:
+    return "" if second is None else datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%d %H:%M")

@@ -1,0 +1,357 @@
+"""``ugm simulate``: replay a workload under configurations and orders, and report or compare the effects."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple, NoReturn, get_args
+
+import click
+from rich.console import Console
+
+from ugm.cli.comparison import render_comparison
+from ugm.cli.files import opened, write_page
+from ugm.cli.html.comparison import comparison_page
+from ugm.cli.html.page import page
+from ugm.cli.options import (
+    STDIN,
+    read_cluster,
+    read_cores,
+    read_fields,
+    read_memory,
+    read_new_file,
+    read_partition,
+    read_prefixes,
+    read_tags,
+)
+from ugm.cli.output import PROBLEMS, instant, print_json
+from ugm.cli.preempt import PreemptionCase, PreemptionSource, replay_preemption, show_preemption
+from ugm.cli.progress import watching
+from ugm.cli.report import render
+from ugm.config import PartitionConfig
+from ugm.resources import Resource
+from ugm.simulation import (
+    JobMapping,
+    JobOrderName,
+    Recorder,
+    ReplayComparison,
+    Report,
+    SwfHeader,
+    Variant,
+    VictimWork,
+    parse_swf,
+    simulate,
+)
+
+__all__ = ["simulate_command"]
+
+
+#: The seconds that a victim takes to stop.
+_STOP_TIME: Final = 30
+
+
+class _Case(NamedTuple):
+    """One replay of several."""
+
+    name: str
+    config_file: Path
+    config: PartitionConfig
+    order: JobOrderName
+
+
+class _Result(NamedTuple):
+    case: _Case
+    report: Report
+    recorder: Recorder | None
+    #: The duration of the replay in seconds, including reading.
+    seconds: float
+    #: The start of the log; None if it has no date.
+    start: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """The options that all replays share."""
+
+    workload: Path
+    mapping: JobMapping
+    is_recorded: bool
+    cluster: Resource | None
+    group_limits: Literal["always", "unless-user-limited"]
+    reclaims: bool
+    until: int | None
+
+
+@click.command("simulate", short_help="Replay a workload under a configuration.")
+@click.argument("workload", type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path))
+@click.option(
+    "--config",
+    "config_files",
+    required=True,
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
+    help="The queue configuration; - for the standard input; several to compare them.",
+)
+@click.option(
+    "--order",
+    "orders",
+    multiple=True,
+    default=("fifo",),
+    type=click.Choice(get_args(JobOrderName)),
+    help="The order of waiting jobs: by submission, by the usage of their queues, by the shares of their users, or by "
+    "the priority of their queues; several to compare them.",
+)
+@click.option("--partition", "partition_name", metavar="NAME", help="The partition, if the configuration has several.")
+@click.option(
+    "--cluster",
+    callback=read_cluster,
+    metavar="NAME=QUANTITY,...",
+    help="Resources of the cluster, such as vcore=1000,memory=4Ti; resources that are not listed are unavailable.  "
+    "[default: unlimited]",
+)
+@click.option(
+    "--queue-levels",
+    callback=read_fields,
+    metavar="FIELDS",
+    default="partition,queue",
+    help="Fields of the log that form the path of the requested queue below the root, from the top; fields with an "
+    "unknown value are left out.",
+)
+@click.option(
+    "--default-queue",
+    metavar="NAME",
+    default="default",
+    help="The requested queue of jobs for which all these fields are unknown; empty for none.",
+)
+@click.option(
+    "--prefix",
+    "prefixes",
+    callback=read_prefixes,
+    metavar="FIELD=TEXT",
+    multiple=True,
+    help="The prefix that turns the numbers of a field into names; may be repeated.  [default: user=user, group=group, "
+    "queue=queue, partition=site, executable=executable]",
+)
+@click.option(
+    "--tag",
+    "tags",
+    callback=read_tags,
+    metavar="TAG=FIELD",
+    multiple=True,
+    help="A tag of each job with the name of a field, for quota models and placement rules; may be repeated.",
+)
+@click.option(
+    "--vcore",
+    "vcore_per_processor",
+    callback=read_cores,
+    metavar="QUANTITY",
+    default="1",
+    help="Cores of each processor.",
+)
+@click.option(
+    "--memory",
+    "memory_per_processor",
+    callback=read_memory,
+    metavar="QUANTITY",
+    default="2Gi",
+    help="Memory of each processor, for jobs with unknown memory in the log; 0 for none.",
+)
+@click.option(
+    "--group-limits",
+    type=click.Choice(["always", "unless-user-limited"]),
+    default="always",
+    help="Whether group limits also apply to users with a limit of their own.",
+)
+@click.option(
+    "--reclaim/--no-reclaim",
+    "reclaims",
+    default=True,
+    help="Whether elastic groups and groups of quota trees reclaim what they are guaranteed, by evictions.",
+)
+@click.option(
+    "--preempt",
+    "victims",
+    multiple=True,
+    type=click.Choice([one.value for one in VictimWork]),
+    help="Also replay with preemption: victims restart from the beginning or continue where they stopped; both to "
+    "compare them.",
+)
+@click.option(
+    "--stop-time",
+    type=click.IntRange(min=0),
+    metavar="SECONDS",
+    help="The time that a victim of --preempt takes to stop.  [default: 30]",
+)
+@click.option("--until", type=click.IntRange(min=0), metavar="SECOND", help="Stop the clock after this second.")
+@click.option("--top", type=click.IntRange(min=1), metavar="LINES", default=8, help="The most rows of each table.")
+@click.option(
+    "--html",
+    "html_file",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    callback=read_new_file,
+    metavar="FILE",
+    help="Also write the report as an HTML page with plots, in one self-contained file.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON.")
+def simulate_command(  # noqa: PLR0913 - one for each option
+    *,
+    workload: Path,
+    config_files: tuple[Path, ...],
+    orders: tuple[JobOrderName, ...],
+    partition_name: str | None,
+    cluster: Resource | None,
+    group_limits: Literal["always", "unless-user-limited"],
+    reclaims: bool,
+    victims: tuple[str, ...],
+    stop_time: int | None,
+    until: int | None,
+    top: int,
+    html_file: Path | None,
+    as_json: bool,
+    **mapping: Any,  # noqa: ANN401 - the field of `JobMapping` for each further option
+) -> None:
+    """Replay WORKLOAD under a configuration, and report which limits would have delayed or rejected its jobs.
+
+    WORKLOAD is a log in the Standard Workload Format, plain or gzipped; - for the standard input. The placement rules
+    of the configuration choose the queue of each job. A job waits only for limits, for queue quotas and, with
+    --cluster, for the size of the cluster. A waiting job starts as soon as it fits, in the order of --order.
+
+    With several configurations or orders, each of them is replayed, and the results are compared with the first one.
+
+    With --preempt, requests below the guarantees of their queues preempt others. The report compares the guarantees,
+    the waits and the lost work with a replay without preemption.
+    """
+    if str(workload) == STDIN and STDIN in map(str, config_files):
+        raise click.UsageError("only one of the files can be read from the standard input")
+    cases = list(_cases(config_files, orders, partition_name))
+    if stop_time is not None and not victims:
+        raise click.UsageError("--stop-time needs --preempt")
+    settings = _Settings(workload, JobMapping(**mapping), html_file is not None, cluster, group_limits, reclaims, until)
+    if len(cases) + len(victims) > 1 and not workload.is_file():
+        raise click.UsageError("a pipe can be read only once; to compare replays, pass a file")
+    if victims:
+        _refuse_with_preemption(cases, settings, victims)
+        seconds = _STOP_TIME if stop_time is None else stop_time
+        source = PreemptionSource(workload, settings.mapping, settings.cluster or Resource(), seconds)
+        preempted = [replay_preemption(case, source) for case in _preemption_cases(cases, victims)]
+        show_preemption(preempted, source, html_file, top=top, as_json=as_json)
+        _exit(one.report.is_clean for one in preempted)
+    results = [_replay(case, settings) for case in cases]
+    show = _show_report if len(results) == 1 else _show_comparison
+    show(results, workload, html_file, top=top, as_json=as_json)
+    _exit(one.report.is_clean for one in results)
+
+
+def _exit(clean: Iterable[bool]) -> NoReturn:
+    """End the process with the status for the self-checks of all replays."""
+    sys.exit(0 if all(clean) else PROBLEMS)
+
+
+def _cases(files: Sequence[Path], orders: Sequence[JobOrderName], partition_name: str | None) -> Iterator[_Case]:
+    """Yield a replay for each configuration and each order, with a name that distinguishes it."""
+    if len(set(files)) < len(files) or len(set(orders)) < len(orders):
+        raise click.UsageError("a configuration or an order is given twice")
+    names = [file.name for file in files]
+    if len(set(names)) < len(names):
+        names = list(map(str, files))
+    for name, file in zip(names, files, strict=True):
+        config = read_partition(str(file), partition_name)
+        for order in orders:
+            parts = (name if len(files) > 1 else "", order if len(orders) > 1 else "")
+            yield _Case(" ".join(filter(None, parts)), file, config, order)
+
+
+def _refuse_with_preemption(cases: Sequence[_Case], settings: _Settings, victims: Sequence[str]) -> None:
+    """Refuse the options that a replay with preemption does not follow, and configurations without guarantees."""
+    if settings.cluster is None:
+        raise click.UsageError("--preempt needs --cluster: plans of preemption free a part of its resources")
+    if len(set(victims)) < len(victims):
+        raise click.UsageError("--preempt is given twice with the same value")
+    ignored = {
+        "--order": any(case.order != "fifo" for case in cases),
+        "--group-limits": settings.group_limits != "always",
+        "--no-reclaim": not settings.reclaims,
+        "--until": settings.until is not None,
+    }
+    if found := [option for option, is_given in ignored.items() if is_given]:
+        raise click.UsageError(f"--preempt cannot be combined with {' and '.join(found)}")
+    for case in cases:
+        if not any(queue.resources.guaranteed for _, queue in case.config.root.walk()):
+            raise click.UsageError(f"--preempt: no queue of {case.config_file} has a guarantee")
+
+
+def _preemption_cases(cases: Sequence[_Case], victims: Sequence[str]) -> Iterator[PreemptionCase]:
+    """Yield a replay of each configuration without preemption, and one for each fate of the victims."""
+    for case in cases:
+        for chosen in (None, *map(VictimWork, victims)):
+            name = "without" if chosen is None else chosen.value
+            yield PreemptionCase(f"{case.name} {name}".strip(), case.config_file, case.config, chosen)
+
+
+def _replay(case: _Case, settings: _Settings) -> _Result:
+    began, header = time.perf_counter(), SwfHeader()
+    recorder = Recorder() if settings.is_recorded else None
+    workload = settings.workload
+    with opened(workload) as stream, watching(stream) as observer:
+        report = simulate(
+            settings.mapping.jobs(parse_swf(stream, str(workload), header)),
+            case.config,
+            cluster=settings.cluster,
+            group_limits=settings.group_limits,
+            until=settings.until,
+            observer=observer,
+            recorder=recorder,
+            reclaims=settings.reclaims,
+            order=case.order,
+        )
+    return _Result(case, report, recorder, time.perf_counter() - began, header.start_time)
+
+
+def _show_report(
+    results: Sequence[_Result], workload: Path, html_file: Path | None, *, top: int, as_json: bool
+) -> None:
+    [one] = results
+    case, report = one.case, one.report
+    title = f"{workload.name} under {case.config_file.name}"
+    if case.order != "fifo":
+        title += f", order {case.order}"
+    if html_file and one.recorder:
+        write_page(html_file, page(report, one.recorder, title=title, start=one.start))
+    if as_json:
+        source = {"workload": str(workload), "config": str(case.config_file), "order": case.order}
+        print_json({**source, **_timed(one)})
+    else:
+        render(report, Console(), title=title, seconds=one.seconds, top=top)
+
+
+def _show_comparison(
+    results: Sequence[_Result], workload: Path, html_file: Path | None, *, top: int, as_json: bool
+) -> None:
+    compared = ReplayComparison(tuple(Variant(one.case.name, one.report) for one in results))
+    files = dict.fromkeys(one.case.config_file.name for one in results)
+    title = f"{workload.name} under {', '.join(files)}"
+    if html_file:
+        recorders = [one.recorder for one in results if one.recorder is not None]
+        write_page(html_file, comparison_page(compared, recorders, title=title, start=results[0].start))
+    if as_json:
+        replays = [
+            {"name": one.case.name, "config": str(one.case.config_file), "order": one.case.order, **_timed(one)}
+            for one in results
+        ]
+        print_json({"workload": str(workload), "replays": replays, "comparison": compared.to_dict()})
+    else:
+        render_comparison(compared, Console(), title=title, top=top)
+
+
+def _timed(one: _Result) -> dict[str, object]:
+    """Return the report for JSON, with the duration, which differs from run to run and is not part of the report."""
+    report, seconds = one.report, one.seconds
+    rate = round(report.decisions / seconds) if seconds else 0
+    return {
+        "start_time": None if one.start is None else instant(1000 * one.start),
+        **report.to_dict(),
+        "timing": {"seconds": round(seconds, 3), "decisions_per_second": rate},
+    }

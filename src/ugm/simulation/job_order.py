@@ -1,0 +1,222 @@
+"""Orders of held jobs in a replay: whose job is requested first when something was released.
+
+Each order divides the held jobs into *lines*, for example by queue or by user. The jobs of a line are ordered by their
+submission, and the lines by a key that changes during the replay.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final, Literal, TypeAlias, final, get_args
+
+from ugm.configuration import FairShareConfig, PartitionConfig
+from ugm.errors import RequestError
+from ugm.fairness import FairRank
+from ugm.fairness.declared import declared_shares
+from ugm.fairness.ratios import Ratio
+from ugm.fairness.sort_settings import QueueSettings
+from ugm.identity import UserGroup, ancestors
+from ugm.model import Claim
+from ugm.partition import AbstractPartition
+from ugm.resources import Resource
+
+__all__ = ["JobOrder", "JobOrderName", "order_of", "require_order", "without_shares"]
+
+#: The orders that a replay knows.
+JobOrderName: TypeAlias = Literal["fifo", "fair", "share", "priority"]
+
+#: The shares of a configuration that declares none: all users are equal, and usage has a half-life of a week.
+_EQUAL_SHARES: Final = FairShareConfig(default_shares=1)
+#: The seconds of the log between two rankings of the users, as in SchedMD Slurm.
+_PERIOD: Final = 300
+
+#: The key of a line; the smallest one is first.
+_Key: TypeAlias = tuple[Any, ...]
+
+
+def require_order(name: str) -> JobOrderName:
+    """Return the name of an order.
+
+    Raises:
+        RequestError: there is no such order.
+    """
+    for known in get_args(JobOrderName):
+        if name == known:
+            return known  # type: ignore[no-any-return] # one of the literals
+    raise RequestError("order", name, f"expected one of {', '.join(get_args(JobOrderName))}")
+
+
+def without_shares(config: PartitionConfig) -> PartitionConfig:
+    """Return a configuration without its shares of users, which a replay measures itself."""
+    return replace(config, ugm=replace(config.ugm, fair_share=None)) if config.ugm.fair_share else config
+
+
+class JobOrder(ABC):
+    """The order of held jobs."""
+
+    @abstractmethod
+    def line(self, queue_path: str, user: UserGroup) -> str:
+        """Return the line of the jobs of a user in a queue."""
+
+    @abstractmethod
+    def key(self, line: str) -> _Key:
+        """Return the key of a line now. It does not fall while jobs start."""
+
+    def change(self, now: int, queue_path: str, user: UserGroup, usage: Resource, jobs: int) -> None:  # noqa: B027 - most orders need no changes
+        """Note that a job starts (1) or ends (-1)."""
+
+    def refresh(self, now: int) -> None:  # noqa: B027 - as above
+        """Note the time before a round of retries."""
+
+
+@final
+class _BySubmission(JobOrder):
+    def line(self, queue_path: str, user: UserGroup) -> str:  # noqa: ARG002 - all jobs are in one line
+        return ""
+
+    def key(self, line: str) -> _Key:  # noqa: ARG002 - as above
+        return ()
+
+
+@final
+class _ByPriority(JobOrder):
+    """The queues with the higher ``priority.offset`` come first, compared from the root down."""
+
+    def __init__(self, config: PartitionConfig) -> None:
+        self._settings: Final = QueueSettings(config)
+        #: The line of each queue, and the key of each line.
+        self._lines: Final[dict[str, str]] = {}
+        self._keys: Final[dict[str, _Key]] = {}
+
+    def line(self, queue_path: str, user: UserGroup) -> str:  # noqa: ARG002 - the queue decides
+        found = self._lines.get(queue_path)
+        if found is None:
+            key = self._key(queue_path)
+            # Queues with equal keys share a line.
+            found = self._lines[queue_path] = str(key)
+            self._keys[found] = key
+        return found
+
+    def key(self, line: str) -> _Key:
+        return self._keys[line]
+
+    def _key(self, queue_path: str) -> _Key:
+        priority, priorities = 0, []
+        for path in ancestors(queue_path):
+            settings = self._settings.of(path)
+            priority = settings.offset if settings.is_fenced else priority + settings.offset
+            priorities.append(-priority)
+        # The root has no siblings, and below a queue of priority 0 is nothing to compare.
+        while len(priorities) > 1 and not priorities[0]:
+            priorities.pop(0)
+        return tuple(reversed(priorities[:-1]))
+
+
+@final
+class _ByRatio(JobOrder):
+    """The queues that use the smaller part of their guarantee or maximum come first, compared from the root down."""
+
+    def __init__(self, partition: AbstractPartition, cluster: Resource | None) -> None:
+        self._partition: Final = partition
+        self._used: Final[dict[str, dict[str, int]]] = {}
+        #: The guarantee and the fair maximum of each queue.
+        self._amounts: Final[dict[str, tuple[Mapping[str, int], Mapping[str, int]]]] = {
+            "root": ({}, {name: amount for name, amount in (cluster or {}).items() if amount})
+        }
+        self._ratios: Final[dict[str, tuple[float, Ratio]]] = {}
+
+    def line(self, queue_path: str, user: UserGroup) -> str:  # noqa: ARG002 - the queue decides
+        return queue_path
+
+    def change(self, now: int, queue_path: str, user: UserGroup, usage: Resource, jobs: int) -> None:  # noqa: ARG002 - the queue decides
+        for path in ancestors(queue_path):
+            used = self._used.setdefault(path, {})
+            for name, amount in usage.items():
+                used[name] = used.get(name, 0) + jobs * amount
+            self._ratios.pop(path, None)
+
+    def key(self, line: str) -> _Key:
+        # The root has no siblings, and below a queue without usage is nothing to compare.
+        ratios = [self._ratio(path) for path in ancestors(line)][:-1]
+        while ratios and not ratios[0][0]:
+            ratios.pop(0)
+        return tuple(reversed(ratios))
+
+    def _ratio(self, path: str) -> tuple[float, Ratio]:
+        found = self._ratios.get(path)
+        if found is None:
+            ratio = Ratio.used(self._used.get(path, {}), *self._amounts_of(path))
+            found = self._ratios[path] = (ratio.nearest, ratio)
+        return found
+
+    def _amounts_of(self, path: str) -> tuple[Mapping[str, int], Mapping[str, int]]:
+        found = self._amounts.get(path)
+        if found is None:
+            queue = self._partition.queue_alone(path)
+            _, above = self._amounts_of(path.rpartition(".")[0])
+            maximum = {} if queue is None or queue.max_resources is None else queue.max_resources
+            guaranteed = {} if queue is None or queue.guaranteed is None else queue.guaranteed
+            found = self._amounts[path] = guaranteed, {**above, **maximum}
+        return found
+
+
+@final
+class _ByShare(JobOrder):
+    """The users with the higher rank by their shares and their decayed usage come first."""
+
+    def __init__(self, config: FairShareConfig | None) -> None:
+        self._shares: Final = declared_shares(config or _EQUAL_SHARES)
+        self._users: Final[dict[str, UserGroup]] = {}
+        self._rank: FairRank = self._shares.rank()
+        self._ranked_at: int | None = None
+        self._now = 0
+
+    def line(self, queue_path: str, user: UserGroup) -> str:  # noqa: ARG002 - the user decides
+        if user.name not in self._users:
+            self._users[user.name] = user
+            self._ranked_at = None
+        return user.name
+
+    def key(self, line: str) -> _Key:
+        if self._ranked_at is None:
+            self._shares.at(self._now)
+            self._rank, self._ranked_at = self._shares.rank(self._users.values()), self._now
+        return (self._rank.position(line),)
+
+    def change(self, now: int, queue_path: str, user: UserGroup, usage: Resource, jobs: int) -> None:
+        self._shares.at(now)
+        claim = Claim("", "", usage, queue_path, user)
+        if jobs > 0:
+            self._shares.charge(claim)
+        else:
+            self._shares.refund(claim)
+
+    def refresh(self, now: int) -> None:
+        self._now = now
+        if self._ranked_at is not None and now >= self._ranked_at + _PERIOD:
+            # The users are ranked when a key is needed.
+            self._ranked_at = None
+
+
+def order_of(
+    name: JobOrderName, config: PartitionConfig, partition: AbstractPartition, cluster: Resource | None
+) -> JobOrder:
+    """Return an order for a replay.
+
+    Args:
+        name: the order.
+        config: the configuration, with the shares of users.
+        partition: the partition, whose queues are queried.
+        cluster: the size of the cluster; None for an unlimited cluster.
+    """
+    match name:
+        case "fifo":
+            return _BySubmission()
+        case "priority":
+            return _ByPriority(config)
+        case "fair":
+            return _ByRatio(partition, cluster)
+        case "share":
+            return _ByShare(config.ugm.fair_share)

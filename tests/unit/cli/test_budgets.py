@@ -1,0 +1,104 @@
+"""``ugm budgets``: the accounts of a journal and of a server."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from support.server_fixtures import running, served
+from ugm import Resource, UserGroup
+from ugm.cli.commands import ugm
+from ugm.configuration import BudgetConfig, Extensions, PartitionConfig, QueueConfig
+from ugm.journal import JournaledPartition, open_partition
+
+HOUR = 3600
+CONFIG = PartitionConfig(
+    queues=(QueueConfig("a"),),
+    ugm=Extensions(
+        budgets=(
+            BudgetConfig("each", user="*", amounts=Resource(vcore=10_000), unit="hour", period="month"),
+            BudgetConfig("gpus", amounts=Resource(gpu=3), unit="hour", mode="admit"),
+        )
+    ),
+)
+
+
+def budgets(*arguments: str) -> str:
+    """Return what the command prints."""
+    result = CliRunner(env={"COLUMNS": "160"}).invoke(ugm, ["budgets", *arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def spending(path: Path) -> JournaledPartition:
+    """Return a partition in which two users have promised parts of their budgets."""
+    partition = open_partition(path, CONFIG)
+    for name, hours in (("sue", 6), ("ben", 2)):
+        partition.submit(name, UserGroup(name), "root.a")
+        assert partition.allocate(name, name, Resource(vcore=1000), duration=hours * HOUR)
+    return partition
+
+
+def shown(accounts: Any) -> list[tuple[str, str, float]]:  # noqa: ANN401 - JSON
+    """Return the budget, the owner and the share of each account."""
+    return [(one["budget"], one["owner"], round(one["share"], 2)) for one in accounts]
+
+
+def test_a_journal_that_is_in_use(tmp_path: Path) -> None:
+    """The accounts are those of the partition, the most used one first."""
+    path = tmp_path / "j"
+    with spending(path) as partition:
+        found = json.loads(budgets(str(path), "--json"))["accounts"]
+        limits = [one.limit for one in partition.budget_accounts()]
+
+    assert shown(found) == [("each", "sue", 0.6), ("each", "ben", 0.2), ("gpus", "root", 0.0)]
+    assert sorted(one["limit"] for one in found) == sorted(limits)
+    assert shown(json.loads(budgets(str(path), "--owner", "ben", "--json"))["accounts"]) == [("each", "ben", 0.2)]
+    assert shown(json.loads(budgets(str(path), "--most", "1", "--json"))["accounts"]) == [("each", "sue", 0.6)]
+
+
+def test_the_table_has_hours(tmp_path: Path) -> None:
+    """The terminal shows hours of cores, and the time of renewal."""
+    path = tmp_path / "j"
+    with spending(path):
+        lines = budgets(str(path), "--budget", "each").splitlines()
+
+    headings = "budget owner resource share limit settled committed remaining renews exhausted"
+    assert " ".join(lines[0].split()) == headings
+    assert lines[1].split()[:3] == ["each", "sue", "vcore"]
+    assert lines[1].split()[4:9] == ["60%", "10.0", "0.0", "6.0", "4.0"]
+    assert lines[1].split()[10] == "00:00"
+
+
+def test_a_server(tmp_path: Path) -> None:
+    """A running server answers the same."""
+    with spending(tmp_path / "j") as partition, running(served(partition)) as port:
+        found = json.loads(budgets(f"localhost:{port}", "--budget", "each", "--json"))["accounts"]
+        assert shown(found) == [("each", "sue", 0.6), ("each", "ben", 0.2)]
+        assert "sue" in budgets(f"localhost:{port}")
+
+
+def test_a_journal_without_budgets(tmp_path: Path) -> None:
+    """A journal without budgets has no accounts."""
+    with open_partition(tmp_path / "j"):
+        assert json.loads(budgets(str(tmp_path / "j"), "--json")) == {"accounts": []}
+
+
+def test_wrong_usage() -> None:
+    """A source that does not exist is wrong usage."""
+    result = CliRunner().invoke(ugm, ["budgets", "nothing"])
+    assert (result.exit_code, "neither a journal" in result.output) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("resource", "amount", "text"), [("vcore", -1800 * 1000, "-0.5"), ("gpu", 36 * 10**8, "1,000,000.0")]
+)
+def test_hours(resource: str, amount: int, text: str) -> None:
+    """Amounts are hours with one decimal."""
+    from ugm.cli.budgets import _hours  # noqa: PLC0415 - the only test of it
+
+    assert _hours(resource, amount) == text

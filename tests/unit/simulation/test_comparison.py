@@ -1,0 +1,63 @@
+"""Comparing replays: who gains and loses, limits that differ, and the rank correlation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ugm import Resource, UserGroup, parse_config
+from ugm.simulation import Job, ReplayComparison, Variant, simulate
+from ugm.simulation.correlation import rank_correlation
+
+ONE_CORE = "partitions: [{queues: [{name: a, resources: {max: {vcore: CORES}}}]}]"
+
+
+def compared(*cores: int) -> ReplayComparison:
+    """Return the comparison of replays with some numbers of cores, in which Sue and Bob each run a job of 10 s."""
+    jobs = [Job(number, 0, 10, "root.a", UserGroup(name, ("dev",)), Resource(vcore=1000)) for number, name in USERS]
+    names = {count: ONE_CORE.replace("CORES", str(count)) for count in cores}
+    return ReplayComparison(
+        tuple(Variant(f"{count} cores", simulate(jobs, parse_config(names[count]).partition())) for count in cores)
+    )
+
+
+USERS = ((1, "sue"), (2, "bob"))
+
+
+def test_changes() -> None:
+    """The first replay is the reference; users are sorted by the change of their waiting in total."""
+    found = compared(1, 2)
+
+    assert [(one.name, one.changes) for one in found.users] == [("bob", (0.0, -10.0)), ("sue", (0.0, 0.0))]
+    assert [(one.name, one.changes) for one in found.groups] == [("dev", (0.0, -5.0))]
+    [limit] = found.limits
+    assert (limit.queue_path, limit.held_seconds) == ("root.a", (10, 0))
+    assert [one and one.limit for one in limit.limits] == [1000, 2000]
+    assert found.to_dict()["limits"][0]["limits"] == [1000, 2000]
+    assert found.to_dict()["users"][0]["changes"] == [0.0, -10.0]
+
+
+def test_user_without_jobs() -> None:
+    """A user whose jobs start in one replay only has no waiting in the other."""
+    one = compared(1).variants[0]
+    less = Variant("none", replace(one.report, users=(), limits=()))
+    found = ReplayComparison((one, less))
+
+    assert [waits.jobs for waits in found.users[0].waits] == [1, 0]
+    assert found.limits[0].limits[1] is None
+
+
+@pytest.mark.parametrize(
+    ("pairs", "expected"),
+    [
+        ([], None),
+        ([(1, 1)], None),
+        ([(1, 5), (2, 5)], None),
+        ([(1, 9), (2, 4), (3, 1)], -1.0),
+        ([(1, 1), (2, 2), (2, 3), (4, 100)], pytest.approx(0.948683)),
+    ],
+)
+def test_rank_correlation(pairs: list[tuple[float, float]], expected: float | None) -> None:
+    """It depends on the order of the values alone; equal values share their ranks."""
+    assert rank_correlation(pairs) == expected
