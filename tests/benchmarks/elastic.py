@@ -5,7 +5,7 @@ Usage: python tests/benchmarks/elastic.py WORKLOADS.jsonl.gz
 A workload is one JSON object a line: ``name``, ``total``, ``scale_min``, ``quotas`` (parents first; the words are in
 `tests/vectors/elastic/README.md`), ``initial_requests`` and ``steps``, both as ``[group, cpu, memory]``. The groups are
 created one by one, the initial requests are made and read, and then each step changes a request and reads the runtime
-of that group. Vectors are built before the clock starts. At the end every runtime is compared with one worked out anew.
+of that group. Vectors are built before the clock starts. At the end every runtime is compared with a recomputed one.
 
 Prints one JSON object a line, all in processor time: nanoseconds per step (best and median of the runs), percentiles of
 single steps (with what reading the clock takes, some hundred nanoseconds), and seconds for creating the groups, one by

@@ -4,7 +4,7 @@ Usage: python tests/benchmarks/quotatree.py WORKLOAD.jsonl.gz
 
 The first line of a workload is an object: ``name``, ``tree`` (a tree document), ``warmup_ops`` (operations that are not
 timed) and ``ops`` (lines that follow). Each further line is an operation: ``["a", id, group, cpu, memory, priority]``
-arrives and is allocated once, in normal mode; ``["d", id]`` is deallocated, which is in vain if it was rejected or
+arrives and is allocated once, in normal mode; ``["d", id]`` is deallocated, which has no effect if it was rejected or
 preempted before.
 
 Consumers are built before the clock starts; an arrival is `add_consumer` and `allocate`, a departure `deallocate`.

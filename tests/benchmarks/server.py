@@ -32,11 +32,12 @@ from ugm.server.serving import listen
 
 CONNECTIONS = 16
 ROUNDS = 5
-PREFIX = "/ws/v1/partition/default"
+PREFIX = "/api/v1/partition/default"
+YUNIKORN = "/ws/v1/partition/default"
 READS = {
-    "one user": f"{PREFIX}/usage/user/user-7",
-    "all users": f"{PREFIX}/usage/users",
-    "closest users": f"{PREFIX}/standing/users?most=20",
+    "one user": f"{YUNIKORN}/usage/user/user-7",
+    "all users": f"{YUNIKORN}/usage/users",
+    "closest users": f"{PREFIX}/utilization/users?most=20",
     "queues": f"{PREFIX}/queues",
 }
 SIZE = Resource(vcore=100, memory=1 << 20)

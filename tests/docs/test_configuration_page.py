@@ -40,7 +40,7 @@ PARTS: Final = {
     ),
 }
 #: The packages and modules that report problems of a configuration.
-SOURCES: Final = ("config/*.py", "_documents/*.py", "quotatree/documents.py")
+SOURCES: Final = ("config/*.py", "_documents/*.py", "_thresholds.py", "fairness/declared.py", "quotatree/documents.py")
 #: The labels and annotations of manifests, which look like codes.
 LABELS: Final = frozenset(("shared-weight", "tree-id"))
 HEADINGS: Final = {
@@ -50,17 +50,21 @@ HEADINGS: Final = {
     configuration.QueueResources: "Queue resource keys",
     configuration.ChildTemplate: "Child template keys",
     configuration.LimitConfig: "Limit keys",
+    configuration.LimitExtensions: "Limit extension keys",
+    configuration.ScheduledLimit: "Schedule keys",
     configuration.PlacementRule: "Placement rule keys",
     configuration.FilterConfig: "Filter keys",
     configuration.NodeSortPolicy: "Node sort policy keys",
     configuration.PreemptionConfig: "Preemption keys",
     configuration.UserGroupResolver: "User group resolver keys",
     configuration.Extensions: "Extension keys",
+    configuration.FairShareConfig: "Fair share keys",
     configuration.ElasticConfig: "Elastic keys",
     configuration.ElasticGroupConfig: "Elastic group keys",
     configuration.GroupSource: "Group source keys",
     configuration.QuotaTreeConfig: "Quota tree keys",
     configuration.QuotaTreeRules: "Quota tree rule keys",
+    configuration.ThresholdConfig: "Threshold keys",
 }
 
 

@@ -73,6 +73,21 @@ def test_scheduler_retries(said: list[str]) -> None:
     assert said[ended + 1] == "test-place-1, test-place-2: started"
 
 
+@pytest.mark.parametrize("way", ["threads", "asyncio"])
+def test_scheduler_with_nodes(way: str) -> None:
+    """A short job passes the wide one that keeps capacity; a long one does not, although there is a node for it."""
+    command = [sys.executable, str(EXAMPLES / "node_scheduler.py"), way]
+    lines = subprocess.run(  # noqa: S603 - ours
+        command, env=environment(), check=True, capture_output=True, text=True
+    ).stdout.splitlines()
+
+    assert sorted(line.split()[0] for line in lines if line.endswith(" ends")) == ["first", "long", "short", "wide"]
+    starts = [line for line in lines if " starts on " in line]
+    assert starts[0] == "first starts on one"
+    assert starts[1].startswith("short starts on ")
+    assert starts[2:] == ["wide starts on one", "long starts on one"]
+
+
 @pytest.mark.ci
 def test_schedulers_elect_a_leader() -> None:
     """One of three schedulers leads. After its death another one does, and its allocations can be released."""

@@ -23,7 +23,7 @@ QUEUES: Final = ("root.fixed", "root.spaces.one", "root.spaces.two", "root.plain
 
 
 class Gate:
-    """Allows so many units of `disk` in one allocation."""
+    """Limits the units of `disk` in one allocation."""
 
     def check(self, claim: Claim) -> Iterator[Violation]:
         """Deny what asks for too much."""

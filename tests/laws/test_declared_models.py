@@ -40,7 +40,7 @@ def change(of: Partition, config: PartitionConfig, *, planned: bool) -> None:
     """Put a configuration in force, and compare the plan for it with the result."""
     plan = of.plan(config)
     if planned:
-        of.apply(plan)
+        of.apply(plan, confirm=True)
     else:
         of.configure(config)
     assert of.exceeded_limits() == plan.exceeded

@@ -183,7 +183,7 @@ def test_a_plan_names_what_is_exceeded_after_it(scene: Scene, most: int) -> None
     """The exceeded limits of a plan are those of the partition after it is applied, also of the models."""
     partition = scene.partition
     plan = partition.plan(config(f"{{name: a, resources: {{max: {{cpu: {most}}}}}}}, {{name: b}}", limits=LIMITS))
-    partition.apply(plan)
+    partition.apply(plan, confirm=True)
 
     assert plan.exceeded == partition.exceeded_limits()
 

@@ -145,7 +145,7 @@ def test_what_is_planned_happens(scene: Scene, config: PartitionConfig | None, m
     plan = partition.plan(config)
     assert everything(partition) == before
 
-    partition.apply(plan)
+    partition.apply(plan, confirm=True)
     partition.verify()
     assert partition.exceeded_limits() == plan.exceeded
     queues = [queue for top in [partition.queue()] if top for queue in top.walk() if queue.applications]

@@ -101,7 +101,7 @@ def drawn_scene(seed: int, most: int) -> Scene:
 
 
 def scenes(most: int) -> st.SearchStrategy[Scene]:
-    """Return random scenes with at most so many allocations."""
+    """Return random scenes with a limited number of allocations."""
     return st.builds(drawn_scene, st.integers(0, 2**63), st.just(most))
 
 

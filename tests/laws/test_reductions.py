@@ -62,7 +62,7 @@ class Scene:
 
 
 def drawn_scene(seed: int, due: int) -> Scene:
-    """Return a random scene with so many due queues."""
+    """Return a random scene with this number of due queues."""
     random = Random(seed)
 
     def amounts(least: int, most: int, chance: float = 0.8) -> Resource:
@@ -90,7 +90,7 @@ def drawn_scene(seed: int, due: int) -> Scene:
 
 
 def scenes(due: int) -> st.SearchStrategy[Scene]:
-    """Return random scenes with at most so many due queues."""
+    """Return random scenes with a limited number of due queues."""
     return st.builds(drawn_scene, st.integers(0, 2**63), st.integers(1, due))
 
 

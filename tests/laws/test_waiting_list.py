@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from functools import partial
 from random import Random
 from typing import Any, Final
@@ -13,6 +14,7 @@ from support.partition_fixtures import Licences
 from ugm import AllocationRequest, Decision, Partition, Resource, UserGroup
 from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig, QueueResources
 from ugm.elastic import AdmissionRules, ElasticGroup, ElasticModel, ElasticQuota, ElasticTree
+from ugm.fairness import BinnedUsage, FairShares, ShareTree
 from ugm.model import QuotaModel
 from ugm.partition import AllocationState
 from ugm.quotatree import Mode, QuotaManager, TreeModel
@@ -27,6 +29,9 @@ USERS: Final = (
 
 #: The tag of applications that names an elastic group and a leaf of the quota tree.
 TAG: Final = "team"
+
+#: The first second.
+_BEGIN: Final = 1000
 
 #: An operation on a partition; it has the same effect on its copy.
 Operation = Callable[[Partition], object]
@@ -49,17 +54,19 @@ def random_limits(rng: Random) -> tuple[LimitConfig, ...]:
     return tuple(found)
 
 
-def random_queue(rng: Random, name: str, depth: int) -> QueueConfig:
+def random_queue(rng: Random, name: str, depth: int, *, reserves: bool = False) -> QueueConfig:
     """Return a queue with quotas, limits and settings of the order."""
     properties = {}
     for key, values in (
-        ("application.sort.policy", ("fifo", "fair")),
+        ("application.sort.policy", ("fifo", "fair", "share", "share")),
         ("application.sort.priority", ("enabled", "disabled")),
         ("priority.offset", ("-1", "2")),
         ("priority.policy", ("fence",)),
     ):
         if rng.random() < 0.25:
             properties[key] = rng.choice(values)
+    if reserves and rng.random() < 0.4:
+        properties["ugm.reservation"] = "enabled"
     quota = {name: rng.randint(3, 12) for name in NAMES if rng.random() < 0.25}
     is_root = name == "root"
     return QueueConfig(
@@ -71,7 +78,10 @@ def random_queue(rng: Random, name: str, depth: int) -> QueueConfig:
         max_applications=rng.randint(1, 4) if rng.random() < 0.15 else 0,
         properties=properties,
         limits=random_limits(rng) if rng.random() < 0.6 else (),
-        queues=tuple(random_queue(rng, f"q{number}", depth - 1) for number in range(rng.randint(1, 3) if depth else 0)),
+        queues=tuple(
+            random_queue(rng, f"q{number}", depth - 1, reserves=reserves)
+            for number in range(rng.randint(1, 3) if depth else 0)
+        ),
     )
 
 
@@ -104,11 +114,18 @@ def tree() -> QuotaModel:
     return TreeModel(manager, "T", lambda claim: claim.tags[TAG])
 
 
+def shares() -> QuotaModel:
+    """Return shares of users, of which one is not listed, with usage that decays quickly."""
+    accounts = ShareTree({"dev": 2, "ops": 1}, {"dev/ana": 1, "ops/ben": 2, "zoe": 1})
+    return FairShares(accounts, BinnedUsage(bin=3, decay=Fraction(1, 2), bins=4), default_shares=1)
+
+
 MODELS: Final[dict[str, Callable[[], list[QuotaModel]]]] = {
     "none": list,
     "licences": lambda: [Licences(4)],
     "elastic": lambda: [elastic()],
     "tree": lambda: [tree()],
+    "shares": lambda: [shares()],
     "all": lambda: [Licences(4), elastic(), tree()],
 }
 
@@ -116,13 +133,15 @@ MODELS: Final[dict[str, Callable[[], list[QuotaModel]]]] = {
 class History:
     """A partition with a waiting list, and the operations that led to it."""
 
-    def __init__(self, seed: int, models: str) -> None:
+    def __init__(self, seed: int, models: str, *, reserves: bool = False) -> None:
         self.rng = rng = Random(seed)
+        self.now = _BEGIN
+        self.reserves = reserves
         self.models = MODELS[models]
         #: With one priority, a wake-up searches only the requests that may fit.
         self.priorities = rng.choice([[0], [0, 0, 1, -1]])
-        self.config = PartitionConfig(queues=(random_queue(rng, "root", 2),))
-        self.other = PartitionConfig(queues=(random_queue(rng, "root", 2),))
+        self.config = PartitionConfig(queues=(random_queue(rng, "root", 2, reserves=reserves),))
+        self.other = PartitionConfig(queues=(random_queue(rng, "root", 2, reserves=reserves),))
         self.first = self.config
         self.partition = self.fresh()
         self.done: list[Operation] = []
@@ -134,12 +153,23 @@ class History:
 
     def fresh(self) -> Partition:
         """Return a partition at the beginning of the history."""
-        return Partition(self.config, models=self.models())
+        now, self.now = self.now, _BEGIN
+        made = Partition(self.first, models=self.models(), clock=lambda: self.now)
+        self.now = now
+        return made
 
     def do(self, operation: Operation) -> Any:  # noqa: ANN401 - the result of the operation
         """Execute an operation, which is repeated on copies."""
-        self.done.append(operation)
+        at = self.now
+        self.done.append(lambda p: self.at(at, p, operation))
         return operation(self.partition)
+
+    def at(self, time: int, partition: Partition, operation: Operation) -> object:
+        """Execute an operation at an earlier time."""
+        now, self.now = self.now, time
+        result = operation(partition)
+        self.now = now
+        return result
 
     def size(self) -> Resource:
         """Return a random usage."""
@@ -155,7 +185,10 @@ class History:
             self.number += 1
             name, owner, size = f"r{self.number:03}", rng.choice(applications), self.size()
             priority, preemptible = rng.choice(self.priorities), rng.random() < 0.8
-            self.do(lambda p: p.request(name, owner, size, priority=priority, preemptible=preemptible))
+            duration = rng.choice([None, 3, 10, 40]) if self.reserves else None
+            self.do(
+                lambda p: p.request(name, owner, size, priority=priority, preemptible=preemptible, duration=duration)
+            )
         elif choice < 11 and allocations:
             one = rng.choice(allocations).allocation_id
             self.free(lambda p: p.release(one))
@@ -200,7 +233,7 @@ class History:
 
     def expected(self) -> list[str]:
         """Return what a pass over a copy grants."""
-        copy = Partition(self.first, models=self.models())
+        copy = self.fresh()
         for operation in self.done:
             operation(copy)
         granted = []
@@ -218,13 +251,19 @@ class History:
             for _ in range(self.rng.randint(1, 6)):
                 self.change()
             total += self.wake()
+            self.now += self.rng.randint(0, 6)
+        copy = self.fresh()
+        for operation in self.done:
+            operation(copy)
+        assert copy.reservations() == self.partition.reservations()
         return total
 
     def wake(self) -> int:
         """Compare one wake-up, and grant some of the woken requests."""
         expected = self.expected()
         before = exposed(self.partition)
-        woken = self.partition.wake()
+        # It may record reservations.
+        woken = self.do(lambda p: p.wake())
         assert [one.allocation_id for one in woken] == expected
         assert exposed(self.partition) == before
         self.partition.verify()
@@ -253,3 +292,10 @@ SEEDS: Final = [*range(3), *(pytest.param(seed, marks=pytest.mark.ci) for seed i
 def test_wake(seed: int, models: str) -> None:
     """Every wake-up of a random history returns what a pass over a copy would grant, in its order."""
     History(seed, models).run()
+
+
+@pytest.mark.parametrize("models", MODELS)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_wake_with_reservations(seed: int, models: str) -> None:
+    """With reservations, every wake-up returns what a pass over a copy would grant, which respects and makes them."""
+    History(seed, models, reserves=True).run()

@@ -91,7 +91,7 @@ def _keep_pairs() -> None:
 
 
 def _starve(scene: Scene, operation: Operation, step: int, many: int) -> Iterator[bool]:
-    """Let so many allocations of memory in a row fail; yield whether the operation has failed.
+    """Let a number of consecutive allocations of memory fail; yield whether the operation has failed.
 
     Not all from one on: CPython may then try for ever to make an integer for the handler of a ``with`` block.
     """
@@ -116,7 +116,7 @@ def _starve(scene: Scene, operation: Operation, step: int, many: int) -> Iterato
 
 
 def main(kind: str, step: int, folder: str, *names: str) -> None:
-    """Let allocations of memory fail in some operations, one out of so many."""
+    """Let allocations of memory fail in some operations, at a given distance."""
     for name in names:
         for many in (1, 30):
             without = 0

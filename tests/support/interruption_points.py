@@ -10,6 +10,7 @@ affordable to interrupt a call at all of its points.
 
 from __future__ import annotations
 
+import gc
 import inspect
 import sys
 from collections import Counter
@@ -51,7 +52,7 @@ class Point(NamedTuple):
 
 
 def points_in(prepared: Callable[[], AbstractContextManager[Call]]) -> list[Point]:
-    """Make a call that is prepared anew each time, and return its points.
+    """Make a call that is prepared afresh each time, and return its points.
 
     Another call is counted by a profiler: it must enter each function as often as the points say. So a tracer that sees
     nothing, or not everything, is noticed.
@@ -60,16 +61,28 @@ def points_in(prepared: Callable[[], AbstractContextManager[Call]]) -> list[Poin
         # Fills the caches.
         call()
     survey = _Survey()
-    with prepared() as call, _unraisable():
+    with prepared() as call, _unraisable(), _no_collection():
         survey.run(call)
-    with prepared() as call:
+    with prepared() as call, _no_collection():
         counted = _profiled(call)
     entered = survey.entered()
     assert entered
     # Closing a generator is a call for a profiler, but enters at no instruction.
     functions = {code for code in entered.keys() | counted if not code.co_flags & inspect.CO_GENERATOR}
-    assert {code: entered[code] for code in functions} == {code: counted[code] for code in functions}
+    different = {code: (entered[code], counted[code]) for code in functions if entered[code] != counted[code]}
+    assert not different, different
     return survey.points()
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Keep the collector from finalizing objects of earlier tests, which enters functions that the call does not."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _profiled(call: Call) -> Counter[CodeType]:

@@ -50,7 +50,7 @@ def fill(partition: JournaledPartition) -> int:
 
 @contextmanager
 def at_most(pages: int, partition: JournaledPartition) -> Iterator[None]:
-    """Let the database have so many pages more for a while."""
+    """Let the database grow by a number of pages for a while."""
     limit_pages(partition, pages)
     yield
     if not partition.journal.is_closed:
@@ -58,7 +58,7 @@ def at_most(pages: int, partition: JournaledPartition) -> Iterator[None]:
 
 
 def limit_pages(partition: JournaledPartition, pages: int) -> bool:
-    """Let the database have so many pages more."""
+    """Let the database grow by a number of pages."""
     log = partition._transaction_log.writer._log
     assert isinstance(log, FileWriter)
     connection = log.connection

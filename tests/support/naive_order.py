@@ -1,4 +1,4 @@
-"""The scheduling order, computed anew for every offer by sorting everything, as a reference for the fast one."""
+"""The scheduling order, recomputed for every offer by sorting everything, as a reference for the fast one."""
 
 from __future__ import annotations
 

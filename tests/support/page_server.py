@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.config import PartitionConfig
 from ugm.partition import AbstractPartition
 from ugm.server import History, create_app
+from ugm.server.serving import uvicorn_config
 from ugm.service import ServiceStatus
 
 __all__ = ["BROWSER", "CUT_OFF", "MARKUP", "ROWS", "TIMEOUT", "crowd", "served"]
@@ -100,6 +102,7 @@ def served(
     *,
     config_path: Path | None = None,
     prepare: Callable[[Starlette], object] = bool,
+    clock: Callable[[], float] = time.time,
     **others: AbstractPartition,
 ) -> Iterator[str]:
     """Serve partitions in a thread during the block, mounted below a path; yield the address.
@@ -108,11 +111,15 @@ def served(
     """
     services = {"default": status} if status else None
     histories = {"default": history} if history else None
-    shown = create_app({"default": partition, **others}, history=histories, services=services, config_path=config_path)
+    shown = create_app(
+        {"default": partition, **others}, history=histories, services=services, config_path=config_path, clock=clock
+    )
     prepare(shown)
     app = Starlette(routes=[Mount("/quotas", shown)])
     listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", access_log=False, lifespan="off"))
+    config = uvicorn_config(app)
+    config.lifespan, config.log_level = "off", "critical"
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:

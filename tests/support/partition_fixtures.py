@@ -121,7 +121,7 @@ def refused(partition: AbstractPartition, text: str, kind: type[UgmError] = UgmE
 
 
 class Licences:
-    """A quota model of the simplest kind: so many licences in all, one for each unit of ``licence``."""
+    """The simplest quota model: a total number of licences, one for each unit of ``licence``."""
 
     def __init__(self, limit: int) -> None:
         self.limit, self.used = limit, 0

@@ -29,7 +29,7 @@ from ugm.server import History, PartitionCollector, create_app
 from ugm.server.connections import ConnectionTimeouts
 from ugm.server.metrics import exposition
 from ugm.server.serving import listen, uvicorn_config
-from ugm.service import CommitStatus, ServiceStatus, StandbyStatus
+from ugm.service import CommitStatus, OperationStatus, ServiceStatus, StandbyStatus
 
 __all__ = [
     "CONFIG",
@@ -43,6 +43,7 @@ __all__ = [
     "TOKEN",
     "UPLOAD",
     "YAML",
+    "YUNIKORN",
     "busy",
     "client",
     "create_partition",
@@ -53,7 +54,9 @@ __all__ = [
 ]
 
 SUE: Final = UserGroup("sue", ("dev",))
-PREFIX: Final = "/ws/v1/partition/default"
+PREFIX: Final = "/api/v1/partition/default"
+#: The same for the paths in the format of YuniKorn.
+YUNIKORN: Final = "/ws/v1/partition/default"
 #: The status of a leader with a standby.
 STATUS: Final = ServiceStatus(
     "a:1",
@@ -66,7 +69,8 @@ STATUS: Final = ServiceStatus(
     sessions=5,
     connected=4,
     waiting=6,
-    commits=CommitStatus(9, 0.5, 0.004, 0.125),
+    commits=CommitStatus(9, 0.5, 0.004, 0.125, tuple(8 * (at == 11) + (at == 16) for at in range(23))),
+    operations=OperationStatus(40, 0.001, tuple(40 * (at == 4) for at in range(23))),
 )
 SECRET: Final = "a secret of 24 characters"  # noqa: S105 - of the tests
 TOKEN: Final = {"Authorization": f"Bearer {SECRET}"}

@@ -38,7 +38,7 @@ _BLOCKED: Final = 1.0
 #: The time of a fault, and how much of it at each end may be free, in seconds.
 _FAULT: Final = 1.5
 _SLACK: Final = 0.5
-#: Other clients are active if one of them got so many answers meanwhile.
+#: Other clients are active if one of them got this number of answers meanwhile.
 _ACTIVE: Final = 10
 #: The first number of the configuration, and the range of later ones.
 _MEMORY: Final = 60

@@ -62,7 +62,8 @@ KNOWN: Final[Mapping[Any, st.SearchStrategy[Any]]] = {
     Acl: st.sampled_from([Acl.parse(text) for text in (" ", "*", "sue", "sue,bob dev", " dev")]),
     PartitionConfig: full_partitions(),
     CompiledConfig: compiled(),
-    Plan: st.builds(Plan, st.just(Changes()), st.just(()), st.just(()), st.just(()), compiled(), compiled()),
+    # The service applies the configuration of a plan, and nothing else of it.
+    Plan: st.builds(Plan, st.just(Changes()), *[st.just(())] * 3, compiled(), compiled(), *[st.just(())] * 3),
 }
 
 

@@ -81,7 +81,7 @@ def of_a_second_explanation(partition: AbstractPartition, history: History | Non
     app = create_app({"default": partition}, history={"default": history} if history else None)
 
     def explain() -> None:
-        response = client.post("/ws/v1/partition/default/explain", json=body)
+        response = client.post("/api/v1/partition/default/explain", json=body)
         assert response.json()["allowed"]
 
     # The threads of the server start in the block of `modules_of_second`.

@@ -124,7 +124,7 @@ def test_clock_waits_longer_than_the_delay() -> None:
     assert [clock.due(["b", "a"], now=now) for now in (0, 10, 11, 21, 22)] == [(), (), ("a", "b"), (), ("a", "b")]
 
 
-def test_clock_starts_anew() -> None:
+def test_clock_restarts() -> None:
     """After a group was within its runtime, the full delay starts again."""
     clock = OveruseClock(delay=10)
     clock.due(["a"], now=0)

@@ -27,3 +27,15 @@ def test_limits_of_a_query() -> None:
     quota.tree.change_request("lab", Resource(gpu=1))
     with pytest.raises(InvariantError, match="its pods count"):
         quota.verify()
+
+
+def test_guarantee_is_scaled_only_in_a_shortage() -> None:
+    """Minimums above the total are scaled once the requests exceed the total, and not before."""
+    groups = [ElasticGroup(name, "", Resource(gpu=6), Resource(gpu=8)) for name in ("lab", "web")]
+    quota = ElasticQuota(ElasticTree(Resource(gpu=8), groups))
+    (before,) = quota.limits(Pod("?", Resource(), "lab"))
+    quota.expect(Pod("serve", Resource(gpu=8), "web"))
+    (after,) = quota.limits(Pod("?", Resource(), "lab"))
+
+    assert (before.max_resources, before.guaranteed) == (Resource(gpu=8), Resource(gpu=6))
+    assert (after.max_resources, after.borrowable) == (Resource(gpu=4), Resource())

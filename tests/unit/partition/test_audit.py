@@ -116,7 +116,7 @@ def test_reconcile_nothing(partition: Partition) -> None:
 
 
 def test_reconcile_keeps_what_an_allocation_is(partition: Partition) -> None:
-    """A corrected allocation is what it was: a placeholder, with its priority, and going if it was told to."""
+    """A corrected allocation stays a placeholder, keeps its priority, and stays terminating."""
     partition.preempt("p")
     running = truth(partition) | {"p": RunningAllocation("p", "app", memory(2))}
     partition.reconcile(partition.audit(running.values()))

@@ -102,7 +102,7 @@ def test_plan_says_what_comes(partition: Partition, new: PartitionConfig | None)
     partition.add_node("n", Resource(memory=7, gpu=1))
     partition.adopt("ghost", "app", Resource(disk=3))
     plan = partition.plan(new)
-    partition.apply(plan)
+    partition.apply(plan, confirm=True)
     assert partition.exceeded_limits() == plan.exceeded
     partition.verify()
 
@@ -140,18 +140,18 @@ def test_apply_twice(partition: Partition) -> None:
     """A plan is for the configuration that was in force when it was made; one that is in force changes nothing."""
     plan = partition.plan(config("{name: a}, {name: b}"))
     other = partition.plan(NEW)
-    partition.apply(plan)
-    partition.apply(plan)
+    partition.apply(plan, confirm=True)
+    partition.apply(plan, confirm=True)
     with refused(partition, "plan 'outdated': it was made for another configuration than the one in force"):
-        partition.apply(other)
+        partition.apply(other, confirm=True)
 
 
 def test_apply_again_after_an_equal_configuration(partition: Partition) -> None:
     """A plan that is in force also changes nothing if an equal configuration has replaced it."""
     plan = partition.plan(config("{name: a}, {name: b}"))
-    partition.apply(plan)
+    partition.apply(plan, confirm=True)
     partition.configure(config("{name: a}, {name: b}"))
-    partition.apply(plan)
+    partition.apply(plan, confirm=True)
     assert partition.plan(None).base.version == plan.compiled.version
 
 
@@ -159,8 +159,8 @@ def test_apply_elsewhere(partition: Partition) -> None:
     """A plan can be applied in every partition of an equal configuration, such as the same one at the next leader."""
     plan, empty, other = partition.plan(NEW), Partition(), Partition(OLD)
     with refused(empty, "plan 'outdated': it was made for another configuration than the one in force"):
-        empty.apply(plan)
-    other.apply(plan)
+        empty.apply(plan, confirm=True)
+    other.apply(plan, confirm=True)
     assert other.config == NEW
 
 
@@ -169,9 +169,9 @@ def test_equal_configuration_keeps_plans(partition: Partition) -> None:
     plan = partition.plan(NEW)
     partition.configure(None)
     with refused(partition, "plan 'outdated': it was made for another configuration than the one in force"):
-        partition.apply(plan)
+        partition.apply(plan, confirm=True)
     partition.configure(OLD)
-    partition.apply(plan)
+    partition.apply(plan, confirm=True)
     assert partition.config == NEW
 
 
@@ -179,7 +179,7 @@ def test_apply_later(partition: Partition) -> None:
     """What was allocated since does not matter to a plan."""
     plan = partition.plan(NEW)
     partition.allocate("more", "app", memory(1))
-    partition.apply(plan)
+    partition.apply(plan, confirm=True)
     assert [over.used for over in partition.exceeded_limits()] == [9, 8]
 
 

@@ -231,7 +231,7 @@ def test_plans_are_right(before: PartitionConfig, after: PartitionConfig) -> Non
     copied = partition.plan_input(allocations=True)
     parts = pickle.loads(pickle.dumps(copied.parts()))  # noqa: S301 - written by this test
     elsewhere = make_plan(PlanInput(CompiledConfig.of(before), parts), CompiledConfig.of(after))
-    partition.apply(plan)
+    partition.apply(plan, confirm=True)
 
     assert partition.exceeded_limits() == plan.exceeded == elsewhere.exceeded
     assert bool(plan.changes) is (before != after)

@@ -8,12 +8,14 @@ from typing import Any, Final, get_args
 import pytest
 
 from ugm import Partition, Resource, UserGroup, parse_config
+from ugm.budgets import BudgetChange
 from ugm.events import (
     Allocated,
     AllocationRequested,
     ApplicationEnded,
     ApplicationFailing,
     ApplicationSubmitted,
+    BudgetChanged,
     ConfigurationChanged,
     Denied,
     Event,
@@ -23,8 +25,12 @@ from ugm.events import (
     PartitionClosed,
     Preempted,
     QueueQuotaSet,
+    ReductionTimersStarted,
     Released,
+    Renewed,
+    RequestPlaced,
     RequestWithdrawn,
+    ReservationChanged,
     Resized,
     event_name,
     event_to_dict,
@@ -85,6 +91,11 @@ PLAIN_DATA: Final[list[tuple[Event, list[Any], dict[str, Any]]]] = [
         {"event": "quota_given", "queue_path": "root.a", "quota": {"memory": 1}},
     ),
     (
+        ReservationChanged("root", None, "x.0"),
+        ["reserve", "root", None, "x.0"],
+        {"event": "reservation_changed", "queue_path": "root", "before": None, "after": "x.0"},
+    ),
+    (
         GroupAssigned("app", "sue", None),
         ["link", "app", "sue", None],
         {"event": "linked", "application_id": "app", "user": "sue", "group": None},
@@ -108,7 +119,18 @@ PLAIN_DATA: Final[list[tuple[Event, list[Any], dict[str, Any]]]] = [
         ["size", {"vcore": 2}, *HELD_ROW],
         {"event": "resized", "allocation": HELD_DICT, "before": {"vcore": 2}},
     ),
+    (
+        Renewed(HELD, 60),
+        ["renew", 60, *HELD_ROW],
+        {"event": "renewed", "allocation": HELD_DICT, "before": 60},
+    ),
     (Preempted(HELD), ["go", *HELD_ROW], {"event": "preempted", "allocation": HELD_DICT}),
+    (RequestPlaced(PENDING), ["placed", *PENDING_ROW], {"event": "request_placed", "allocation": PENDING_DICT}),
+    (
+        ReductionTimersStarted(("root.a", "root.b"), 7),
+        ["above", ["root.a", "root.b"], 7],
+        {"event": "reduction_timers_started", "queue_paths": ["root.a", "root.b"], "since": 7},
+    ),
     (Released(HELD), ["-", *HELD_ROW], {"event": "released", "allocation": HELD_DICT}),
     (
         NodeChanged("node", None, ONE),
@@ -119,6 +141,23 @@ PLAIN_DATA: Final[list[tuple[Event, list[Any], dict[str, Any]]]] = [
         ModelsChanged((), ("Licences", "Budget")),
         ["models", [], ["Licences", "Budget"]],
         {"event": "models_changed", "before": [], "after": ["Licences", "Budget"]},
+    ),
+    (
+        BudgetChanged(BudgetChange.transfer("lab", "ops", ONE, taker_owner="sue", reason="why", change_id="7")),
+        ["budget", "transfer", "lab", {"memory": 1}, "", "ops", "sue", "why", "7"],
+        {
+            "event": "budget_changed",
+            "change": {
+                "kind": "transfer",
+                "budget": "lab",
+                "amounts": {"memory": 1},
+                "owner": "",
+                "taker": "ops",
+                "taker_owner": "sue",
+                "reason": "why",
+                "change_id": "7",
+            },
+        },
     ),
     (PartitionClosed(), ["close"], {"event": "closed"}),
 ]

@@ -107,7 +107,7 @@ def test_first_allocation(follower: Follower) -> None:
 
 
 def test_a_repeated_call_is_no_event(follower: Follower) -> None:
-    """What was granted, told to go or released before is not told again."""
+    """A repeated grant, preemption or release makes no event."""
     for _ in range(2):
         follower.partition.allocate("a", "app", ONE)
         follower.partition.preempt("a")
@@ -196,7 +196,7 @@ def test_nodes_and_configuration(follower: Follower) -> None:
 
 
 def test_refused_calls_are_no_event(follower: Follower) -> None:
-    """What raises has changed nothing, and is told to nobody."""
+    """An operation that raises changes nothing and makes no event."""
     with pytest.raises(RequestError):
         follower.partition.allocate("a", "nobody", ONE)
 

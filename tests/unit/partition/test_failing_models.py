@@ -40,7 +40,7 @@ OPERATIONS: Final[dict[str, Callable[[Partition], object]]] = {
     "allocate too much for a queue": lambda p: p.allocate("n", "app", memory(99)),
     "allocate with evictions": lambda p: p.allocate_evicting("n", "app", licences(5)),
     "allocate with the last eviction": lambda p: p.allocate_evicting("big", "app", licences(6)),
-    "allocate with evictions in vain": lambda p: p.allocate_evicting("n", "app", licences(11)),
+    "allocate with useless evictions": lambda p: p.allocate_evicting("n", "app", licences(11)),
     "gang": lambda p: p.allocate_all(
         [AllocationRequest("waits", "app", licences(1)), AllocationRequest("n", "fresh", licences(1))]
     ),
@@ -76,6 +76,10 @@ OPERATIONS: Final[dict[str, Callable[[Partition], object]]] = {
     "release of a failing application": lambda p: p.release("goes"),
     "withdraw": lambda p: p.release("waits"),
     "preempt": lambda p: p.preempt("1"),
+    "renew": lambda p: p.renew("late", 3600),
+    "renew for less": lambda p: p.renew("late", 1),
+    "expire": lambda p: p.expire(now=2**40),
+    "release_overdue": lambda p: p.release_overdue(now=2**40),
     "fail": lambda p: p.fail("app"),
     "remove": lambda p: p.remove("app"),
     "time_out_gang": lambda p: p.time_out_gang("gang"),
@@ -95,7 +99,7 @@ class Scene:
         if not resettable:
             self.models[position] = Failing(9, gives_up=("1", "last", "goes"))
         self.failing = self.models[position]
-        self.partition = Partition(CONFIG, models=self.models, subscribers=[self._note])
+        self.partition = Partition(CONFIG, models=self.models, subscribers=[self._note], clock=lambda: 1000)
         self._fill(self.partition)
 
     def _note(self, first: int, events: tuple[Event, ...]) -> None:
@@ -108,6 +112,7 @@ class Scene:
         assert partition.allocate("1", "app", licences(1))
         assert partition.allocate("2", "app", memory(3), priority=3)
         assert partition.allocate("room", "app", licences(1), placeholder=True)
+        assert partition.allocate("late", "app", memory(1), duration=60)
         assert partition.allocate("last", "other", licences(2))
         assert partition.allocate("goes", "failing", licences(1))
         assert partition.allocate("member", "gang", licences(1), placeholder=True)

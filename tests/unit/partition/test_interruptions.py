@@ -13,6 +13,7 @@ import itertools
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,8 @@ from support.locks import is_locked
 from support.partition_fixtures import BOB, SUE, Waiting, config, memory, shown
 from support.quotatree_fixtures import document
 from ugm import AllocationRequest, Partition, Resource, UserGroup
+from ugm.budgets import BudgetChange
+from ugm.configuration import BudgetConfig, Extensions, PartitionConfig
 from ugm.elastic import ElasticGroup, ElasticModel, ElasticQuota, ElasticTree
 from ugm.elastic import verify as verify_elastic
 from ugm.elastic.model import GROUP_TAG
@@ -67,6 +70,10 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "resize to less": lambda p: p.resize("two", memory(1)),
     "resize to too much": lambda p: p.resize("two", memory(100)),
     "preempt": lambda p: p.preempt("one"),
+    "renew": lambda p: p.renew("one", 60),
+    "expire": lambda p: p.expire(now=2**40),
+    "release_overdue": lambda p: p.release_overdue(now=2**40),
+    "overdue": lambda p: p.overdue(now=2**40),
     "release": lambda p: p.release("one"),
     "release the last": lambda p: p.release("dynamic"),
     "release what is pending": lambda p: p.release("waits"),
@@ -85,7 +92,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "set_queue_quota": lambda p: p.set_queue_quota("root.p.x", Resource(memory=9, gpu=1)),
     "add_node": lambda p: p.add_node("n", Resource(memory=100, fpga=1)),
     "configure": lambda p: p.configure(OTHER),
-    "apply": lambda p: p.apply(p.plan(OTHER)),
+    "apply": lambda p: p.apply(p.plan(OTHER), confirm=True),
     "reconcile": lambda p: p.reconcile(
         p.audit([RunningAllocation("one", "one", memory(5)), RunningAllocation("n", "two", memory(1))])
     ),
@@ -98,10 +105,10 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "wake": lambda p: p.wake(),
 }
 
-#: Of each operation, one point in so many is interrupted by default, and all of them in the deep run.
+#: The distance of the points of an operation that are interrupted by default; the deep run interrupts all.
 SAMPLE: Final = 199
 
-#: A scene that is used again is built anew after so many interruptions.
+#: The number of interruptions after which a scene that is used again is rebuilt.
 _USES: Final = 50
 
 
@@ -123,6 +130,7 @@ def fill(partition: Partition) -> None:
     partition.request("room for two", "two", memory(2), placeholder=True)
     submit("new", user=SUE, gang_style="hard")
     start("dynamic", 1, "root.p.x")
+    assert partition.allocate("late", "dynamic", Resource(), duration=60)
     submit("asking")
     partition.request("asked", "asking", memory(1))
     # Runs on with nothing, because something is pending.
@@ -135,7 +143,7 @@ def fill(partition: Partition) -> None:
 
 
 class Scene:
-    """A partition of one kind, made anew as often as it is wanted.
+    """A partition of one kind, which can be made repeatedly.
 
     Attributes:
         uses: how many interruptions it may live through.
@@ -146,7 +154,7 @@ class Scene:
 
     def build(self) -> None:
         """Make the partition."""
-        self.partition = Partition(CONFIG)
+        self.partition = Partition(CONFIG, clock=lambda: 1000)
         fill(self.partition)
 
     def state(self) -> object:
@@ -177,7 +185,7 @@ class Followed(Scene):
     def build(self) -> None:
         """Make the partition."""
         self.told: list[list[tuple[int, Event]]] = [[], []]
-        self.partition = Partition(CONFIG, subscribers=[self._follow(told) for told in self.told])
+        self.partition = Partition(CONFIG, subscribers=[self._follow(told) for told in self.told], clock=lambda: 1000)
         fill(self.partition)
         self._seen = len(self.told[0])
 
@@ -211,7 +219,7 @@ class Followed(Scene):
         for replayed, state in self._replayed:
             if replayed == told:
                 return state
-        twin = Partition(CONFIG)
+        twin = Partition(CONFIG, clock=lambda: 1000)
         _replay(twin, events)
         self._replayed.append((told, shown(twin)))
         # The operation has happened or has not, after some uses of the scene.
@@ -244,7 +252,9 @@ class Modelled(Scene):
         manager.set_mode(Mode.NORMAL)
         manager.add_tree_from_struct(document({"R": ("nil", 900), "a": ("R", 900)}, "T"))
         self.waiting, self.tree = Waiting(1000), TreeModel(manager, "T", lambda _: "a")
-        self.partition = Partition(CONFIG, models=[self.waiting, ElasticModel(self.elastic), self.tree])
+        self.partition = Partition(
+            CONFIG, models=[self.waiting, ElasticModel(self.elastic), self.tree], clock=lambda: 1000
+        )
         fill(self.partition)
 
     def require_sound(self) -> None:
@@ -308,11 +318,51 @@ class Journaled(Scene):
             path.unlink()
 
 
+class Budgeted(Scene):
+    """A partition with declared budgets, some time after its allocations began."""
+
+    def build(self) -> None:
+        """Make the partition."""
+        self.now = 1000
+        self.partition = Partition(BUDGETED, clock=lambda: self.now)
+        fill(self.partition)
+        self.now = 4600
+
+    def state(self) -> object:
+        """Return everything that can be seen, with the accounts now and later."""
+        self.now = 4600
+        shown_now = super().state(), self.partition.budget_accounts()
+        self.now = 9000
+        later = self.partition.budget_accounts()
+        self.now = 4600
+        return *shown_now, later
+
+
 SCENES: Final[dict[str, Callable[[Path], Scene]]] = {
     "memory": lambda _: Scene(),
     "subscribers": lambda _: Followed(),
     "models": lambda _: Modelled(),
     "journal": Journaled,
+}
+
+
+def _budgets(*hours: int) -> PartitionConfig:
+    each = BudgetConfig("each", user="*", amounts=memory(hours[0]), unit="hour", mode="admit", period="day")
+    rest = [BudgetConfig(f"all {one}", amounts=memory(one), mode="admit", unit="hour") for one in hours[1:]]
+    return replace(CONFIG, ugm=Extensions(budgets=(each, *rest)))
+
+
+BUDGETED: Final = _budgets(100, 200)
+#: Operations on a partition with budgets.
+BUDGET_OPERATIONS: Final[dict[str, Operation]] = {
+    "refill": lambda p: p.change_budget(BudgetChange.refill("each", memory(5), owner="eve", change_id="1")),
+    "set": lambda p: p.change_budget(BudgetChange.set("all 200", memory(5))),
+    "transfer": lambda p: p.change_budget(BudgetChange.transfer("all 200", "each", memory(5), taker_owner="sue")),
+    "configure": lambda p: p.configure(_budgets(50, 200, 70)),
+    "allocate": lambda p: p.allocate("n", "one", memory(1)),
+    "resize": lambda p: p.resize("two", memory(6)),
+    "release": lambda p: p.release("one"),
+    "accounts": lambda p: p.budget_accounts(),
 }
 
 
@@ -389,6 +439,26 @@ def test_interrupted_at_some_points(name: str, kind: str, quick_folder: Path) ->
     assert len(points) > 100
     chosen = points[sum(map(ord, name + kind)) % SAMPLE % len(points) :: SAMPLE * max(1, len(points) // 4000)]
     assert interrupt(scene, operation, chosen) == len(chosen) > 0
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "refill" else pytest.mark.ci) for name in BUDGET_OPERATIONS]
+)
+def test_interrupted_budgets(name: str) -> None:
+    """Whatever the instruction, all accounts are as before or after the operation, now and later."""
+    scene, operation = Budgeted(), BUDGET_OPERATIONS[name]
+    points = points_in(lambda: prepared(scene, operation))
+    chosen = points[sum(map(ord, name)) % SAMPLE % len(points) :: SAMPLE]
+    assert interrupt(scene, operation, chosen) == len(chosen) > 0
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("name", BUDGET_OPERATIONS)
+def test_budgets_interrupted_at_every_point(name: str) -> None:
+    """The same at every point."""
+    scene, operation = Budgeted(), BUDGET_OPERATIONS[name]
+    points = points_in(lambda: prepared(scene, operation))
+    assert interrupt(scene, operation, points) == len(points) > 100
 
 
 @pytest.mark.deep

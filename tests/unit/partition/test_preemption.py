@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from support.partition_fixtures import memory
 from ugm import AllocationRequest, Decision, Partition, RequestError, Resource, UserGroup, parse_config
 from ugm.decision import Violation
+from ugm.journal import open_partition
 from ugm.model import Claim
 from ugm.partition import AllocationState
 from ugm.preemption import Outcome, PreemptionPlan
@@ -176,6 +179,99 @@ def test_placed_requests_count() -> None:
     assert small.outcome is Outcome.AWAITS_TERMINATING
 
 
+def test_a_pending_request_has_the_first_right() -> None:
+    """After `carry_out`, other plans count the pending request as granted, until it is granted or withdrawn."""
+    partition = full_partition()
+    partition.request("prod-new", "prod", memory(3))
+    other = AllocationRequest("prod-other", "prod", memory(3))
+    partition.carry_out(plan(partition))
+
+    def placed() -> list[str]:
+        return [one.allocation.allocation_id for one in partition.preemption_status().placed]
+
+    assert placed() == ["prod-new"]
+    assert plan(partition).outcome is Outcome.AWAITS_TERMINATING
+    assert partition.plan_preemption(other, since=0, now=3600).outcome is Outcome.NONE
+    # Naming it does not count it twice.
+    small = AllocationRequest("prod-small", "prod", memory(1))
+    once = partition.plan_preemption(small, since=0, now=3600, placed=[request(3)])
+    assert once.missing == partition.plan_preemption(small, since=0, now=3600).missing
+    partition.release("batch-2")
+    assert partition.allocate("prod-new", "prod", memory(3))
+    assert placed() == []
+    partition.release("prod-new")
+    partition.request("prod-new", "prod", memory(3))
+    assert placed() == []
+
+
+def test_a_withdrawn_request_has_no_right() -> None:
+    """A request that is withdrawn leaves its room to others."""
+    partition = full_partition()
+    partition.request("prod-new", "prod", memory(3))
+    partition.carry_out(plan(partition))
+    partition.release("prod-new")
+
+    assert partition.preemption_status().placed == ()
+    other = AllocationRequest("prod-other", "prod", memory(3))
+    assert partition.plan_preemption(other, since=0, now=3600).outcome is Outcome.AWAITS_TERMINATING
+
+
+def test_a_plan_of_another_request_is_stale() -> None:
+    """A plan is refused if its request has been granted, or has changed."""
+    partition = full_partition()
+    made = plan(partition)
+    partition.request("prod-new", "prod", memory(2))
+    with pytest.raises(RequestError, match="request 'prod-new' has changed"):
+        partition.carry_out(made)
+    partition.release("prod-new")
+    partition.adopt("prod-new", "prod", memory(3))
+    with pytest.raises(RequestError, match="request 'prod-new' is granted"):
+        partition.carry_out(made)
+
+
+def test_a_plan_that_ignores_a_right_is_stale() -> None:
+    """A plan that was made before another one was carried out does not use the room of that one."""
+    partition = full_partition()
+    partition.release("batch-1")
+    for name in ("batch-3", "batch-4"):
+        assert partition.allocate(name, "batch", memory(2))
+    for name in ("prod-1", "prod-2"):
+        partition.request(name, "prod", memory(2))
+    plans = [
+        partition.plan_preemption(AllocationRequest(name, "prod", memory(2)), since=0, now=3600)
+        for name in ("prod-1", "prod-2")
+    ]
+    assert partition.carry_out(plans[0]) == ("batch-4",)
+
+    with pytest.raises(RequestError, match="'batch-4' is terminating or released"):
+        partition.carry_out(plans[1])
+    again = partition.plan_preemption(AllocationRequest("prod-2", "prod", memory(2)), since=0, now=3600)
+    assert [victim.allocation_id for victim in again.victims] == ["batch-3"]
+
+
+def test_rights_are_facts_in_the_journal(tmp_path: Path) -> None:
+    """A right to room survives a restart and a compaction."""
+    path = tmp_path / "journal"
+    with open_partition(path, parse_config(CONFIG).partition(), cluster=memory(4)) as partition:
+        for name in ("prod", "batch"):
+            partition.submit(name, SUE, f"root.{name}")
+        for name in ("batch-1", "batch-2"):
+            partition.allocate(name, "batch", memory(2))
+        partition.request("prod-new", "prod", memory(2))
+        partition.carry_out(partition.plan_preemption(request(2), since=0, now=3600))
+        before = partition.preemption_status()
+        assert [one.allocation.allocation_id for one in (*before.terminating, *before.placed)] == [
+            "batch-2",
+            "prod-new",
+        ]
+        assert before.plans == {"carried_out": 1, "plan": 1}
+    for compacts in (False, True, False):
+        with open_partition(path) as partition:
+            assert partition.preemption_status() == replace(before, plans={})
+            if compacts:
+                partition.journal.compact()
+
+
 def test_invalid_arguments() -> None:
     """Invalid arguments are rejected with their name."""
     partition = full_partition()
@@ -235,12 +331,18 @@ def test_victims_of_models_are_listed_separately() -> None:
     partition.verify()
 
 
-def test_a_model_that_evicts_nothing_prevents_a_plan() -> None:
-    """The explanation of the model is part of the plan."""
-    made = plan(full_partition(models=[Seats(3, gives_up=False)]))
+def test_a_model_that_evicts_nothing() -> None:
+    """The victims of queues may free enough in the model; otherwise its explanation is part of the plan."""
+    made = plan(full_partition(models=[Seats(3, gives_up=False)]), 1)
+    partition = full_partition(models=[Seats(3, gives_up=False)])
+    partition.release("batch-2")
+    partition.adopt("mine-1", "mine", memory(1))
+    partition.adopt("mine-2", "mine", memory(1))
+    denied = plan(partition, 1)
 
-    assert made.outcome is Outcome.NONE
-    assert made.decision == Decision((Violation("seat", "room", "", "", "seat", 3, 3, 1),))
+    assert [victim.allocation_id for victim in made.victims] == ["batch-2"]
+    assert denied.outcome is Outcome.NONE
+    assert denied.decision == Decision((Violation("seat", "room", "", "", "seat", 3, 4, 1),))
 
 
 def test_needless_victims_of_models_are_left_out() -> None:

@@ -92,7 +92,7 @@ def test_leaf_becomes_parent(partition: Partition) -> None:
     """Applications stay in a leaf that becomes a parent; the next ones go below it."""
     plan = partition.plan(config("{name: a, queues: [{name: x}]}, {name: b}"))
     assert [str(told) for told in plan.draining] == ["root.a takes no more applications, and has 'app'"]
-    partition.apply(plan)
+    partition.apply(plan, confirm=True)
 
     assert str(partition.submit("new", SUE, "root.a")).endswith(": root.a is not a leaf")
     assert partition.allocate("more", "app", memory(1))
@@ -109,7 +109,7 @@ def test_parent_becomes_leaf() -> None:
     started(partition, "app", 1, "root.p.x")
     plan = partition.plan(config("{name: p}", CREATING))
     assert [told.queue_path for told in plan.draining] == ["root.p.x"]
-    partition.apply(plan)
+    partition.apply(plan, confirm=True)
 
     assert str(partition.submit("1", BOB, "root.p.x")).endswith(": root.p.x is draining")
     assert str(partition.submit("2", BOB, "root.p.y")).endswith(": root.p is a leaf and cannot have queues below it")

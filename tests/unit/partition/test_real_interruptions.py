@@ -25,7 +25,7 @@ from support.locks import is_locked
 from support.places import environment
 from unit.partition.test_interruptions import OPERATIONS, SCENES, SOME_CASES, states_of
 
-#: Where an interruption arrives after at most so many seconds, or has been swallowed with a generator that was closed.
+#: The most seconds until an interruption arrives, unless the closing of a generator has swallowed it.
 PATIENCE: Final = 0.05
 
 
@@ -80,7 +80,7 @@ def after_a_while() -> Callable[[], bool]:
 
 
 def endure(kind: str, count: int, folder: Path, arm: Callable[[], None]) -> int:
-    """Work under so many interruptions, and return how many arrived."""
+    """Work under a number of interruptions, and return how many arrived."""
     scene = SCENES[kind](folder)
     scene.build()
     worker, arrived = Worker(scene.partition, random.Random(count)), 0

@@ -166,7 +166,7 @@ def changing(partition: Partition) -> Callable[[Event], None]:
         partition.add_node("big", Resource(memory=MOST, gpu=5))
         while not done.is_set():
             for settings in CONFIGS:
-                partition.apply(partition.plan(settings))
+                partition.apply(partition.plan(settings), confirm=True)
                 partition.add_node("small", Resource(gpu=2, fpga=1))
                 partition.update_node("small", Resource(gpu=1))
                 partition.remove_node("small")

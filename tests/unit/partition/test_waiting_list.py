@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -115,6 +116,34 @@ def test_raised_limits_and_nodes() -> None:
     assert woken(waiting) == ["x0.0", "x1.0"]
 
 
+@pytest.mark.parametrize("others", [0, 1, 2])
+def test_changes_while_the_order_is_built(others: int) -> None:
+    """Changes between the copy and its use are followed, also if another thread copies in between."""
+    partition = Partition(config("{name: a}, {name: b}"))
+    fill(partition, 2)
+    waiting = partition.waiting_list()
+    calls = list[object]()
+
+    class BetweenCalls:
+        def run(self, work: Callable[..., object], *args: object) -> object:
+            result = partition._lock.run(work, *args)
+            calls.append(result)
+            if len(calls) == 1:
+                partition.request("x0.1", "x0", memory(1))
+                partition.release("x1.0")
+                if others:
+                    partition._lock.run(waiting._search._copy_if_outdated)
+                partition.request("x1.1", "x1", memory(1))
+                if others > 1:
+                    partition.wake()
+            return result
+
+    waiting._search.prepare(BetweenCalls())  # type: ignore[arg-type] # it only runs
+    expected = [] if others > 1 else ["x0.0", "x0.1", "x1.1"]
+    assert woken(waiting) == expected
+    partition.verify()
+
+
 def test_nothing_is_recorded(tmp_path: Path) -> None:
     """A wake-up changes nothing: no event, no entry in the journal, no group."""
     seen = list[object]()
@@ -131,7 +160,7 @@ def test_model_that_raises() -> None:
     """An exception of a quota model reaches the caller, and the list works again when the model does."""
 
     class Fragile(Licences):
-        """A model that fails when it is told to."""
+        """A model that fails on request."""
 
         fails = False
 

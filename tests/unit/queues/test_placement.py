@@ -45,7 +45,7 @@ def why(text: str, submission: Submission, queues: Queues = QUEUES) -> str:
 )
 def test_provided(queue: str, path: str) -> None:
     """The provided queue is a path if it starts at the root, in any case, and else one name, without its dots."""
-    assert place("name: provided", submitted(queue)) == (path, (("placementrules[0] provided", path, ""),), False)
+    assert place("name: provided", submitted(queue)) == (path, (("placementrules[0] provided", path, ""),), False, ())
 
 
 def test_without_rules() -> None:
@@ -254,6 +254,7 @@ def test_first_rule_that_can_be_used() -> None:
             ("placementrules[1] tag namespace", "root.b", ""),
         ),
         True,
+        (),
     )
 
 
@@ -290,6 +291,7 @@ def test_placement_as_json() -> None:
         "queue_path": "root.a",
         "creates": False,
         "trials": [{"rule": "placementrules[0] provided", "queue_path": "root.a", "reason": ""}],
+        "violations": [],
     }
 
 

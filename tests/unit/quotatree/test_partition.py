@@ -163,7 +163,7 @@ def test_a_denial_after_the_group_is_gone(town: Town) -> None:
     town.verify()
 
 
-def test_asked_for_anew_after_a_release(town: Town) -> None:
+def test_requested_again_after_a_release(town: Town) -> None:
     """An allocation that returns under its old id after a release is subject to the quotas."""
     town.partition.adopt("1", "a", cpu(3))
     town.partition.release("1")

@@ -53,7 +53,7 @@ def test_verify_all_of_a_partition() -> None:
 
 
 class Told:
-    """A tracker that shows what it was told to."""
+    """A tracker with given answers."""
 
     def __init__(self, users: tuple[UserUsage, ...], groups: tuple[GroupUsage, ...] = ()) -> None:
         self._users = users
@@ -75,11 +75,11 @@ class Told:
         return next((NOTHING for usage in self._groups if usage.group_name == group), None)
 
     def get_users_resources(self) -> tuple[UserUsage, ...]:
-        """Return what it was told to."""
+        """Return the given answer."""
         return self._users
 
     def get_groups_resources(self) -> tuple[GroupUsage, ...]:
-        """Return what it was told to."""
+        """Return the given answer."""
         return self._groups
 
 

@@ -335,7 +335,7 @@ SOME_CASES: Final = [
     pytest.param(kind, name, marks=pytest.mark.ci if kind == "unless-user-limited" else ()) for kind, name in CASES
 ]
 
-#: Of each operation, one point in so many is interrupted by default, and all of them in the deep run.
+#: The distance of the points of an operation that are interrupted by default; the deep run interrupts all.
 SAMPLE: Final = 127
 
 
@@ -425,7 +425,7 @@ def recover(scene: Scene) -> None:
 
 
 def interrupt_twice(scene: Scene, operation: Operation, counts: tuple[int, int]) -> int:
-    """Interrupt an operation, and the recovery from that, at about so many points; return how often that was done."""
+    """Interrupt an operation and its recovery at about this number of points; return the number of interruptions."""
 
     @contextmanager
     def recovery(point: Point) -> Iterator[Callable[[], object]]:

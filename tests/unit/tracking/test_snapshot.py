@@ -25,6 +25,7 @@ def queue(
     """Return a queue as the documents show it: *amount* thousand million bytes and as many cores."""
     return {
         "queuename": name,
+        "queuePath": name,
         "resourceUsage": {"memory": amount * 10**9, "vcore": amount * 1000},
         "runningApplications": applications,
         "children": list(children),
@@ -124,6 +125,7 @@ def test_fields() -> None:
     assert set(team.to_dict()) == {"groupName", "users", "applications", "queues"}
     assert set(shown.to_dict()["queues"]) == {
         "queuename",
+        "queuePath",
         "resourceUsage",
         "runningApplications",
         "children",

@@ -1,0 +1,119 @@
+"""Laws of plans for requests that elastic groups and quota trees deny as well."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import Final
+
+import pytest
+
+from support.partition_fixtures import config
+from support.reclaim_scenes import lending_models, submit_groups
+from ugm import AllocationRequest, Partition, Resource
+from ugm.partition import AllocationState
+from ugm.preemption import Outcome, PreemptionPlan
+
+GROUPS: Final = ("a", "b", "c", "d")
+KINDS: Final = ("elastic", "tree", "elastic tree")
+
+
+def scene(kinds: str, seed: int) -> tuple[Partition, AllocationRequest]:
+    """Return a full partition of four groups, whose queues have guarantees, and a request of one of them."""
+    random = Random(seed)
+    guaranteed = {name: random.randint(1, 4) for name in GROUPS}
+    total = sum(guaranteed.values())
+    queues = ", ".join(
+        f"{{name: {name}, resources: {{guaranteed: {{gpu: {random.randint(0, amount)}}}}}}}"
+        for name, amount in guaranteed.items()
+    )
+    models = lending_models(kinds, guaranteed, total)
+    partition = Partition(config(queues), cluster=Resource(gpu=total), models=models)
+    submit_groups(partition, GROUPS)
+    for number in range(12):
+        group = random.choice(GROUPS[1:])
+        options = {"priority": random.choice((0, 0, 1)), "preemptible": random.random() < 0.9}
+        partition.allocate(f"{group}-{number}", group, Resource(gpu=random.randint(1, 3)), **options)  # type: ignore[arg-type] # a mapping
+    for one in partition.allocations():
+        if random.random() < 0.1:
+            partition.preempt(one.allocation_id)
+    request = AllocationRequest("a-new", "a", Resource(gpu=random.randint(1, 4)), priority=random.choice((0, 1)))
+    return partition, request
+
+
+def victims_of(plan: PreemptionPlan) -> list[str]:
+    """Return the victims of both lists."""
+    return [victim.allocation_id for victim in (*plan.by_model, *plan.victims)]
+
+
+def fits_without(kinds: str, seed: int, names: list[str]) -> bool:
+    """Return whether the request fits once some allocations and the terminating ones are released."""
+    partition, request = scene(kinds, seed)
+    for one in partition.allocations():
+        if one.allocation_id in names or one.state is AllocationState.TERMINATING:
+            partition.release(one.allocation_id)
+    return partition.allocate(*request[:3], priority=request.priority).allowed
+
+
+def check_scene(kinds: str, seed: int) -> int | None:
+    """Check the plan of one scene, and return the number of victims of models; None without a plan."""
+    partition, request = scene(kinds, seed)
+    held = {one.allocation_id: one for one in partition.allocations()}
+    plan = partition.plan_preemption(request, since=0, now=60)
+    assert {one.allocation_id: one for one in partition.allocations()} == held
+    names = victims_of(plan)
+    if not plan:
+        assert names == []
+        return None
+    assert len(set(names)) == len(names)
+    for one in map(held.__getitem__, names):
+        assert one.state is AllocationState.HELD
+        assert one.preemptible
+        assert one.application_id != "a"
+        assert one.priority <= request.priority
+    assert fits_without(kinds, seed, names)
+    for name in names:
+        assert not fits_without(kinds, seed, [one for one in names if one != name])
+    assert list(partition.carry_out(plan)) == names
+    assert partition.carry_out(plan) == ()
+    partition.verify()
+    return len(plan.by_model)
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("kinds", KINDS)
+def test_plans_with_models(kinds: str) -> None:
+    """After its victims are released the request fits, and none of them can be left out."""
+    found = [check_scene(kinds, seed) for seed in range(60)]
+
+    assert any(count is not None for count in found)
+    # Elastic groups evict for a pod of the same group only, and that is the application of the request here.
+    assert any(found) == (kinds != "elastic")
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("kinds", KINDS)
+def test_plans_with_models_often(kinds: str) -> None:
+    """The same for 10,000 worlds of all kinds."""
+    for seed in range(1000, 4400):
+        check_scene(kinds, seed)
+
+
+def test_reductions_ask_no_model() -> None:
+    """A reduction evicts what is above the maximum; the release refunds the models."""
+    text = "{name: a, resources: {max: {gpu: 3}}, properties: {quota.preemption.delay: 1s}}, {name: b}"
+    models = lending_models("elastic", {"a": 2, "b": 2}, 4)
+    partition = Partition(config(text), cluster=Resource(gpu=4), models=models)
+    submit_groups(partition, ("a", "b"))
+    for number in range(4):
+        partition.adopt(f"a-{number}", "a", Resource(gpu=1))
+    assert partition.reduction_timers() == ()
+    plain = config(text)
+    partition.configure(replace(plain, preemption=replace(plain.preemption, quota_preemption_enabled=True)))
+    [timer] = partition.reduction_timers()
+    plan = partition.plan_reductions(timer.due)
+
+    assert partition.carry_out(plan) == ("a-3",)
+    partition.release("a-3")
+    assert partition.plan_preemption(AllocationRequest("b-0", "b", Resource(gpu=1)), since=0).outcome is Outcome.FITS
+    partition.verify()

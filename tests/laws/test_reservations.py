@@ -1,0 +1,238 @@
+"""Reservations: planned starts are kept, and a naive simulation of all promises agrees with every plan and denial."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+import pytest
+
+from support.partition_fixtures import Licences
+from ugm import Partition, Resource, UserGroup
+from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig, QueueResources
+from ugm.model import QuotaModel
+from ugm.partition import AllocationRequest, Head, Reservation
+
+NAMES: Final = ("memory", "vcore")
+USERS: Final = (UserGroup("ana", ("dev",)), UserGroup("ben", ("ops", "dev")), UserGroup("eva"))
+RESERVES: Final = {"ugm.reservation": "enabled"}
+
+#: An operation on a partition; it has the same effect on its copy.
+Operation = Callable[[Partition], object]
+
+
+def random_limits(rng: Random) -> tuple[LimitConfig, ...]:
+    """Return limits of users and groups."""
+    owners: tuple[dict[str, tuple[str, ...]], ...] = (
+        {"users": ("ana",)},
+        {"users": ("*",)},
+        {"groups": ("dev",)},
+        {"groups": ("*",)},
+    )
+    return tuple(
+        LimitConfig(
+            users=names.get("users", ()),
+            groups=names.get("groups", ()),
+            max_resources=Resource(memory=rng.randint(3, 9)),
+            max_applications=rng.randint(0, 3),
+        )
+        for names in owners
+        if rng.random() < 0.3
+    )
+
+
+def random_queue(rng: Random, name: str, depth: int, *, plain: bool) -> QueueConfig:
+    """Return a queue; a plain one has no limits of users, and only the root reserves."""
+    reserves = name == "root" if plain else rng.random() < (0.7 if name == "root" else 0.3)
+    return QueueConfig(
+        name,
+        resources=QueueResources(
+            guaranteed=None if name == "root" else Resource(memory=rng.randint(1, 6)),
+            max=None if name == "root" or rng.random() < 0.5 else Resource(memory=rng.randint(4, 9)),
+        ),
+        max_applications=0 if plain or rng.random() < 0.8 else rng.randint(1, 3),
+        properties=RESERVES if reserves else {},
+        limits=() if plain or rng.random() < 0.4 else random_limits(rng),
+        queues=tuple(
+            random_queue(rng, f"q{number}", depth - 1, plain=plain)
+            for number in range(rng.randint(1, 3) if depth else 0)
+        ),
+    )
+
+
+class History:
+    """A partition in which time passes and every allocation keeps its promise."""
+
+    def __init__(self, seed: int, models: Callable[[], list[QuotaModel]] = list, *, plain: bool = False) -> None:
+        self.rng = rng = Random(seed)
+        self.models, self.plain = models, plain
+        self.config = PartitionConfig(queues=(random_queue(rng, "root", 2, plain=plain),))
+        self.now, self.number = 1000, 0
+        self.done: list[tuple[int, Operation]] = []
+        self.size = Resource(memory=rng.randint(6, 14), vcore=rng.randint(6, 14))
+        self.partition = self.fresh(lambda: self.now)
+        self.promised: dict[str, int] = {}
+
+    def fresh(self, clock: Callable[[], int]) -> Partition:
+        """Return a partition at the beginning of the history."""
+        return Partition(self.config, models=self.models(), cluster=self.size, clock=clock)
+
+    def copy(self) -> tuple[Partition, list[int]]:
+        """Return a copy of the partition, and its clock."""
+        time = [self.now]
+        copy = self.fresh(lambda: time[0])
+        for at, operation in self.done:
+            time[0] = at
+            operation(copy)
+        time[0] = self.now
+        return copy, time
+
+    def do(self, operation: Operation) -> object:
+        """Execute an operation, which is repeated on copies."""
+        self.done.append((self.now, operation))
+        return operation(self.partition)
+
+    def submit(self) -> None:
+        """Submit an application with some requests; a few promise no end."""
+        rng = self.rng
+        self.number += 1
+        leaves = [path for path in self.partition.queue_paths() if self.partition.queue_alone(path).is_leaf]  # type: ignore[union-attr] # it exists
+        name, user, path = f"a{self.number:03}", rng.choice(USERS), rng.choice(leaves)
+        self.do(lambda p: p.submit(name, user, path))
+        for number in range(rng.randint(1, 2)):
+            amounts = {"memory": rng.choice([1, 1, 2, 5, 7]), "vcore": rng.choice([0, 1, 3, 6])}
+            usage = Resource({key: value for key, value in amounts.items() if rng.random() < 0.8})
+            duration = rng.choice([3, 10, 30, 100]) if rng.random() < 0.9 else None
+            self.request(f"{name}.{number}", name, usage, duration)
+
+    def request(self, name: str, owner: str, usage: Resource, duration: int | None) -> None:
+        """Make a request."""
+        self.do(lambda p: p.request(name, owner, usage, duration=duration))
+
+    def release_due(self) -> None:
+        """Release what has promised to end by now, and sometimes an allocation earlier than promised."""
+        for one in self.partition.allocations():
+            is_due = one.until is not None and one.until <= self.now
+            if is_due or (one.state == "held" and self.rng.random() < 0.05):
+                self.release(one.allocation_id)
+
+    def release(self, name: str) -> None:
+        """Release an allocation."""
+        self.do(lambda p: p.release(name))
+
+    def schedule(self) -> None:
+        """Make a pass, and compare each of its answers with a naive simulation."""
+        for head in self.partition.scheduling_pass():
+            before = self.partition.reservations()
+            decision = head.allocate()
+            self.done.append((self.now, lambda p, one=head.request: one_turn(p, one)))  # type: ignore[misc] # the loop variable
+            if decision:
+                self.require_feasible()
+            elif decision.violations[0].kind == "reservation":
+                assert before
+                self.require_harmful(head)
+        self.follow_promises()
+
+    def require_feasible(self) -> None:
+        """Check that every reserved request can start as planned if all promises are kept and nothing else starts."""
+        assert self.delayed(self.partition.reservations()) is None
+
+    def require_harmful(self, head: Head) -> None:
+        """Check that a request that was held back would delay a reserved one, if only the root reserves."""
+        if self.plain:
+            reservations = self.partition.reservations()
+            assert self.delayed(reservations, head.request) == reservations[0].allocation_id
+
+    def delayed(self, reservations: tuple[Reservation, ...], more: AllocationRequest | None = None) -> str | None:
+        """Return the first reserved request that cannot start as planned; None if all can.
+
+        If the start is not known, the request must fit when everything else has ended, without what never ends.
+        """
+        copy, time = self.copy()
+        if more is not None:
+            assert copy.allocate(**more._asdict())
+        without_end = [one.allocation_id for one in copy.allocations() if one.state == "held" and one.until is None]
+        starts = [(one.start, one.allocation_id) for one in reservations if one.start is not None]
+        for start, name in sorted(starts, key=lambda one: one[0]):
+            time[0] = start
+            for one in copy.allocations():
+                if one.until is not None and one.until <= start:
+                    copy.release(one.allocation_id)
+            if not grant(copy, name):
+                return name
+        if more is not None and more.duration is None and len(starts) < len(reservations):
+            # With an unknown start, what never ends must not take more.
+            assert more.allocation_id in without_end
+            return reservations[0].allocation_id
+        if more is not None and len(starts) < len(reservations):
+            return reservations[0].allocation_id
+        return None
+
+    def follow_promises(self) -> None:
+        """Check that no start is later than before, and that a request whose start has come was granted."""
+        pending = {one.allocation_id for one in self.partition.allocations() if one.state == "pending"}
+        current = {one.allocation_id: one.start for one in self.partition.reservations()}
+        for name, promise in list(self.promised.items()):
+            if name not in pending:
+                del self.promised[name]
+            else:
+                start = current[name]
+                assert promise > self.now
+                assert start is not None
+                assert start <= promise
+        self.promised.update({name: start for name, start in current.items() if start is not None})
+        copy, _ = self.copy()
+        assert copy.reservations() == self.partition.reservations()
+
+    def run(self) -> int:
+        """Run the history, and return the number of promised starts."""
+        starts = set[str]()
+        for _ in range(self.rng.randint(10, 25)):
+            for _ in range(self.rng.randint(0, 2)):
+                self.submit()
+            self.schedule()
+            starts.update(self.promised)
+            ends = [one.until for one in self.partition.allocations() if one.until is not None]
+            self.now = min(ends) if ends and self.rng.random() < 0.8 else self.now + self.rng.randint(1, 5)
+            self.release_due()
+        self.partition.verify()
+        return len(starts)
+
+
+def one_turn(partition: Partition, request: AllocationRequest) -> bool:
+    """Repeat the decision of a pass about a request."""
+    turn = partition.scheduling_pass({request.application_id: [request]})
+    return bool(next(turn).allocate())
+
+
+def grant(partition: Partition, allocation_id: str) -> bool:
+    """Grant a pending request."""
+    one = partition.allocation(allocation_id)
+    assert one is not None
+    return bool(partition.allocate(one.allocation_id, one.application_id, one.usage, duration=one.duration))
+
+
+SEEDS: Final = [
+    *range(3),
+    *(pytest.param(seed, marks=pytest.mark.ci) for seed in range(3, 100)),
+    *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(100, 700)),
+]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_promised_starts(seed: int) -> None:
+    """With limits of all kinds, a reserved request starts no later than promised if all promises are kept."""
+    History(seed).run()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_naive_backfill(seed: int) -> None:
+    """With one reservation, exactly the requests are held back that would delay it."""
+    History(seed, plain=True).run()
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_other_models(seed: int) -> None:
+    """A quota model that counts what is charged denies no reserved request at its start."""
+    History(seed, lambda: [Licences(4)]).run()

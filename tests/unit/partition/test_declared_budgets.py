@@ -1,0 +1,281 @@
+"""Budgets that the configuration of a partition declares, and changes of them by an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import pytest
+
+from support.declared_models import BY_QUEUE, ELASTIC, GROUPS, TREE
+from ugm import Partition, RequestError, Resource, UserGroup
+from ugm.budgets import Budget, BudgetChange, Budgets
+from ugm.configuration import BudgetConfig, ElasticConfig, Extensions, LimitConfig, PartitionConfig, QueueConfig
+from ugm.events import BudgetChanged, Event
+from ugm.partition.compiled_config import CompiledConfig
+from ugm.partition.plan import PlanInput, make_plan
+
+HOUR, DAY = 3600, 86_400
+#: November 23, 2026, at noon in UTC.
+NOON = 1_795_435_200
+SUE = UserGroup("sue", ("lab",))
+
+
+def gpu(amount: int) -> Resource:
+    """Return some GPUs."""
+    return Resource(gpu=amount)
+
+
+def declaring(*budgets: BudgetConfig, **extensions: Any) -> PartitionConfig:  # noqa: ANN401 - of `Extensions`
+    """Return a configuration with the queues ``a`` and ``b``, and some budgets."""
+    return PartitionConfig(queues=(QueueConfig("a"), QueueConfig("b")), ugm=Extensions(budgets=budgets, **extensions))
+
+
+def lab(hours: int = 10, **options: Any) -> BudgetConfig:  # noqa: ANN401 - of `BudgetConfig`
+    """Return a budget of GPU hours of a group in a month."""
+    return BudgetConfig("lab", group="lab", amounts=gpu(hours), unit="hour", **{"period": "month", **options})
+
+
+class Setting:
+    """A partition with declared budgets, whose clock is set."""
+
+    def __init__(self, *budgets: BudgetConfig, **extensions: Any) -> None:  # noqa: ANN401 - of `Extensions`
+        self.now, self.events = NOON, list[Event]()
+        self.partition = Partition(declaring(*budgets, **extensions), subscribers=[self.note], clock=lambda: self.now)
+        for queue in ("a", "b"):
+            self.partition.submit(queue, SUE, f"root.{queue}")
+
+    def note(self, _first: int, events: Iterable[Event]) -> None:
+        """Collect the events."""
+        self.events += events
+
+    def remaining(self) -> dict[tuple[str, str], int | Fraction]:
+        """Return the hours that remain in each account now."""
+        self.partition.verify()
+        return {(one.budget, one.owner): Fraction(one.remaining) / HOUR for one in self.partition.budget_accounts()}
+
+
+def test_declared_budgets_decide() -> None:
+    """A declared budget begins with its configuration, and takes part in every decision."""
+    setting = Setting(lab())
+
+    assert setting.partition.allocate("0", "a", gpu(2), duration=4 * HOUR)
+    assert not setting.partition.allocate("1", "a", gpu(1), duration=3 * HOUR)
+    assert setting.remaining() == {("lab", "lab"): 2}
+    assert setting.partition.headroom("a", duration=HOUR) == gpu(2)
+    setting.now += DAY
+    assert setting.remaining() == {("lab", "lab"): -38}
+
+
+def test_a_budget_continues_with_another_configuration() -> None:
+    """Past usage stays when budgets are added, removed or get other amounts, carry-over or modes."""
+    setting = Setting(lab())
+    setting.partition.allocate("0", "a", gpu(1), duration=2 * HOUR)
+    setting.now += HOUR
+
+    setting.partition.configure(declaring(lab(20, carry="all"), BudgetConfig("all", amounts=gpu(5), unit="hour")))
+    assert setting.remaining() == {("lab", "lab"): 18, ("all", "root"): 4}
+    setting.now += HOUR
+    setting.partition.release("0")
+    setting.partition.configure(declaring(lab(20, carry="all", mode="admit")))
+    assert setting.remaining() == {("lab", "lab"): 18}
+    setting.now += 8 * DAY
+    assert setting.remaining() == {("lab", "lab"): 38}
+
+
+def test_another_carry_over_applies_to_later_periods() -> None:
+    """Accounts without usage close the periods before a new configuration by the old rule."""
+    setting = Setting(lab(period="day"))
+    setting.now += 10 * DAY
+    setting.partition.configure(declaring(lab(period="day", carry="all")))
+    assert setting.remaining() == {("lab", "lab"): 10}
+    setting.now += 2 * DAY
+    assert setting.remaining() == {("lab", "lab"): 30}
+
+
+@pytest.mark.parametrize("other", [{"period": "day"}, {"zone": "Asia/Kathmandu"}, {"queue": "root.a"}])
+def test_a_budget_with_other_accounts_begins_anew(other: dict[str, Any]) -> None:
+    """A budget with another period, time zone or owner has no past."""
+    setting = Setting(lab())
+    setting.partition.allocate("0", "a", gpu(1), duration=2 * HOUR)
+    setting.now += HOUR
+
+    setting.partition.configure(declaring(lab(**other)))
+    assert setting.remaining() == {("lab", "lab"): 9}
+
+
+def test_limits_and_budgets_change_together() -> None:
+    """A configuration that cannot be applied changes neither limits nor budgets."""
+    setting = Setting(lab())
+    setting.partition.allocate("0", "a", gpu(1), duration=2 * HOUR)
+    limit = LimitConfig(users=("sue",), max_resources=gpu(1))
+    broken = replace(declaring(lab(1), replace(lab(), zone="Mars")), limits=(limit,))
+
+    with pytest.raises(RequestError, match="no such time zone"):
+        setting.partition.configure(broken)
+    assert setting.remaining() == {("lab", "lab"): 8}
+    setting.partition.configure(replace(declaring(lab(3)), limits=(limit,)))
+    assert setting.remaining() == {("lab", "lab"): 1}
+    assert [one.kind for one in setting.partition.check("a", gpu(2), duration=HOUR).violations] == ["user", "budget"]
+
+
+def failing(partition: Partition, operation: Callable[[], object]) -> None:
+    """Let an operation fail after all of its steps."""
+
+    def fail() -> None:
+        operation()
+        raise ArithmeticError
+
+    with pytest.raises(ArithmeticError):
+        partition._transactions.run(fail)
+
+
+def test_a_configuration_that_is_undone_changes_no_account() -> None:
+    """The accounts of the old configuration stay if the operation fails after the new budgets were made."""
+    setting = Setting(lab())
+    setting.partition.allocate("0", "a", gpu(1), duration=2 * HOUR)
+    setting.now += HOUR
+    before, compiled = setting.partition.budget_accounts(), CompiledConfig.of(declaring(lab(1, carry="all")))
+    failing(setting.partition, lambda: setting.partition._administration.configure(compiled))
+    assert setting.partition.budget_accounts() == before
+    setting.partition.verify()
+
+
+def test_groups_and_nodes_have_budgets() -> None:
+    """A budget of an elastic group or of a tree node counts everything in it and below."""
+    parent = GROUPS[0].__class__("all", is_parent=True, min=gpu(8), max=gpu(8))
+    elastic = ElasticConfig(groups=(parent, *(replace(one, parent="all") for one in GROUPS)), group_by=BY_QUEUE)
+    budgets = (
+        BudgetConfig("group", elastic_group="a", amounts=gpu(10), unit="hour"),
+        BudgetConfig("parent", elastic_group="all", amounts=gpu(10), unit="hour"),
+        BudgetConfig("node", tree_node="t/b", amounts=gpu(10), unit="hour"),
+        BudgetConfig("root", tree_node="t/root", amounts=gpu(10), unit="hour"),
+    )
+    setting = Setting(*budgets, elastic=elastic, quota_trees=(TREE,))
+    assert setting.partition.allocate("0", "a", gpu(1), duration=HOUR)
+    assert setting.partition.allocate("1", "b", gpu(2), duration=HOUR)
+
+    assert setting.remaining() == {("group", "a"): 9, ("parent", "all"): 7, ("node", "t/b"): 8, ("root", "t/root"): 7}
+    setting.partition.configure(declaring(*budgets, elastic=ELASTIC, quota_trees=(TREE,)))
+    setting.partition.configure(declaring(*budgets[2:], quota_trees=(TREE,)))
+    assert setting.remaining() == {("node", "t/b"): 8, ("root", "t/root"): 7}
+
+
+# Changes by an operator
+
+
+def test_changes_by_an_operator() -> None:
+    """Budgets are set, refilled and moved, each with an event that has the reason."""
+    setting = Setting(lab(), BudgetConfig("each", user="*", amounts=gpu(1), unit="hour"))
+    changes = [
+        BudgetChange.set("lab", gpu(20 * HOUR), reason="ticket 7"),
+        BudgetChange.refill("each", gpu(4 * HOUR), owner="sue"),
+        BudgetChange.transfer("lab", "each", gpu(2 * HOUR), taker_owner="sue"),
+    ]
+
+    assert all(map(setting.partition.change_budget, changes))
+    assert setting.remaining() == {("lab", "lab"): 18, ("each", "sue"): 7}
+    assert [one.change for one in setting.events if isinstance(one, BudgetChanged)] == changes
+
+
+def test_a_repeated_change_has_no_effect() -> None:
+    """A change with an id is made once, and its id belongs to it."""
+    setting = Setting(lab())
+    change = BudgetChange.refill("lab", gpu(HOUR), change_id="x")
+
+    assert [setting.partition.change_budget(change) for _ in range(2)] == [True, False]
+    setting.partition.configure(declaring(lab(11)))
+    assert not setting.partition.change_budget(change)
+    assert setting.remaining() == {("lab", "lab"): 12}
+    with pytest.raises(RequestError, match="another change had this id"):
+        setting.partition.change_budget(change._replace(reason="another one"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        BudgetChange.set("none", gpu(1)),
+        BudgetChange.set("lab", Resource(vcore=1)),
+        BudgetChange.refill("lab", Resource(vcore=1)),
+        BudgetChange.refill("lab", gpu(1), owner="ops"),
+        BudgetChange.refill("each", gpu(1)),
+        BudgetChange.transfer("lab", "none", gpu(1)),
+        BudgetChange.transfer("lab", "lab", gpu(1)),
+        BudgetChange.transfer("lab", "each", gpu(99 * HOUR), taker_owner="sue"),
+        BudgetChange.set("lab", gpu(1))._replace(owner="lab"),
+        BudgetChange.refill("lab", gpu(1))._replace(taker="each"),
+        BudgetChange.transfer("lab", "each", gpu(1))._replace(taker=""),
+        BudgetChange.refill("lab", gpu(1))._replace(reason="x" * 1001),
+        ("refill", "lab", gpu(1)),
+    ],
+    ids=str,
+)
+def test_an_invalid_change_has_no_effect(change: Any) -> None:  # noqa: ANN401 - a wrong argument
+    """A change that is refused leaves all accounts as they are."""
+    setting = Setting(lab(), BudgetConfig("each", user="*", amounts=gpu(1), unit="hour"))
+    with pytest.raises(RequestError):
+        setting.partition.change_budget(change)
+    assert setting.remaining() == {("lab", "lab"): 10}
+
+
+def test_a_change_that_is_undone_leaves_nothing_behind() -> None:
+    """If the operation fails after the change, the accounts and the remembered ids are as before."""
+    setting = Setting(BudgetConfig("each", user="*", amounts=gpu(1), unit="hour"), lab())
+    changes = [
+        BudgetChange.refill("each", gpu(HOUR), owner="new", change_id="1"),
+        BudgetChange.set("lab", gpu(5), change_id="2"),
+        BudgetChange.transfer("lab", "each", gpu(5), taker_owner="other", change_id="3"),
+    ]
+    before = setting.remaining()
+    for change in changes:
+        failing(setting.partition, partial(setting.partition._administration.change_budget, change))
+        assert setting.remaining() == before
+    assert all(map(setting.partition.change_budget, changes))
+
+
+def test_budgets_of_the_program_can_be_changed() -> None:
+    """A change finds the model that has the budget."""
+    own = Budgets([Budget("own", amounts=gpu(100))], start=NOON)
+    partition = Partition(declaring(lab()), models=[own], clock=lambda: NOON)
+
+    assert partition.change_budget(BudgetChange.refill("own", gpu(1)))
+    assert [(one.budget, one.limit) for one in partition.budget_accounts()] == [("lab", 36_000), ("own", 101)]
+    assert [one.budget for one in partition.budget_accounts(UserGroup("eve"), "root.a")] == ["own"]
+
+
+# Plans
+
+
+def test_a_plan_says_whom_it_would_stop_and_when() -> None:
+    """A plan lists the accounts that would run out, or earlier than now, at the current rate."""
+    setting = Setting(lab(1000))
+    setting.partition.allocate("0", "a", gpu(1), duration=2 * HOUR)
+    setting.now += HOUR
+    planned = declaring(lab(6, carry="all"))
+
+    plan = setting.partition.plan(planned)
+    assert [str(one) for one in plan.exhausting] == [
+        "budget 'lab' in root: no more gpu for 'lab' from 2026-11-23 18:00:00 UTC until 2026-12-01 00:00:00 UTC"
+    ]
+    assert "would run out:" in str(plan)
+    assert plan.to_dict()["exhausting"][0]["begins"] == NOON + 6 * HOUR
+    setting.partition.apply(plan, confirm=True)
+    assert setting.partition.budget_accounts()[0].exhausted == NOON + 6 * HOUR
+    assert setting.partition.plan(planned).exhausting == ()
+    assert [one.name for one in setting.partition.plan(declaring(lab(1, carry="all"))).newly_exceeded] == ["lab"]
+
+
+def test_a_plan_can_be_made_elsewhere() -> None:
+    """The copy that a plan is made of has the past of budgets, and can be sent to another process."""
+    setting = Setting(lab(1000))
+    setting.partition.allocate("0", "a", gpu(1), duration=2 * HOUR)
+    setting.now += HOUR
+    given = setting.partition.plan_input(allocations=True)
+    sent = PlanInput(given.compiled, given.parts())
+    planned = setting.partition.plan(declaring(lab(6)))
+
+    assert make_plan(sent, planned.compiled)[:4] == planned[:4]
+    assert make_plan(sent, planned.compiled).exhausting == planned.exhausting != ()

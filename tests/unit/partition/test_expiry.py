@@ -1,0 +1,214 @@
+"""Promised ends: renewals, overdue allocations and their end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.partition_fixtures import SUE, changing_nothing, memory, partition_of, started
+from ugm import Partition, RequestError, Resource
+from ugm.budgets import Budget, Budgets
+from ugm.events import Renewed, Subscriber
+from ugm.journal import JournaledPartition, open_partition
+from ugm.partition import AllocationState
+from ugm.partition.promised_ends import PromisedEnds
+
+
+class Clock:
+    """A clock that the test sets."""
+
+    def __init__(self) -> None:
+        self.now = 1_000
+
+    def __call__(self) -> int:
+        """Return the time."""
+        return self.now
+
+
+@pytest.fixture(name="clock")
+def _clock() -> Clock:
+    return Clock()
+
+
+def timed(clock: Clock, *, subscribers: tuple[Subscriber, ...] = ()) -> Partition:
+    """Return a partition with three allocations that end after 60, 60 and 120 seconds, and one without an end."""
+    partition = partition_of(clock=clock, subscribers=subscribers)
+    started(partition, "app", 1)
+    for name, duration in (("c", 120), ("b", 60), ("a", 60)):
+        assert partition.allocate(name, "app", memory(1), duration=duration)
+    partition.request("waits", "app", memory(1), duration=1)
+    return partition
+
+
+@pytest.mark.parametrize("subscribers", [(), (lambda _first, _events: None,)], ids=["alone", "followed"])
+def test_overdue(clock: Clock, subscribers: tuple[Subscriber, ...]) -> None:
+    """An allocation is overdue from the second of its promised end on; a pending one never is."""
+    partition = timed(clock, subscribers=subscribers)
+
+    def overdue(now: int | None = None) -> list[str]:
+        return [one.allocation_id for one in partition.overdue(now)]
+
+    assert overdue(1_059) == overdue() == []
+    assert overdue(1_060) == overdue(1_119) == ["a", "b"]
+    assert overdue(1_120) == ["a", "b", "c"]
+    clock.now = 1_060
+    assert overdue() == ["a", "b"]
+    partition.release("a")
+    assert overdue() == ["b"]
+
+
+def test_expire(clock: Clock) -> None:
+    """Overdue allocations terminate once, count until their release, and stay overdue until then."""
+    partition = timed(clock)
+    clock.now = 1_100
+
+    assert partition.expire() == ("a", "b")
+    assert partition.expire() == ()
+    assert {one.state for one in partition.overdue()} == {AllocationState.TERMINATING}
+    assert partition.queue().usage == memory(4)  # type: ignore[union-attr]  # it exists
+    assert partition.release("a")
+    assert [one.allocation_id for one in partition.overdue()] == ["b"]
+    partition.verify()
+
+
+def test_release_overdue(clock: Clock) -> None:
+    """Overdue allocations are released at once, also those that terminate already."""
+    partition = timed(clock)
+    clock.now = 1_100
+    partition.preempt("a")
+
+    assert partition.release_overdue() == ("a", "b")
+    assert partition.release_overdue() == ()
+    assert partition.queue().usage == memory(2)  # type: ignore[union-attr]  # it exists
+    assert partition.release_overdue(now=1_120) == ("c",)
+    partition.verify()
+
+
+def test_renew(clock: Clock) -> None:
+    """A renewal counts from its own time, and an allocation without a promised end gets one."""
+    partition = timed(clock)
+    clock.now = 1_030
+    assert partition.renew("a", 60).allowed
+    assert partition.renew("app", 10).allowed
+    assert partition.renew("c", 1).allowed
+    clock.now = 1_060
+
+    assert [(one.allocation_id, one.until) for one in partition.overdue()] == [
+        ("c", 1_031),
+        ("app", 1_040),
+        ("b", 1_060),
+    ]
+    assert partition.renew("b", 60).allowed
+    assert [one.allocation_id for one in partition.overdue()] == ["c", "app"]
+
+
+@pytest.mark.parametrize(
+    ("name", "duration", "reason"),
+    [
+        ("none", 60, "allocation_id 'none': there is no such allocation"),
+        ("waits", 60, "allocation_id 'waits': there is no such allocation"),
+        ("b", 60, "allocation_id 'b': the allocation is terminating"),
+        ("a", 0, "duration 0: expected whole seconds, from 1 to 100000000000"),
+        ("a", True, "duration True: expected whole seconds, from 1 to 100000000000"),
+    ],
+)
+def test_misuse_of_renew(clock: Clock, name: str, duration: int, reason: str) -> None:
+    """Only held allocations can be renewed, for a positive number of seconds."""
+    partition = timed(clock)
+    partition.preempt("b")
+    with changing_nothing(partition), pytest.raises(RequestError) as caught:
+        partition.renew(name, duration)
+    assert str(caught.value) == reason
+
+
+def test_failing_application(clock: Clock) -> None:
+    """The terminating allocations of a failing application cannot be renewed."""
+    partition = timed(clock)
+    partition.fail("app")
+
+    with pytest.raises(RequestError, match="terminating"):
+        partition.renew("a", 600)
+
+
+@pytest.mark.parametrize("call", [Partition.overdue, Partition.expire, Partition.release_overdue])
+def test_misuse_of_the_time(clock: Clock, call: Callable[[Partition, object], object]) -> None:
+    """A time is a number of whole seconds."""
+    with pytest.raises(RequestError) as caught:
+        call(timed(clock), 1.5)
+    assert str(caught.value) == "now 1.5: expected whole seconds"
+
+
+def test_clock_that_goes_back(clock: Clock) -> None:
+    """An earlier time counts as the last one, so nothing that was overdue stops being overdue."""
+    partition = timed(clock)
+    clock.now = 1_060
+    assert len(partition.overdue()) == 2
+    clock.now = 5
+
+    assert len(partition.overdue()) == 2
+    assert partition.expire() == ("a", "b")
+
+
+def test_budget_decides_on_renewals(clock: Clock) -> None:
+    """A later end is checked by budgets, an earlier one is not; a denial changes nothing and is an event."""
+    seen: list[Any] = []
+    budgets = Budgets([Budget("each", user="*", amounts=Resource(memory=200))])
+    partition = partition_of(models=[budgets], clock=clock, subscribers=[lambda _, events: seen.extend(events)])
+    partition.submit("app", SUE, "root.a")
+    assert partition.allocate("a", "app", memory(1), duration=100)
+    with changing_nothing(partition):
+        denied = partition.renew("a", 201)
+    assert (denied.violations[0].requested, denied.violations[0].limit) == (201, 200)
+    (request,) = seen[-1].requests
+    assert request.duration == 201
+
+    assert partition.renew("a", 200)
+    assert seen[-1] == Renewed(seen[-1].allocation, 1_100)
+    assert seen[-1].allocation.until == 1_200
+    assert not partition.allocate("b", "app", memory(1), duration=1)
+    assert partition.renew("a", 150)
+    assert partition.allocate("b", "app", memory(1), duration=50)
+    partition.verify()
+
+
+@pytest.mark.parametrize("compacts", [False, True])
+def test_journal(tmp_path: Path, clock: Clock, *, compacts: bool) -> None:
+    """Renewed ends and expired allocations are the same after the journal was opened again."""
+
+    def opened() -> JournaledPartition:
+        return open_partition(tmp_path / "journal", None, clock=lambda: clock.now * 1000)
+
+    with opened() as partition:
+        partition.adopt_application("app", SUE, "root.a")
+        for name in ("a", "b", "c"):
+            partition.allocate(name, "app", memory(1), duration=60)
+        partition.renew("b", 600)
+        partition.renew("c", 10)
+        clock.now = 1_010
+        assert partition.expire() == ("c",)
+        before = partition.allocations()
+        if compacts:
+            partition.journal.compact()
+    clock.now = 1_060
+    with opened() as partition:
+        assert partition.allocations() == before
+        assert [one.allocation_id for one in partition.overdue()] == ["c", "a"]
+        partition.verify()
+
+
+def test_the_index_stays_small() -> None:
+    """Ends of allocations that are gone do not accumulate, and all others are found."""
+    ends: dict[str, int] = {}
+    index = PromisedEnds(ends.get)
+    for number in range(10_000):
+        ends[str(number)] = number % 97
+        index.add(number % 97, str(number))
+        if number >= 50:
+            del ends[str(number - 50)]
+
+    assert len(index._heap) <= 200
+    expected = sorted((end, name) for name, end in ends.items() if end <= 90)
+    assert index.until(90) == [name for _, name in expected]

@@ -1,0 +1,269 @@
+"""Limits on pending work: requests that wait, and submitted applications."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from support.partition_fixtures import BOB, SUE, changing_nothing, memory
+from ugm import ConfigError, Partition, RequestError, Resource, UserGroup, UserInQueue, parse_config
+from ugm.config import LimitConfig, LimitExtensions, PartitionConfig, QueueConfig, dump_config, export_config
+from ugm.events import Denied, Event
+from ugm.journal import open_partition
+from ugm.partition import AbstractPartition, PendingHeadroom, changes
+
+LIMITS = """
+partitions:
+- placementrules: [{name: provided, create: true}]
+  queues:
+  - name: root
+    limits:
+    - {limit: each, users: [zoe, "*"], maxapplications: 9, ugm: {maxpending: 2, maxsubmitted: 2}}
+    - {limit: team, groups: [dev], ugm: {maxpendingresources: {memory: 10, gpu: 0}}}
+    queues:
+    - name: a
+      ugm: {maxpending: 3, maxsubmitted: 3}
+    - {name: b, parent: true, ugm: {maxsubmitted: 1}}
+"""
+CONFIG = parse_config(LIMITS).partition()
+
+
+def filled(**options: object) -> Partition:
+    """Return a partition with an application of each of two users of one group."""
+    partition = Partition(CONFIG, **options)  # type: ignore[arg-type]  # handed on
+    for name, user in (("sue", SUE), ("bob", BOB)):
+        assert partition.submit(name, user, "root.a")
+    return partition
+
+
+def texts(violations: tuple[object, ...]) -> list[str]:
+    """Return the text of each violation."""
+    return [str(violation) for violation in violations]
+
+
+def test_number_of_requests() -> None:
+    """A user and a queue have a maximum number of pending requests; a denial has the numbers and changes nothing."""
+    partition = filled()
+    assert partition.request("s1", "sue", memory(1)).allowed
+    assert partition.request("s2", "sue", memory(1)).allowed
+    with changing_nothing(partition):
+        denied = partition.request("s3", "sue", memory(1))
+    assert denied.can_wait
+    assert texts(denied.violations) == ["user 'sue' in root: 2 of 2 requests pending, 1 more requested (limit for '*')"]
+    assert denied.violations[0].kind == "pending user"
+    assert partition.request("b1", "bob", memory(1)).allowed
+    denied = partition.request("b2", "bob", memory(1))
+    assert texts(denied.violations) == ["queue root.a: 3 of 3 requests pending, 1 more requested"]
+    assert denied.violations[0].kind == "pending queue"
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda p: p.release("s1"),
+        lambda p: p.allocate("s1", "sue", memory(1)),
+        lambda p: p.allocate_all([("s1", "sue", memory(1))]),
+        lambda p: p.adopt("s1", "sue", memory(1)),
+        lambda p: p.allocate("place", "sue", memory(1), placeholder=True) and p.replace("place", "s1", memory(1)),
+    ],
+    ids=["withdrawn", "granted", "gang", "adopted", "replaced"],
+)
+def test_end_of_a_request(end: Callable[[AbstractPartition], object]) -> None:
+    """A request that is granted or withdrawn is not pending any more."""
+    partition = filled()
+    for name in ("s1", "s2"):
+        assert partition.request(name, "sue", memory(1))
+    assert not partition.request("s3", "sue", memory(1))
+    end(partition)
+
+    assert partition.request("s3", "sue", memory(1))
+    partition.verify()
+
+
+def test_amounts_of_a_group() -> None:
+    """The amounts of pending requests count together for a group; a resource that is not requested denies nothing."""
+    partition = filled()
+    assert partition.request("s1", "sue", memory(6))
+    denied = partition.request("b1", "bob", Resource(memory=5, gpu=1))
+
+    assert texts(denied.violations) == [
+        "group 'dev' in root: 1 gpu requested, never more than 0 may be pending (limit for 'dev')",
+        "group 'dev' in root: 5 memory requested, 6 of 10 pending, 1 too much (limit for 'dev')",
+    ]
+    assert not denied.can_wait
+    assert partition.request("b1", "bob", Resource(memory=4, vcore=100))
+
+
+def test_submitted_applications() -> None:
+    """An application counts from its submission to its end, also while it runs."""
+    partition = filled()
+    assert partition.submit("sue-2", SUE, "root.a")
+    assert partition.allocate("s", "sue", memory(1))
+    with changing_nothing(partition):
+        rejected = partition.submit("sue-3", SUE, "root.b.new")
+    assert not rejected
+    assert str(rejected) == (
+        "rejected, too many applications:\n"
+        "  user 'sue' in root: 2 of 2 applications submitted, 1 more requested (limit for '*')"
+    )
+    assert partition.place(SUE, "root.a") == rejected._replace(
+        trials=partition.place(SUE, "root.a").trials, violations=partition.place(SUE, "root.a").violations
+    )
+    assert {one.kind for one in partition.place(SUE, "root.a").violations} == {"submitted user", "submitted queue"}
+    assert partition.submit("sue", SUE, "root.a"), "a repeated submission"
+    partition.remove("sue")
+    assert partition.submit("sue-3", SUE, "root.a")
+    assert partition.submit("zoe", UserGroup("zoe"), "root.b.new")
+    assert not partition.submit("bob-2", BOB, "root.b.other")
+    partition.verify()
+
+
+def test_headroom_and_limits() -> None:
+    """The headroom is the minimum over all limits on pending work; it does not reduce that of allocations."""
+    partition = filled()
+    partition.request("s1", "sue", memory(6))
+
+    assert partition.pending_headroom("sue") == PendingHeadroom(1, Resource(memory=4, gpu=0), 1)
+    assert partition.pending_headroom("bob") == PendingHeadroom(2, Resource(memory=4, gpu=0), 1)
+    assert partition.pending_headroom(UserInQueue(UserGroup("eve"), "root.b.x")) == PendingHeadroom(2, None, 1)
+    assert partition.headroom("sue") is None
+    found = {limit.kind: limit for limit in partition.limits("sue")}
+    assert set(found) == {"user", "pending user", "submitted user", "pending group"} | {
+        "pending queue",
+        "submitted queue",
+    }
+    assert (found["pending user"].max_applications, found["pending user"].running_applications) == (2, 1)
+    assert (found["submitted queue"].max_applications, found["submitted queue"].running_applications) == (3, 2)
+    assert found["pending group"].usage == Resource(memory=6, gpu=0)
+    assert found["pending group"].place == "root limits[1]"
+    assert partition.explain("sue", memory(1)).limits == partition.limits("sue")
+    assert partition.explain("sue", memory(1)).headroom is None
+    assert Partition().pending_headroom(UserInQueue(SUE, "root.a")) == PendingHeadroom()
+
+
+def test_misuse() -> None:
+    """An unknown application has no headroom."""
+    with pytest.raises(RequestError, match="there is no such application"):
+        filled().pending_headroom("none")
+
+
+def test_lowered_limit_and_plan() -> None:
+    """A limit below the pending work is listed as exceeded, in a plan as well; nothing is withdrawn."""
+    partition = filled()
+    for name in ("s1", "s2"):
+        partition.request(name, "sue", memory(1))
+    lowered = parse_config(
+        LIMITS.replace("maxpending: 2, maxsubmitted: 2", "maxpending: 1, maxsubmitted: 1")
+    ).partition()
+    plan = partition.plan(lowered)
+    assert texts(plan.newly_exceeded) == [
+        "user 'sue' in root: 2 of 1 requests pending (limit for '*')",
+    ]
+    partition.configure(lowered)
+
+    assert partition.exceeded_limits() == plan.exceeded
+    assert partition.pending_headroom("sue").requests == -1
+    assert partition.request("s1", "sue", memory(1)).allowed, "a repeated request"
+    assert not partition.request("s3", "sue", memory(1))
+    partition.configure(None)
+    assert partition.request("s3", "sue", memory(1))
+    partition.verify()
+
+
+def test_group_of_an_application_stays() -> None:
+    """Pending requests count for the group that the application is charged to, whatever the configuration selects."""
+    partition = filled()
+    partition.allocate("s", "sue", memory(1))
+    other = parse_config(LIMITS.replace("groups: [dev]", "groups: [ops]").replace("maxpending: 3", "maxpending: 9"))
+    partition.configure(other.partition())
+    assert partition.request("s1", "sue", memory(100))
+    partition.configure(CONFIG)
+
+    assert [one.kind for one in partition.exceeded_limits()] == ["pending group"]
+    partition.verify()
+
+
+def test_changes() -> None:
+    """A comparison lists limits on pending work of users, groups and queues."""
+    plain = parse_config(
+        LIMITS.replace(", ugm: {maxpending: 2, maxsubmitted: 2}", "").replace(
+            "ugm: {maxpending: 3", "ugm: {maxpending: 4"
+        )
+    ).partition()
+
+    added = "9 applications -> 9 applications, 2 pending requests, 2 submitted applications"
+    kept = "4 pending requests, 3 submitted applications -> 3 pending requests, 3 submitted applications"
+    assert str(changes(plain, CONFIG)).splitlines() == [
+        f"~ limit in root for user '*': {added}",
+        f"~ limit in root for user 'zoe': {added}",
+        f"~ limit in root.a for queue 'root.a': {kept}",
+    ]
+
+
+def test_events() -> None:
+    """A denied request is an event, like any other denial."""
+    seen: list[Event] = []
+    partition = filled(subscribers=[lambda _, events: seen.extend(events)])
+    for name in ("s1", "s2", "s3"):
+        decision = partition.request(name, "sue", memory(1))
+
+    assert isinstance(seen[-1], Denied)
+    assert seen[-1].decision == decision
+    assert seen[-1].requests[0].allocation_id == "s3"
+
+
+@pytest.mark.parametrize("compacts", [False, True])
+def test_journal(tmp_path: Path, *, compacts: bool) -> None:
+    """The pending work is the same after the journal was opened again."""
+    with open_partition(tmp_path / "journal", CONFIG) as partition:
+        partition.submit("sue", SUE, "root.a")
+        for name in ("s1", "s2"):
+            assert partition.request(name, "sue", memory(1))
+        partition.allocate("s2", "sue", memory(1))
+        before = partition.limits("sue")
+        if compacts:
+            partition.journal.compact()
+    with open_partition(tmp_path / "journal") as partition:
+        assert partition.limits("sue") == before
+        assert partition.pending_headroom("sue") == PendingHeadroom(1, Resource(memory=9, gpu=0), 1)
+        partition.verify()
+
+
+def test_configuration_without_pending_limits() -> None:
+    """Nothing counts pending work if no limit needs it."""
+    plain = PartitionConfig(queues=(QueueConfig("a", limits=(LimitConfig(("sue",), max_applications=3),)),))
+    partition = Partition(plain)
+    assert partition._state.ledger.pending_usage is None
+    queue = QueueConfig("a", ugm=LimitExtensions(max_pending=1))
+    partition.configure(PartitionConfig(queues=(queue,)))
+    assert partition._state.ledger.pending_usage is not None
+
+
+def test_export() -> None:
+    """The export has no limits on pending work, and no entries that set nothing else; each is listed."""
+    exported = export_config(parse_config(LIMITS))
+
+    assert sorted(str(one) for one in exported.left_out) == [
+        "partitions[0].queues[0].limits[0].ugm: the limits on pending work are left out",
+        "partitions[0].queues[0].limits[1].ugm: the limits on pending work are left out",
+        "partitions[0].queues[0].queues[0].ugm: the limits on pending work are left out",
+        "partitions[0].queues[0].queues[1].ugm: the limits on pending work are left out",
+    ]
+    text = dump_config(exported.config)
+    assert "pending" not in text
+    assert "team" not in text
+    parse_config(text)
+
+
+def test_invalid_settings_have_a_place() -> None:
+    """Every invalid setting is reported with its line and column."""
+    text = LIMITS.replace("maxpending: 3", "maxpending: -3").replace("memory: 10", "memory: ten")
+    with pytest.raises(ConfigError) as caught:
+        parse_config(text)
+
+    assert [(one.line, one.column, one.path) for one in caught.value.problems] == [
+        (8, 72, "partitions[0].queues[0].limits[1].ugm.maxpendingresources.memory"),
+        (11, 25, "partitions[0].queues[0].queues[0].ugm.maxpending"),
+    ]

@@ -1,0 +1,259 @@
+"""Reservations: who gets one, how it ends, who comes before it, and where it is reported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.partition_fixtures import BOB, SUE, config, memory
+from ugm import AllocationRequest, Partition, Resource, parse_config
+from ugm.configuration import PartitionConfig
+from ugm.events import Event, ReservationChanged
+from ugm.journal import open_partition
+from ugm.partition import AbstractPartition, Reservation
+
+RESERVES = "properties: {ugm.reservation: enabled}"
+
+
+def root(more: str, queues: str = "{name: a}, {name: b}") -> PartitionConfig:
+    """Return a configuration with settings of the root."""
+    return parse_config(f"partitions: [{{queues: [{{name: root, {more}, queues: [{queues}]}}]}}]").partition()
+
+
+ROOT = root(RESERVES)
+TEN = memory(10)
+
+
+def fill(partition: Partition, held: int = 6, duration: int | None = 100) -> None:
+    """Let an application run, and submit four others."""
+    for name in ("run", "x", "y", "z"):
+        partition.submit(name, SUE, "root.a")
+    partition.submit("bob", BOB, "root.b")
+    assert partition.allocate("run.0", "run", memory(held), duration=duration)
+
+
+def clocked(chosen: PartitionConfig = ROOT) -> Partition:
+    """Return a partition of 10 in which it is second 1000."""
+    return Partition(chosen, cluster=TEN, clock=lambda: 1000)
+
+
+def run_pass(partition: Partition) -> list[str]:
+    """Return the requests that a pass grants."""
+    return [head.request.allocation_id for head in partition.scheduling_pass() if head.allocate()]
+
+
+def reserved(partition: AbstractPartition) -> list[tuple[str, tuple[str, ...], int | None]]:
+    """Return the reservations of a partition."""
+    return [(one.allocation_id, one.queue_paths, one.start) for one in partition.reservations()]
+
+
+def test_backfill() -> None:
+    """A request passes if it ends by the start, or fits beside the reserved one."""
+    partition = clocked()
+    fill(partition)
+    partition.request("x.0", "x", memory(8), duration=50)
+    partition.request("y.late", "y", memory(2), duration=101)
+    partition.request("y.soon", "y", memory(1), duration=100)
+    partition.request("z.beside", "z", memory(2))
+    partition.request("z.later", "z", memory(1), duration=101)
+    partition.request("z.more", "z", memory(1), duration=100)
+
+    assert run_pass(partition) == ["y.late", "y.soon", "z.more"]
+    assert reserved(partition) == [("x.0", ("root",), 1100)]
+
+
+def test_unknown_start() -> None:
+    """If running allocations promise no end, nothing that the request waits for is given to others."""
+    partition = clocked()
+    fill(partition, duration=None)
+    partition.request("x.0", "x", memory(8), duration=50)
+    partition.request("y.0", "y", memory(1), duration=1)
+    partition.request("y.nothing", "y", memory(0))
+
+    assert run_pass(partition) == ["y.nothing"]
+    assert reserved(partition) == [("x.0", ("root",), None)]
+    assert "at an unknown time" in partition.order()[0].explain()
+
+
+def test_limits_of_users_are_passed_over() -> None:
+    """A request that a limit of its user blocks has no reservation; the next one gets it."""
+    limit = "limits: [{limit: l, users: [sue], maxresources: {memory: 7}}]"
+    partition = clocked(root(f"{RESERVES}, {limit}"))
+    fill(partition)
+    partition.request("x.0", "x", memory(5))
+    partition.request("bob.0", "bob", memory(5))
+    run_pass(partition)
+
+    assert reserved(partition) == [("bob.0", ("root",), 1100)]
+
+
+def test_limits_of_users_at_the_start() -> None:
+    """A request passes only if it also leaves the reserved request enough of the limits of its user."""
+    limit = "limits: [{limit: l, users: [sue], maxresources: {memory: 10, vcore: 3m}}]"
+    partition = clocked(root(f"{RESERVES}, {limit}"))
+    fill(partition)
+    partition.add_node("cores", Resource(vcore=9))
+    partition.request("x.0", "x", Resource(memory=4, vcore=2))
+    partition.request("bob.0", "bob", Resource(memory=1, vcore=3))
+    partition.adopt("bob.run", "bob", memory(1))
+    partition.request("y.0", "y", Resource(vcore=2))
+    partition.request("z.0", "z", Resource(vcore=1))
+
+    assert run_pass(partition) == ["bob.0", "z.0"]
+    assert reserved(partition) == [("x.0", ("root",), 1100)]
+
+
+def test_requests_that_never_fit() -> None:
+    """A request that is larger than the cluster reserves nothing."""
+    partition = clocked()
+    fill(partition)
+    partition.request("x.0", "x", memory(11))
+    partition.request("y.0", "y", memory(4))
+
+    assert run_pass(partition) == ["y.0"]
+    assert reserved(partition) == []
+
+
+def test_higher_priority() -> None:
+    """A request of a higher priority comes before the reservation, and takes it over if it is blocked."""
+    partition = clocked()
+    fill(partition)
+    partition.request("x.0", "x", memory(8))
+    run_pass(partition)
+    partition.request("y.0", "y", memory(2), priority=1)
+    partition.request("y.1", "y", memory(5), priority=1)
+
+    assert run_pass(partition) == ["y.0"]
+    assert [one[0] for one in reserved(partition)] == ["y.1"]
+
+
+@pytest.mark.parametrize("way", ["release", "allocate"])
+def test_end_of_a_reservation(way: str) -> None:
+    """A reservation ends with its request, and does not return with another one of the same id."""
+    partition = clocked()
+    fill(partition)
+    partition.request("x.0", "x", memory(8))
+    run_pass(partition)
+    partition.release("run.0")
+    if way == "release":
+        partition.release("x.0")
+    else:
+        assert run_pass(partition) == ["x.0"]
+        partition.release("x.0")
+
+    assert reserved(partition) == []
+    partition.request("x.0", "x", memory(1))
+    assert reserved(partition) == []
+
+
+def test_reservations_of_queues() -> None:
+    """Each queue with the property has a reservation of its own; a later one does not delay an earlier one."""
+    queue = f"resources: {{max: {{memory: 8}}}}, {RESERVES}"
+    partition = clocked(root(RESERVES, f"{{name: a, {queue}}}, {{name: b, {queue}}}"))
+    fill(partition)
+    assert partition.allocate("bob.run", "bob", memory(4), duration=40)
+    partition.request("x.0", "x", memory(8), duration=10)
+    partition.request("bob.0", "bob", memory(5), duration=100)
+    run_pass(partition)
+
+    assert reserved(partition) == [("bob.0", ("root.b", "root"), 1100), ("x.0", ("root.a",), 1200)]
+
+
+def test_earlier_reservations_are_kept() -> None:
+    """A later reservation waits for the start of an earlier one, if there is not enough for both."""
+    queue = f"resources: {{max: {{memory: 9}}}}, {RESERVES}"
+    partition = clocked(root(RESERVES, f"{{name: a, {queue}}}, {{name: b, {queue}}}"))
+    fill(partition)
+    assert partition.allocate("run.1", "run", memory(3), duration=40)
+    assert partition.allocate("bob.run", "bob", memory(1), duration=500)
+    partition.request("bob.0", "bob", memory(8), duration=100)
+    partition.request("x.0", "x", memory(2), duration=90)
+    run_pass(partition)
+
+    assert reserved(partition) == [("bob.0", ("root.b", "root"), 1100), ("x.0", ("root.a",), 1200)]
+
+
+def test_wake() -> None:
+    """A wake-up makes reservations, and wakes only what does not delay them."""
+    partition = clocked()
+    fill(partition)
+    partition.request("x.0", "x", memory(8), duration=50)
+    partition.request("y.late", "y", memory(3), duration=101)
+    partition.request("y.soon", "y", memory(3), duration=100)
+
+    assert [one.allocation_id for one in partition.wake()] == ["y.soon"]
+    assert reserved(partition) == [("x.0", ("root",), 1100)]
+    partition.release("run.0")
+    assert [one.allocation_id for one in partition.wake()] == ["x.0"]
+
+
+def test_wake_keeps_room_for_the_woken() -> None:
+    """A request that is blocked after a woken one has no reservation that keeps the woken one waiting."""
+    partition = clocked()
+    fill(partition)
+    partition.request("x.0", "x", memory(4), duration=50)
+    partition.request("y.0", "y", memory(8), duration=50)
+
+    assert [one.allocation_id for one in partition.wake()] == ["x.0"]
+    assert reserved(partition) == []
+    assert run_pass(partition) == ["x.0"]
+    assert [name for name, _, _ in reserved(partition)] == ["y.0"]
+
+
+def test_configuration_without_the_property() -> None:
+    """A new configuration ends the reservations of queues that do not reserve any more."""
+    partition = clocked()
+    fill(partition)
+    partition.request("x.0", "x", memory(8))
+    run_pass(partition)
+    partition.configure(config("{name: a}, {name: b}"))
+    partition.request("y.0", "y", memory(4))
+
+    assert reserved(partition) == []
+    assert run_pass(partition) == ["y.0"]
+
+
+def test_requests_of_a_program() -> None:
+    """A request that is not pending respects reservations, and has none."""
+    partition = clocked()
+    fill(partition)
+    partition.request("x.0", "x", memory(8))
+    run_pass(partition)
+    [head] = partition.scheduling_pass({"y": [AllocationRequest("y.0", "y", memory(4))]})
+
+    assert head.allocate().violations[0][:3] == ("reservation", "x.0", "root")
+    assert head.reservation is None
+
+
+def test_journal(tmp_path: Path) -> None:
+    """A journal restores reservations, also from a checkpoint, and subscribers receive them."""
+    seen = list[Event]()
+    with open_partition(tmp_path / "j", ROOT, subscribers=[lambda _, events: seen.extend(events)]) as partition:
+        partition.add_node("n", TEN)
+        fill(partition)
+        partition.request("x.0", "x", memory(8), duration=5)
+        run_pass(partition)
+        expected = partition.reservations()
+        assert expected[0].allocation_id == "x.0"
+        assert ReservationChanged("root", None, "x.0") in seen
+    with open_partition(tmp_path / "j") as partition:
+        assert partition.reservations() == expected
+        partition.journal.compact()
+    with open_partition(tmp_path / "j") as partition:
+        assert partition.reservations() == expected
+
+
+def test_reports() -> None:
+    """The head, the order and its data report the reservation."""
+    partition = clocked()
+    fill(partition)
+    partition.request("x.0", "x", memory(8))
+    [head] = partition.scheduling_pass()
+    assert not head.allocate()
+    expected = Reservation("x.0", "x", ("root",), 1100)
+
+    assert head.reservation == expected
+    assert head.explain().endswith("x.0 has the reservation of root and can start at 1100")
+    [turn] = partition.order()
+    assert (turn.reservation, turn.to_dict()["start"], turn.to_dict()["reserved_for"]) == (expected, 1100, ["root"])

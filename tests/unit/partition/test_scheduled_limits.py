@@ -1,0 +1,363 @@
+"""Limits that change at certain hours, days and dates."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.partition_fixtures import SUE, memory
+from ugm import ConfigError, Manager, Partition, RequestError, parse_config
+from ugm._schedules import NEVER, parse_entry
+from ugm.config import ScheduledLimit, dump_config, export_config
+from ugm.journal import open_partition
+from ugm.partition import changes
+from ugm.simulation import simulate
+
+TEXT = """
+partitions:
+- queues:
+  - name: a
+    resources: {max: {memory: 4}}
+    ugm:
+      schedule:
+      - {days: sat-sun, maxresources: {memory: 8}}
+      - {hours: "22:00-06:00", maxresources: {memory: 6}}
+    limits:
+    - users: ["*"]
+      maxapplications: 1
+      ugm: {schedule: [{from: "2026-12-24T18:00", until: 2027-01-01, zone: Europe/Berlin, maxapplications: 3}]}
+"""
+CONFIG = parse_config(TEXT).partition()
+#: A Monday, 12:00 UTC.
+MONDAY = 1_795_435_200
+HOUR = 3600
+
+
+class Clock:
+    """A clock that the test sets."""
+
+    def __init__(self) -> None:
+        self.now = MONDAY
+
+    def __call__(self) -> int:
+        """Return the time."""
+        return self.now
+
+
+@pytest.fixture(name="clock")
+def _clock() -> Clock:
+    return Clock()
+
+
+def running(clock: Clock, **options: object) -> Partition:
+    """Return a partition with an application that holds 4 of memory."""
+    partition = Partition(CONFIG, clock=clock, **options)  # type: ignore[arg-type]  # handed on
+    assert partition.submit("app", SUE, "root.a")
+    assert partition.allocate("a", "app", memory(4))
+    return partition
+
+
+@pytest.mark.parametrize("subscribers", [(), (lambda _first, _events: None,)], ids=["alone", "followed"])
+def test_limits_follow_the_clock(clock: Clock, subscribers: tuple[object, ...]) -> None:
+    """From the second of a change on, every answer follows the new limit; usage above a lower limit stays."""
+    partition = running(clock, subscribers=subscribers)
+    assert not partition.allocate("b", "app", memory(1))
+    clock.now = MONDAY + 10 * HOUR - 1
+    assert not partition.check("app", memory(1))
+    clock.now += 1
+    assert partition.check("app", memory(2))
+    assert partition.headroom("app") == memory(2)
+    assert partition.allocate("b", "app", memory(2))
+    clock.now = MONDAY + 18 * HOUR
+    assert [(one.limit, one.used) for one in partition.exceeded_limits()] == [(4, 6)]
+    assert partition.headroom("app") == memory(-2)
+    assert not partition.allocate("c", "app", memory(1))
+    assert partition.queue("root.a").max_resources == memory(4)  # type: ignore[union-attr]  # it exists
+    clock.now = MONDAY + 5 * 24 * HOUR
+    assert partition.allocate("c", "app", memory(2)), "the first entry that applies counts"
+    partition.verify()
+
+
+def test_clock_that_goes_back(clock: Clock) -> None:
+    """A clock that goes back changes no limit."""
+    partition = running(clock)
+    clock.now = MONDAY + 10 * HOUR
+    assert partition.headroom("app") == memory(2)
+    clock.now = MONDAY
+
+    assert partition.headroom("app") == memory(2)
+
+
+def test_dates_in_a_zone(clock: Clock) -> None:
+    """A limit may apply from a local time until a date."""
+    partition = running(clock)
+    partition.submit("more", SUE, "root.a")
+    begin = int(datetime(2026, 12, 24, 18, tzinfo=ZoneInfo("Europe/Berlin")).timestamp())
+    end = int(datetime(2027, 1, 1, tzinfo=ZoneInfo("Europe/Berlin")).timestamp())
+
+    def most_applications(now: int) -> int:
+        clock.now = now
+        return next(one.max_applications for one in partition.limits("more") if one.kind == "user")
+
+    assert [most_applications(now) for now in (begin - 1, begin, end - 1, end)] == [1, 3, 3, 1]
+
+
+def test_scheduled_changes(clock: Clock) -> None:
+    """Upcoming changes are listed with the limits that the present usage would exceed then."""
+    partition = running(clock)
+    clock.now = MONDAY + 10 * HOUR
+    partition.allocate("b", "app", memory(2))
+    coming = partition.scheduled_changes(most=2)
+
+    assert [one.at for one in coming] == [MONDAY + 18 * HOUR, MONDAY + 34 * HOUR]
+    assert [[one.limit for one in change.newly_exceeded] for change in coming] == [[4], []]
+    assert str(coming[0]).splitlines() == [
+        "at 2026-11-24 06:00 UTC:",
+        "  ~ queue root.a: maximum memory 6 -> memory 4",
+        "  would be over: queue root.a: 6 memory used of 4, 2 too much",
+    ]
+    assert partition.headroom("app") == memory(0), "nothing has changed"
+    assert partition.scheduled_changes(most=0) == Partition().scheduled_changes() == ()
+    with pytest.raises(RequestError, match="most -1: expected a number of changes"):
+        partition.scheduled_changes(most=-1)
+
+
+def test_plan(clock: Clock) -> None:
+    """A plan shows the changes that the schedule of the new configuration will make."""
+    partition = Partition(clock=clock)
+    partition.configure(
+        parse_config(
+            TEXT.replace("memory: 4}", "memory: 9}")
+            .replace("    ugm:\n", "")
+            .replace(TEXT[TEXT.index("      schedule") : TEXT.index("    limits")], "")
+        ).partition()
+    )
+    partition.submit("app", SUE, "root.a")
+    partition.allocate("a", "app", memory(7))
+    plan = partition.plan(CONFIG)
+
+    assert [one.limit for one in plan.newly_exceeded] == [4]
+    assert [one.at for one in plan.scheduled][:2] == [MONDAY + 10 * HOUR, MONDAY + 18 * HOUR]
+    assert [[each.limit for each in one.exceeded] for one in plan.scheduled[:2]] == [[6], [4]]
+    assert plan.to_dict()["scheduled"][0]["at"] == MONDAY + 10 * HOUR
+    clock.now = MONDAY + 10 * HOUR
+    partition.apply(plan, confirm=True)
+    assert [one.limit for one in partition.exceeded_limits()] == [6]
+    partition.apply(plan, confirm=True)
+    assert partition.config == CONFIG
+
+
+def test_waking(clock: Clock) -> None:
+    """A pending request wakes when a limit rises by schedule."""
+    partition = running(clock)
+    partition.request("b", "app", memory(2))
+    assert partition.wake() == ()
+    clock.now = MONDAY + 10 * HOUR
+
+    assert [one.allocation_id for one in partition.wake()] == ["b"]
+
+
+def test_waiting_thread(clock: Clock) -> None:
+    """A thread that waits looks again when a change of the schedule is due."""
+    partition = running(clock)
+    partition.request("b", "app", memory(2))
+    waiting = partition.waiting_list()
+    assert waiting.wake() == ()
+    clock.now = MONDAY + 10 * HOUR - 1
+    assert waiting.wake() == ()
+    clock.now += 1
+
+    assert [one.allocation_id for one in waiting.wait(60)] == ["b"]
+
+
+@pytest.mark.parametrize("compacts", [False, True])
+def test_journal(tmp_path: Path, clock: Clock, *, compacts: bool) -> None:
+    """After the journal was opened again, the limits are those of the time, and earlier grants are kept."""
+
+    def opened(config: object = None) -> Partition:
+        return open_partition(tmp_path / "journal", config, clock=lambda: clock.now * 1000)  # type: ignore[arg-type]  # handed on
+
+    partition = opened(CONFIG)
+    partition.submit("app", SUE, "root.a")
+    clock.now = MONDAY + 10 * HOUR
+    assert partition.allocate("a", "app", memory(6))
+    clock.now = MONDAY + 18 * HOUR
+    assert not partition.allocate("b", "app", memory(1))
+    if compacts:
+        partition.journal.compact()  # type: ignore[attr-defined]  # it has one
+    before = partition.queue()
+    partition.journal.close()  # type: ignore[attr-defined]  # it has one
+    partition = opened()
+    assert partition.queue() == before
+    assert partition.headroom("app") == memory(-2)
+    clock.now = MONDAY + 34 * HOUR
+    assert partition.headroom("app") == memory(0)
+    partition.verify()
+    partition.journal.close()  # type: ignore[attr-defined]  # it has one
+
+
+def test_configure(clock: Clock) -> None:
+    """A schedule that comes into force or goes changes the limits at once, for running applications as well."""
+    partition = running(clock)
+    clock.now = MONDAY + 10 * HOUR
+    partition.configure(parse_config("partitions: [{queues: [{name: a}]}]").partition())
+    assert partition.allocate("b", "app", memory(90))
+    partition.configure(CONFIG)
+    assert partition.headroom("app") == memory(-88)
+    clock.now = MONDAY + 18 * HOUR
+    assert partition.headroom("app") == memory(-90)
+    partition.verify()
+
+
+def test_failed_call_after_a_change(clock: Clock) -> None:
+    """A call that fails after a change of the limits leaves them in force."""
+    partition = running(clock)
+    clock.now = MONDAY + 10 * HOUR
+    with pytest.raises(RequestError):
+        partition.resize("none", memory(1))
+
+    assert partition.headroom("app") == memory(2)
+    partition.verify()
+
+
+def test_changes() -> None:
+    """A comparison lists every schedule that differs."""
+    other = parse_config(TEXT.replace("sat-sun", "sun").replace("2027-01-01", "2027-01-02")).partition()
+
+    dates = "from 2026-12-24T18:00 until 2027-01-0{} Europe/Berlin: 3 applications"
+    assert [str(one) for one in changes(CONFIG, other).schedules] == [
+        "~ schedule of root.a: sat-sun: memory 8 | 22:00-06:00: memory 6 -> sun: memory 8 | 22:00-06:00: memory 6",
+        f"~ schedule of root.a limits[0]: {dates.format(1)} -> {dates.format(2)}",
+    ]
+    assert changes(None, CONFIG).schedules[0].before == ()
+
+
+def test_files_and_export() -> None:
+    """A schedule is written to files, and left out of an export with a note."""
+    assert parse_config(dump_config(parse_config(TEXT))).partition() == CONFIG
+    exported = export_config(parse_config(TEXT))
+    assert [one.path for one in exported.left_out] == [
+        "partitions[0].queues[0].limits[0].ugm.schedule",
+        "partitions[0].queues[0].ugm.schedule",
+    ]
+    assert "schedule" not in dump_config(exported.config)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "place", "code"),
+    [
+        ("sat-sun", "sat-sunday", "8:16", "schedule-time-invalid"),
+        ("22:00-06:00", "22-6", "9:17", "schedule-time-invalid"),
+        ("22:00-06:00", "22:00-25:00", "9:17", "schedule-time-invalid"),
+        ("22:00-06:00", "06:00-06:00", "9:17", "schedule-time-invalid"),
+        ("2026-12-24T18:00", "24.12.2026", "13:31", "schedule-time-invalid"),
+        ("2027-01-01", "2027-02-30", "13:58", "schedule-time-invalid"),
+        ("2027-01-01", "2026-01-01", "13:58", "schedule-time-invalid"),
+        ("Europe/Berlin", "Europe/Nowhere", "13:76", "schedule-time-invalid"),
+        (", maxapplications: 3", "", "13:24", "schedule-sets-nothing"),
+        ("memory: 6", "memory: 0", "9:32", "schedule-resources-zero"),
+        ("memory: 6", "memory: six", "9:55", "quantity-invalid"),
+        ("days: sat-sun", "day: sat", "8:10", "field-unknown"),
+    ],
+)
+def test_problems(before: str, after: str, place: str, code: str) -> None:
+    """Every invalid schedule is reported with its line and column."""
+    with pytest.raises(ConfigError) as caught:
+        parse_config(TEXT.replace(before, after))
+
+    assert [(one.code, f"{one.line}:{one.column}") for one in caught.value.problems] == [(code, place)]
+
+
+def test_values_without_a_file() -> None:
+    """A schedule that a program has built is checked before it comes into force."""
+    wrong = parse_config(TEXT).partition()
+    entry = ScheduledLimit(zone="Nowhere", max_resources=memory(1))
+    queue = wrong.root.queues[0]
+    broken = type(wrong)(queues=(type(queue)("a", ugm=type(queue.ugm)(schedule=(entry,))),))
+    with pytest.raises(RequestError, match="zone 'Nowhere': there is no such time zone"):
+        Partition(broken)
+
+
+def test_refusals() -> None:
+    """A manager has no clock, and a simulation has another one, so they refuse schedules."""
+    with pytest.raises(RequestError, match="a Manager has no clock"):
+        Manager(CONFIG)
+    with pytest.raises(RequestError, match="cannot be simulated"):
+        simulate([], CONFIG)
+
+
+_ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "Africa/Casablanca")
+_MINUTES = st.integers(0, 24 * 60 - 1)
+
+
+def _hours(minutes: int) -> str:
+    return f"{minutes // 60:02}:{minutes % 60:02}"
+
+
+@given(
+    st.sampled_from(_ZONES),
+    st.tuples(_MINUTES, _MINUTES).filter(lambda pair: pair[0] != pair[1]),
+    st.sets(st.sampled_from(["mon", "tue", "wed", "thu", "fri", "sat", "sun"]), min_size=1),
+    st.integers(MONDAY - 400 * 86400, MONDAY + 400 * 86400),
+)
+def test_hours_are_those_of_a_wall_clock(zone: str, hours: tuple[int, int], days: set[str], second: int) -> None:
+    """Away from changes of the clock, an entry applies if the local day and time say so."""
+    begin, end = hours
+    entry = parse_entry(ScheduledLimit(days=",".join(days), hours=f"{_hours(begin)}-{_hours(end)}", zone=zone))
+    local = datetime.fromtimestamp(second, ZoneInfo(zone))
+    offsets = {(local + timedelta(hours=step)).utcoffset() for step in range(-48, 49, 6)}
+    if len(offsets) > 1:
+        return
+    names = [f"{local + timedelta(days=step):%a}".lower() for step in (0, -1)]
+    minute = local.hour * 60 + local.minute
+    today = names[0] in days and begin <= minute < (end if end > begin else 24 * 60)
+    expected = today or (names[1] in days and end < begin and minute < end)
+
+    assert entry.applies(second) == expected
+
+
+@given(
+    st.sampled_from(_ZONES),
+    st.tuples(_MINUTES, _MINUTES).filter(lambda pair: pair[0] != pair[1]),
+    st.integers(MONDAY - 400 * 86400, MONDAY + 400 * 86400),
+    st.integers(1, 100_000),
+)
+def test_nothing_changes_between_changes(zone: str, hours: tuple[int, int], second: int, step: int) -> None:
+    """Until the next change, an entry applies throughout or not at all."""
+    entry = parse_entry(
+        ScheduledLimit(
+            days="mon-wed,sat", hours=f"{_hours(hours[0])}-{_hours(hours[1])}", zone=zone, until="2028-01-01"
+        )
+    )
+    change = entry.next_change(second)
+    assert change > second
+    assert entry.applies(min(second + step, change - 1)) == entry.applies(second)
+
+
+def test_end_of_an_entry() -> None:
+    """After its last second, nothing changes any more."""
+    entry = parse_entry(ScheduledLimit(until="2026-01-01"))
+    assert entry.next_change(MONDAY) == NEVER
+    assert not entry.applies(MONDAY)
+
+
+@pytest.mark.parametrize("subscribers", [(), (lambda _first, _events: None,)], ids=["alone", "followed"])
+def test_timers_of_reductions(clock: Clock, subscribers: tuple[object, ...]) -> None:
+    """A maximum that a schedule lowers below the usage starts the timer of a reduction with the next change."""
+    text = TEXT.replace("    resources: {max", "    properties: {quota.preemption.delay: 60s}\n    resources: {max")
+    config = parse_config(text.replace("- queues:", "- preemption: {quotapreemptionenabled: true}\n  queues:", 1))
+    partition = Partition(config.partition(), clock=clock, subscribers=subscribers)  # type: ignore[arg-type]
+    partition.submit("app", SUE, "root.a")
+    clock.now = MONDAY + 10 * HOUR
+    assert partition.allocate("a", "app", memory(6))
+    clock.now = MONDAY + 18 * HOUR
+    assert partition.exceeded_limits()
+    partition.submit("other", SUE, "root.a")
+    clock.now += 61
+    assert partition.plan_reductions()
+    partition.verify()
