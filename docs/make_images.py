@@ -23,7 +23,7 @@ from rich.terminal_theme import TerminalTheme
 from ugm import load_config
 from ugm.cli.html import page
 from ugm.cli.report import render
-from ugm.simulation import JobMapping, Recorder, Report, read_swf, simulate
+from ugm.simulation import JobMapping, Recorder, Report, SwfHeader, parse_swf, read_swf, simulate
 
 __all__ = ["TERMINAL", "replay", "terminal"]
 
@@ -81,6 +81,14 @@ def replay() -> tuple[Report, Recorder, float]:
     return simulate(JobMapping().jobs(read_swf(WORKLOAD)), config, recorder=recorder), recorder, seconds
 
 
+def start_of_log() -> int | None:
+    """Return the second since 1970 at which the bundled workload begins."""
+    header = SwfHeader()
+    with WORKLOAD.open("rb") as stream:
+        next(parse_swf(stream, WORKLOAD.name, header))
+    return header.start_time
+
+
 def terminal(report: Report, seconds: float) -> str:
     """Draw the output of the command in a terminal."""
     console = Console(
@@ -99,7 +107,7 @@ def photograph(report: Report, recorder: Recorder) -> None:
         sys.exit("chromium is not installed: no screenshot was taken")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "report.html")
-        file.write_text(page(report, recorder, title=TITLE), encoding="utf-8")
+        file.write_text(page(report, recorder, title=TITLE, start=start_of_log()), encoding="utf-8")
         options = ["--headless=new", "--no-sandbox", "--hide-scrollbars", "--force-device-scale-factor=1"]
         options += [f"--user-data-dir={folder}/profile", f"--screenshot={PAGE}", "--window-size=1280,1056"]
         subprocess.run([browser, *options, file.as_uri()], check=True, capture_output=True)  # noqa: S603 - an installed program
