@@ -1,0 +1,167 @@
+"""Nodes, quotas, budgets and configurations; comparison of the ledger with reality."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+
+from ugm.budgets import BudgetChange
+from ugm.configuration import PartitionConfig
+from ugm.partition.audit import AuditReport, RunningAllocation
+from ugm.partition.plan import Plan, PlanInput, ScheduledChange
+from ugm.resources import Resource
+
+__all__ = ["AbstractAdministration"]
+
+
+class AbstractAdministration(ABC):
+    """The operations of an administrator."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def set_queue_quota(self, queue_path: str, quota: Resource) -> None:
+        """Set the maximum of a queue that the configuration does not name, for example the quota of a namespace.
+
+        Raises:
+            RequestError: the queue does not exist, the configuration names it, or the quota is invalid.
+        """
+
+    @abstractmethod
+    def change_budget(self, change: BudgetChange) -> bool:
+        """Set the amounts of a budget, refill an account, or transfer what remains in one account to another.
+
+        The change applies to a budget of the configuration, or of a `ugm.budgets.Budgets` of the program. New amounts
+        stay until the configuration changes those of the budget. Nothing that runs is stopped.
+
+        Args:
+            change: the change, with a reason for people. With an id, a repeated call has no effect.
+
+        Returns:
+            False if the change of this id was made before.
+
+        Raises:
+            RequestError: there is no such budget or account, the amounts do not suit it, less remains than a transfer
+                moves, or another change had this id.
+        """
+
+    @abstractmethod
+    def add_node(self, name: str, offers: Resource) -> None:
+        """Register a node, which increases the maximum of the root.
+
+        After the first node is registered, requests for resources that no node has are denied. A node with a new
+        resource name causes all counters to be rebuilt on their next use.
+
+        Raises:
+            RequestError: a node of that name is registered with other resources, or an argument is invalid.
+        """
+
+    @abstractmethod
+    def update_node(self, name: str, offers: Resource) -> None:
+        """Change the resources of a node. If usage exceeds the new total, nothing is evicted and growth is denied.
+
+        Raises:
+            RequestError: the node does not exist, or an argument is invalid.
+        """
+
+    @abstractmethod
+    def remove_node(self, name: str) -> bool:
+        """Remove a node and return whether it existed. Without any node, the root allows nothing."""
+
+    @abstractmethod
+    def plan(self, config: PartitionConfig | None) -> Plan:
+        """Return the effects that another configuration would have, without any change.
+
+        The time depends on the size of the partition. The lock is held only to copy the usage.
+
+        Raises:
+            RequestError: the configuration is invalid.
+        """
+
+    @abstractmethod
+    def plan_input(self, *, allocations: bool = False) -> PlanInput:
+        """Return a copy of everything that a plan depends on, so that another process can make the plan.
+
+        The lock is held for a time proportional to the number of queues and applications, and to that of the
+        allocations if they are copied.
+
+        Args:
+            allocations: whether to copy every allocation, which a plan needs for a configuration that declares quota
+                models. They are copied in any case if the configuration in force declares any.
+        """
+
+    @abstractmethod
+    def scheduled_changes(self, *, most: int = 10) -> tuple[ScheduledChange, ...]:
+        """Return the next changes of limits by the schedule of the configuration in force, in their order.
+
+        Each change lists the limits that the present usage would exceed then. The time depends on the size of the
+        partition. The lock is held only to copy the usage.
+
+        Args:
+            most: the maximum number of changes.
+
+        Raises:
+            RequestError: *most* is not a number.
+        """
+
+    @abstractmethod
+    def apply(self, plan: Plan, *, confirm: bool = False) -> None:
+        """Put the configuration of a plan in force.
+
+        A plan with `Plan.risks`, whose limits fall below the usage or by more than 10 %, has to be confirmed.
+        `configure` needs no confirmation.
+
+        Usage may have changed since the plan was made. The configuration may have been replaced by an equal one; the
+        changes are the planned ones. A plan that is in force already changes nothing.
+
+        Args:
+            plan: the plan.
+            confirm: whether its risks are accepted.
+
+        Raises:
+            RequestError: the configuration in force is not the one for which the plan was made, or the plan has risks
+                that are not confirmed. Nothing has changed.
+        """
+
+    @abstractmethod
+    def configure(self, config: PartitionConfig | None) -> None:
+        """Put another configuration in force at once.
+
+        All later answers follow it. Applications keep their queue and their group, nothing is evicted, and removed
+        queues with applications are drained. The time depends on the number of queues.
+
+        Raises:
+            RequestError: the configuration is invalid; the old one is still in force.
+        """
+
+    @abstractmethod
+    def audit(self, running: Iterable[RunningAllocation | tuple[str, str, Resource]]) -> AuditReport:
+        """Compare the ledger with the allocations that really run, without any change.
+
+        Args:
+            running: the allocations that run, each as a `RunningAllocation` or as a tuple of its fields.
+
+        Raises:
+            RequestError: an item is not an allocation, or an id occurs twice.
+        """
+
+    @abstractmethod
+    def reconcile(self, report: AuditReport) -> AuditReport:
+        """Repair the differences of an audit: adopt, release or correct allocations.
+
+        A difference is skipped if the ledger has changed there since the audit, or if its application is unknown.
+
+        Returns:
+            The differences that were repaired.
+
+        Raises:
+            RequestError: the report is invalid; nothing has changed.
+        """
+
+    @abstractmethod
+    def verify(self) -> None:
+        """Recompute every counter from the ledger, and compare it. Other quota models may compare theirs as well.
+
+        Raises:
+            InvariantError: a counter differs. This is a bug in ugm, please report it, or in a custom quota model.
+        """
