@@ -54,6 +54,7 @@ from ugm.partition.gang import allocate_all, require_requests
 from ugm.partition.lifecycle import ApplicationLifecycle
 from ugm.partition.model_queries import ModelQueries, ModelReport
 from ugm.partition.model_set import ModelSet, claims_of
+from ugm.partition.owner_usage import copy_user_usage
 from ugm.partition.pending_usage import PendingHeadroom
 from ugm.partition.plan import (
     Plan,
@@ -91,7 +92,7 @@ from ugm.partition.scheduling_order import (
 )
 from ugm.partition.scheduling_pass import PassCalls, SchedulingPass
 from ugm.partition.self_check import verify
-from ugm.partition.snapshot import CooperativeIteration, PartitionSnapshot, copy_user_usage
+from ugm.partition.snapshot import CooperativeIteration, PartitionSnapshot
 from ugm.partition.sorting import sort_in_parts
 from ugm.partition.state import PartitionState
 from ugm.partition.subject import Subject

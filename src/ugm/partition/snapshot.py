@@ -11,24 +11,23 @@ The cost: under the lock, the copy takes about half a microsecond for each queue
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import attrgetter
-from typing import Final, NamedTuple, Protocol, Self, TypeAlias, TypeVar, final
+from typing import Final, NamedTuple, Protocol, Self, TypeVar, final
 
 from ugm.configuration import PartitionConfig
 from ugm.decision import EffectiveLimit
-from ugm.hierarchy import Limit
-from ugm.identity import ROOT, WILDCARD, TrackingType, ancestors
+from ugm.identity import ROOT, TrackingType, ancestors
 from ugm.partition.compiled_config import CompiledConfig
+from ugm.partition.owner_usage import CopiedUsage, add_amounts
 from ugm.partition.state import PartitionState
-from ugm.partition.utilization import LimitUtilization, utilization_of
+from ugm.partition.utilization import LimitUtilization
 from ugm.queues import QueueSpec, QueueState, Quota
 from ugm.resources import Resource, smallest_amounts, sum_of
 from ugm.tracking import GroupUsage, UserUsage
 from ugm.tracking.holding import amounts_by_name
-from ugm.tracking.limits import LimitTable
-from ugm.tracking.snapshot import TrackerCopy, UsageLine
+from ugm.tracking.snapshot import UsageLine
 
 __all__ = [
     "CooperativeIteration",
@@ -37,7 +36,6 @@ __all__ = [
     "Pending",
     "PendingLine",
     "SnapshotParts",
-    "copy_user_usage",
 ]
 
 #: The attributes of queues and holdings that are copied, each as one list. So nothing is computed under the lock, and
@@ -48,7 +46,6 @@ _HOLDING: Final = [attrgetter(name) for name in ("application_id", "queue_path",
 #: The attributes of a snapshot that make up its `SnapshotParts`.
 _PARTS: Final = ("cluster", "nodes", "application_count", "allocation_count", "_queues", "_lines", "_pending")
 
-_Lines: TypeAlias = Sequence[UsageLine]
 _T = TypeVar("_T")
 
 
@@ -111,15 +108,6 @@ class SnapshotParts(NamedTuple):
     lines: list[UsageLine]
     #: Every application with pending allocations.
     pending: list[PendingLine]
-
-
-class _Counted(NamedTuple):
-    """The usage of a user or group in and below a queue, and its limit there."""
-
-    queue_path: str
-    limit: Limit
-    usage: Mapping[str, int]
-    running: int
 
 
 @final
@@ -337,107 +325,67 @@ class PartitionSnapshot:
 
         A queue in which the user has only pending allocations is shown with an empty usage.
         """
-        lines = self._lines_of_users.get(name)
-        if lines is None:
+        if name not in self._lines_of_users:
             return None
-        waiting = self._waiting_in.get(name, set())
-        return self._copied(self.compiled.limits.users, name, lines, waiting).user_usage()
+        return self._of_user(name).copy().user_usage()
 
     def group(self, name: str) -> GroupUsage | None:
         """Return the usage of a group in each queue; None if nothing is charged to it."""
-        lines = self._lines_of_groups.get(name)
-        return None if lines is None else self._copied(self.compiled.limits.groups, name, lines, set()).group_usage()
+        return self._of_group(name).copy().group_usage() if name in self._lines_of_groups else None
 
-    def _copied(self, book: LimitTable, name: str, lines: _Lines, waiting: set[str]) -> TrackerCopy:
-        paths = frozenset(waiting.union(line.queue_path for line in lines))
-        limits = {path: limit for path in paths for path, limit in _limits_on(book, name, path)}
-        return TrackerCopy(name, list(lines), limits, paths)
+    def _of_user(self, name: str) -> CopiedUsage:
+        lines, waiting = self._lines_of_users.get(name, ()), self._waiting_in.get(name, ())
+        return CopiedUsage(TrackingType.USER, name, self.compiled.limits.users, lines, waiting)
+
+    def _of_group(self, name: str) -> CopiedUsage:
+        lines = self._lines_of_groups.get(name, ())
+        return CopiedUsage(TrackingType.GROUP, name, self.compiled.limits.groups, lines)
 
     # The utilization of limits
 
     def user_limits(self, name: str) -> tuple[EffectiveLimit, ...]:
         """Return the limits of a user in all queues with allocations of the user, sorted by queue."""
-        return tuple(_effective(TrackingType.USER, name, one) for one in self._counted_for_user(name))
+        return self._of_user(name).limits()
 
     def group_limits(self, name: str) -> tuple[EffectiveLimit, ...]:
         """Return the limits of a group in all queues with usage of the group, sorted by queue."""
-        return tuple(_effective(TrackingType.GROUP, name, one) for one in self._counted_for_group(name))
+        return self._of_group(name).limits()
 
     def user_share(self, name: str) -> float:
         """Return the rounded share of `user_utilization` in less time."""
-        return _rounded_share(self._counted_for_user(name))
+        return self._of_user(name).rounded_share()
 
     def group_share(self, name: str) -> float:
         """Return the rounded share of `group_utilization` in less time."""
-        return _rounded_share(self._counted_for_group(name))
+        return self._of_group(name).rounded_share()
 
     def user_amount(self, name: str, resource: str | None) -> int:
         """Return the usage of one resource by a user; for None the number of its running applications."""
-        return _amount(self._lines_of_users.get(name, []), resource)
+        return self._of_user(name).amount(resource)
 
     def group_amount(self, name: str, resource: str | None) -> int:
         """Return the usage of one resource by a group; for None the number of its running applications."""
-        return _amount(self._lines_of_groups.get(name, []), resource)
-
-    def _counted_for_user(self, name: str) -> list[_Counted]:
-        lines, waiting = self._lines_of_users.get(name, []), self._waiting_in.get(name, ())
-        return _counted(self.compiled.limits.users, name, lines, waiting)
-
-    def _counted_for_group(self, name: str) -> list[_Counted]:
-        return _counted(self.compiled.limits.groups, name, self._lines_of_groups.get(name, []), ())
+        return self._of_group(name).amount(resource)
 
     def user_utilization(self, name: str) -> LimitUtilization:
         """Return the utilization of the most used limit of a user; an unknown user has no limit."""
-        return _utilization(name, self._lines_of_users.get(name, []), self.user_limits(name))
+        return self._of_user(name).utilization()
 
     def group_utilization(self, name: str) -> LimitUtilization:
         """Return the utilization of the most used limit of a group; an unknown group has no limit."""
-        return _utilization(name, self._lines_of_groups.get(name, []), self.group_limits(name))
-
-
-class UserUsageCopy(NamedTuple):
-    """The usage of a user and the queues with pending allocations, copied at one moment."""
-
-    copy: TrackerCopy
-    limits: LimitTable
-
-    def usage(self) -> UserUsage:
-        """Return the usage like `PartitionSnapshot.user`; without the lock."""
-        copy, book = self.copy, self.limits
-        limits = {path: limit for queue in copy.queue_paths for path, limit in _limits_on(book, copy.name, queue)}
-        return copy._replace(limits={**limits, **copy.limits}).user_usage()
-
-
-def copy_user_usage(state: PartitionState, name: str) -> UserUsageCopy | None:
-    """Copy the usage of a user and the queues with pending allocations; the caller holds the lock.
-
-    The time depends on the number of all applications, and is very short for each without pending allocations.
-    """
-    tracker = state.holding_index.users.get(name)
-    waiting = frozenset(
-        one.queue.queue_path for one in state.applications.values() if one.pending and one.submission.user.name == name
-    )
-    if tracker is None and not waiting:
-        return None
-    copy = TrackerCopy(name, [], {}) if tracker is None else TrackerCopy.of(tracker)
-    return UserUsageCopy(copy._replace(queue_paths=waiting), state.active_limits.limits.users)
+        return self._of_group(name).utilization()
 
 
 def _summed(lines: Iterable[tuple[str, Mapping[str, int]]]) -> dict[str, dict[str, int]]:
     """Return the sums of amounts in and below each queue."""
     own: dict[str, dict[str, int]] = {}
     for path, amounts in lines:
-        _add(own.setdefault(path, {}), amounts)
+        add_amounts(own.setdefault(path, {}), amounts)
     found: dict[str, dict[str, int]] = {}
     for path, amounts in own.items():
         for above in ancestors(path):
-            _add(found.setdefault(above, {}), amounts)
+            add_amounts(found.setdefault(above, {}), amounts)
     return found
-
-
-def _add(total: dict[str, int], amounts: Mapping[str, int]) -> None:
-    for name, amount in amounts.items():
-        total[name] = total.get(name, 0) + amount
 
 
 def _pending_by(lines: Iterable[tuple[str, Sequence[Resource]]]) -> dict[str, Pending]:
@@ -449,68 +397,3 @@ def _pending_by(lines: Iterable[tuple[str, Sequence[Resource]]]) -> dict[str, Pe
 
 def _sum_of_pending(usages: Sequence[Resource]) -> Pending:
     return Pending(len(usages), sum_of(usages))
-
-
-def _limits_on(book: LimitTable, name: str, queue_path: str) -> Iterator[tuple[str, Limit]]:
-    """Yield the limits of a user or group from a queue to the root."""
-    for level in book.levels_from(queue_path):
-        limit = level.limit_for(name)
-        if limit is not None:
-            yield level.queue_path, limit
-
-
-def _counted(book: LimitTable, name: str, lines: _Lines, waiting: Iterable[str]) -> list[_Counted]:
-    """Return the limits of a user or group, each with its usage, sorted by queue."""
-    queues = {*waiting, *(line.queue_path for line in lines)}
-    limits = {path: limit for queue in queues for path, limit in _limits_on(book, name, queue)}
-    used: dict[str, dict[str, int]] = {path: {} for path in limits}
-    running = dict.fromkeys(limits, 0)
-    for line in lines:
-        for path in ancestors(line.queue_path):
-            if path in limits:
-                _add(used[path], line.used)
-                running[path] += 1
-    return [_Counted(path, limits[path], used[path], running[path]) for path in sorted(limits)]
-
-
-def _utilization(name: str, lines: _Lines, limits: Iterable[EffectiveLimit]) -> LimitUtilization:
-    return utilization_of(name, sum_of(line.used for line in lines), len(lines), limits)
-
-
-def _amount(lines: _Lines, resource: str | None) -> int:
-    return len(lines) if resource is None else sum(line.used.get(resource, 0) for line in lines)
-
-
-def _rounded_share(counted: Iterable[_Counted]) -> float:
-    return max((_ratio(used, maximum) for one in counted for used, maximum in _measured(one)), default=0.0)
-
-
-def _measured(counted: _Counted) -> Iterator[tuple[int, int]]:
-    """Yield the usage and the maximum of every limited resource, and of the number of applications."""
-    for name, maximum in counted.limit.resources.items():
-        yield counted.usage.get(name, 0), maximum
-    if counted.limit.applications:
-        yield counted.running, counted.limit.applications
-
-
-def _ratio(used: int, maximum: int) -> float:
-    # A limit of 0 counts as fully used.
-    try:
-        return used / maximum if maximum else 1.0 + used
-    except OverflowError:
-        return float("inf")
-
-
-def _effective(kind: TrackingType, name: str, counted: _Counted) -> EffectiveLimit:
-    limit = counted.limit
-    return EffectiveLimit(
-        kind=kind,
-        name=name,
-        queue_path=counted.queue_path,
-        limit_name=WILDCARD if limit.wildcard else name,
-        place=limit.place,
-        max_resources=limit.resources or None,
-        max_applications=limit.applications,
-        usage=Resource({resource: counted.usage.get(resource, 0) for resource in limit.resources}),
-        running_applications=counted.running,
-    )
