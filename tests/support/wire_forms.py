@@ -11,7 +11,7 @@ from typing import Any, Final, get_type_hints
 
 from ugm.partition import AbstractPartition
 from ugm.partition.compiled_config import CompiledConfig
-from ugm.partition.snapshot import SnapshotParts
+from ugm.partition.snapshot_parts import SnapshotParts
 from ugm.service.operations import OPERATIONS
 from ugm.service.session_interface import AbstractSessions
 from ugm.service.shapes import ARGUMENTS, RESULTS

@@ -19,7 +19,9 @@ from ugm.partition.config_changes import (
 )
 from ugm.partition.interface import AbstractPartition
 from ugm.partition.limit_risks import LimitRisk
+from ugm.partition.line_index import CooperativeIteration, UsageSum
 from ugm.partition.model_queries import ModelReport
+from ugm.partition.owner_limits import OwnerLimits
 from ugm.partition.partition import Partition
 from ugm.partition.pending_usage import PendingHeadroom
 from ugm.partition.plan import DrainingQueue, Plan, PlanInput, PlannedReduction, ScheduledChange
@@ -28,7 +30,7 @@ from ugm.partition.reports import ApplicationReport, OwnedAllocation, Preemption
 from ugm.partition.reservation import Reservation
 from ugm.partition.scheduling_order import ApplicationKey, Turn, by_share
 from ugm.partition.scheduling_pass import Head, SchedulingPass
-from ugm.partition.snapshot import CooperativeIteration, PartitionSnapshot, Pending
+from ugm.partition.snapshot import PartitionSnapshot
 from ugm.partition.subject import Subject, UserInQueue
 from ugm.partition.thresholds import ThresholdCrossed, ThresholdWatch
 from ugm.partition.usage_feed import UsageFeed, UsageOwner
@@ -61,9 +63,9 @@ __all__ = [
     "ModelChange",
     "ModelReport",
     "OwnedAllocation",
+    "OwnerLimits",
     "Partition",
     "PartitionSnapshot",
-    "Pending",
     "PendingHeadroom",
     "Plan",
     "PlanInput",
@@ -87,6 +89,7 @@ __all__ = [
     "Turn",
     "UsageFeed",
     "UsageOwner",
+    "UsageSum",
     "UserInQueue",
     "WaitingList",
     "by_share",

@@ -52,9 +52,10 @@ from ugm.partition.explanation import require_holder_count
 from ugm.partition.fast_path import FastPath, ShortPath
 from ugm.partition.gang import allocate_all, require_requests
 from ugm.partition.lifecycle import ApplicationLifecycle
+from ugm.partition.line_index import CooperativeIteration
 from ugm.partition.model_queries import ModelQueries, ModelReport
 from ugm.partition.model_set import ModelSet, claims_of
-from ugm.partition.owner_usage import copy_user_usage
+from ugm.partition.owner_limits import copy_user_usage
 from ugm.partition.pending_usage import PendingHeadroom
 from ugm.partition.plan import (
     Plan,
@@ -92,7 +93,7 @@ from ugm.partition.scheduling_order import (
 )
 from ugm.partition.scheduling_pass import PassCalls, SchedulingPass
 from ugm.partition.self_check import verify
-from ugm.partition.snapshot import CooperativeIteration, PartitionSnapshot
+from ugm.partition.snapshot import PartitionSnapshot
 from ugm.partition.sorting import sort_in_parts
 from ugm.partition.state import PartitionState
 from ugm.partition.subject import Subject
@@ -804,5 +805,7 @@ class Partition(FastPath):
 
     # The whole partition
 
-    def snapshot(self, iterate: CooperativeIteration | None = None) -> PartitionSnapshot:
-        return self._read(PartitionSnapshot, self._state, iterate)
+    def snapshot(
+        self, iterate: CooperativeIteration | None = None, previous: PartitionSnapshot | None = None
+    ) -> PartitionSnapshot:
+        return self._read(PartitionSnapshot, self._state, iterate).following(previous)

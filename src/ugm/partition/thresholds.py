@@ -13,13 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
+from math import inf
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, final
 
 from ugm.configuration import ThresholdConfig
 from ugm.decision import EffectiveLimit
 from ugm.identity import TrackingType
 from ugm.partition.interface import AbstractPartition
-from ugm.partition.snapshot import CooperativeIteration, PartitionSnapshot
+from ugm.partition.line_index import CooperativeIteration, uninterrupted
+from ugm.partition.snapshot import PartitionSnapshot
 from ugm.queues import QueueState
 from ugm.resources import as_float
 
@@ -132,13 +134,16 @@ class ThresholdWatch:
         partition: the partition: in memory, journaled, or that of a service.
     """
 
-    __slots__ = ("_partition", "_thresholds", "_watched")
+    __slots__ = ("_newest", "_partition", "_thresholds", "_watched")
 
+    #: The snapshot of the last update.
+    _newest: PartitionSnapshot | None
     _watched: Mapping[_LimitKey, _Crossed]
     _thresholds: ThresholdConfig
 
     def __init__(self, partition: AbstractPartition) -> None:
         self._partition: Final = partition
+        self._newest = None
         self._watched = {}
         self._thresholds = ThresholdConfig()
 
@@ -176,7 +181,7 @@ class ThresholdWatch:
         config = self._partition.config
         thresholds = ThresholdConfig() if config is None else config.ugm.thresholds
         watched = self._watched
-        uses = dict(self._uses(iterate)) if thresholds.shares or watched else {}
+        uses = dict(self._uses(thresholds, iterate)) if thresholds.shares or watched else {}
         events: list[ThresholdCrossed] = []
         after: dict[_LimitKey, _Crossed] = {}
         for key in sorted({**watched, **uses}):
@@ -189,10 +194,13 @@ class ThresholdWatch:
         self._thresholds, self._watched = thresholds, after
         return tuple(events)
 
-    def _uses(self, iterate: CooperativeIteration | None) -> _Uses:
-        """Yield the usage under every limit of the partition."""
-        snapshot = self._partition.snapshot(iterate)
-        yield from _uses_of_owners(snapshot, iterate or _uninterrupted)
+    def _uses(self, thresholds: ThresholdConfig, iterate: CooperativeIteration | None) -> _Uses:
+        """Yield the usage under every limit that is watched or may have reached a threshold."""
+        snapshot = self._newest = self._partition.snapshot(iterate, self._newest)
+        lowest, watched = min(thresholds.shares, default=None), self._watched
+        for key, use in self._uses_in(snapshot, lowest, iterate or uninterrupted):
+            if key in watched or (lowest is not None and use.used * _PERCENT >= lowest * use.maximum):
+                yield key, use
         for report in self._partition.model_reports():
             if report.model == _BUDGETS and not report.is_suspended:
                 # Imported late: most partitions have no budgets.
@@ -200,19 +208,22 @@ class ThresholdWatch:
 
                 yield from map(_use_of_account, map(AccountState.from_dict, report.state["accounts"]))
 
-
-def _uninterrupted(items: Iterable[Any], /) -> Iterable[Any]:
-    return items
-
-
-def _uses_of_owners(snapshot: PartitionSnapshot, iterate: CooperativeIteration) -> _Uses:
-    root = snapshot.queue()
-    for state in iterate(() if root is None else root.walk()):
-        yield from _uses_of_queue(state)
-    for user in iterate(snapshot.user_names):
-        yield from _uses_of_limits(snapshot.user_limits(user))
-    for group in iterate(snapshot.group_names):
-        yield from _uses_of_limits(snapshot.group_limits(group))
+    def _uses_in(self, snapshot: PartitionSnapshot, lowest: int | None, iterate: CooperativeIteration) -> _Uses:
+        """Yield the usage under the limits of queues, and of the users and groups that are watched or near a limit."""
+        root = snapshot.queue()
+        for state in iterate(() if root is None else root.walk()):
+            yield from _uses_of_queue(state)
+        watched = {(key.kind, key.name) for key in self._watched}
+        # The shares of most users are known from an earlier snapshot. They are rounded, hence the margin.
+        near = inf if lowest is None else (lowest - 1) / _PERCENT
+        for kind, names, limits_of in (
+            (TrackingType.USER, snapshot.user_names, snapshot.limits_of_user),
+            (TrackingType.GROUP, snapshot.group_names, snapshot.limits_of_group),
+        ):
+            for name in iterate(names):
+                limits = limits_of(name)
+                if limits.share >= near or (kind, name) in watched:
+                    yield from _uses_of_limits(limits.effective)
 
 
 def _uses_of_queue(state: QueueState) -> _Uses:

@@ -37,9 +37,12 @@ _Connected: TypeAlias = Callable[[], Awaitable[bool]]
 
 _LOGGER: Final = logging.getLogger(__name__)
 
-#: The part of a processor that views may take continuously, and the seconds of work without a wait after a rest.
-_MOST_SHARE: Final = 0.2
+#: The part of the time that views may take continuously, including their transfer by the event loop, and the seconds of
+#: work without a wait after a rest. Next to a busy scheduler, about half of this time is processor time.
+_MOST_SHARE: Final = 0.3
 _BURST_SECONDS: Final = 0.5
+#: The largest part of the time of the event loop that counts for a view, as a multiple of the time of the view.
+_MOST_LOOP_TIME: Final = 4
 
 
 @final
@@ -48,15 +51,17 @@ class RequestCoalescer(Generic[_T]):
 
     Args:
         most: the number of distinct requests that may wait.
-        pacer: limits the processor time of the thread; None for no limit.
+        pacer: limits the time of the thread and of the event loop; None for no limit.
     """
 
-    __slots__ = ("_most", "_pacer", "_running", "_turn", "_waiting")
+    __slots__ = ("_loop_read", "_most", "_pacer", "_running", "_turn", "_waiting")
 
     def __init__(self, most: int, pacer: WorkPacer | None = None) -> None:
         self._most: Final = most
         self._pacer: Final = pacer
         self._turn: Final = asyncio.Semaphore(1)
+        #: The processor time of the event loop after the last request.
+        self._loop_read = 0.0
         #: The tasks that have not started, by the key of the request.
         self._waiting: Final[dict[Hashable, asyncio.Task[_T]]] = {}
         #: All unfinished tasks. The event loop holds only weak references to tasks.
@@ -99,9 +104,18 @@ class RequestCoalescer(Generic[_T]):
                 raise ApiError(400, "client-gone", "the client has disconnected")
             if self._pacer is None:
                 return await asyncio.to_thread(make)
-            result, spent = await asyncio.to_thread(_timed, make)
-            self._pacer.spend(spent)
+            result, elapsed, spent = await asyncio.to_thread(_timed, make)
+            # Sending to many clients can take longer than creating what is sent. Other programs may share the loop.
+            sending = min(self._loop_time(), _MOST_LOOP_TIME * spent)
+            # Both take longer than their processor time while other threads and processes compete for the processor.
+            # The longer duration counts, so that a scheduler keeps its part of what is left for this process.
+            self._pacer.spend(elapsed * (1 + sending / spent) if spent else elapsed)
             return result
+
+    def _loop_time(self) -> float:
+        """Return the processor time of the event loop since the last call."""
+        before, self._loop_read = self._loop_read, time.thread_time()
+        return self._loop_read - before
 
     def _finish(self, task: asyncio.Task[_T]) -> None:
         self._running.discard(task)
@@ -110,10 +124,10 @@ class RequestCoalescer(Generic[_T]):
             task.exception()
 
 
-def _timed(make: Callable[[], _T]) -> tuple[_T, float]:
-    """Return the result of a function, and the processor time that it took."""
-    began = time.thread_time()
-    return make(), time.thread_time() - began
+def _timed(make: Callable[[], _T]) -> tuple[_T, float, float]:
+    """Return the result of a function, the time that it took, and its processor time."""
+    began, worked = time.perf_counter(), time.thread_time()
+    return make(), time.perf_counter() - began, time.thread_time() - worked
 
 
 @final

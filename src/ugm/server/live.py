@@ -2,9 +2,10 @@
 
 The problem: 200 open pages that read 3,000 queues every second would leave no time for the scheduler.
 
-The idea: while at least one client listens, a feed compares successive snapshots, about one in a second. The
-differences are encoded and compressed once for all clients that listen to the same topics. A client that connects gets
-the complete state first. Rows are sent with their new values, so a client only stores them.
+The idea: while at least one client listens, a feed compares successive snapshots, about one in a second. Queues that
+have not changed are the same objects in both, and those that have are encoded once for streams and responses. The
+differences are compressed once for all clients that listen to the same topics. A client that connects gets the complete
+state first. Rows are sent with their new values, so a client only stores them.
 
 The invariant: a client that applies all messages in their order has the state of the newest one.
 
@@ -18,16 +19,15 @@ import asyncio
 import logging
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from time import perf_counter
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, final, get_args
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar, final, get_args
 
 from ugm.errors import UgmError
-from ugm.queues import QueueState
+from ugm.partition.line_index import changed_keys
 from ugm.server.cooperative import cooperatively
 from ugm.server.payloads import json_payload
-from ugm.server.samples import OwnerUsage
+from ugm.server.queue_rows import QueueRow
 from ugm.server.state import ServedPartition
 
 __all__ = ["TOPICS", "LiveFeed", "LiveMessage", "LiveSubscription", "Topic"]
@@ -48,8 +48,10 @@ _MOST_ROWS: Final = 5000
 #: The number of changed names in one message.
 _MOST_NAMES: Final = 200
 
-#: A value that changes with the values of each row, by the key of the row.
-_Rows: TypeAlias = Mapping[Any, object]
+_K = TypeVar("_K", bound=Hashable)
+_T = TypeVar("_T")
+#: The nodes of trees, by the names of tree and node.
+_Rows: TypeAlias = Mapping[tuple[str, str], object]
 
 
 class LiveMessage(NamedTuple):
@@ -68,7 +70,16 @@ class _Frame(NamedTuple):
     version: int
     #: In seconds since 1970.
     at: float
-    rows: Mapping[Topic, _Rows]
+    queues: Mapping[str, QueueRow]
+    #: The usage and the pending allocations of users and of groups.
+    owners: Mapping[Topic, tuple[Mapping[str, object], Mapping[str, object]]]
+    #: Empty if nobody listens to them.
+    trees: _Rows
+
+    def data(self, fields: Mapping[Topic, bytes]) -> bytes:
+        """Return the data of a message about this state, with more fields as JSON."""
+        parts = [_json(name) + b":" + field for name, field in fields.items()]
+        return b"{" + b",".join([_json({"version": self.version, "at": self.at})[1:-1], *parts]) + b"}"
 
 
 @final
@@ -184,19 +195,17 @@ class LiveFeed:
             self._send("idle", {"version": before.version, "at": frame.at})
 
     def _read(self, version: int) -> _Frame:
-        at = self._clock()
-        snapshot, models = self._served.snapshot(perf_counter()), self._served.models(perf_counter())
-        owners, root = OwnerUsage(snapshot), snapshot.queue()
-        queues: _Rows = {} if root is None else dict(_queue_rows(root, snapshot.pending_in_queues))
-        pending = {"group": snapshot.pending_of_groups, "user": snapshot.pending_of_users}
-        users, groups = (
-            {name: (one.used, one.running, pending[kind].get(name)) for name, one in owners.by_kind[kind].items()}
-            for kind in ("user", "group")
-        )
-        trees = {(tree.name, node.name): node for tree in models.trees for node in tree.nodes.values()}
-        return _Frame(version, at, {"queues": queues, "users": users, "groups": groups, "trees": trees})
+        at, since = self._clock(), perf_counter()
+        snapshot, queues = self._served.queue_rows(since)
+        users = snapshot.usage_of_users, snapshot.pending_of_users
+        groups = snapshot.usage_of_groups, snapshot.pending_of_groups
+        trees: _Rows = {}
+        if any("trees" in one.topics for one in list(self._subscriptions)):
+            models = self._served.models(since)
+            trees = {(tree.name, node.name): node for tree in models.trees for node in tree.nodes.values()}
+        return _Frame(version, at, queues, {"groups": groups, "users": users}, trees)
 
-    def _publish(self, frame: _Frame, changes: Mapping[Topic, object]) -> None:
+    def _publish(self, frame: _Frame, changes: Mapping[Topic, bytes]) -> None:
         self._sent_at = perf_counter()
         encoded: dict[frozenset[Topic], LiveMessage] = {}
         for subscription in list(self._subscriptions):
@@ -204,14 +213,12 @@ class LiveFeed:
             if not topics:
                 continue
             if topics not in encoded:
-                data: dict[str, object] = {"version": frame.version, "at": frame.at}
-                data.update((topic, changes[topic]) for topic in sorted(topics))
-                encoded[topics] = _message("change", data)
+                encoded[topics] = _message("change", frame.data({topic: changes[topic] for topic in sorted(topics)}))
             self._put(subscription, encoded[topics])
 
     def _send(self, event: str, data: object) -> None:
         self._sent_at = perf_counter()
-        message = _message(event, data)
+        message = _message(event, _json(data))
         for subscription in list(self._subscriptions):
             self._put(subscription, message)
 
@@ -223,73 +230,49 @@ class LiveFeed:
     def _state_message(self, frame: _Frame, topics: frozenset[Topic]) -> LiveMessage:
         if topics not in self._states:
             # Only queues have rows in messages; clients read pages of all others.
-            state: dict[str, object] = {"version": frame.version, "at": frame.at}
-            if "queues" in topics:
-                state["queues"] = dict(_rows_for_json(frame.rows["queues"]))
-            self._states[topics] = _message("state", state)
+            fields: dict[Topic, bytes] = {"queues": _rows_for_json(frame.queues)} if "queues" in topics else {}
+            self._states[topics] = _message("state", frame.data(fields))
         return self._states[topics]
 
 
-class _QueueRow(NamedTuple):
-    """The values of a queue that messages contain."""
-
-    state: QueueState
-    applications: int
-    pending: object
-
-    def to_dict(self) -> dict[str, object]:
-        fields = {name: value for name, value in self.state.to_dict().items() if name != "children"}
-        amounts: Any = self.pending
-        return {
-            **fields,
-            "applications": self.applications,
-            "pending": dict(sorted(amounts.amounts.items())) if amounts else {},
-            "pending_allocations": amounts.allocations if amounts else 0,
-        }
+def _rows_for_json(rows: Mapping[str, QueueRow], gone: Iterable[str] = ()) -> bytes:
+    """Return rows by path, and null for those that are gone."""
+    parts = [_json(path) + b":" + rows[path].alone for path in cooperatively(sorted(rows))]
+    return b"{" + b",".join([*parts, *(_json(path) + b":null" for path in sorted(gone))]) + b"}"
 
 
-def _queue_rows(root: QueueState, pending: Mapping[str, object]) -> Iterator[tuple[str, _QueueRow]]:
-    """Yield the rows of a queue and those below it, the children first."""
-    counts: dict[str, int] = {}
-    for state in cooperatively(reversed(list(_walk(root)))):
-        count = counts[state.queue_path] = len(state.applications) + sum(
-            counts[child.queue_path] for child in state.children
-        )
-        yield state.queue_path, _QueueRow(replace(state, children=()), count, pending.get(state.queue_path))
-
-
-def _walk(root: QueueState) -> Iterator[QueueState]:
-    stack = [root]
-    while stack:
-        state = stack.pop()
-        yield state
-        stack.extend(state.children)
-
-
-def _rows_for_json(rows: _Rows) -> Iterator[tuple[str, object]]:
-    for key in sorted(rows, key=str):
-        row = rows[key]
-        assert isinstance(row, _QueueRow)  # noqa: S101 - `_queue_rows` made it
-        yield str(key), row.to_dict()
-
-
-def _changes(before: _Frame, after: _Frame) -> dict[Topic, object]:
-    """Return the changed topics for JSON."""
-    found: dict[Topic, object] = {}
-    for topic in TOPICS:
-        old, new = before.rows[topic], after.rows[topic]
-        changed = {key: row for key, row in cooperatively(new.items()) if old.get(key) != row}
-        gone = old.keys() - new.keys()
-        if changed or gone:
-            found[topic] = _queue_changes(changed, gone) if topic == "queues" else _names(topic, {*changed, *gone})
+def _changes(before: _Frame, after: _Frame) -> dict[Topic, bytes]:
+    """Return the changed topics as JSON."""
+    found: dict[Topic, bytes] = {}
+    if queues := _different(before.queues, after.queues, _encoded):
+        found["queues"] = _queue_changes(after, queues)
+    for topic, maps in after.owners.items():
+        pairs = zip(before.owners[topic], maps, strict=True)
+        if names := {name for pair in pairs for name in _different(*pair)}:
+            found[topic] = _json(_names(topic, names))
+    if nodes := _different(before.trees, after.trees):
+        found["trees"] = _json(_names("trees", nodes))
     return found
 
 
-def _queue_changes(changed: _Rows, gone: set[Any]) -> dict[str, object] | None:
+def _different(
+    before: Mapping[_K, _T], after: Mapping[_K, _T], value: Callable[[_T | None], object] = lambda one: one
+) -> set[_K]:
+    """Return the keys whose values differ; most of the equal ones are the same object."""
+    changed = changed_keys(before, after)
+    return {key for key in cooperatively(changed) if value(before.get(key)) != value(after.get(key))}
+
+
+def _encoded(row: QueueRow | None) -> bytes | None:
+    return None if row is None else row.alone
+
+
+def _queue_changes(frame: _Frame, changed: set[str]) -> bytes:
     """Return the rows of changed queues, and null for those that are gone; null alone if there are too many."""
-    if len(changed) + len(gone) > _MOST_ROWS:
-        return None
-    return {**dict(_rows_for_json(changed)), **dict.fromkeys(map(str, sorted(gone, key=str)))}
+    if len(changed) > _MOST_ROWS:
+        return b"null"
+    rows = {path: frame.queues[path] for path in changed if path in frame.queues}
+    return _rows_for_json(rows, changed - rows.keys())
 
 
 def _names(topic: Topic, keys: set[Any]) -> dict[str, object]:
@@ -299,9 +282,13 @@ def _names(topic: Topic, keys: set[Any]) -> dict[str, object]:
     return {"changed": len(keys), "names": listed}
 
 
-def _message(event: str, data: object) -> LiveMessage:
+def _json(value: object) -> bytes:
+    return json_payload(value).content
+
+
+def _message(event: str, data: bytes) -> LiveMessage:
     """Encode a message as a server-sent event."""
-    plain = b"event: " + event.encode() + b"\ndata: " + json_payload(data).content + b"\n\n"
+    plain = b"event: " + event.encode() + b"\ndata: " + data + b"\n\n"
     compressor = zlib.compressobj(wbits=-zlib.MAX_WBITS)
     # A full flush ends at a byte, and nothing after it refers to anything before it.
     return LiveMessage(plain, compressor.compress(plain) + compressor.flush(zlib.Z_FULL_FLUSH))

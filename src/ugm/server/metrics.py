@@ -77,6 +77,7 @@ class PartitionCollector(Collector):
         "_most_nodes",
         "_most_queues",
         "_most_resources",
+        "_newest",
         "_partitions",
         "_selections",
         "_services",
@@ -108,6 +109,8 @@ class PartitionCollector(Collector):
         self._most_queues: Final = require_count("most_queues", most_queues)
         self._most_resources: Final = require_count("most_resources", most_resources)
         self._most_nodes: Final = require_count("most_nodes", most_nodes)
+        #: The snapshots of the newest scrape, by name of their partition.
+        self._newest: Final[dict[str, PartitionSnapshot]] = {}
         #: The selected names, by partition and kind or tree; the lock is for simultaneous scrapes.
         self._selections: Final[dict[tuple[str, ...], StableSelection]] = {}
         self._lock: Final = Lock()
@@ -136,7 +139,8 @@ class PartitionCollector(Collector):
         return samples
 
     def _add_partition(self, samples: MetricSamples, name: str, partition: AbstractPartition) -> None:
-        snapshot, oldest = partition.snapshot(cooperatively), self._oldest(name, partition)
+        snapshot = self._newest[name] = partition.snapshot(cooperatively, self._newest.get(name))
+        oldest = self._oldest(name, partition)
         users = self._leading(name, "user", snapshot.user_names, snapshot.user_share)
         groups = self._leading(name, "group", snapshot.group_names, snapshot.group_share)
         queues = self._shown_queues(snapshot)
@@ -151,7 +155,7 @@ class PartitionCollector(Collector):
             utilization = snapshot.user_utilization(user)
             _add_owner(samples, name, "user", utilization, snapshot.user_limits(user), resources)
             pending = snapshot.pending_of_users.get(user)
-            count = pending.allocations if pending else 0
+            count = pending.number if pending else 0
             samples.add("ugm_user_pending_allocations", count, partition=name, user=user)
             if user in oldest.of_users:
                 age = self._clock() - oldest.of_users[user]
@@ -202,7 +206,7 @@ def _add_totals(samples: MetricSamples, partition: str, snapshot: PartitionSnaps
         ("queues", len(snapshot.queue_paths)),
         ("applications", snapshot.application_count),
         ("allocations", snapshot.allocation_count),
-        ("pending_allocations", pending.allocations if pending else 0),
+        ("pending_allocations", pending.number if pending else 0),
     ):
         samples.add(f"ugm_{name}", count, partition=partition)
     samples.add_amounts("ugm_node_capacity", snapshot.cluster, partition=partition)
@@ -221,7 +225,7 @@ def _add_queue(
     samples.add_amounts("ugm_queue_limit", state.max_resources, **labels)
     samples.add_amounts("ugm_queue_guaranteed", state.guaranteed, **labels)
     samples.add("ugm_queue_running_applications", state.running_applications, **labels)
-    samples.add("ugm_queue_pending_allocations", pending.allocations if pending else 0, **labels)
+    samples.add("ugm_queue_pending_allocations", pending.number if pending else 0, **labels)
     if state.max_applications:
         samples.add("ugm_queue_limit_applications", state.max_applications, **labels)
 

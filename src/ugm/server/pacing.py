@@ -1,4 +1,4 @@
-"""A limit for the processor time of the server, so that clients that read without a pause leave most of it to others.
+"""A limit for the working time of the server, so that clients that read without a pause leave most of it to others.
 
 The interpreter runs one thread at a time, so a scheduler in the same process gets what the server leaves.
 """
@@ -14,10 +14,10 @@ __all__ = ["WorkPacer"]
 
 @final
 class WorkPacer:
-    """A token bucket of processor time.
+    """A token bucket of working time.
 
     Args:
-        share: the part of one processor that continuous work may take.
+        share: the part of the time that continuous work may take.
         burst: seconds of work after a rest for which nothing waits.
         clock: returns the time in seconds.
 
@@ -42,7 +42,7 @@ class WorkPacer:
         self._at = clock()
 
     def spend(self, seconds: float) -> None:
-        """Note processor time that was used."""
+        """Note time that work took."""
         self._refill()
         self._credit -= seconds
 

@@ -6,20 +6,20 @@ the trees of quota models follow immediately after it, and have the amounts that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import is_
 from typing import Final, TypeAlias, final
 
 from ugm.decision import EffectiveLimit
 from ugm.identity import ancestors, is_below
-from ugm.partition import PartitionSnapshot, Pending
-from ugm.partition.compiled_config import CompiledConfig
+from ugm.partition import OwnerLimits, PartitionSnapshot, UsageSum
 from ugm.queues import QueueState
 from ugm.server.cooperative import cooperatively
 from ugm.server.series import Metrics, Subject
 from ugm.server.trees import ModelTree
 from ugm.server.work_times import DenialCounts
 
-__all__ = ["NO_DENIALS", "OwnerUsage", "Sampler"]
+__all__ = ["NO_DENIALS", "Sampler"]
 
 #: The measures of trees under the names that they have for queues.
 _TREE_MEASURES: Final = {"used": "usage", "min": "minimum", "max": "limit", "quota": "limit"}
@@ -28,6 +28,8 @@ _SUMS: Final = frozenset(("pending", "usage"))
 NO_DENIALS: Final = DenialCounts({}, {}, {})
 
 _Sample: TypeAlias = dict[Subject, dict[int, int]]
+#: The facts that determine the values of a user or group, and these values.
+_KnownOwner: TypeAlias = tuple[UsageSum | None, UsageSum | None, OwnerLimits, dict[int, int]]
 #: Amounts by resource, and the largest number of applications or 0.
 _Limit: TypeAlias = tuple[dict[str, int], int]
 
@@ -40,17 +42,14 @@ class Sampler:
         metrics: the numbers of the metrics.
     """
 
-    __slots__ = ("_compiled", "_limits", "_metrics")
+    __slots__ = ("_known", "_metrics")
 
-    #: The configuration that `_limits` belongs to.
-    _compiled: CompiledConfig | None
-    #: The limits of users and groups by kind and name, with the queues that they were computed for.
-    _limits: dict[tuple[str, str], tuple[frozenset[str], _Limit]]
+    #: The users and groups of the newest sample, by kind and name.
+    _known: dict[str, dict[str, _KnownOwner]]
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics: Final = metrics
-        self._compiled = None
-        self._limits = {}
+        self._known = {}
 
     def sample(
         self, snapshot: PartitionSnapshot, trees: Iterable[ModelTree] = (), denials: DenialCounts = NO_DENIALS
@@ -62,9 +61,9 @@ class Sampler:
             self._add_queues(sample, root, snapshot.pending_in_queues)
         for tree in trees:
             self._add_tree(sample, tree, denials.by_model_limit)
-        owners = OwnerUsage(snapshot)
-        for kind, limits in (("group", snapshot.group_limits), ("user", snapshot.user_limits)):
-            self._add_owners(sample, kind, owners, snapshot, limits)
+        groups, users = snapshot.usage_of_groups, snapshot.usage_of_users
+        self._add_owners(sample, "group", groups, snapshot.pending_of_groups, snapshot.limits_of_group)
+        self._add_owners(sample, "user", users, snapshot.pending_of_users, snapshot.limits_of_user)
         self._add_denials(sample, denials.by_subject)
         return sample
 
@@ -78,14 +77,14 @@ class Sampler:
         if count:
             self._add(values, measure, {"": count})
 
-    def _add_pending(self, values: dict[int, int], pending: Pending | None) -> None:
+    def _add_pending(self, values: dict[int, int], pending: UsageSum | None) -> None:
         if pending is not None:
             self._add(values, "pending", pending.amounts)
-            self._count(values, "pending_allocations", pending.allocations)
+            self._count(values, "pending_allocations", pending.number)
 
     # Queues
 
-    def _add_queues(self, sample: _Sample, state: QueueState, pending: Mapping[str, Pending]) -> None:
+    def _add_queues(self, sample: _Sample, state: QueueState, pending: Mapping[str, UsageSum]) -> None:
         for queue in cooperatively(_walk(state)):
             values = sample["queue", queue.queue_path] = dict[int, int]()
             self._add(values, "usage", queue.usage)
@@ -115,30 +114,32 @@ class Sampler:
         self,
         sample: _Sample,
         kind: str,
-        owners: OwnerUsage,
-        snapshot: PartitionSnapshot,
-        limits: Callable[[str], Sequence[EffectiveLimit]],
+        usage: Mapping[str, UsageSum],
+        pending: Mapping[str, UsageSum],
+        limits_of: Callable[[str], OwnerLimits],
     ) -> None:
-        pending = snapshot.pending_of_users if kind == "user" else snapshot.pending_of_groups
-        if self._compiled is not snapshot.compiled:
-            self._compiled, self._limits = snapshot.compiled, {}
-        known: dict[tuple[str, str], tuple[frozenset[str], _Limit]] = {}
-        for name, owner in cooperatively(owners.by_kind[kind].items()):
-            values = sample[kind, name] = dict[int, int]()
-            self._add(values, "usage", owner.used)
-            self._count(values, "running_applications", owner.running)
-            self._add_pending(values, pending.get(name))
-            paths = frozenset(owner.paths)
-            found = self._limits.get((kind, name))
-            if found is None or found[0] != paths:
-                found = paths, _covering_limit(limits(name), paths)
-            known[kind, name] = found
-            amounts, applications = found[1]
-            self._add(values, "limit", amounts)
-            self._count(values, "application_limit", applications)
+        known: dict[str, _KnownOwner] = {}
+        before = self._known.get(kind, {})
+        for name in cooperatively({**usage, **pending}):
+            facts = usage.get(name), pending.get(name), limits_of(name)
+            found = before.get(name)
+            if found is None or not all(map(is_, found, facts)):
+                found = (*facts, self._owner_values(*facts))
+            known[name] = found
+            sample[kind, name] = found[3]
         # Names without usage are forgotten.
-        others = {key: found for key, found in self._limits.items() if key[0] != kind}
-        self._limits = {**others, **known}
+        self._known[kind] = known
+
+    def _owner_values(self, usage: UsageSum | None, pending: UsageSum | None, limits: OwnerLimits) -> dict[int, int]:
+        values = dict[int, int]()
+        if usage is not None:
+            self._add(values, "usage", usage.amounts)
+            self._count(values, "running_applications", usage.number)
+        self._add_pending(values, pending)
+        amounts, applications = _covering_limit(limits.effective, limits.queue_paths)
+        self._add(values, "limit", amounts)
+        self._count(values, "application_limit", applications)
+        return values
 
     # Denials
 
@@ -149,7 +150,9 @@ class Sampler:
             for counted in ancestors(name) if kind == "queue" else (name,):
                 totals[kind, counted] = totals.get((kind, counted), 0) + count
         for subject, count in cooperatively(totals.items()):
-            self._count(sample.setdefault(subject, {}), "denials", count)
+            # The values of a user or group may be those of the sample before.
+            values = sample[subject] = dict(sample.get(subject, {}))
+            self._count(values, "denials", count)
 
 
 def _walk(state: QueueState) -> Iterator[QueueState]:
@@ -168,45 +171,6 @@ def _denials_of_nodes(tree_kind: str, denials: Mapping[tuple[str, str], int]) ->
         if kind.startswith(prefix):
             found[name] = found.get(name, 0) + count
     return found
-
-
-class _Owner:
-    """The usage of a user or group, and the queues of its work."""
-
-    __slots__ = ("paths", "running", "used")
-
-    def __init__(self) -> None:
-        self.used: dict[str, int] = {}
-        self.running = 0
-        self.paths: set[str] = set()
-
-
-class OwnerUsage:
-    """The usage of all users and groups of a snapshot.
-
-    Attributes:
-        by_kind: the users and the groups by name, under ``user`` and ``group``.
-    """
-
-    __slots__ = ("by_kind",)
-
-    def __init__(self, snapshot: PartitionSnapshot) -> None:
-        self.by_kind: dict[str, dict[str, _Owner]] = {"group": {}, "user": {}}
-        for _, path, user, group, used in cooperatively(snapshot.usage_lines):
-            for owner in self._owners(user, group):
-                owner.running += 1
-                owner.paths.add(path)
-                total = owner.used
-                for resource, amount in used.items():
-                    total[resource] = total.get(resource, 0) + amount
-        for line in cooperatively(snapshot.pending_lines):
-            for owner in self._owners(line.user_name, line.group_name):
-                owner.paths.add(line.queue_path)
-
-    def _owners(self, user: str, group: str | None) -> Iterator[_Owner]:
-        yield self.by_kind["user"].setdefault(user, _Owner())
-        if group is not None:
-            yield self.by_kind["group"].setdefault(group, _Owner())
 
 
 def _covering_limit(limits: Iterable[EffectiveLimit], paths: Iterable[str]) -> _Limit:

@@ -13,6 +13,7 @@ from ugm.server.configurations import Configurations
 from ugm.server.cooperative import cooperatively
 from ugm.server.history import History
 from ugm.server.payloads import ApiError
+from ugm.server.queue_rows import QueueRow, QueueRows
 from ugm.server.trees import ModelTree, trees_of
 from ugm.server.usage_history import UsageHistory
 from ugm.server.worker import Worker
@@ -45,7 +46,9 @@ class ServedPartition:
         "_newest",
         "_order",
         "_order_lock",
+        "_rows",
         "_service",
+        "_snapshot_lock",
         "name",
         "partition",
         "thresholds",
@@ -73,6 +76,9 @@ class ServedPartition:
         self._history: Final = history
         self._service: Final = service
         self._newest = None
+        self._rows: Final = QueueRows()
+        #: Held while the newest snapshot is replaced or its rows are encoded, so that all threads share them.
+        self._snapshot_lock: Final = Lock()
         self._models = None
         self._order: tuple[float, float, tuple[Turn, ...]] | None = None
         self._order_lock: Final = Lock()
@@ -87,9 +93,19 @@ class ServedPartition:
         Requests that wait in the queue at the same time share a snapshot. So the number of clients does not determine
         how often the lock of the partition is taken.
         """
+        with self._snapshot_lock:
+            return self._snapshot(since)
+
+    def queue_rows(self, since: float) -> tuple[PartitionSnapshot, dict[str, QueueRow]]:
+        """Return a snapshot like `snapshot`, and its queues as JSON by path."""
+        with self._snapshot_lock:
+            snapshot = self._snapshot(since)
+            return snapshot, self._rows.of(snapshot)
+
+    def _snapshot(self, since: float) -> PartitionSnapshot:
         if self._newest is None or self._newest[0] < since:
-            began = perf_counter()
-            self._newest = began, self.partition.snapshot(cooperatively)
+            began, previous = perf_counter(), None if self._newest is None else self._newest[1]
+            self._newest = began, self.partition.snapshot(cooperatively, previous)
         return self._newest[1]
 
     def models(self, since: float) -> Models:

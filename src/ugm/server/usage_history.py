@@ -15,7 +15,7 @@ from typing import Final, final
 from ugm.identity import ancestors
 from ugm.journal.locations import LogLocation, log_at
 from ugm.journal.usage_intervals import UsageInterval, usage_intervals
-from ugm.partition import AbstractPartition
+from ugm.partition import AbstractPartition, PartitionSnapshot
 from ugm.server.cooperative import cooperatively
 from ugm.server.history import History
 from ugm.server.samples import NO_DENIALS, Sampler
@@ -40,7 +40,7 @@ class UsageHistory:
         clock: returns the time, in seconds since 1970.
     """
 
-    __slots__ = ("_clock", "_history", "_lock", "_partition", "_sampler", "store")
+    __slots__ = ("_clock", "_history", "_lock", "_newest", "_partition", "_sampler", "store")
 
     def __init__(
         self,
@@ -55,6 +55,8 @@ class UsageHistory:
         self._history: Final = history
         self._clock: Final = clock
         self._sampler: Final = Sampler(self.store.metrics)
+        #: The snapshot of the newest sample.
+        self._newest: PartitionSnapshot | None = None
         #: Held while a sample is taken.
         self._lock: Final = Lock()
 
@@ -73,7 +75,7 @@ class UsageHistory:
             if not self.store.is_due(at):
                 return False
             denials = self._denials()
-            snapshot = self._partition.snapshot(cooperatively)
+            snapshot = self._newest = self._partition.snapshot(cooperatively, self._newest)
             trees = trees_of(self._partition.model_reports())
             self.store.record(at, self._sampler.sample(snapshot, trees, denials))
             return True

@@ -7,19 +7,18 @@ is held while the state is copied, and not while the response is put together.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from heapq import nsmallest
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from ugm.configuration import PartitionConfig
-from ugm.identity import canonical_path, is_below
-from ugm.partition import ApplicationInfo, Pending
-from ugm.queues import QueueState
+from ugm.identity import ROOT, canonical_path, is_below
+from ugm.partition import ApplicationInfo, UsageSum
 from ugm.resources import Resource
 from ugm.server.cooperative import cooperatively
 from ugm.server.natural_order import natural_key
-from ugm.server.payloads import require_found
+from ugm.server.payloads import Payload, json_payload, require_found
+from ugm.server.queue_rows import extended, pending_fields
 from ugm.server.state import Query, RequestContext, ServedPartition
 
 __all__ = [
@@ -55,7 +54,9 @@ def user_utilization(served: ServedPartition, request: RequestContext) -> object
     pending = snapshot.pending_of_users
     rank = _rank(request.query, snapshot.user_share, snapshot.user_amount, pending)
     total, names = _page(snapshot.user_names, rank, request.query)
-    utilizations = [{**snapshot.user_utilization(name).to_dict(), **_pending_dict(pending.get(name))} for name in names]
+    utilizations = [
+        {**snapshot.user_utilization(name).to_dict(), **pending_fields(pending.get(name))} for name in names
+    ]
     return {"total": total, "utilizations": utilizations}
 
 
@@ -67,30 +68,23 @@ def group_utilization(served: ServedPartition, request: RequestContext) -> objec
     total, names = _page(snapshot.group_names, rank, request.query)
     # An application that has only pending allocations is not assigned to a group yet.
     utilizations = [
-        {**snapshot.group_utilization(name).to_dict(), **_pending_dict(pending.get(name))} for name in names
+        {**snapshot.group_utilization(name).to_dict(), **pending_fields(pending.get(name))} for name in names
     ]
     return {"total": total, "utilizations": utilizations}
-
-
-def _pending_dict(pending: Pending | None) -> dict[str, object]:
-    return {
-        "pending": dict(sorted(pending.amounts.items())) if pending else {},
-        "pending_allocations": pending.allocations if pending else 0,
-    }
 
 
 def _rank(
     query: Query,
     share: Callable[[str], float],
     amount: Callable[[str, str | None], int],
-    pending: Mapping[str, Pending],
+    pending: Mapping[str, UsageSum],
 ) -> Callable[[str], float]:
     """Return the number by which names are sorted, the largest first; equal ones are in natural order."""
     sort = query.get("sort", "share")
     if sort == "name":
         return lambda _name: 0
     if sort == "pending":
-        return lambda name: pending[name].allocations if name in pending else 0
+        return lambda name: pending[name].number if name in pending else 0
     if sort == "share":
         return share
     resource = None if sort == "applications" else query.get("resource", "")
@@ -115,30 +109,21 @@ def _first(names: Iterable[str], rank: Callable[[str], float], most: int) -> lis
 
 def queues(served: ServedPartition, request: RequestContext) -> object:
     """Return all queues as a tree, with the usage and the pending amounts in and below each."""
-    snapshot = served.snapshot(request.arrived)
-    root = snapshot.queue()
-    return None if root is None else _queue_dict(root, snapshot.pending_in_queues)
+    _, rows = served.queue_rows(request.arrived)
+    return Payload(200, rows[ROOT].tree) if ROOT in rows else None
 
 
 def queue(served: ServedPartition, request: RequestContext) -> object:
     """Return one queue with the queues below it, its headroom and its configured limits."""
-    snapshot, path = served.snapshot(request.arrived), canonical_path(request.path["queue_path"])
-    return {
-        **_queue_dict(require_found("queue", path, snapshot.queue), snapshot.pending_in_queues),
+    path = canonical_path(request.path["queue_path"])
+    snapshot, rows = served.queue_rows(request.arrived)
+    row = require_found("queue", path, rows.get)
+    more = {
         "headroom": _amounts_dict(snapshot.queue_headroom(path)),
         "maximum": _amounts_dict(snapshot.queue_maximum(path)),
         "limits": list(_configured_limits(snapshot.config, path)),
     }
-
-
-def _queue_dict(state: QueueState, all_pending: Mapping[str, Pending]) -> dict[str, Any]:
-    children = [_queue_dict(child, all_pending) for child in cooperatively(state.children)]
-    return {
-        **replace(state, children=()).to_dict(),
-        **_pending_dict(all_pending.get(state.queue_path)),
-        "applications": len(state.applications) + sum(child["applications"] for child in children),
-        "children": children,
-    }
+    return Payload(200, extended(row.tree, json_payload(more).content))
 
 
 def _amounts_dict(amounts: Resource | None) -> dict[str, int] | None:

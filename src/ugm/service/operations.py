@@ -23,7 +23,7 @@ from ugm.errors import RequestError, UgmError
 from ugm.partition import AbstractPartition
 from ugm.partition.audit import AuditReport, Difference
 from ugm.partition.compiled_config import CompiledConfig
-from ugm.partition.snapshot import SnapshotParts
+from ugm.partition.snapshot_parts import SnapshotParts
 from ugm.service.codec import Codec, Plain, Shape, encode_plain
 from ugm.service.error_codec import decode_error, encode_error
 from ugm.service.errors import ProtocolError

@@ -18,6 +18,7 @@ from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVa
 from ugm.configuration import PartitionConfig
 from ugm.partition import AbstractPartition, Plan
 from ugm.partition.compiled_config import CompiledConfig
+from ugm.partition.line_index import CooperativeIteration
 from ugm.partition.plan import (
     ScheduledChange,
     make_plan,
@@ -25,7 +26,8 @@ from ugm.partition.plan import (
     require_change_count,
     require_confirmed,
 )
-from ugm.partition.snapshot import CooperativeIteration, PartitionSnapshot, SnapshotParts
+from ugm.partition.snapshot import PartitionSnapshot
+from ugm.partition.snapshot_parts import SnapshotParts
 from ugm.service.operations import OPERATIONS, Arguments, Operation
 from ugm.service.session_interface import AbstractSessions
 
@@ -249,9 +251,11 @@ class RemotePartition(AbstractPartition):
 
     # The whole partition
 
-    def snapshot(self, iterate: CooperativeIteration | None = None) -> PartitionSnapshot:
+    def snapshot(
+        self, iterate: CooperativeIteration | None = None, previous: PartitionSnapshot | None = None
+    ) -> PartitionSnapshot:
         def made(copied: tuple[CompiledConfig, SnapshotParts]) -> PartitionSnapshot:
-            return PartitionSnapshot.of(*copied, iterate)
+            return PartitionSnapshot.of(*copied, iterate).following(previous)
 
         snapshot: PartitionSnapshot = self._call(_SNAPSHOT.then(made), _NO_ARGUMENTS)
         return snapshot

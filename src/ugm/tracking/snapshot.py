@@ -98,6 +98,11 @@ class UsageLine(NamedTuple):
     group_name: str | None
     used: dict[str, int]
 
+    @property
+    def number(self) -> int:
+        """The number of applications."""
+        return 1
+
 
 class TrackerCopy(NamedTuple):
     """A copy of a tracker at one moment."""

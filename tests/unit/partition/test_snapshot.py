@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from support.partition_fixtures import SUE, memory, partition_of, started
+from support.partition_fixtures import SUE, config, memory, partition_of, started
 from ugm import Partition, RequestError, Resource, UserGroup, UserInQueue
 from ugm.partition import LimitUtilization, PartitionSnapshot
 from ugm.queues import QueueState
@@ -30,8 +30,14 @@ USERS: Final = (UserGroup("ana", ("dev",)), UserGroup("ben", ("ops", "dev")), Us
 
 def busy(seed: int) -> Partition:
     """Return a partition after some hundred random operations."""
-    random, partition = Random(seed), partition_of(QUEUES, RULES, LIMITS)
-    for number in range(300):
+    partition = partition_of(QUEUES, RULES, LIMITS)
+    work(partition, Random(seed), range(300))
+    return partition
+
+
+def work(partition: Partition, random: Random, numbers: range) -> None:
+    """Make random operations."""
+    for number in numbers:
         name, app = f"a{number % 60}", f"app{random.randrange(12)}"
         action = random.randrange(7)
         if action == 0 and partition.application(app) is None:
@@ -45,7 +51,8 @@ def busy(seed: int) -> Partition:
             partition.release(name)
         elif action == 5 and number % 50 == 0:
             partition.add_node(f"n{number}", Resource(memory=100, gpu=random.randrange(5)))
-    return partition
+        elif action == 6 and number % 9 == 0 and (found := partition.application(app)) and not found.allocations:
+            partition.remove(app)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -93,7 +100,7 @@ def test_snapshot_knows_who_is_close_to_a_limit(seed: int) -> None:
     ]
     for path in leaves:
         waiting = snapshot.pending_in_queues.get(path)
-        assert ((waiting.allocations, waiting.amounts) if waiting else (0, Resource())) == partition.pending(path)
+        assert ((waiting.number, waiting.amounts) if waiting else (0, Resource())) == partition.pending(path)
 
 
 def test_user_with_nothing_but_pending_work() -> None:
@@ -131,6 +138,61 @@ def test_snapshot_of_parts(seed: int) -> None:
     assert [copy.group_limits(name) for name in copy.group_names] == [
         original.group_limits(name) for name in original.group_names
     ]
+
+
+def answers(snapshot: PartitionSnapshot) -> list[object]:
+    """Return all answers of a snapshot."""
+    names = [*snapshot.user_names, *snapshot.group_names]
+    return [
+        (snapshot.cluster, snapshot.nodes, snapshot.usage(), snapshot.queue(), snapshot.queue_paths),
+        (snapshot.user_names, snapshot.group_names, snapshot.usage_of_users, snapshot.usage_of_groups),
+        (snapshot.pending_in_queues, snapshot.pending_of_users, snapshot.pending_of_groups),
+        [(snapshot.queue_headroom(path), snapshot.queue_maximum(path)) for path in snapshot.queue_paths],
+        [(snapshot.user(name), snapshot.user_utilization(name), snapshot.user_share(name)) for name in names],
+        [(snapshot.group(name), snapshot.group_utilization(name), snapshot.group_share(name)) for name in names],
+    ]
+
+
+@pytest.mark.parametrize("is_remote", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_snapshot_that_follows_another(seed: int, *, is_remote: bool) -> None:
+    """A snapshot that takes over values of an earlier one gives the same answers as one that does not."""
+    partition, random = partition_of(QUEUES, RULES, LIMITS), Random(seed)
+    snapshot = partition.snapshot()
+    for step in range(12):
+        work(partition, random, range(40 * step, 40 * step + 40))
+        if step == 6:
+            partition.submit("placed", SUE, "root.p.placed")
+            partition.set_queue_quota("root.p.placed", memory(25))
+        if step == 8:
+            partition.configure(config(QUEUES.replace("memory: 7", "memory: 6"), RULES, LIMITS))
+        fresh = partition.snapshot()
+        if is_remote:
+            copied = partition.snapshot()
+            snapshot = PartitionSnapshot.of(copied.compiled, copied.parts()).following(snapshot)
+        else:
+            snapshot = partition.snapshot(None, snapshot)
+        assert answers(snapshot) == answers(fresh)
+
+
+def test_snapshot_shares_what_has_not_changed() -> None:
+    """Queues, users and limits without a change are the objects of the earlier snapshot, and others are not."""
+    partition = partition_of("{name: a}, {name: b}", limits='{users: ["*"], maxresources: {memory: 10}}')
+    started(partition, "app", 3)
+    partition.submit("other", UserGroup("ben"), "root.b")
+    partition.allocate("x", "other", memory(1))
+    first = partition.snapshot()
+    limits = first.limits_of_user("sue"), first.limits_of_user("ben")
+    before = first.queue("root.a"), first.queue("root.b"), first.queue()
+    partition.allocate("y", "other", memory(1))
+    second = partition.snapshot(None, first)
+
+    assert second.queue("root.a") is before[0]
+    assert second.limits_of_user("sue") is limits[0]
+    assert second.usage_of_users["sue"] is first.usage_of_users["sue"]
+    assert second.limits_of_user("ben").share == 0.2 != limits[1].share
+    assert second.queue("root.b") != before[1]
+    assert second.queue() != before[2]
 
 
 def test_snapshot_does_not_follow() -> None:

@@ -11,9 +11,10 @@ from ugm.decision import Violation
 from ugm.identity import UserGroup
 from ugm.partition.allocation import Allocation
 from ugm.partition.application import ApplicationInfo
+from ugm.partition.line_index import CooperativeIteration
 from ugm.partition.model_queries import ModelReport
 from ugm.partition.reports import ApplicationReport, OwnedAllocation
-from ugm.partition.snapshot import CooperativeIteration, PartitionSnapshot
+from ugm.partition.snapshot import PartitionSnapshot
 from ugm.partition.utilization import LimitUtilization
 from ugm.queues import QueueState
 from ugm.resources import Resource
@@ -214,11 +215,15 @@ class AbstractObjectQueries(ABC):
         """Return the state and the definition of every other quota model, as plain data, in their order."""
 
     @abstractmethod
-    def snapshot(self, iterate: CooperativeIteration | None = None) -> PartitionSnapshot:
+    def snapshot(
+        self, iterate: CooperativeIteration | None = None, previous: PartitionSnapshot | None = None
+    ) -> PartitionSnapshot:
         """Return a copy of the partition at this moment, from which all other values can be computed.
 
         The lock is held for about half a microsecond for each queue and application.
 
         Args:
             iterate: wraps every long loop over the copy, for a caller that pauses now and then; None for no pause.
+            previous: an earlier snapshot of this partition. The new one takes over the values that have not changed
+                since, which saves most of the time after the copy; None to compute all values when they are first used.
         """
