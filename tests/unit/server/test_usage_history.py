@@ -9,6 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from support.server_fixtures import CONFIG, PREFIX, SUE, create_partition, storage
+from support.service_fixtures import eventually
 from ugm import Resource, UserGroup, parse_config
 from ugm.events import Denied
 from ugm.journal import open_partition
@@ -78,6 +79,8 @@ def test_denials_are_counted_for_owners() -> None:
     world.sample(0)
     for _ in range(3):
         assert not world.partition.allocate("more", "app", Resource(memory=5))
+    # A service delivers events after the answers.
+    eventually(lambda: sum(record.times for record in world.history.records(kind="denied")) == 3)
     world.sample(15)
     world.sample(30)
     subjects = (("queue", "root"), ("queue", "root.a"), ("user", "sue"), ("group", "dev"))
