@@ -94,12 +94,12 @@ class Administration:
 
     # The configuration
 
-    def configure(self, config: CompiledConfig) -> None:
+    def configure(self, config: CompiledConfig, author: str = "") -> None:
         """Put another configuration in force, with the models that it declares."""
         if config.schedule is not None:
             config = config.at(self._models.clock.now(changes=True))
         before = self._timers.exceeded()
-        self._state.replace_config(config)
+        self._state.replace_config(config, author)
         self._timers.start(before)
         self._models.declare(config.models, self._state.cluster.total, partial(claims_of, self._state))
 

@@ -337,7 +337,9 @@ def _encode(event: Event) -> list[Json]:
         return _GRANT.encode(event)
     kind = _KINDS[type(event)]
     if type(event) is ConfigurationChanged:
-        return [kind.tag, config_to_data(event.after.config)]
+        # Rows of earlier versions have no author.
+        author = [event.author] if event.author else []
+        return [kind.tag, config_to_data(event.after.config), *author]
     return kind.encode(event)
 
 
@@ -359,8 +361,9 @@ def decode_rows(rows: Iterable[Sequence[Json]], before: CompiledConfig) -> tuple
     events: list[Event] = []
     for tag, *values in rows:
         if tag == _KINDS[ConfigurationChanged].tag:
-            after = CompiledConfig.of(config_from_data(values[0]))
-            events.append(ConfigurationChanged(before, after))
+            config, *author = values
+            after = CompiledConfig.of(config_from_data(config))
+            events.append(ConfigurationChanged(before, after, *author))
             before = after
         else:
             events.append(_KINDS_BY_TAG[tag].decode(values))
@@ -371,7 +374,7 @@ def event_to_dict(event: Event) -> dict[str, Any]:
     """Return an event for JSON, with its name as ``event``."""
     kind = _KINDS[type(event)]
     if isinstance(event, ConfigurationChanged):
-        return {"event": kind.name, "changes": event.changes.to_dict()}
+        return {"event": kind.name, "changes": event.changes.to_dict(), "author": event.author}
     return kind.to_dict(event)
 
 

@@ -211,6 +211,8 @@ class ConfigurationChanged(NamedTuple):
 
     before: CompiledConfig
     after: CompiledConfig
+    #: The author that the call named; empty for none.
+    author: str = ""
 
     @property
     def changes(self) -> Changes:

@@ -559,8 +559,9 @@ class Partition(FastPath):
         require_confirmed(plan, confirm=confirm)
         self._transactions.run(self._change_config, self._administration.apply, plan)
 
-    def configure(self, config: PartitionConfig | None) -> None:
-        self._transactions.run(self._change_config, self._administration.configure, CompiledConfig.of(config))
+    def configure(self, config: PartitionConfig | None, author: str = "") -> None:
+        change = partial(self._administration.configure, author=author and require_name("author", author))
+        self._transactions.run(self._change_config, change, CompiledConfig.of(config))
 
     def _change_config(self, change: Callable[[T], None], argument: T) -> None:
         """Put another configuration in force. Its models replace those of the old one in the same step."""

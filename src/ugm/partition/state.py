@@ -175,14 +175,14 @@ class PartitionState:
 
     # Configuration, queues and nodes
 
-    def replace_config(self, compiled: CompiledConfig) -> None:
-        """Put another configuration in force.
+    def replace_config(self, compiled: CompiledConfig, author: str = "") -> None:
+        """Put another configuration in force, on behalf of an author.
 
         The time depends on the number of queues. It also depends on the number of applications if new resources have to
         be counted.
         """
         if self.record:
-            self.record(ConfigurationChanged(self.compiled, compiled))
+            self.record(ConfigurationChanged(self.compiled, compiled, author))
         self._use_config(compiled)
 
     def follow_schedule(self, now: int) -> bool:

@@ -118,7 +118,7 @@ def create_app(  # noqa: PLR0913 - one for each option
         name: ServedPartition(name, partition, histories.get(name), statuses.get(name), usage[name], watches[name])
         for name, partition in partitions.items()
     }
-    work = [*sampling(usage, sources), *watching(watches)]
+    work = [*sampling(usage, sources, configurations), *watching(watches)]
     if watch is not None:
         work.append(PeriodicWork(watch, lambda: configurations.reload_if_changed()))  # noqa: PLW0108 - tests replace it
     state = ServerState(served, configurations, dict(extra_states or {}), read_only, clock(), worker, audit)

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from ugm import UgmError
 from ugm.journal import JournalError
 from ugm.journal.locations import LogLocation
+from ugm.server.configurations import Configurations
 from ugm.server.series import TIERS
 from ugm.server.usage_history import UsageHistory
 
@@ -32,17 +33,21 @@ class PeriodicWork(NamedTuple):
     prepare: Callable[[], object] | None = None
 
 
-def sampling(histories: Mapping[str, UsageHistory], journals: Mapping[str, LogLocation]) -> Iterable[PeriodicWork]:
-    """Return the work that samples the usage of partitions, beginning with the samples of their journals."""
+def sampling(
+    histories: Mapping[str, UsageHistory], journals: Mapping[str, LogLocation], configurations: Configurations
+) -> Iterable[PeriodicWork]:
+    """Return the work that samples the usage of partitions, beginning with the contents of their journals."""
     for name, history in histories.items():
-        prepare = _loading(history, journals[name]) if name in journals else None
+        prepare = _loading(name, history, journals[name], configurations) if name in journals else None
         yield PeriodicWork(SAMPLE_SECONDS, history.take, prepare)
 
 
-def _loading(history: UsageHistory, location: LogLocation) -> Callable[[], None]:
+def _loading(
+    name: str, history: UsageHistory, location: LogLocation, configurations: Configurations
+) -> Callable[[], None]:
     def load() -> None:
         try:
-            history.load(location)
+            configurations.add_earlier(name, history.load(location))
         except JournalError as error:
             _LOGGER.warning("the usage history begins now, because the journal cannot be read: %s", error)
 

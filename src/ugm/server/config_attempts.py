@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, final
 
 from ugm import Problem
+from ugm.events import ConfigurationChanged
 from ugm.partition import Changes
 
 __all__ = ["Actor", "ConfigAttempt", "ConfigAttempts"]
 
 #: The number of attempts that are kept.
 _MOST_ATTEMPTS: Final = 50
+#: The number of words of an author after the source.
+_AUTHOR_PARTS: Final = 2
 #: The number of differences of a partition, and of problems, that are kept of an attempt.
 _MOST_LINES: Final = 200
 
@@ -25,13 +28,25 @@ class Actor(NamedTuple):
     #: ``operator``, ``program``, ``signal`` or ``watch``.
     role: str
 
+    def author(self, source: str) -> str:
+        """Return the author of a change from a source, as events and journals contain it."""
+        return f"{source} {self.role} {self.client}"
+
+    @classmethod
+    def of_author(cls, author: str) -> tuple[str, Actor]:
+        """Return the source and the actor of an `author`; any other text is the role of a program."""
+        source, *named = author.split(" ")
+        if len(named) == _AUTHOR_PARTS:
+            return source, cls(named[1], named[0])
+        return "program", cls("local", author or "program")
+
 
 class ConfigAttempt(NamedTuple):
     """An attempt to replace the configuration."""
 
     #: In seconds since 1970.
     at: float
-    #: ``file`` or ``upload``.
+    #: ``file`` or ``upload``; ``program`` for a change before the start of the server by a program.
     source: str
     actor: Actor
     #: ``ok``, or the code of the refusal.
@@ -61,10 +76,12 @@ class ConfigAttempt(NamedTuple):
 class ConfigAttempts:
     """The newest attempts; their number and size are bounded."""
 
-    __slots__ = ("_found",)
+    __slots__ = ("_earlier", "_found")
 
     def __init__(self) -> None:
         self._found: Final = deque[ConfigAttempt](maxlen=_MOST_ATTEMPTS)
+        #: The changes from before the start of the server.
+        self._earlier: Final = deque[ConfigAttempt](maxlen=_MOST_ATTEMPTS)
 
     def add(
         self,
@@ -77,13 +94,32 @@ class ConfigAttempts:
         changes: Mapping[str, Changes] | None = None,
     ) -> None:
         """Add an attempt."""
-        lines = {name: str(changed).splitlines() if changed else [] for name, changed in (changes or {}).items()}
-        total = len(problems) + sum(map(len, lines.values()))
-        kept = {name: tuple(found[:_MOST_LINES]) for name, found in lines.items()}
-        shown = tuple(map(str, problems[:_MOST_LINES]))
-        left_out = total - len(shown) - sum(map(len, kept.values()))
-        self._found.append(ConfigAttempt(at, source, actor, outcome, shown, kept, left_out))
+        self._found.append(_attempt(at, source, actor, outcome, problems, changes or {}))
+
+    def add_earlier(self, partition: str, changed: Iterable[tuple[float, ConfigurationChanged]]) -> None:
+        """Add the changes of a partition from before the start, with their times in seconds since 1970."""
+        for at, event in changed:
+            source, actor = Actor.of_author(event.author)
+            self._earlier.append(_attempt(at, source, actor, "ok", (), {partition: event.changes}))
 
     def newest_first(self) -> list[ConfigAttempt]:
         """Return the attempts, the newest first."""
-        return list(reversed(self._found))
+        earlier = sorted(self._earlier, key=lambda one: one.at)
+        return [*reversed(self._found), *reversed(earlier)][:_MOST_ATTEMPTS]
+
+
+def _attempt(
+    at: float,
+    source: str,
+    actor: Actor,
+    outcome: str,
+    problems: tuple[Problem, ...],
+    changes: Mapping[str, Changes],
+) -> ConfigAttempt:
+    """Return an attempt with the first of its differences and problems."""
+    lines = {name: str(changed).splitlines() if changed else [] for name, changed in changes.items()}
+    total = len(problems) + sum(map(len, lines.values()))
+    kept = {name: tuple(found[:_MOST_LINES]) for name, found in lines.items()}
+    shown = tuple(map(str, problems[:_MOST_LINES]))
+    left_out = total - len(shown) - sum(map(len, kept.values()))
+    return ConfigAttempt(at, source, actor, outcome, shown, kept, left_out)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -21,6 +21,7 @@ from typing import Final, NamedTuple, final
 
 from ugm import ConfigError, Problem, UgmError
 from ugm.config import PartitionConfig, QueueConfig, SchedulerConfig, dump_config, load_config, parse_config
+from ugm.events import ConfigurationChanged
 from ugm.identity import ROOT
 from ugm.partition import AbstractPartition, Changes, changes
 from ugm.server.audit import AuditLog
@@ -65,6 +66,7 @@ class Configurations:
         "_file_state",
         "_partitions",
         "_read",
+        "_started",
         "_swapping",
         "_writing",
         "attempts",
@@ -107,7 +109,8 @@ class Configurations:
         #: Held while the partitions are changed one after the other, so that no reader gets a mix.
         self._swapping: Final = Lock()
         self._file_state = self._read_file_state()
-        self.outcome = self.in_use = ConfigOutcome("start", clock())
+        self._started: Final = clock()
+        self.outcome = self.in_use = ConfigOutcome("start", self._started)
         self.refused = ()
         self.attempts = ConfigAttempts()
         self.counts = {(source, result): 0 for source in ("file", "upload") for result in ("applied", "refused")}
@@ -170,7 +173,7 @@ class Configurations:
     ) -> dict[str, Changes]:
         outcome, problems, changed = "failed", tuple[Problem, ...](), dict[str, Changes]()
         try:
-            changed = self._replace(source, read, refuses_risks=refuses_risks)
+            changed = self._replace(source, actor, read, refuses_risks=refuses_risks)
             outcome = "ok"
         except ApiError as error:
             outcome = error.code
@@ -187,7 +190,9 @@ class Configurations:
             )
         return changed
 
-    def _replace(self, source: str, read: Callable[[], SchedulerConfig], *, refuses_risks: bool) -> dict[str, Changes]:
+    def _replace(
+        self, source: str, actor: Actor, read: Callable[[], SchedulerConfig], *, refuses_risks: bool
+    ) -> dict[str, Changes]:
         with self._writing:
             if source == "file":
                 # Before the file is read, so that a later change is detected the next time.
@@ -202,7 +207,7 @@ class Configurations:
                 self._require_no_risks(chosen)
             with self._swapping:
                 for name, config in chosen.items():
-                    self._partitions[name].configure(config)
+                    self._partitions[name].configure(config, actor.author(source))
             self._accept(source)
         return changed
 
@@ -238,6 +243,13 @@ class Configurations:
         except OSError:
             return None
         return found.st_ino, found.st_size, found.st_mtime_ns
+
+    def add_earlier(self, partition: str, changed: Iterable[tuple[float, ConfigurationChanged]]) -> None:
+        """Add changes of a partition from a journal to the attempts, with their times in seconds since 1970.
+
+        Those since the start of the server are known already.
+        """
+        self.attempts.add_earlier(partition, (one for one in changed if one[0] < self._started))
 
     def to_dict(self) -> dict[str, object]:
         """Return the result of the last attempt and the source of the configuration in force, for JSON."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from threading import Lock
 from typing import Final, final
 
+from ugm.events import ConfigurationChanged
 from ugm.identity import ancestors
 from ugm.journal.locations import LogLocation, log_at
 from ugm.journal.usage_intervals import UsageInterval, usage_intervals
@@ -92,8 +93,11 @@ class UsageHistory:
                 found[subject] = found.get(subject, 0) + counts.of_unknown[one.application_id]
         return counts._replace(by_subject=found)
 
-    def load(self, location: LogLocation) -> None:
+    def load(self, location: LogLocation) -> list[tuple[float, ConfigurationChanged]]:
         """Add the samples of the last week, and the times of waiting work, that a journal contains.
+
+        Returns:
+            The changes of the configuration since the last compaction, with their times in seconds since 1970.
 
         Call it before the first `take`.
 
@@ -106,10 +110,12 @@ class UsageHistory:
             now = self.now()
             with log_at(location).open_contents() as contents:
                 intervals = [one for one in usage_intervals(contents, now) if one.end > now - TIERS[-1].span * 1000]
+            times, changed = _work_times(location)
             if self._history is not None:
-                self._history.add_earlier(_work_times(location))
+                self._history.add_earlier(times)
             for at, values in samples_of(intervals, _instants(intervals, now), self._numbers):
                 self.store.record(at, values)
+            return changed
 
     def _numbers(self, amounts: Mapping[str, int], running: int) -> dict[int, int]:
         number = self.store.metrics.number
@@ -118,14 +124,16 @@ class UsageHistory:
         return {metric: value for metric, value in named if metric is not None and value}
 
 
-def _work_times(location: LogLocation) -> WorkTimes:
-    """Return the times of submissions and requests since the last compaction of a journal."""
-    times = WorkTimes()
+def _work_times(location: LogLocation) -> tuple[WorkTimes, list[tuple[float, ConfigurationChanged]]]:
+    """Return the times of submissions, requests and configurations since the last compaction of a journal."""
+    times, changed = WorkTimes(), list[tuple[float, ConfigurationChanged]]()
     with log_at(location).open_contents() as contents:
         for entry in contents.changes():
             for event in entry.events:
                 times.apply(event, entry.at / 1000)
-    return times
+                if isinstance(event, ConfigurationChanged):
+                    changed.append((entry.at / 1000, event))
+    return times, changed
 
 
 def _instants(intervals: Iterable[UsageInterval], now: int) -> list[int]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -235,9 +237,12 @@ def test_queue_loses_its_limit(partition: Partition) -> None:
 
 def test_refused_configuration(partition: Partition) -> None:
     """What is no partition is refused, and the old configuration is still in force."""
-    for call in [partition.configure, partition.plan]:
+    calls: list[Callable[[Any], object]] = [partition.configure, partition.plan]
+    for call in calls:
         with refused(partition, "config 'str': expected one partition: pass config.partition()"):
-            call("partitions: []")  # type: ignore[arg-type]  # misuse
+            call("partitions: []")
+    with refused(partition, "author 7: a name is a text of 1 to 256 characters"):
+        partition.configure(OLD, 7)  # type: ignore[arg-type]  # misuse
 
 
 def test_new_queue_counts_what_runs(partition: Partition) -> None:

@@ -185,8 +185,18 @@ def test_a_configuration() -> None:
     [decoded] = decode_events(encode_events([event]), NO_CONFIG)
 
     assert isinstance(decoded, ConfigurationChanged)
-    assert (decoded.before, decoded.after.config) == (NO_CONFIG, None)
-    assert event_to_dict(event) == {"event": "configured", "changes": event.changes.to_dict()}
+    assert (decoded.before, decoded.after.config, decoded.author) == (NO_CONFIG, None, "")
+    assert event_to_dict(event) == {"event": "configured", "changes": event.changes.to_dict(), "author": ""}
+
+
+def test_the_author_of_a_configuration() -> None:
+    """A row has the author only if there is one, so rows of earlier versions are read."""
+    rows = [json.loads(encode_events([ConfigurationChanged(NO_CONFIG, NO_CONFIG, author)])) for author in ("", "ana")]
+    [decoded] = decode_events(json.dumps(rows[1]).encode(), NO_CONFIG)
+
+    assert rows == [[["config", None]], [["config", None, "ana"]]]
+    assert isinstance(decoded, ConfigurationChanged)
+    assert decoded.author == "ana"
 
 
 def test_a_denial() -> None:

@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -28,6 +29,7 @@ from support.server_fixtures import (
 )
 from ugm import Problem, RequestError, UserInQueue, parse_config
 from ugm.config import PartitionConfig, QueueConfig
+from ugm.journal import open_partition
 from ugm.partition import AbstractPartition
 from ugm.server import create_app, serving
 from ugm.server.config_attempts import Actor, ConfigAttempts
@@ -354,6 +356,32 @@ def test_attempts_are_listed(file: Path) -> None:
         "left_out": 0,
     }
     assert [line[0] for line in applied["differences"]["default"]] == ["~"]
+
+
+def test_attempts_survive_a_restart(tmp_path: Path) -> None:
+    """A server with a journal lists the changes of the configuration from before its start, with author and time."""
+    path, now = tmp_path / "quota.journal", 0.0
+
+    def attempts(*, uploads: bool) -> list[dict[str, Any]]:
+        with open_partition(path, clock=lambda: int(now * 1000)) as partition:
+            app = create_app(
+                {"default": partition}, journals={"default": path}, token=SECRET, read_only=False, clock=lambda: now
+            )
+            with TestClient(app, base_url="http://localhost") as asked:
+                if uploads:
+                    asked.put("/api/v1/config", content=TIGHTER, headers=UPLOAD)
+                found: list[dict[str, Any]] = asked.get("/api/v1/config/changes").json()["attempts"]
+                return found
+
+    (first,) = attempts(uploads=True)
+    now = 60.0
+    (second,) = attempts(uploads=False)
+    assert (first["source"], first["client"], first["role"], first["outcome"]) == (
+        *("upload", "testclient", "operator", "ok"),
+    )
+    assert first == second
+    assert Actor.of_author("deployment 7") == ("program", Actor("local", "deployment 7"))
+    assert Actor.of_author("") == ("program", Actor("local", "program"))
 
 
 def test_attempts_are_bounded() -> None:

@@ -124,14 +124,19 @@ class AbstractAdministration(ABC):
         """
 
     @abstractmethod
-    def configure(self, config: PartitionConfig | None) -> None:
+    def configure(self, config: PartitionConfig | None, author: str = "") -> None:
         """Put another configuration in force at once.
 
         All later answers follow it. Applications keep their queue and their group, nothing is evicted, and removed
         queues with applications are drained. The time depends on the number of queues.
 
+        Args:
+            config: the configuration; None for none.
+            author: the author of the change, of at most 256 characters. `ugm.events.ConfigurationChanged` and a journal
+                contain it.
+
         Raises:
-            RequestError: the configuration is invalid; the old one is still in force.
+            RequestError: an argument is invalid; the old configuration is still in force.
         """
 
     @abstractmethod
