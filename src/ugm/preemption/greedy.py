@@ -6,6 +6,7 @@ victims are removed until none can be removed, so the set is minimal, but not al
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from heapq import heapify, heappop, heappush
@@ -26,7 +27,7 @@ def choose_greedily(problem: PlanningProblem, options: Sequence[Option]) -> list
 class _GreedyChoice:
     """Takes the options that cover most, and then removes the victims that are not needed."""
 
-    __slots__ = ("_claimed", "_options", "_problem", "_remaining", "_room")
+    __slots__ = ("_claimed", "_largest", "_options", "_problem", "_remaining", "_room")
 
     def __init__(self, problem: PlanningProblem, options: Sequence[Option]) -> None:
         self._problem: Final = problem
@@ -34,6 +35,11 @@ class _GreedyChoice:
         self._remaining = list(problem.targets)
         self._room = list(problem.bounds)
         self._claimed = [0] * len(problem.targets)
+        #: The largest amount that one victim adds to each target.
+        self._largest: Final = [0] * len(problem.targets)
+        for option in options:
+            for target, amount in option.frees:
+                self._largest[target] = max(amount, self._largest[target])
 
     def run(self) -> list[int] | None:
         """Return the positions of a minimal lawful set, or None."""
@@ -59,37 +65,71 @@ class _GreedyChoice:
         self._claimed = [0] * len(problem.targets)
         scale = lcm(*(problem.targets[target] for target in demanded))
         shares = {target: scale // problem.targets[target] for target in demanded}
-        heap = [
-            self._entry(index, 0, shares)
-            for index, option in enumerate(self._options)
-            if demanded >= set(option.claims)
-        ]
+        heap = self._first_entries(demanded, shares)
         heapify(heap)
         chosen: list[tuple[int, int]] = []
         while heap and any(self._remaining[target] > 0 for target in demanded):
+            last = self._last(demanded, chosen)
+            if last is not None:
+                self._change(self._options[last[0]], 1)
+                return [*chosen, last]
             entry = heappop(heap)
             *_, index, taken = entry
             option = self._options[index]
             # What an option covers and the room for it only shrink, so an entry that is up to date is the best one.
             current = self._entry(index, taken, shares)
-            if not current[0] or any(self._room[bound] < amount for bound, amount in option.takes):
+            if not current[0] or not self._has_room(option):
                 continue
-            if current == entry:
-                self._change(option, 1)
-                chosen.append((index, taken))
-                taken += 1
-            if taken < len(option.positions):
-                heappush(heap, self._entry(index, taken, shares))
+            if current != entry:
+                heappush(heap, current)
+                continue
+            self._change(option, 1)
+            chosen.append((index, taken))
+            if taken + 1 < len(option.positions):
+                heappush(heap, self._entry(index, taken + 1, shares))
         return None if any(self._remaining[target] > 0 for target in demanded) else chosen
+
+    def _last(self, demanded: AbstractSet[int], chosen: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
+        """Return the cheapest option that alone covers all that is left, with the number of those chosen before.
+
+        Without this search, all entries would be computed again for the last victim.
+        """
+        rest = [(target, self._remaining[target]) for target in demanded if self._remaining[target] > 0]
+        if any(left > self._largest[target] for target, left in rest):
+            return None
+        taken = Counter(index for index, _ in chosen)
+        for index, option in enumerate(self._options):
+            frees = dict(option.frees)
+            covers = all(frees.get(target, 0) >= left for target, left in rest) and demanded >= set(option.claims)
+            if covers and taken[index] < len(option.positions) and self._has_room(option):
+                return index, taken[index]
+        return None
+
+    def _has_room(self, option: Option) -> bool:
+        return not any(self._room[bound] < amount for bound, amount in option.takes)
+
+    def _first_entries(
+        self, demanded: AbstractSet[int], shares: Mapping[int, int]
+    ) -> list[tuple[int, int, int, int, int, int]]:
+        options = self._options
+        if len(demanded) > self._problem.needs:
+            usable = (index for index, option in enumerate(options) if demanded >= set(option.claims))
+            return [self._entry(index, 0, shares) for index in usable]
+        # Without claims, an option covers its share at first.
+        return [
+            (-share, weight, priority, -positions[0], index, 0)
+            for index, (weight, priority, positions, _, _, claims, share) in enumerate(options)
+            if not claims
+        ]
 
     def _entry(self, index: int, taken: int, shares: Mapping[int, int]) -> tuple[int, int, int, int, int, int]:
         """Return the key of an option: most covered, then least cost."""
         option, remaining = self._options[index], self._remaining
-        covered = sum(
-            min(amount, remaining[target]) * shares[target]
-            for target, amount in option.frees
-            if target in shares and remaining[target] > 0
-        )
+        covered = 0
+        for target, amount in option.frees:
+            left = remaining[target]
+            if left > 0 and target in shares:
+                covered += min(amount, left) * shares[target]
         return -covered, option.weight, option.priority, -option.positions[taken], index, taken
 
     def _change(self, option: Option, sign: int) -> None:

@@ -21,12 +21,13 @@ Source: Apache YuniKorn, preemption; the differences are listed in the documenta
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
+from math import inf
 from typing import Final, NamedTuple, TypeAlias, final
 
 from ugm.preemption.facts import PreemptionPolicy, PreemptionRequest
-from ugm.preemption.usage_tree import AllocationClass, QueueNode, QueueUsageTree
+from ugm.preemption.usage_tree import AllocationGroup, QueueNode, QueueUsageTree
 
 __all__ = ["Law", "Point", "QueueRole", "Situation"]
 
@@ -62,10 +63,6 @@ class Law(StrEnum):
 Point: TypeAlias = tuple[int | str, str]
 
 
-#: The missing resources that an allocation helps with, the law about its claim, and whether other victims may meet it.
-_Shape: TypeAlias = tuple[tuple[str, ...], Law, bool]
-
-
 class QueueRole(NamedTuple):
     """The facts that all allocations of a queue share."""
 
@@ -91,7 +88,7 @@ class Situation:
 
     __slots__ = (
         "_fence",
-        "_shapes",
+        "_helpful",
         "_within_queue",
         "entitled",
         "missing",
@@ -126,11 +123,11 @@ class Situation:
         self.missing = tuple(node.lacking(node.kept, self.requested) for node in self.path)
         levels = range(len(self.path))
         self.reachable = tuple(frozenset().union(*self.missing[level:]) for level in levels)
+        self._helpful: Final = tuple(sorted(names) for names in self.reachable)
         self.entitled = tuple(self._entitled(level) for level in levels)
         fences = (level for level in levels if self.path[level].facts.policy is PreemptionPolicy.FENCE)
         self._fence: Final = next(fences, len(self.path))
         self.roles = {}
-        self._shapes: Final[dict[tuple[int, int], _Shape]] = {}
         self._compare_queues()
 
     def _entitled(self, level: int) -> dict[str, tuple[tuple[int, int], ...]]:
@@ -167,55 +164,75 @@ class Situation:
         slack = {**slack, **{name: min(amount, slack.get(name, amount)) for name, amount in own.items()}}
         return QueueRole(above.level, is_disabled, slack, (*above.guarded, node))
 
-    def protection(self, one: AllocationClass) -> tuple[Law, bool]:
-        """Return the first law that an allocation alone would break, and whether it may be one of several victims.
-
-        The law is `Law.SPARED` if the allocation alone breaks none.
-        """
-        role = self.roles[one.node.path]
-        law = self._own_protection(one, role)
-        if law is not None:
-            return law, False
-        key = role.level, one.shape
-        found = self._shapes.get(key)
-        if found is None:
-            found = self._shapes[key] = self._shape(role.level, one.usage)
-        helps, law, may_be_claimed = found
-        if law is not Law.SPARED and not may_be_claimed:
-            return law, False
-        slack, usage = role.slack, one.usage
-        for name in helps if slack else ():
-            if name in slack and usage[name] > slack[name]:
-                return (Law.GUARANTEE if law is Law.SPARED else law), False
-        return law, True
-
-    def _shape(self, level: int, usage: Mapping[str, int]) -> _Shape:
-        """Return the answer of the laws about a usage at a level, for every queue."""
-        helps = tuple([name for name in usage if name in self.reachable[level]])
-        if not helps:
-            return helps, Law.USELESS, False
-        claims = [self.entitled[level][name] for name in helps if name in self.entitled[level]]
-        if level and not claims:
-            return helps, Law.UNCLAIMED, False
-        # Other victims below the level may free what these queues would have above their guarantees.
-        is_claimed = all(above <= 0 for points in claims for _, above in points)
-        return helps, Law.SPARED if is_claimed else Law.UNCLAIMED, True
-
-    def _own_protection(self, one: AllocationClass, role: QueueRole) -> Law | None:  # noqa: PLR0911 - one for each law
-        """Return the first law that protects an allocation of any usage."""
-        if one.is_terminating:
+    def _group_protection(self, group: AllocationGroup) -> Law | None:  # noqa: PLR0911 - one for each law
+        """Return the first law that protects all allocations of a group, for any usage."""
+        role = self.roles[group.node.path]
+        if group.is_terminating:
             return Law.TERMINATING
-        if not one.preemptible:
+        if not group.preemptible:
             return Law.OPTED_OUT
         if role.is_disabled:
             return Law.DISABLED
         if role.level > self._fence:
             return Law.FENCE
-        if one.is_of_requester:
+        if group.is_of_requester:
             return Law.APPLICATION
-        is_in_leaf = one.node is self.path[0]
+        is_in_leaf = group.node is self.path[0]
         if is_in_leaf and not self._within_queue:
             return Law.SAME_QUEUE
-        if one.priority > self.request.priority or (is_in_leaf and one.priority == self.request.priority):
+        if group.priority > self.request.priority or (is_in_leaf and group.priority == self.request.priority):
             return Law.PRIORITY
-        return None
+        return None if self.reachable[role.level] else Law.USELESS
+
+    def protections(self, group: AllocationGroup) -> Iterator[tuple[Law, bool, Sequence[int]]]:
+        """Yield the first laws that allocations of a group alone would break, with their positions.
+
+        The flag says whether the allocations may be among several victims. The law is `Law.SPARED` if an allocation
+        alone breaks none.
+        """
+        law = self._group_protection(group)
+        if law is not None:
+            yield law, False, group.positions
+            return
+        role = self.roles[group.node.path]
+        names, slack = self._helpful[role.level], role.slack
+        # Per resource that helps, a bit, and the largest amount that leaves every guarantee intact.
+        tests = [(1 << number, name, slack.get(name, inf)) for number, name in enumerate(names)]
+        too_much = 1 << len(names)
+        usages = self.tree.usages
+        # By the bits of their resources, and the next one for too much.
+        found: dict[int, list[int]] = {}
+        for position in group.positions:
+            usage, bits = usages[position], 0
+            for bit, name, most in tests:
+                amount = usage.get(name)
+                if amount:
+                    bits |= bit if amount <= most else bit | too_much
+            if bits in found:
+                found[bits].append(position)
+            else:
+                found[bits] = [position]
+        for bits, positions in found.items():
+            helps = tuple([name for bit, name, _ in tests if bits & bit])
+            yield *self._protection(role.level, helps, takes_too_much=bits >= too_much), positions
+
+    def _protection(self, level: int, helps: tuple[str, ...], *, takes_too_much: bool) -> tuple[Law, bool]:
+        law, may_be_claimed = self._claim(level, helps)
+        if not may_be_claimed or not takes_too_much:
+            return law, may_be_claimed
+        return (Law.GUARANTEE if law is Law.SPARED else law), False
+
+    def helps(self, level: int, usage: Mapping[str, int]) -> tuple[str, ...]:
+        """Return the resources that an allocation at a level helps with."""
+        return tuple([name for name in self._helpful[level] if name in usage])
+
+    def _claim(self, level: int, helps: tuple[str, ...]) -> tuple[Law, bool]:
+        """Return the law about claims at a level to some resources, and whether other victims may meet the claims."""
+        if not helps:
+            return Law.USELESS, False
+        claims = [self.entitled[level][name] for name in helps if name in self.entitled[level]]
+        if level and not claims:
+            return Law.UNCLAIMED, False
+        # Other victims below the level may free what these queues would have above their guarantees.
+        is_claimed = all(above <= 0 for points in claims for _, above in points)
+        return Law.SPARED if is_claimed else Law.UNCLAIMED, True

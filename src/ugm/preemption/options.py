@@ -12,7 +12,7 @@ constant. So each option has a weight, an integer on a common scale.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 from math import lcm
 from typing import Final, NamedTuple, TypeAlias, final
 
@@ -31,7 +31,7 @@ class Option(NamedTuple):
     weight: int
     priority: int
     #: Youngest first.
-    positions: list[int]
+    positions: Sequence[int]
     #: What one of them adds to the targets.
     frees: Amounts
     #: What one of them adds to the bounds.
@@ -39,15 +39,6 @@ class Option(NamedTuple):
     #: The claims that must be met if one of them is chosen.
     claims: tuple[int, ...]
     #: The part of all missing amounts that one of them covers, on a common scale.
-    share: int
-
-
-class _Shape(NamedTuple):
-    """The facts that all candidates of one level and usage share."""
-
-    frees: Amounts
-    weight: int
-    claims: tuple[int, ...]
     share: int
 
 
@@ -63,14 +54,13 @@ class PlanningProblem:
     __slots__ = (
         "_bounds",
         "_bounds_of",
-        "_candidate_shapes",
         "_candidates",
         "_claims",
+        "_columns",
         "_largest",
-        "_shapes",
+        "_options",
         "_shares",
         "_situation",
-        "_targets",
         "_weights",
         "bounds",
         "can_suffice",
@@ -107,59 +97,50 @@ class PlanningProblem:
         #: By path, the bounds that the allocations of a queue are subject to.
         self._bounds_of: Final[dict[str, list[tuple[int, str]]]] = {}
         self._claims: Final = {point: number for number, point in enumerate(points) if number >= self.needs}
-        #: By level, the targets that an allocation helps with.
-        self._targets: Final = [
-            [(number, name) for number, (place, name) in enumerate(points) if place >= level]  # type: ignore[operator] # needs and claims are at levels
-            for level in range(len(situation.path))
-        ]
         scale = lcm(*needs.values())
-        self._shares: Final = [scale // amount for amount in needs.values()]
         self.total_share = scale * self.needs
+        self._candidates: Final = usable if self.can_suffice else ()
+        #: Per target, what each candidate adds to it; and the part of all missing amounts that each candidate covers.
+        self._columns: Final = self._amounts(points)
+        self._shares: Final = self._covered(scale)
+        self._largest: Final = self._largest_sums()
         kept = {name: amount for name, amount in situation.tree.root.kept.items() if amount}
         scale = lcm(*kept.values())
         #: The waste of one unit of a resource.
         self._weights: Final = {name: scale // amount for name, amount in kept.items()}
-        self._shapes: Final[dict[tuple[int, int], _Shape]] = {}
-        self._candidates: Final = usable if self.can_suffice else ()
-        #: In the same order.
-        self._candidate_shapes: Final = list(map(self._shape, self._candidates))
-        self._largest: Final = self._largest_sums()
+        #: The options of the candidates, made when they are needed.
+        self._options: Final[list[Option | None]] = [None] * len(self._candidates)
 
     @property
     def candidate_count(self) -> int:
         """The number of candidates."""
         return sum([len(one.positions) for one in self._candidates])
 
-    def _shape(self, one: AllocationClass) -> _Shape:
-        level = self._situation.roles[one.node.path].level
-        key = level, one.shape
-        found = self._shapes.get(key)
-        if found is None:
-            usage, weights = one.usage, self._weights
-            frees = tuple([(number, usage[name]) for number, name in self._targets[level] if name in usage])
-            claims = tuple([self._claims[point] for point in _claims_of(one, self._situation, level)])
-            weight = sum([weights[name] * amount for name, amount in usage.items()])
-            found = self._shapes[key] = _Shape(frees, weight, claims, self._share(frees))
-        return found
+    def _amounts(self, points: Iterable[Point]) -> list[list[int]]:
+        roles = self._situation.roles
+        usages = [(one.usage, roles[one.node.path].level) for one in self._candidates]
+        return [
+            [usage.get(name, 0) if level <= place else 0 for usage, level in usages]  # type: ignore[operator] # needs and claims are at levels
+            for place, name in points
+        ]
 
-    def _share(self, frees: Amounts) -> int:
-        shares, targets = self._shares, self.targets
-        return sum([shares[at] * min(amount, targets[at]) for at, amount in frees if at < self.needs])
+    def _covered(self, scale: int) -> list[int]:
+        shares = [0] * len(self._candidates)
+        for column, target in zip(self._columns[: self.needs], self.targets, strict=False):
+            unit = scale // target
+            shares = [share + unit * min(amount, target) for share, amount in zip(shares, column, strict=True)]
+        return shares
 
     # Bounds on the number of victims
 
     def _largest_sums(self) -> list[list[int]]:
         """Return the sums of the 0, 1, 2 and so on largest amounts: per missing amount, and of the shares."""
-        amounts: list[list[int]] = [[] for _ in range(self.needs + 1)]
-        for one, shape in zip(self._candidates, self._candidate_shapes, strict=True):
-            count = len(one.positions)
-            for number, amount in shape.frees:
-                if number < self.needs:
-                    amounts[number] += [amount] * count
-            amounts[-1] += [shape.share] * count
-        for listed in amounts:
-            listed.sort(reverse=True)
-        return [list(accumulate(listed, initial=0)) for listed in amounts]
+        counts = [len(one.positions) for one in self._candidates]
+        listed = [*self._columns[: self.needs], self._shares]
+        if sum(counts) > len(counts):
+            pairs = (zip(values, counts, strict=True) for values in listed)
+            listed = [[value for value, count in values for _ in range(count)] for values in pairs]
+        return [list(accumulate(sorted(values, reverse=True), initial=0)) for values in listed]
 
     def fewest(self) -> int:
         """Return a number of victims below which the largest amounts do not suffice."""
@@ -176,22 +157,38 @@ class PlanningProblem:
             number: the number of victims. Candidates are left out that, together with one victim less of the largest
                 candidates, cannot cover the missing amounts. None leaves none out.
         """
-        least = self._least(number)
-        merged: dict[tuple[object, ...], Option] = {}
-        for one, shape in zip(self._candidates, self._candidate_shapes, strict=True):
-            frees, weight, claims, share = shape
-            if share < least[-1] or (number and not _reaches(frees, least)):
-                continue
-            takes = self._takes(one.node.path, one.usage) if self._bounds else ()
-            key = (one.shape, frees, one.priority, takes)
-            known = merged.get(key)
-            if known is None:
-                merged[key] = Option(weight, one.priority, list(one.positions), frees, takes, claims, share)
-            else:
-                known.positions.extend(one.positions)
-        for option in merged.values():
-            option.positions.sort(reverse=True)
+        usable: Sequence[int] = range(len(self._candidates))
+        for values, least in zip((*self._columns[: self.needs], self._shares), self._least(number), strict=True):
+            if least > 0:
+                usable = [index for index in usable if values[index] >= least]
+        first: dict[tuple[object, ...], Option] = {}
+        equal: dict[tuple[object, ...], list[Option]] = {}
+        for index in usable:
+            option = self._options[index] or self._option(index)
+            key = option[:2] + option[3:]
+            known = first.setdefault(key, option)
+            if known is not option:
+                equal.setdefault(key, [known]).append(option)
+        merged = first | {key: _merged(options) for key, options in equal.items()}
         return sorted(merged.values(), key=_option_cost)
+
+    def _option(self, index: int) -> Option:
+        """Return the option of one candidate."""
+        one, weights = self._candidates[index], self._weights
+        weight = 0
+        for name, amount in one.usage.items():
+            weight += weights[name] * amount
+        claims: tuple[int, ...] = ()
+        if self._claims:
+            level = self._situation.roles[one.node.path].level
+            claims = tuple([self._claims[point] for point in _claims_of(one, self._situation, level)])
+        takes = self._takes(one.node.path, one.usage) if self._bounds else ()
+        frees = tuple([(target, column[index]) for target, column in enumerate(self._columns) if column[index]])
+        values = weight, one.priority, one.positions[::-1], frees, takes, claims, self._shares[index]
+        # `Option(...)` takes twice as long.
+        option = tuple.__new__(Option, values)
+        self._options[index] = option
+        return option
 
     def _least(self, number: int | None) -> list[int]:
         """Return the amounts that a victim must at least free, per missing amount, and its least share."""
@@ -212,13 +209,15 @@ class PlanningProblem:
         return tuple([(number, usage[name]) for number, name in bounds if name in usage])
 
 
-def _reaches(frees: Amounts, least: Sequence[int]) -> bool:
-    amounts = dict(frees)
-    return all(amounts.get(number, 0) >= amount for number, amount in enumerate(least[:-1]) if amount > 0)
+def _merged(options: Sequence[Option]) -> Option:
+    """Return one option for several that differ in their positions."""
+    positions = chain.from_iterable([option.positions for option in options])
+    return options[0]._replace(positions=sorted(positions, reverse=True))
 
 
 def _option_cost(option: Option) -> tuple[int, int, int]:
-    return option.weight, option.priority, -option.positions[0]
+    weight, priority, positions = option[:3]
+    return weight, priority, -positions[0]
 
 
 def _claims(situation: Situation) -> dict[Point, int]:
@@ -271,13 +270,13 @@ class _Offers:
 
     def __init__(self, situation: Situation, candidates: Iterable[AllocationClass]) -> None:
         self._situation: Final = situation
-        sums: dict[str, dict[str, int]] = {name: {} for name in situation.reachable[0]}
+        offered: dict[str, list[tuple[Mapping[str, int], int]]] = {}
         for one in candidates:
-            path, count = one.node.path, len(one.positions)
-            for name, amount in one.usage.items():
-                if name in sums:
-                    offered = sums[name]
-                    offered[path] = offered.get(path, 0) + amount * count
+            offered.setdefault(one.node.path, []).append((one.usage, len(one.positions)))
+        sums = {
+            name: {path: sum([usage.get(name, 0) * count for usage, count in pairs]) for path, pairs in offered.items()}
+            for name in situation.reachable[0]
+        }
         self._sums: Final = sums
 
     def can_suffice(self) -> bool:

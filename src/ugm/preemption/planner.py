@@ -5,7 +5,7 @@ Source: Apache YuniKorn, preemption.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Final, final
 
@@ -117,46 +117,53 @@ class _Planner:
     def plan(self, steps: int) -> PreemptionPlan:
         """Search for victims."""
         situation = self._situation
-        laws: list[Law] = []
-        candidates: list[AllocationClass] = []
-        for one in situation.tree.classes:
-            law, is_candidate = situation.protection(one)
-            laws.append(law)
-            if is_candidate:
-                candidates.append(one)
+        protected, candidates = self._sorted_by_law()
         chosen = choose(situation, candidates, steps)
         positions = chosen.positions or ()
-        victims = _Victims(situation, candidates, positions)
+        victims = _Victims(situation, positions)
         return PreemptionPlan(
             situation.request,
             Outcome.PLAN if positions else Outcome.NONE,
             self._now,
             victims=victims.explained(),
             missing=self.missing(),
-            protected=_protected(situation.tree, laws, set(positions)),
+            protected=_protected(situation.tree.names, protected, set(positions)),
             cost=victims.cost() if positions else None,
             is_optimal=chosen.is_optimal,
             inputs=victims.inputs() if positions else (),
         )
 
+    def _sorted_by_law(self) -> tuple[dict[tuple[str, Law], list[int]], list[AllocationClass]]:
+        """Return the positions of all allocations by queue and law, and the candidates among them."""
+        situation = self._situation
+        found: dict[tuple[str, Law], list[int]] = {}
+        candidates: list[AllocationClass] = []
+        for group in situation.tree.groups:
+            for law, is_candidate, positions in situation.protections(group):
+                found.setdefault((group.node.path, law), []).extend(positions)
+                if is_candidate:
+                    candidates += situation.tree.classes(group, positions)
+        return found, candidates
 
-def _protected(tree: QueueUsageTree, laws: list[Law], victims: set[int]) -> tuple[ProtectedAllocations, ...]:
+
+def _protected(
+    names: list[str], found: Mapping[tuple[str, Law], list[int]], victims: set[int]
+) -> tuple[ProtectedAllocations, ...]:
     """Return the allocations that are no victims, by queue and law.
 
     Args:
-        tree: the classes of allocations.
-        laws: the law of each class.
+        names: the ids of all allocations.
+        found: the positions of all allocations by queue and law.
         victims: the positions of the victims.
     """
-    found: dict[tuple[str, Law], list[int]] = {}
-    for one, law in zip(tree.classes, laws, strict=True):
-        spared = one.positions if victims.isdisjoint(one.positions) else set(one.positions) - victims
-        if spared:
-            found.setdefault((one.node.path, law), []).extend(spared)
-    names = [facts.allocation_id for facts in tree.world.allocations]
+    spared = (
+        (key, positions if victims.isdisjoint(positions) else set(positions) - victims)
+        for key, positions in sorted(found.items())
+    )
     return tuple(
         ProtectedAllocations(path, law, tuple([names[position] for position in sorted(positions)]))
-        for (path, law), positions in sorted(found.items())
+        for (path, law), positions in spared
+        if positions
     )
 
 
@@ -166,22 +173,20 @@ class _Victims:
 
     __slots__ = ("_freed", "_positions", "_situation", "_victims")
 
-    def __init__(self, situation: Situation, candidates: list[AllocationClass], positions: tuple[int, ...]) -> None:
+    def __init__(self, situation: Situation, positions: tuple[int, ...]) -> None:
         self._situation: Final = situation
         self._positions: Final = positions
-        chosen = set(positions)
-        owners = {
-            position: one for one in candidates if not chosen.isdisjoint(one.positions) for position in one.positions
-        }
-        allocations = situation.tree.world.allocations
-        self._victims: Final = [(allocations[position], owners[position]) for position in positions]
+        allocations, nodes = situation.tree.world.allocations, situation.tree.nodes
+        victims = [allocations[position] for position in positions]
+        self._victims: Final = [(facts, nodes[facts.queue_path]) for facts in victims]
         #: The freed amounts of each queue.
         self._freed: Final[dict[str, dict[str, int]]] = {}
-        for _, one in self._victims:
-            for node in one.node.lineage():
+        for facts, leaf in self._victims:
+            for node in leaf.lineage():
                 freed = self._freed.setdefault(node.path, {})
-                for name, amount in one.usage.items():
-                    freed[name] = freed.get(name, 0) + amount
+                for name, amount in facts.usage.amounts.items():
+                    if amount:
+                        freed[name] = freed.get(name, 0) + amount
 
     def cost(self) -> PlanCost:
         """Return the cost of the victims."""
@@ -198,21 +203,21 @@ class _Victims:
 
     def explained(self) -> tuple[Victim, ...]:
         """Return the victims with their reasons."""
-        return tuple(self._explained(facts, one) for facts, one in self._victims)
+        return tuple(self._explained(facts, leaf) for facts, leaf in self._victims)
 
-    def _explained(self, facts: AllocationFacts, one: AllocationClass) -> Victim:
-        situation = self._situation
-        role = situation.roles[one.node.path]
-        helps = [name for name in one.usage if name in situation.reachable[role.level]]
+    def _explained(self, facts: AllocationFacts, leaf: QueueNode) -> Victim:
+        usage = {name: amount for name, amount in facts.usage.amounts.items() if amount}
+        level = self._situation.roles[leaf.path].level
+        helps = self._situation.helps(level, usage)
         return Victim(
             facts.allocation_id,
             facts.application_id,
             facts.queue_path,
             facts.usage,
             facts.priority,
-            tuple(self._frees(one.usage, role.level)),
-            tuple(self._exceeds(one.node, helps)),
-            tuple(self._entitled_by(role.level, helps)),
+            tuple(self._frees(usage, level)),
+            tuple(self._exceeds(leaf, helps)),
+            tuple(self._entitled_by(level, helps)),
         )
 
     def _frees(self, usage: Mapping[str, int], level: int) -> Iterator[Freed]:
@@ -221,7 +226,7 @@ class _Victims:
                 if name in usage:
                     yield Freed(node.path, name, usage[name])
 
-    def _exceeds(self, leaf: QueueNode, helps: list[str]) -> Iterator[GuaranteeUse]:
+    def _exceeds(self, leaf: QueueNode, helps: Iterable[str]) -> Iterator[GuaranteeUse]:
         side = [node for node in leaf.lineage() if node not in self._situation.path]
         for node in side:
             for name in helps:
@@ -231,7 +236,7 @@ class _Victims:
                     used = node.kept.get(name, 0)
                     yield GuaranteeUse(node.path, name, used, guaranteed or 0, used - self._freed[node.path][name])
 
-    def _entitled_by(self, level: int, helps: list[str]) -> Iterator[GuaranteeUse]:
+    def _entitled_by(self, level: int, helps: Iterable[str]) -> Iterator[GuaranteeUse]:
         situation = self._situation
         for name in helps:
             for below, _ in situation.entitled[level].get(name, ()):
@@ -242,6 +247,6 @@ class _Victims:
 
     def inputs(self) -> tuple[QueueInput, ...]:
         """Return the state of the queues of the request and of the victims."""
-        nodes = {node.path: node for _, one in self._victims for node in one.node.lineage()}
+        nodes = {node.path: node for _, leaf in self._victims for node in leaf.lineage()}
         nodes |= {node.path: node for node in self._situation.path}
         return tuple(queue_input(node) for _, node in sorted(nodes.items()))

@@ -254,10 +254,10 @@ class _Planner:
     def candidates(self, node: QueueNode) -> Iterator[AllocationClass]:
         """Yield the classes below a queue that are preemptible and not terminating."""
         below = f"{node.path}."
-        for one in self._tree.classes:
-            is_below = one.node is node or one.node.path.startswith(below)
-            if is_below and one.preemptible and not one.is_terminating:
-                yield one
+        for group in self._tree.groups:
+            is_below = group.node is node or group.node.path.startswith(below)
+            if is_below and group.preemptible and not group.is_terminating:
+                yield from self._tree.classes(group, group.positions)
 
     def _bounds(self, excess: Iterable[str]) -> dict[str, dict[str, int]]:
         """Return what may be taken from each queue with a guarantee, by path."""

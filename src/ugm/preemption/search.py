@@ -154,10 +154,11 @@ class _Search:
         self._largest_share: Final = _suffix_maxima([option.share for option in self._options])
         self._missing_share = problem.total_share
         #: Per target, the largest amount of each option and those after it.
-        amounts = [dict(option.frees) for option in self._options]
-        self._largest: Final = [
-            _suffix_maxima([amount.get(target, 0) for amount in amounts]) for target in range(len(problem.targets))
-        ]
+        amounts = [[0] * len(options) for _ in problem.targets]
+        for index, option in enumerate(options):
+            for target, amount in option.frees:
+                amounts[target][index] = amount
+        self._largest: Final = list(map(_suffix_maxima, amounts))
         self._chosen: Final[list[tuple[int, int]]] = []
         self._weight = 0
         self._best_cost: _Cost | None = None

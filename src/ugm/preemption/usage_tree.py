@@ -1,8 +1,8 @@
-"""The usage of every queue, and the allocations in classes.
+"""The usage of every queue, and the allocations in groups and classes.
 
-Allocations of one queue with equal usage, priority and state are interchangeable for every law. So they form a class,
-and a plan costs time for each class instead of each allocation. Of the candidates of a class, the youngest is evicted
-first.
+Most laws depend on the queue of an allocation, its priority and its state. So allocations with equal ones form a group,
+and a plan tests these laws once for each group. Those of a group that no such law protects, and that have equal usage,
+form a class: they are interchangeable for every law. Of the candidates of a class, the youngest is evicted first.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeAlias, final
 
-from ugm.preemption.facts import AllocationFacts, PlacedRequest, QueueFacts, World
-from ugm.resources import Resource
+from ugm.preemption.facts import AllocationFacts, QueueFacts, World
 
-__all__ = ["AllocationClass", "QueueNode", "QueueUsageTree"]
+__all__ = ["AllocationClass", "AllocationGroup", "QueueNode", "QueueUsageTree"]
 
 Amounts: TypeAlias = Mapping[str, int]
 
@@ -77,29 +76,42 @@ class QueueNode:
 
 @final
 class AllocationClass:
-    """Allocations that no law distinguishes."""
+    """Allocations of a group with equal usage, which no law distinguishes."""
 
-    __slots__ = ("is_of_requester", "is_terminating", "node", "positions", "preemptible", "priority", "shape", "usage")
+    __slots__ = ("node", "positions", "priority", "usage")
+
+    node: QueueNode
+    #: Without zeros.
+    usage: Amounts
+    priority: int
+    #: Positions in the ledger, oldest first. An array, because the garbage collector does not visit it.
+    positions: array[int]
+
+    def __init__(self, node: QueueNode, usage: Amounts, priority: int) -> None:
+        self.node = node
+        self.usage = usage if all(usage.values()) else {name: amount for name, amount in usage.items() if amount}
+        self.priority = priority
+        self.positions = array("q")
+
+
+@final
+class AllocationGroup:
+    """Allocations of one queue with equal priority and state, whose usages may differ."""
+
+    __slots__ = ("is_of_requester", "is_terminating", "node", "positions", "preemptible", "priority")
 
     node: QueueNode
     #: Whether they belong to the application of the request.
     is_of_requester: bool
-    #: Without zeros.
-    usage: Amounts
-    #: The number of the usage; equal usages have one number.
-    shape: int
     priority: int
     preemptible: bool
     is_terminating: bool
-    #: Positions in the ledger, oldest first. An array, because the garbage collector does not visit it.
+    #: As those of a class.
     positions: array[int]
 
-    def __init__(self, node: QueueNode, example: AllocationFacts, shape: int, *, is_of_requester: bool) -> None:
+    def __init__(self, node: QueueNode, example: AllocationFacts, *, is_of_requester: bool) -> None:
         self.node = node
         self.is_of_requester = is_of_requester
-        self.shape = shape
-        usage = example.usage.amounts
-        self.usage = usage if all(usage.values()) else {name: amount for name, amount in usage.items() if amount}
         self.priority = example.priority
         self.preemptible = example.preemptible
         self.is_terminating = example.is_terminating
@@ -108,34 +120,73 @@ class AllocationClass:
 
 @final
 class QueueUsageTree:
-    """All queues with their usage, and all classes of allocations.
+    """All queues with their usage, and all groups of allocations.
 
     Args:
         world: the queues and allocations.
-        application_id: the application of the request, whose allocations form classes of their own.
+        application_id: the application of the request, whose allocations form groups of their own.
     """
 
-    __slots__ = ("classes", "nodes", "world")
+    __slots__ = ("groups", "names", "nodes", "usages", "world")
 
     #: By path, parents before children.
     nodes: dict[str, QueueNode]
-    classes: list[AllocationClass]
+    groups: list[AllocationGroup]
+    #: The ids of the allocations, in the order of the ledger.
+    names: list[str]
+    #: The usages of the allocations in the same order; they may have zeros.
+    usages: list[Amounts]
 
     def __init__(self, world: World, application_id: str | None = None) -> None:
         self.world: Final = world
         self.nodes = _nodes(world.queues)
-        self.classes = _classes(world.allocations, self.nodes, application_id)
-        for one in self.classes:
-            _add(one.node.terminating if one.is_terminating else one.node.kept, one.usage, len(one.positions))
+        self.names, self.usages = [], []
+        self.groups = self._grouped(application_id)
+        for group in self.groups:
+            self._count(group)
         for placed in world.placed:
-            self._place(placed)
+            _add(self.nodes[placed.queue_path].kept, placed.usage.amounts)
         for node in reversed(self.nodes.values()):
             if node.parent is not None:
                 _add(node.parent.kept, node.kept)
                 _add(node.parent.terminating, node.terminating)
 
-    def _place(self, placed: PlacedRequest) -> None:
-        _add(self.nodes[placed.queue_path].kept, placed.usage.amounts)
+    def _grouped(self, application_id: str | None) -> list[AllocationGroup]:
+        """Return the groups of allocations, and note the ids and usages."""
+        groups: dict[tuple[object, ...], AllocationGroup] = {}
+        add_name, add_usage = self.names.append, self.usages.append
+        for position, facts in enumerate(self.world.allocations):
+            name, application, path, usage, priority, preemptible, is_terminating = facts
+            add_name(name)
+            add_usage(usage.amounts)
+            is_of_requester = application == application_id
+            key = path, is_of_requester, priority, preemptible, is_terminating
+            found = groups.get(key)
+            if found is None:
+                found = groups[key] = AllocationGroup(self.nodes[path], facts, is_of_requester=is_of_requester)
+            found.positions.append(position)
+        return list(groups.values())
+
+    def _count(self, group: AllocationGroup) -> None:
+        """Add the usages of a group to its queue."""
+        total = group.node.terminating if group.is_terminating else group.node.kept
+        usages = self.usages
+        for position in group.positions:
+            for name, amount in usages[position].items():
+                total[name] = total.get(name, 0) + amount
+
+    def classes(self, group: AllocationGroup, positions: Iterable[int]) -> Iterable[AllocationClass]:
+        """Return some allocations of a group by usage; the positions are in ascending order."""
+        classes: dict[tuple[tuple[str, int], ...], AllocationClass] = {}
+        usages = self.usages
+        for position in positions:
+            usage = usages[position]
+            key = tuple(usage.items())
+            found = classes.get(key)
+            if found is None:
+                found = classes[key] = AllocationClass(group.node, usage, group.priority)
+            found.positions.append(position)
+        return classes.values()
 
     @property
     def root(self) -> QueueNode:
@@ -156,27 +207,6 @@ def _path(facts: QueueFacts) -> str:
     return facts.queue_path
 
 
-def _classes(
-    allocations: Iterable[AllocationFacts], nodes: Mapping[str, QueueNode], application_id: str | None
-) -> list[AllocationClass]:
-    classes: dict[tuple[object, ...], AllocationClass] = {}
-    shapes: dict[Resource, int] = {}
-    # Equal usages are often one object, and the hash of a vector is slow.
-    shapes_by_id: dict[int, int] = {}
-    for position, facts in enumerate(allocations):
-        _, application, path, usage, priority, preemptible, is_terminating = facts
-        shape = shapes_by_id.get(id(usage))
-        if shape is None:
-            shape = shapes_by_id[id(usage)] = shapes.setdefault(usage, len(shapes))
-        is_of_requester = application == application_id
-        key = (path, is_of_requester, shape, priority, preemptible, is_terminating)
-        found = classes.get(key)
-        if found is None:
-            found = classes[key] = AllocationClass(nodes[path], facts, shape, is_of_requester=is_of_requester)
-        found.positions.append(position)
-    return list(classes.values())
-
-
-def _add(total: dict[str, int], amounts: Amounts, count: int = 1) -> None:
+def _add(total: dict[str, int], amounts: Amounts) -> None:
     for name, amount in amounts.items():
-        total[name] = total.get(name, 0) + amount * count
+        total[name] = total.get(name, 0) + amount
