@@ -18,7 +18,7 @@ are decided by the earliest submission, then the path; between applications by t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
@@ -29,6 +29,7 @@ from ugm.fairness.ratios import ZERO_RATIO, Ratio
 
 __all__ = [
     "Comparison",
+    "OrderEntry",
     "OrderTree",
     "OrderedApplication",
     "OrderedQueue",
@@ -70,6 +71,10 @@ class OrderedRequest(NamedTuple):
     priority: int = 0
     #: Whatever the caller needs to know of the request.
     origin: object = None
+
+
+#: A request with its place in the order of its application: the negative priority, and the order of arrival.
+OrderEntry: TypeAlias = tuple[int, int, OrderedRequest]
 
 
 class SortKeys(NamedTuple):
@@ -186,6 +191,21 @@ class _Siblings(Generic[_ItemT]):
         heappush(self._by_key, entry)
         return found
 
+    def pending(self) -> Iterator[_ItemT]:
+        """Yield all of them, in no order."""
+        return (item for key, item in self._by_key if item.key is key)
+
+    def with_key_start(self, start: _Key) -> Iterator[_ItemT]:
+        """Yield all whose key begins with that of the first one; *start* is its beginning."""
+        heap, length, indices = self._by_key, len(start), [0]
+        # The children of an entry are not smaller.
+        for index in indices:
+            if index < len(heap) and not start < heap[index][0][:length]:
+                key, item = heap[index]
+                if item.key is key:
+                    yield item
+                indices += (2 * index + 1, 2 * index + 2)
+
     def priority(self) -> int | None:
         """Return the highest priority; None if there is none."""
         heap = self._by_priority
@@ -252,18 +272,24 @@ class OrderedQueue(_Ranked):
         "fair_maximum",
         "first_key",
         "guaranteed",
+        "is_refused",
         "key",
         "maximum",
         "parent",
         "path",
         "priority",
         "settings",
+        "source",
         "submitted",
         "used",
     )
 
     path: str
     parent: OrderedQueue | None
+    #: The queue of the tree if this one belongs to an `OrderView`.
+    source: OrderedQueue | None
+    #: Whether no request of it takes part.
+    is_refused: bool
     settings: SortSettings
     guaranteed: Mapping[str, int]
     #: What the queue may use itself; a missing resource is not limited.
@@ -305,10 +331,21 @@ class OrderedQueue(_Ranked):
         self.key = None
         self.priority = self.submitted = 0
         self._ratio: Ratio | None = ZERO_RATIO
+        self.source = None
+        self.is_refused = False
+
+    @classmethod
+    def view_of(cls, source: OrderedQueue, parent: OrderedQueue | None) -> OrderedQueue:
+        """Return a queue of an `OrderView`, which has the usage of a queue of the tree."""
+        found = cls(source.path, parent, source.settings, source.guaranteed, source.maximum)
+        found.source, found.first_key = source, source.first_key
+        return found
 
     @property
     def ratio(self) -> Ratio:
         """The part that the queue uses of its guarantee or fair maximum."""
+        if self.source is not None:
+            return self.source.ratio
         if self._ratio is None:
             self._ratio = Ratio.used(self.used, self.guaranteed, self.fair_maximum)
         return self._ratio
@@ -335,11 +372,6 @@ class OrderedQueue(_Ranked):
         self.guaranteed, self._ratio = guaranteed, None
         return True
 
-    def copy_usage(self, other: OrderedQueue) -> None:
-        """Copy the usage and the order of applications of a queue in another tree."""
-        self.used, self.first_key = dict(other.used), other.first_key
-        self._ratio = None
-
     def fits(self, amounts: Mapping[str, int]) -> OrderedQueue | None:
         """Return the queue, from this one upward, whose maximum a further usage would exceed; None if it fits."""
         for queue in self.lineage():
@@ -351,6 +383,8 @@ class OrderedQueue(_Ranked):
 
     def pending_priority(self) -> int | None:
         """Return the priority of the queue; None if nothing is pending."""
+        if self.is_refused:
+            return None
         found = [one for one in (self.applications.priority(), self.children.priority()) if one is not None]
         if not found:
             return None
@@ -361,9 +395,10 @@ class OrderedQueue(_Ranked):
     def refresh(self) -> None:
         """Compute the keys of the queue and of those above it again."""
         for queue in self.lineage():
-            queue._refresh()  # noqa: SLF001 - of the same class
+            queue.refresh_key()
 
-    def _refresh(self) -> None:
+    def refresh_key(self) -> None:
+        """Compute the key of the queue alone again."""
         priority = self.pending_priority()
         parent = self.parent
         if priority is None:
@@ -410,6 +445,7 @@ class OrderedApplication(_Ranked):
         "priority",
         "queue",
         "requests",
+        "source",
         "submitted",
         "used",
         "value",
@@ -419,8 +455,8 @@ class OrderedApplication(_Ranked):
     queue: OrderedQueue
     #: Its usage, which is part of the usage of its queue.
     used: Mapping[str, int]
-    #: Its pending requests by id.
-    requests: dict[str, OrderedRequest]
+    #: Its pending requests by id, each with its place.
+    requests: dict[str, OrderEntry]
     key: _Key | None
     priority: int
     submitted: int
@@ -428,50 +464,47 @@ class OrderedApplication(_Ranked):
     number: int
     #: The value of the first key; None for the order of submission.
     value: Any
+    #: The application of the tree if this one belongs to an `OrderView`.
+    source: OrderedApplication | None
 
-    def __init__(self, application_id: str, queue: OrderedQueue, number: int) -> None:
+    def __init__(
+        self, application_id: str, queue: OrderedQueue, number: int, source: OrderedApplication | None = None
+    ) -> None:
         self.application_id = application_id
         self.queue = queue
         self.number = number
+        self.source = source
         self.used = {}
         self.requests = {}
         #: By negative priority, and the order in which they were made.
-        self._heap: list[tuple[int, int, OrderedRequest]] = []
+        self._heap: list[OrderEntry] = []
         self._made = 0
         self.key = self.value = None
         self.priority = self.submitted = 0
 
     def add(self, request: OrderedRequest) -> None:
         """Add a pending request, or replace the one of the same id; the key is outdated until `refresh`."""
-        self.requests[request.request_id] = request
         self._made += 1
-        heappush(self._heap, (-request.priority, self._made, request))
+        self.put_back((-request.priority, self._made, request))
 
-    def next(self) -> OrderedRequest | None:
-        """Return the request that the application would place next; None if nothing is pending."""
+    def next_entry(self) -> OrderEntry | None:
+        """Return the next request with its place; None if nothing is pending."""
         heap, requests = self._heap, self.requests
         while heap:
-            request = heap[0][2]
-            if requests.get(request.request_id) is request:
-                return request
+            entry = heap[0]
+            if requests.get(entry[2].request_id) is entry:
+                return entry
             heappop(heap)
         return None
 
-    def take(self) -> tuple[int, int, OrderedRequest]:
-        """Remove the next request, for a while; the key is outdated until `refresh`."""
-        entry = self._heap[0]
-        del self.requests[entry[2].request_id]
-        return entry
+    def next(self) -> OrderedRequest | None:
+        """Return the request that the application would place next; None if nothing is pending."""
+        entry = self.next_entry()
+        return None if entry is None else entry[2]
 
-    def copy_requests(self, other: OrderedApplication, request_ids: Iterable[str]) -> None:
-        """Copy some requests of the same application in another tree."""
-        self.requests = {name: other.requests[name] for name in request_ids}
-        entries = (entry for entry in other._heap if self.requests.get(entry[2].request_id) is entry[2])
-        self._heap = sorted(entries)
-
-    def put_back(self, entry: tuple[int, int, OrderedRequest]) -> None:
+    def put_back(self, entry: OrderEntry) -> None:
         """Add a request again at its place; the key is outdated until `refresh`."""
-        self.requests[entry[2].request_id] = entry[2]
+        self.requests[entry[2].request_id] = entry
         heappush(self._heap, entry)
 
     def refresh(self) -> None:
@@ -485,7 +518,7 @@ class OrderedApplication(_Ranked):
         if queue.first_key is None:
             parts: _Key = (number,)
         else:
-            self.value = queue.first_key(self)
+            self.value = queue.first_key(self.source or self)
             parts = (self.value, number)
         name = self.application_id
         if queue.settings.priority_first:
@@ -614,26 +647,8 @@ class OrderTree:
     def refresh_queues(self) -> None:
         """Compute the keys of all queues again."""
         for queue in reversed(self.queues.values()):
-            queue._refresh()  # noqa: SLF001 - children come before their parents
-
-    def part(self, wanted: Mapping[str, Iterable[str]]) -> OrderTree:
-        """Return a tree with some applications and some of their requests, with the usage of all.
-
-        Args:
-            wanted: the ids of the requests by application.
-        """
-        found = OrderTree(self.root.settings, self.root.maximum)
-        found.root.copy_usage(self.root)
-        for application_id, names in wanted.items():
-            known = self.applications[application_id]
-            for queue in reversed(list(known.queue.lineage())):
-                if queue.path not in found.queues:
-                    found.add_queue(queue.path, queue.settings, queue.guaranteed, queue.maximum).copy_usage(queue)
-            application = found.add_application(application_id, known.queue.path, known.number)
-            application.used = known.used
-            application.copy_requests(known, names)
-        found.refresh()
-        return found
+            # Children come before their parents.
+            queue.refresh_key()
 
     def first(self) -> OrderedApplication | None:
         """Return the application whose next request is the first one; None if nothing is pending."""

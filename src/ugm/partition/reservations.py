@@ -295,6 +295,22 @@ class Reservations:
         """Return whether a request would get a reservation if only queues blocked it."""
         return bool(self._free_paths(waiting))
 
+    def reserved(self) -> frozenset[str]:
+        """Return the requests that have reservations."""
+        return frozenset(self._stored().values())
+
+    def are_all_taken(self, has_pending: Callable[[str], bool]) -> bool:
+        """Return whether each queue that reserves capacity for a pending request does.
+
+        Args:
+            has_pending: returns whether requests are pending in or below a queue.
+        """
+        taken = {path for one in self._planned or () for path in one.queue_paths}
+        settings = self._queue_settings
+        return all(
+            path in taken or not has_pending(path) for path in self._state.tree.queues if settings.of(path).reserves
+        )
+
     def end_trial(self) -> None:
         """End the pass, and record the reservations that it has made or dropped before its first grant."""
         trial, self._trial, self._planned = self._trial, None, None

@@ -275,11 +275,17 @@ class ApplicationOrder:
             return None
         return RankKey(rank() if known is None else known.rank, self._users)
 
-    def read_ranks(self, state: PartitionState) -> None:
-        """Read the ranks of users again; the caller holds the lock."""
-        if self.rank_key is not None and (rank := _rank_of(state)) is not None:
-            self.rank_key.rank = rank()
-            self.tree.refresh()
+    def read_ranks(self, state: PartitionState) -> bool:
+        """Read the ranks of users again if they decide, and return whether they do; the caller holds the lock."""
+        if self.rank_key is None or (rank := _rank_of(state)) is None:
+            return False
+        self.rank_key.rank = rank()
+        self.tree.refresh()
+        return True
+
+    def user_of(self, application_id: str) -> str:
+        """Return the name of the user of an application."""
+        return self._users[application_id]
 
     def _add_queue(self, path: str, guaranteed: Mapping[str, int], maximum: Mapping[str, int]) -> None:
         self.tree.add_queue(path, self._settings.of(path), guaranteed, maximum)
@@ -399,7 +405,8 @@ class ApplicationOrder:
 
     def _change_request(self, ordered: OrderedApplication, request_id: str, request: OrderedRequest | None) -> None:
         if self._requests is None and request is not None:
-            if ordered.requests.get(request_id) != request:
+            known = ordered.requests.get(request_id)
+            if known is None or known[2] != request:
                 ordered.add(request)
         elif request is None:
             ordered.requests.pop(request_id, None)

@@ -2,11 +2,11 @@
 
 The answer is that of a pass in scheduling order that grants each request which fits. It is found by making the pass:
 each request that fits is charged to all limits and models, and everything is refunded at the end, under one lock. What
-makes it fast is that few requests are tested; see `ugm.partition.open_requests`.
+makes it fast is that few requests are looked at; see `ugm.partition.pending_views`.
 
-Requests that are known to be blocked take part in the order, because they decide the priority and the age of their
-queues. If few requests may fit, and all have one priority, only these are searched: see `_tree_of_open_requests`.
-Otherwise a wake-up takes time proportional to the blocked requests that come before the last one that fits.
+Requests that are known to be blocked decide the priority and the age of their queues. `_is_order_known` states when the
+order of the others does not depend on them, except for ties that `ugm.fairness.order_view` decides. Otherwise all
+requests are looked at, in time proportional to the pending ones.
 
 A scan of everything is needed at first, and after a change of queues, limits or nodes. It works on a copy, so the lock
 is held only for the copy; see `WakeSearch.prepare`.
@@ -14,10 +14,11 @@ is held only for the copy; see `WakeSearch.prepare`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final, NamedTuple, TypeAlias, final
 
-from ugm.fairness.order_tree import OrderedApplication, OrderedQueue, OrderedRequest, OrderTree
+from ugm.fairness.order_tree import OrderedApplication, OrderedQueue, OrderedRequest, OrderEntry
+from ugm.fairness.order_view import OrderRules, OrderShape, UndecidedOrderError, first_request
 from ugm.hierarchy import fits
 from ugm.identity import TrackingType, ancestors
 from ugm.model import Claim
@@ -28,28 +29,17 @@ from ugm.partition.application import Application, LedgerEntry
 from ugm.partition.change_marks import ChangeMarks
 from ugm.partition.config_schedule import NEVER
 from ugm.partition.model_set import ModelSet, charging
-from ugm.partition.open_requests import RequestClass, Witness
-from ugm.partition.pending_classes import PendingClasses, class_start
+from ugm.partition.pending_views import BlockingLimit, Owner, PendingViews
 from ugm.partition.reservation import CandidateRequest
 from ugm.partition.reservations import Reservations
-from ugm.partition.scheduling_order import (
-    ApplicationOrder,
-    OrderCopy,
-    allocation_request,
-)
+from ugm.partition.scheduling_order import ApplicationOrder, OrderCopy, allocation_request
 from ugm.partition.state import PartitionState
 from ugm.tracking.holding import Holding
 
 __all__ = ["WakeSearch"]
 
-#: The owners of limits that deny all requests of a class until something is released that is charged to them.
+#: The owners of limits that deny all requests of a size until something is released that is charged to them.
 _OWNERS: Final = frozenset((TrackingType.USER, TrackingType.GROUP, TrackingType.QUEUE))
-#: The kind of the witness of a denial by a quota model, which may decide otherwise at any time.
-_MODEL: Final = "model"
-#: With more open requests or classes than this, the whole tree is searched.
-_MOST_OPEN: Final = 256
-#: With more sizes than this, a queue finds out which ones it refuses when they come up.
-_MOST_SIZES: Final = 64
 
 #: The longest wait for a change of limits by a schedule, in seconds.
 _LONGEST_PAUSE: Final = 86400
@@ -67,36 +57,18 @@ class _Charged(NamedTuple):
     before: _Start
 
 
-class _Taken(NamedTuple):
-    """A request that the pass has taken out of the order."""
-
-    application: OrderedApplication
-    entry: tuple[int, int, OrderedRequest]
-    #: Its class if it counted as open.
-    counted: RequestClass | None
-
-
-class _Moved(NamedTuple):
-    """A request that the pass has put into another class."""
-
-    classes: dict[str, RequestClass]
-    request_id: str
-    old: RequestClass
-
-
 class _Copied(NamedTuple):
     """The facts that determine a search, copied under the lock."""
 
     order: OrderCopy
     epoch: object
-    has_models: bool
 
 
 class _Built(NamedTuple):
     """The data of a search, built from a copy."""
 
     order: ApplicationOrder
-    pending: PendingClasses
+    pending: PendingViews
     copied: _Copied
 
 
@@ -118,22 +90,20 @@ class WakeSearch:
     __slots__ = (
         "_admission",
         "_charged",
+        "_charged_owners",
         "_charged_paths",
         "_epoch",
         "_held_back",
         "_is_reserving",
-        "_is_whole",
         "_latest",
         "_marks",
         "_models",
-        "_moved",
         "_order",
         "_pending",
-        "_provisional",
         "_reservations",
+        "_shape",
         "_state",
         "_taken",
-        "_updated",
         "tests",
     )
 
@@ -151,26 +121,23 @@ class WakeSearch:
         self._reservations: Final = reservations
         self._marks: Final = marks
         self.tests: int = 0
+        #: None until everything was read.
         self._order: ApplicationOrder | None = None
+        self._pending: PendingViews | None = None
         self._epoch: object = None
         #: The newest copy that is not installed yet.
         self._latest: _Copied | None = None
-        self._pending = PendingClasses(state, admission, by_id=bool(models))
-        #: The queues of the requests that were woken last, and those above them.
+        self._shape = OrderShape.of({})
+        #: The queues of the requests that were woken last with those above them, and the owners of their limits.
         self._charged_paths: set[str] = set()
-        #: The classes that were closed while woken requests were charged.
-        self._provisional: list[Witness] = []
-        self._taken: list[_Taken] = []
+        self._charged_owners: set[Owner] = set()
+        #: The requests that the pass has taken out of the order.
+        self._taken: list[tuple[OrderedApplication, OrderEntry]] = []
         self._charged: list[_Charged] = []
-        self._moved: list[_Moved] = []
-        #: The applications whose keys the pass has computed again.
-        self._updated: dict[str, OrderedApplication] = {}
         #: Whether the pass respects and makes reservations.
         self._is_reserving = False
-        #: Whether the current pass searches all requests.
-        self._is_whole = True
-        #: The classes and durations that reservations hold back, until the plan is another one.
-        self._held_back: tuple[object, set[tuple[RequestClass, int | None]]] = (None, set())
+        #: The kinds of requests that reservations hold back, until the plan is another one.
+        self._held_back: tuple[object, set[object]] = (None, set())
 
     def until_change(self) -> int | None:
         """Return the number of seconds until limits may change by a schedule, at most a day; None if they never do."""
@@ -190,172 +157,181 @@ class WakeSearch:
             self._follow()
             woken = self._pass()
             self._restore()
+            self._views.dissolve()
         except BaseException:
             # The lock undoes and rebuilds what was charged.
-            self._order = None
+            self._order = self._pending = None
             self._charged.clear()
             self._taken.clear()
-            self._moved.clear()
-            self._updated.clear()
             raise
         return woken
 
+    @property
+    def _views(self) -> PendingViews:
+        assert self._pending is not None  # noqa: S101 - `_follow` has built it
+        return self._pending
+
+    @property
+    def _all(self) -> ApplicationOrder:
+        assert self._order is not None  # noqa: S101 - `_follow` has built it
+        return self._order
+
     def _pass(self) -> tuple[AllocationRequest, ...]:
         """Return the requests that a pass would grant, each charged."""
-        assert self._order is not None  # noqa: S101 - `_follow` has built it
-        self._refuse("root")
-        # With reservations, blocked requests count as well.
-        small = None if self._is_reserving else self._tree_of_open_requests()
-        if small is not None:
-            # The pass changes only this tree, which is dropped at the end.
-            self._is_whole = False
+        self._views.refuse_sizes(("root",))
+        if self._is_order_known and self._are_reservations_settled:
             try:
-                return tuple(self._pass_over(small))
-            except _TiedQueuesError:
+                return tuple(self._pass_over_open())
+            except UndecidedOrderError:
                 self._start_again()
-        self._is_whole = True
-        return tuple(self._pass_over(self._order.tree))
+        return tuple(self._pass_over_all())
 
-    def _tree_of_open_requests(self) -> OrderTree | None:
-        """Return a tree of the open requests alone; None if there are many, or if the others may change their order.
+    @property
+    def _is_order_known(self) -> bool:
+        """True if the order of the requests that may fit does not depend on the others, except for ties.
 
-        Requests that are not open matter for the order only through the priority and the earliest submission of their
-        queues. If all requests have the same priority, the priorities of queues are the same without them. The
-        submission matters only for queues with equal ratios; see `_check_ties`.
+        If priority comes first everywhere, the request that gives a queue its priority is the first one in the queue.
+        It is either granted or skipped, and then the priority of the queue is that of the rest.
         """
-        assert self._order is not None  # noqa: S101 - `_follow` has built it
-        found, tree = self._pending.open, self._order.tree
-        if len(found.priorities) > 1 or max(found.total, len(found.open_classes)) > _MOST_OPEN:
-            return None
-        wanted: dict[str, list[str]] = {}
-        for one in found.open_classes:
-            if found.is_open(one):
-                for name, application_id in one.requests.items():
-                    if name not in self._pending.offered:
-                        wanted.setdefault(application_id, []).append(name)
-        for application_id, names in wanted.items():
-            # If it is started, other limits may apply to the rest of its requests.
-            is_running = self._state.applications[application_id].holding is not None
-            if not is_running and len(names) < len(tree.applications[application_id].requests):
-                return None
-        return tree.part(wanted)
+        return self._shape.has_priority_first or self._is_uniform
+
+    @property
+    def _is_uniform(self) -> bool:
+        """True if all pending requests have the same priority in all queues."""
+        return len(self._views.priorities) <= 1 and not self._shape.has_offsets
+
+    @property
+    def _are_reservations_settled(self) -> bool:
+        """True if no blocked request would get a reservation."""
+        if not self._is_reserving:
+            return True
+        reservations, ledger = self._reservations, self._state.ledger
+        return (
+            self._is_uniform
+            and reservations.are_all_taken(self._has_pending)
+            and not any(self._views.may_fit(ledger.owners[name], name) for name in reservations.reserved())
+        )
+
+    def _has_pending(self, queue_path: str) -> bool:
+        queue = self._all.tree.queues.get(queue_path)
+        return queue is not None and queue.key is not None
 
     def _start_again(self) -> None:
         """Undo a pass that has not ended."""
         for charged in self._charged:
-            self._pending.offered.pop(charged.claim.allocation_id, None)
+            self._views.withdraw_offer(charged.claim.allocation_id)
         self._restore()
-        for witness in self._provisional:
-            self._pending.open.reopen(witness)
-        for path in self._charged_paths:
-            self._pending.allow(path)
-        self._charged_paths, self._provisional = set(), []
-        self._refuse("root")
+        self._reopen()
+        if self._is_reserving:
+            self._reservations.abandon_trial()
+            self._reservations.begin_trial()
+        self._views.refuse_sizes(("root",))
 
-    def _heads(self, tree: OrderTree) -> Iterator[OrderedApplication]:
-        """Yield the application whose next request is the first one, each time after the caller has taken it."""
-        assert self._order is not None  # noqa: S101 - `_follow` has built it
-        while (application := tree.first()) is not None and self._goes_on():
-            if tree is not self._order.tree:
-                _check_ties(application)
-            yield application
-            # Not after the last request, so that less has to be undone.
-            if self._goes_on():
+    # Passes
+
+    def _pass_over_open(self) -> Iterator[AllocationRequest]:
+        """Yield the requests that a pass would grant, each charged; looks only at the requests that may fit.
+
+        Raises:
+            UndecidedOrderError: the order depends on the other requests.
+        """
+        tree, views = self._all.tree, self._views
+        self._shape = self._shape.following(tree.queues)
+        is_simple = self._shape.is_simple if self._is_uniform else _is_never_simple
+        rules = OrderRules(tree, self._is_uniform, self._charged_paths, is_simple)
+        while (found := first_request([one.view for one in views.open_views()], rules)) is not None:
+            application, request = tree.applications[found.application_id], found.entry[2]
+            if self._grants(application, request):
+                self._take(application, found.entry)
                 tree.update(application)
-                self._updated[application.application_id] = application
+                yield allocation_request(application.application_id, request)
+                if not self._are_reservations_settled:
+                    raise UndecidedOrderError
+
+    def _pass_over_all(self) -> Iterator[AllocationRequest]:
+        """Yield the requests that a pass would grant, each charged; looks at all requests."""
+        tree, views = self._all.tree, self._views
+        while self._goes_on() and (application := tree.first()) is not None:
+            entry = application.next_entry()
+            assert entry is not None  # noqa: S101 - the application is the first one
+            request = entry[2]
+            owner = self._state.applications[application.application_id]
+            if views.may_fit(owner, request.request_id):
+                is_granted = self._grants(application, request)
             else:
-                return
+                is_granted = False
+                if request.request_id not in views.offered:
+                    self._note_blocked(application, request)
+            self._take(application, entry)
+            tree.update(application)
+            if is_granted:
+                yield allocation_request(application.application_id, request)
 
     def _goes_on(self) -> bool:
-        """Return whether the pass has to look at further requests."""
-        return self._pending.open.total > 0 or self._is_reserving
+        """Return whether a pass over all requests has to look at further ones."""
+        if self._is_reserving and not (self._is_uniform and self._reservations.are_all_taken(self._has_pending)):
+            return True
+        return bool(self._views.open_views())
 
-    def _pass_over(self, tree: OrderTree) -> Iterator[AllocationRequest]:
-        """Yield the requests of a tree that a pass would grant, each charged."""
-        for application in self._heads(tree):
-            request = application.next()
-            assert request is not None  # noqa: S101 - the application is the first one
-            classes = self._pending.by_application[application.application_id]
-            one = classes[request.request_id]
-            if request.request_id in self._pending.offered:
-                self._take(application, None)
-            elif not self._pending.open.is_open(one):
-                if self._is_reserving:
-                    self._note_blocked(application, request)
-                self._take(application, one)
-            elif self._is_held_back(application, request, one):
-                self._take(application, one)
-            elif self._fits(application, request, one):
-                # Its class is another one if it has started its application.
-                self._take(application, classes[request.request_id])
-                self._pending.offered[request.request_id] = application.application_id
-                tree.add_usage(application, request.usage)
-                for path in ancestors(application.queue.path):
-                    self._refuse(path)
-                    self._charged_paths.add(path)
-                yield allocation_request(application.application_id, request)
-            else:
-                self._take(application, one)
+    def _take(self, application: OrderedApplication, entry: OrderEntry) -> None:
+        del application.requests[entry[2].request_id]
+        self._taken.append((application, entry))
 
-    def _take(self, application: OrderedApplication, counted: RequestClass | None) -> None:
-        if counted is not None:
-            self._pending.open.add(counted, -1)
-        self._taken.append(_Taken(application, application.take(), counted))
-
-    def _refuse(self, queue_path: str) -> None:
-        """Let a queue refuse the sizes for which it has no room."""
-        counter = self._state.tree.queues[queue_path].counter
-        sizes = list(self._pending.open.sizes(queue_path)) if counter is not None else []
-        if counter is not None and len(sizes) <= _MOST_SIZES:
-            for size in sizes:
-                if not fits((counter,), self._admission.vector(size.usage)):
-                    self._pending.open.refuse(queue_path, size)
-
-    def _fits(self, ordered: OrderedApplication, request: OrderedRequest, one: RequestClass) -> bool:
-        """Charge a request if it fits all limits; otherwise leave out all requests that the same limit denies."""
-        application = self._state.applications[ordered.application_id]
-        vector = self._admission.vector(one.size.usage)
+    def _grants(self, ordered: OrderedApplication, request: OrderedRequest) -> bool:
+        """Charge a request that may fit if it fits; otherwise leave out all requests that the same limit denies."""
+        application, request_id, views = (
+            self._state.applications[ordered.application_id],
+            request.request_id,
+            self._views,
+        )
+        if self._is_held_back(ordered, request):
+            views.set_aside(ordered.application_id, request_id)
+            return False
+        size = views.requests[ordered.application_id][request_id].size
+        vector = self._admission.vector(size.usage)
         for counter in application.queue.chain:
             if not fits((counter,), vector):
-                self._pending.open.refuse(counter.queue_path, one.size)
-                if self._is_reserving:
-                    self._note_blocked(ordered, request)
+                views.refuse(counter.queue_path, size)
+                self._note_blocked(ordered, request)
                 return False
-        self.tests += 1
-        wanted = allocation_request(ordered.application_id, request)
-        entry = self._admission.entry(wanted, AllocationState.HELD)
-        violations = self._admission.violations(request.request_id, entry)
-        if not violations:
-            self._charge(request.request_id, entry)
-            return True
-        if self._is_reserving:
-            self._note_blocked(ordered, request)
-        first = violations[0]
-        witness = (first.kind, first.queue_path if first.kind == TrackingType.QUEUE else first.name)
-        if first.kind not in _OWNERS:
-            witness = (_MODEL, request.request_id)
-        self._pending.open.close(one, witness)
-        if self._charged:
-            self._provisional.append(witness)
+        limit = views.blocking_limit(application, size)
+        if limit is None:
+            self.tests += 1
+            entry = self._admission.entry(allocation_request(ordered.application_id, request), AllocationState.HELD)
+            violations = self._admission.violations(request_id, entry)
+            if not violations:
+                self._charge(ordered, request, entry)
+                return True
+            first = violations[0]
+            if first.kind in _OWNERS:
+                name = first.queue_path if first.kind == TrackingType.QUEUE else first.name
+                limit = BlockingLimit((first.kind, name), first.queue_path, first.resource is None)
+        self._note_blocked(ordered, request)
+        if limit is None:
+            views.set_aside(ordered.application_id, request_id)
+        else:
+            views.block(application, request_id, limit)
         return False
 
     # Reservations
 
     def _note_blocked(self, ordered: OrderedApplication, request: OrderedRequest) -> None:
         """Let a request that a limit blocks have a reservation, if there is one for it."""
+        if not self._is_reserving:
+            return
         candidate = self._candidate(ordered, request)
         if self._reservations.may_reserve(candidate):
             violations = self._admission.violations(request.request_id, candidate.entry)
             self._reservations.note_trial_denial(candidate, violations)
 
-    def _is_held_back(self, ordered: OrderedApplication, request: OrderedRequest, one: RequestClass) -> bool:
+    def _is_held_back(self, ordered: OrderedApplication, request: OrderedRequest) -> bool:
         """Return whether a reservation holds back a request that fits."""
         if not self._is_reserving:
             return False
         reservations, candidate = self._reservations, self._candidate(ordered, request)
         if self._held_back[0] is not reservations.plan:
             self._held_back = reservations.plan, set()
-        kind = one, candidate.duration
+        kind = self._kind_of(candidate)
         has_reservation = reservations.has_reservation(request.request_id)
         if kind in self._held_back[1] and not has_reservation:
             return True
@@ -372,10 +348,19 @@ class WakeSearch:
         entry = self._state.applications[ordered.application_id].pending[request.request_id]
         return self._reservations.next_request(request.request_id, entry)
 
+    @staticmethod
+    def _kind_of(candidate: CandidateRequest) -> object:
+        """Return what decides whether reservations hold back a request of a running application."""
+        application, entry = candidate.application, candidate.entry
+        path = application.queue.queue_path
+        priority = entry.traits.priority
+        return application.submission.user, application.group, path, entry.usage, priority, candidate.duration
+
     # Charges
 
-    def _charge(self, request_id: str, entry: LedgerEntry) -> None:
+    def _charge(self, ordered: OrderedApplication, request: OrderedRequest, entry: LedgerEntry) -> None:
         """Charge a request as `Admission` does, but without a record."""
+        request_id, views = request.request_id, self._views
         if self._is_reserving:
             waiting = entry.application.pending[request_id]
             grant = self._reservations.grant_of(self._reservations.next_request(request_id, waiting))
@@ -383,6 +368,14 @@ class WakeSearch:
             self._reservations.note_trial_grant(grant)
         else:
             self._charge_limits(request_id, entry)
+        place = views.requests[ordered.application_id][request_id].entry
+        views.offer(ordered.application_id, request_id)
+        if self._charged[-1].before[0] is None:
+            # It is charged to its group from now on, and counts in the maximum numbers of applications already.
+            views.unblock_later(ordered.application_id, place)
+        self._all.tree.add_usage(ordered, request.usage)
+        views.note_application(ordered)
+        views.refuse_sizes(ancestors(ordered.queue.path))
 
     def _charge_limits(self, request_id: str, entry: LedgerEntry) -> None:
         state, application, claim = self._state, entry.application, entry.claim(request_id)
@@ -396,52 +389,24 @@ class WakeSearch:
             state.undo.append((application.undo_start, before))
             state.holding_index.add(holding)
             application.start(holding)
-            self._move(application)
-
-    def _move(self, application: Application) -> None:
-        """Put the rest of the requests of an application that the pass has started into other classes.
-
-        It is charged to its group from now on, and counts in the maximum numbers of applications already.
-        """
-        assert self._order is not None  # noqa: S101 - `_follow` has built it
-        start, classes = class_start(application), self._pending.by_application[application.application_id]
-        for name in self._order.tree.applications[application.application_id].requests:
-            old = classes[name]
-            new = classes[name] = self._pending.open.class_of((*start, *old.key[4:]))
-            new.requests[name] = application.application_id
-            self._moved.append(_Moved(classes, name, old))
-            if name not in self._pending.offered:
-                self._pending.open.add(old, -1)
-                self._pending.open.add(new, 1)
+        self._charged_owners.update(_owners_of(application, application.submission.user.name))
+        self._charged_paths.update(ancestors(application.queue.queue_path))
 
     def _restore(self) -> None:
         """Undo everything that the pass has charged and taken."""
-        assert self._order is not None  # noqa: S101 - `_follow` has built it
-        tree = self._order.tree
+        tree, views = self._all.tree, self._views
         while self._charged:
-            entry, claim, before = self._charged.pop()
-            self._refund(entry, claim, before)
-            if not self._is_whole:
-                continue
-            ordered = tree.applications[entry.application.application_id]
-            tree.set_usage(ordered, entry.application.held() or {})
+            charged = self._charged.pop()
+            self._refund(*charged)
+            ordered = tree.applications[charged.entry.application.application_id]
+            tree.set_usage(ordered, charged.entry.application.held() or {})
+            views.note_application(ordered)
+        changed = {application.application_id: application for application, _ in self._taken}
         while self._taken:
-            application, request, counted = self._taken.pop()
-            if self._is_whole:
-                application.put_back(request)
-            if counted is not None and request[2].request_id not in self._pending.offered:
-                self._pending.open.add(counted, 1)
-        while self._moved:
-            classes, name, old = self._moved.pop()
-            new, classes[name] = classes[name], old
-            del new.requests[name]
-            if name not in self._pending.offered:
-                self._pending.open.add(new, -1)
-                self._pending.open.add(old, 1)
-            self._pending.open.forget_if_empty(new)
-        for application in self._updated.values() if self._is_whole else ():
+            application, entry = self._taken.pop()
+            application.put_back(entry)
+        for application in changed.values():
             tree.update(application)
-        self._updated.clear()
 
     def _refund(self, entry: LedgerEntry, claim: Claim, before: _Start) -> None:
         application = entry.application
@@ -460,20 +425,47 @@ class WakeSearch:
         if self.needs_building:
             self._install(self._build(self._copy()))
             return
-        marks, state = self._marks, self._state
-        assert self._order is not None  # noqa: S101 - it has been built
+        marks, state, order, views = self._marks, self._state, self._all, self._views
         freed = marks.freed
-        if freed:
-            self._pending.forget_offers()
-        for witness in (*self._provisional, *self._pending.open.witnesses(_MODEL)):
-            self._pending.open.reopen(witness)
-        for path in self._charged_paths.union(path for name in freed for path in self._free(name)):
-            self._pending.allow(path)
-        self._charged_paths, self._provisional = set(), []
+        views.take_part_again(freed=bool(freed))
+        self._reopen()
+        for name in freed:
+            self._free(name)
         for name, request_ids in marks.take().items():
-            self._order.apply(self._order.read(state, name, request_ids), frozenset())
-            self._pending.reclassify(name, request_ids)
-        self._order.read_ranks(state)
+            known = order.tree.applications.get(name)
+            order.apply(order.read(state, name, request_ids), frozenset())
+            views.follow(name, request_ids)
+            changed = known or order.tree.applications.get(name)
+            if changed is not None:
+                views.note_application(changed)
+        if order.read_ranks(state):
+            views.note_everything()
+
+    def _reopen(self) -> None:
+        """Open what the woken requests have closed, which were not charged to anything."""
+        self._views.take_part_again(freed=False)
+        for owner in self._charged_owners:
+            self._views.open(owner)
+        for path in self._charged_paths:
+            self._views.allow(path)
+        self._charged_owners.clear()
+        self._charged_paths.clear()
+
+    def _free(self, application_id: str) -> None:
+        """Open what an application may have closed by its usage."""
+        ordered = self._all.tree.applications.get(application_id)
+        if ordered is None:
+            # It came after the last call. What it may have freed, it has used since then.
+            return
+        application = self._state.applications.get(application_id)
+        for owner in _owners_of(application, self._all.user_of(application_id)):
+            self._views.open(owner)
+        if application is None or not application.group:
+            # If it was removed, its group is unknown.
+            self._views.open_kind(TrackingType.GROUP)
+        for path in ancestors(ordered.queue.path):
+            self._views.open((TrackingType.QUEUE, path))
+            self._views.allow(path)
 
     # Building everything
 
@@ -500,42 +492,32 @@ class WakeSearch:
         self._order = None
         self._marks.take()
         order, epoch = OrderCopy.of(self._state, for_keys=False), self._state.active_limits.epoch
-        copied = self._latest = _Copied(order, epoch, bool(self._models))
+        copied = self._latest = _Copied(order, epoch)
         return copied
 
     def _build(self, copied: _Copied) -> _Built:
         """Return the order and the classes of a copy; without the lock."""
         order = ApplicationOrder(copied.order, {})
-        applications = copied.order.applications
-        pending = PendingClasses(self._state, self._admission, by_id=copied.has_models, copied=applications)
-        return _Built(order, pending, copied)
+        return _Built(order, PendingViews(self._state, self._admission, order), copied)
 
     def _install(self, built: _Built) -> None:
         if built.copied is self._latest:
             self._order, self._pending, self._epoch = built.order, built.pending, built.copied.epoch
-            self._latest, self._provisional = None, []
+            self._latest = None
+            self._shape = OrderShape.of(built.order.tree.queues)
             self._charged_paths.clear()
-
-    def _free(self, application_id: str) -> Iterable[str]:
-        """Open what an application may have closed by its usage, and return the paths of its queues."""
-        assert self._order is not None  # noqa: S101 - `_follow` has built it
-        ordered = self._order.tree.applications.get(application_id)
-        return self._pending.free(application_id, None if ordered is None else ordered.queue.path)
+            self._charged_owners.clear()
 
 
-class _TiedQueuesError(Exception):
-    """The order of two queues depends on requests that are not in the tree."""
+def _owners_of(application: Application | None, user: str) -> list[Owner]:
+    """Return the owners of the limits of an application besides its queues."""
+    found: list[Owner] = [(TrackingType.USER, user)]
+    if application is not None:
+        if application.group:
+            found.append((TrackingType.GROUP, application.group))
+        found += ((TrackingType.QUEUE, path) for path in ancestors(application.queue.queue_path))
+    return found
 
 
-def _check_ties(application: OrderedApplication) -> None:
-    """Check that the ratios have decided between all queues on the way to an application.
-
-    Raises:
-        _TiedQueuesError: two of them have equal ratios.
-    """
-    queue: OrderedQueue | None = application.queue
-    while queue is not None and queue.parent is not None:
-        other = queue.parent.children.runner_up()
-        if other is not None and (other.priority, other.ratio) == (queue.priority, queue.ratio):
-            raise _TiedQueuesError
-        queue = queue.parent
+def _is_never_simple(_: OrderedQueue) -> bool:
+    return False

@@ -142,20 +142,42 @@ def fill(partition: Partition) -> None:
     partition.fail("failing")
 
 
+def fill_waiting(partition: Partition) -> None:
+    """Let one application run, one request wait that fits, and two that do not."""
+    for name, user in (("one", SUE), ("asking", BOB)):
+        assert partition.submit(name, user, "root.a", tags={GROUP_TAG: "ml"})
+    assert partition.allocate("one", "one", memory(3))
+    for name, owner, amount in (("waits", "one", 2), ("large", "one", 48), ("asked", "asking", 54)):
+        partition.request(name, owner, memory(amount))
+
+
+#: The operations that have a scene of their own, because their instructions grow with the scene.
+SMALL_SCENES: Final = {"wake": fill_waiting}
+
+
 class Scene:
     """A partition of one kind, which can be made repeatedly.
 
     Attributes:
         uses: how many interruptions it may live through.
+        fill: fills the partition.
     """
 
     partition: Partition
     uses: int = 1
+    fill: Callable[[Partition], None] = staticmethod(fill)
+
+    @classmethod
+    def of(cls, kind: str, folder: Path, operation: str) -> Scene:
+        """Return a scene of a kind for an operation."""
+        scene = SCENES[kind](folder)
+        scene.fill = SMALL_SCENES.get(operation, fill)
+        return scene
 
     def build(self) -> None:
         """Make the partition."""
         self.partition = Partition(CONFIG, clock=lambda: 1000)
-        fill(self.partition)
+        self.fill(self.partition)
 
     def state(self) -> object:
         """Return everything that can be seen, after everything has been verified."""
@@ -186,7 +208,7 @@ class Followed(Scene):
         """Make the partition."""
         self.told: list[list[tuple[int, Event]]] = [[], []]
         self.partition = Partition(CONFIG, subscribers=[self._follow(told) for told in self.told], clock=lambda: 1000)
-        fill(self.partition)
+        self.fill(self.partition)
         self._seen = len(self.told[0])
 
     def _follow(self, told: list[tuple[int, Event]]) -> Callable[[int, tuple[Event, ...]], None]:
@@ -255,7 +277,7 @@ class Modelled(Scene):
         self.partition = Partition(
             CONFIG, models=[self.waiting, ElasticModel(self.elastic), self.tree], clock=lambda: 1000
         )
-        fill(self.partition)
+        self.fill(self.partition)
 
     def require_sound(self) -> None:
         """Compare what each model counts with the ledger."""
@@ -283,7 +305,7 @@ class Journaled(Scene):
         if not self._start:
             path = next(self._paths)
             with open_partition(path, CONFIG) as partition:
-                fill(partition)
+                self.fill(partition)
             self._start = path.read_bytes()
         self.path = next(self._paths)
         self.path.write_bytes(self._start)
@@ -325,7 +347,7 @@ class Budgeted(Scene):
         """Make the partition."""
         self.now = 1000
         self.partition = Partition(BUDGETED, clock=lambda: self.now)
-        fill(self.partition)
+        self.fill(self.partition)
         self.now = 4600
 
     def state(self) -> object:
@@ -433,7 +455,7 @@ SOME_CASES: Final = [
 @pytest.mark.parametrize(("name", "kind"), SOME_CASES)
 def test_interrupted_at_some_points(name: str, kind: str, quick_folder: Path) -> None:
     """Whatever the instruction, the operation has happened or it has not, and everything goes on."""
-    scene, operation = SCENES[kind](quick_folder), OPERATIONS[name]
+    scene, operation = Scene.of(kind, quick_folder, name), OPERATIONS[name]
     points = points_in(lambda: prepared(scene, operation))
     # A tracer that sees nothing would interrupt nothing.
     assert len(points) > 100
@@ -466,6 +488,6 @@ def test_budgets_interrupted_at_every_point(name: str) -> None:
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_interrupted_at_every_point(name: str, kind: str, quick_folder: Path) -> None:
     """Whatever the line or the instruction, the operation has happened or it has not, and everything goes on."""
-    scene, operation = SCENES[kind](quick_folder), OPERATIONS[name]
+    scene, operation = Scene.of(kind, quick_folder, name), OPERATIONS[name]
     points = points_in(lambda: prepared(scene, operation))
     assert interrupt(scene, operation, points) == len(points) > 100
