@@ -30,7 +30,7 @@ __all__ = ["Account", "AccountState"]
 #: The number of dead ends in the heap that are never cleaned up.
 _FEW: Final = 16
 #: The fields of `AccountState` that may be fractions.
-_AMOUNTS: Final = ("limit", "settled", "committed", "remaining")
+_AMOUNTS: Final = ("limit", "settled", "committed", "remaining", "rate")
 
 
 class AccountState(NamedTuple):
@@ -58,6 +58,8 @@ class AccountState(NamedTuple):
     #: The queue in and below which the budget applies.
     queue_path: str
     period: Period
+    #: The usage per second now.
+    rate: int | Fraction
 
     @property
     def share(self) -> Fraction:
@@ -281,6 +283,7 @@ class Account:
             budget.scope,
             budget.queue,
             budget.period,
+            exact(self.rate),
         )
 
     def _exhausted(self, left: int, now: int) -> int | None:

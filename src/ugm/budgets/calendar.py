@@ -20,6 +20,7 @@ from ugm.errors import RequestError
 
 __all__ = [
     "LAST_DAY",
+    "LAST_SECOND",
     "NEVER",
     "Calendar",
     "Period",
@@ -40,7 +41,7 @@ _EPOCH: Final = date(1970, 1, 1).toordinal()
 #: The ordinal of December 31, 9999.
 LAST_DAY: Final = date.max.toordinal()
 #: A second that is before the year 10000 in every zone.
-_LAST_SECOND: Final = (LAST_DAY - _EPOCH) * _DAY - 1
+LAST_SECOND: Final = (LAST_DAY - _EPOCH) * _DAY - 1
 #: The number of days after Monday of January 1, 1970.
 _WEEKDAY: Final = 3
 _MONTHS: Final = 12
@@ -129,7 +130,7 @@ def local_day(second: int, zone: tzinfo) -> int:
     """Return the ordinal of the date of a second in a zone, as in `datetime.date`."""
     if zone is UTC:
         return _EPOCH + second // _DAY
-    return datetime.fromtimestamp(min(second, _LAST_SECOND), zone).toordinal()
+    return datetime.fromtimestamp(min(second, LAST_SECOND), zone).toordinal()
 
 
 def local_second(ordinal: int, zone: tzinfo, time: int = 0) -> int:

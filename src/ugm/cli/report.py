@@ -11,6 +11,7 @@ from rich.text import Text
 
 import ugm.cli.wording as texts
 from ugm.cli.output import bar, counted, section, shown, table
+from ugm.cli.timed_rows import BUDGET_FIGURES, BUDGETS, THRESHOLDS, budget_rows, threshold_rows
 from ugm.errors import printable
 from ugm.simulation.report import LimitSummary, Report, UserImpact
 
@@ -19,7 +20,9 @@ __all__ = ["render"]
 _BAR_WIDTH: Final = 14
 
 
-def render(report: Report, console: Console, *, title: str, seconds: float, top: int = 8) -> None:
+def render(
+    report: Report, console: Console, *, title: str, seconds: float, start: int | None = None, top: int = 8
+) -> None:
     """Print a report.
 
     Args:
@@ -27,6 +30,7 @@ def render(report: Report, console: Console, *, title: str, seconds: float, top:
         console: the destination.
         title: the first line.
         seconds: the duration of the replay.
+        start: the start of the log in seconds since 1970; None if it is unknown.
         top: the most rows of each table.
     """
     console.print(f"\n[bold]{shown(title)}[/bold]\n")
@@ -45,6 +49,7 @@ def render(report: Report, console: Console, *, title: str, seconds: float, top:
         section(console, f"Waiting by {heading}", rows, note)
     if report.lending:
         _lending(report, console, top)
+    _budgets(report, console, start, top)
     if report.rejections:
         reasons = texts.reasons_of(report)
         rejections = table("jobs", "first", "why", rows=reasons[:top], right=("jobs", "first"), folded=("why",))
@@ -62,6 +67,18 @@ def _lending(report: Report, console: Console, top: int) -> None:
     section(console, "Who borrowed from whom", rows, _more(loans[top:], "loan"))
     rows = table(*texts.RECLAIMS, rows=reclaims[:top], right=texts.RECLAIMS[2:])
     section(console, "Reclaimed by evictions", rows, _more(reclaims[top:], "pair"))
+
+
+def _budgets(report: Report, console: Console, start: int | None, top: int) -> None:
+    """Print who would have run out of budgets, and which thresholds were crossed."""
+    if report.budgets:
+        found = budget_rows(report, start)
+        rows = table(*BUDGETS, rows=found[:top], right=BUDGET_FIGURES, folded=BUDGETS[:2])
+        section(console, "Budgets, those that ran out first", rows, _more(found[top:], "period"))
+    if report.crossings:
+        found = threshold_rows(report, start)
+        rows = table(*THRESHOLDS, rows=found[:top], right=THRESHOLDS[3:5], folded=THRESHOLDS[1:2])
+        section(console, "Thresholds crossed", rows, _more(found[top:], "crossing"))
 
 
 def _summary(report: Report, seconds: float) -> Table:

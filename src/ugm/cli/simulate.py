@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, NoReturn, get_args
 
@@ -296,8 +297,11 @@ def _replay(case: _Case, settings: _Settings) -> _Result:
     recorder = Recorder() if settings.is_recorded else None
     workload = settings.workload
     with opened(workload) as stream, watching(stream) as observer:
+        jobs = settings.mapping.jobs(parse_swf(stream, str(workload), header))
+        # The header is known once the first job has been read.
+        first = list(islice(jobs, 1))
         report = simulate(
-            settings.mapping.jobs(parse_swf(stream, str(workload), header)),
+            chain(first, jobs),
             case.config,
             cluster=settings.cluster,
             group_limits=settings.group_limits,
@@ -306,6 +310,7 @@ def _replay(case: _Case, settings: _Settings) -> _Result:
             recorder=recorder,
             reclaims=settings.reclaims,
             order=case.order,
+            start=header.start_time or 0,
         )
     return _Result(case, report, recorder, time.perf_counter() - began, header.start_time)
 
@@ -324,7 +329,7 @@ def _show_report(
         source = {"workload": str(workload), "config": str(case.config_file), "order": case.order}
         print_json({**source, **_timed(one)})
     else:
-        render(report, Console(), title=title, seconds=one.seconds, top=top)
+        render(report, Console(), title=title, seconds=one.seconds, start=one.start, top=top)
 
 
 def _show_comparison(

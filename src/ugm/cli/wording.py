@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import starmap
 from typing import Final
 
+from ugm.budgets.denial import KIND as BUDGET
 from ugm.identity import ROOT, WILDCARD, TrackingType
 from ugm.simulation.comparison import LimitComparison, ReplayComparison, WaitingComparison
 from ugm.simulation.preemption import GuaranteeEffect, PreemptionReport
@@ -18,6 +19,7 @@ __all__ = [
     "RECLAIMS",
     "WAITING",
     "amount_of",
+    "amount_time",
     "brief_amount",
     "brief_time",
     "change_rows",
@@ -97,7 +99,7 @@ def whose(limit: LimitSummary) -> str:
 
 def most(limit: LimitSummary) -> str:
     """Format the value of a limit with its unit."""
-    return amount_of(limit.resource, limit.limit)
+    return (amount_time if limit.kind == BUDGET else amount_of)(limit.resource, limit.limit)
 
 
 def amount_of(resource: str | None, amount: int) -> str:
@@ -295,8 +297,8 @@ def lending_rows(report: Report) -> list[tuple[str, ...]]:
             one.resource,
             brief_amount(one.resource, one.guaranteed),
             brief_amount(one.resource, one.peak),
-            _hours(one.resource, one.borrowed),
-            _hours(one.resource, one.lent),
+            amount_time(one.resource, one.borrowed),
+            amount_time(one.resource, one.lent),
         )
         for one in report.lending
         if one.borrowed or one.lent
@@ -305,7 +307,7 @@ def lending_rows(report: Report) -> list[tuple[str, ...]]:
 
 def loan_rows(report: Report) -> list[tuple[str, ...]]:
     """Return what each group lent to each other group, as rows of a table."""
-    return [(one.borrower, one.lender, _hours(one.resource, one.amount)) for one in report.loans]
+    return [(one.borrower, one.lender, amount_time(one.resource, one.amount)) for one in report.loans]
 
 
 def reclaim_rows(report: Report) -> list[tuple[str, ...]]:
@@ -313,10 +315,10 @@ def reclaim_rows(report: Report) -> list[tuple[str, ...]]:
     return [(one.owner, one.borrower, f"{one.jobs:,}", brief_time(one.lost_seconds)) for one in report.reclaims]
 
 
-def _hours(resource: str, amount: int) -> str:
+def amount_time(resource: str | None, amount: int) -> str:
     """Format an amount times seconds.
 
-    >>> _hours("vcore", 5_400_000), _hours("memory", 3600 * 2**30), _hours("gpu", 0)
+    >>> amount_time("vcore", 5_400_000), amount_time("memory", 3600 * 2**30), amount_time("gpu", 0)
     ('1.5 vcore h', '1Gi h', '')
     """
     if not amount:
@@ -327,8 +329,8 @@ def _hours(resource: str, amount: int) -> str:
 
 
 def limits_by_peak(report: Report) -> list[LimitSummary]:
-    """Return all limits, the one with the highest share of use first."""
-    return sorted(report.limits, key=lambda limit: -peak_share(limit))
+    """Return all limits except budgets, which have no peak; the one with the highest share of use first."""
+    return sorted((one for one in report.limits if one.kind != BUDGET), key=lambda limit: -peak_share(limit))
 
 
 def waiting_rows(figures: Sequence[tuple[str, WaitingTime]]) -> list[tuple[WaitingTime, tuple[str, ...]]]:

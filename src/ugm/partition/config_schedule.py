@@ -10,19 +10,20 @@ All variants of the maxima are checked when the configuration is compiled. Each 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, Self, TypeAlias, final
 
 from ugm.configuration import LimitConfig, LimitExtensions, PartitionConfig, QueueConfig, ScheduledLimit
 from ugm.queues.specs import QueueSpecs
+from ugm.resources import Resource
 from ugm.tracking.limits import Limits, checked_limit
 
 if TYPE_CHECKING:
     from ugm._schedules import ScheduleEntry
 
-__all__ = ["NEVER", "ActiveEntries", "ConfigSchedule"]
+__all__ = ["NEVER", "ActiveEntries", "ConfigSchedule", "highest_limits"]
 
 #: After the year 9999.
 NEVER: Final = 2**63
@@ -31,6 +32,10 @@ _MOST_VARIANTS: Final = 16
 
 #: For each scheduled place of a configuration the position of the entry in force; None for none.
 ActiveEntries: TypeAlias = tuple[int | None, ...]
+#: The maximum of resources, and that of running applications.
+_Maxima: TypeAlias = tuple[Resource | None, int]
+#: Returns the maxima that replace others, which have a schedule.
+_Choice: TypeAlias = Callable[[_Maxima, tuple[ScheduledLimit, ...]], _Maxima]
 
 
 @final
@@ -81,8 +86,20 @@ class ConfigSchedule:
         return min(entry.next_change(second) for entries in self._places for entry in entries)
 
     def _compile(self, active: ActiveEntries) -> tuple[Limits, QueueSpecs]:
-        root = _variant(self._config.root, iter(active))
+        root = _variant(self._config.root, partial(_maxima_of_entry, iter(active)))
         return Limits.compile(PartitionConfig(queues=(root,))), QueueSpecs.compile(root)
+
+
+def highest_limits(config: PartitionConfig, *, ever_unlimited: bool) -> PartitionConfig:
+    """Return a configuration without schedules, in which each maximum is the highest that is in force at any time.
+
+    Args:
+        config: the configuration.
+        ever_unlimited: the meaning of a resource that is unlimited at some time: it is unlimited, or the highest
+            maximum that it has at other times applies.
+    """
+    root = _variant(config.root, partial(_highest_maxima, ever_unlimited))
+    return replace(config, queues=(root,), limits=())
 
 
 def _extensions(root: QueueConfig) -> Iterator[LimitExtensions]:
@@ -93,26 +110,48 @@ def _extensions(root: QueueConfig) -> Iterator[LimitExtensions]:
             yield limit.ugm
 
 
-def _variant(queue: QueueConfig, active: Iterator[int | None]) -> QueueConfig:
-    """Return a queue, and everything below it, with the maxima of the entries in force."""
-    entry = _entry(queue.ugm, active)
-    if entry is not None:
-        most = queue.max_resources if entry.max_resources is None else entry.max_resources
-        applications = entry.max_applications or queue.max_applications
-        queue = replace(queue, resources=replace(queue.resources, max=most), max_applications=applications)
-    limits = tuple(_limit(limit, active) for limit in queue.limits)
-    return replace(queue, limits=limits, queues=tuple(_variant(child, active) for child in queue.queues))
+def _variant(queue: QueueConfig, choose: _Choice) -> QueueConfig:
+    """Return a queue, and everything below it, without schedules and with the maxima that a function chooses."""
+    if queue.ugm.schedule:
+        most, applications = choose((queue.max_resources, queue.max_applications), queue.ugm.schedule)
+        resources, extensions = replace(queue.resources, max=most), replace(queue.ugm, schedule=())
+        queue = replace(queue, resources=resources, max_applications=applications, ugm=extensions)
+    limits = tuple(_limit(limit, choose) for limit in queue.limits)
+    return replace(queue, limits=limits, queues=tuple(_variant(child, choose) for child in queue.queues))
 
 
-def _limit(limit: LimitConfig, active: Iterator[int | None]) -> LimitConfig:
-    entry = _entry(limit.ugm, active)
-    if entry is None:
+def _limit(limit: LimitConfig, choose: _Choice) -> LimitConfig:
+    if not limit.ugm.schedule:
         return limit
-    resources = limit.max_resources if entry.max_resources is None else entry.max_resources
-    return replace(limit, max_resources=resources, max_applications=entry.max_applications or limit.max_applications)
+    most, applications = choose((limit.max_resources, limit.max_applications), limit.ugm.schedule)
+    extensions = replace(limit.ugm, schedule=())
+    return replace(limit, max_resources=most, max_applications=applications, ugm=extensions)
 
 
-def _entry(extensions: LimitExtensions, active: Iterator[int | None]) -> ScheduledLimit | None:
-    """Return the entry in force of one place."""
-    position = next(active) if extensions.schedule else None
-    return None if position is None else extensions.schedule[position]
+def _maxima_of_entry(active: Iterator[int | None], base: _Maxima, schedule: tuple[ScheduledLimit, ...]) -> _Maxima:
+    """Return the maxima with the entry in force of one place."""
+    position = next(active)
+    return base if position is None else _maxima_with(base, schedule[position])
+
+
+def _maxima_with(base: _Maxima, entry: ScheduledLimit) -> _Maxima:
+    resources, applications = base
+    return (
+        resources if entry.max_resources is None else entry.max_resources,
+        entry.max_applications or applications,
+    )
+
+
+def _highest_maxima(ever_unlimited: bool, base: _Maxima, schedule: tuple[ScheduledLimit, ...]) -> _Maxima:  # noqa: FBT001 - bound by `partial`
+    variants = [base, *(_maxima_with(base, entry) for entry in schedule)]
+    resources = [most or Resource() for most, _ in variants]
+    applications = [most for _, most in variants]
+    names = {
+        name: None
+        for most in resources
+        for name in most
+        if not ever_unlimited or all(name in other for other in resources)
+    }
+    highest = Resource({name: max(most.get(name, 0) for most in resources) for name in names})
+    is_unlimited = ever_unlimited and 0 in applications
+    return highest or None, 0 if is_unlimited else max(applications)

@@ -408,7 +408,7 @@ RESPONSE_SCHEMAS: Final[Mapping[str, Schema]] = {
     "BudgetAccount": record(
         **_attributes(
             AccountState,
-            **dict.fromkeys(("limit", "settled", "committed", "remaining"), _EXACT_AMOUNT),
+            **dict.fromkeys(("limit", "settled", "committed", "remaining", "rate"), _EXACT_AMOUNT),
             renews=_optional(_AMOUNT),
             exhausted=_optional(_AMOUNT),
             share=_NUMBER,

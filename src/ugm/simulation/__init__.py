@@ -14,6 +14,8 @@ from ugm.simulation.preemption import GuaranteeEffect, PreemptionReport, VictimW
 from ugm.simulation.recorder import LimitSeries, Recorder
 from ugm.simulation.replay import Progress, simulate
 from ugm.simulation.report import (
+    BudgetUse,
+    Crossing,
     GroupLending,
     GroupLoan,
     GroupReclaim,
@@ -29,6 +31,8 @@ from ugm.simulation.swf import SwfHeader, SwfRecord, parse_swf, read_swf
 from ugm.simulation.workload import Job, WorkloadError
 
 __all__ = [
+    "BudgetUse",
+    "Crossing",
     "Envelope",
     "GroupLending",
     "GroupLoan",

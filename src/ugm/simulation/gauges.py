@@ -8,6 +8,8 @@ ReplayGauges of one limit of the configuration share a `ConfiguredLimit`: a user
 
 The limits of other quota models change with the requests and the usage of all groups. Their gauges only know the
 largest amount that a group can ever use, and what a denial has reported in the same round (`Gauge.reported_free`).
+Limits that change by a schedule only know the latter, and the report has the highest of their maxima. So do budgets,
+whose gauges do not count usage either.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias, final
 
+from ugm.budgets.denial import KIND as BUDGET
 from ugm.decision import Violation
 from ugm.identity import TrackingType, UserGroup
 from ugm.partition import AbstractPartition
@@ -28,7 +31,7 @@ from ugm.simulation.report import LimitSummary, UserImpact
 from ugm.simulation.workload import Job
 from ugm.tracking import EffectiveLimit
 
-__all__ = ["ConfiguredLimit", "Gauge", "JobClass", "ReplayGauges", "TagItems"]
+__all__ = ["PROBE", "ConfiguredLimit", "Gauge", "JobClass", "ReplayGauges", "TagItems", "is_tracked"]
 
 #: The tags of a job, as a key.
 TagItems: TypeAlias = tuple[tuple[str, str], ...]
@@ -37,7 +40,7 @@ TagItems: TypeAlias = tuple[tuple[str, str], ...]
 _TRACKED: Final = frozenset(map(str, TrackingType))
 
 #: The id of a temporary application, of which the limits are queried.
-_PROBE: Final = "probe"
+PROBE: Final = "probe"
 
 
 class _LimitKey(NamedTuple):
@@ -141,6 +144,8 @@ class JobClass:
     gauges: list[tuple[Gauge, int]]
     #: Every group of other quota models that a job is charged to, with the amount.
     groups: list[tuple[LendingGroup, int]]
+    #: The duration that each job promises; None without budgets, so that jobs of all durations are equal.
+    duration: int | None = None
     #: The held jobs, each with its order of arrival; the oldest is first.
     held: deque[tuple[int, Job]] = field(default_factory=deque)
     #: The gauge that the held jobs wait for, and the amount that each needs there; set while jobs are held.
@@ -197,7 +202,9 @@ class ReplayGauges:
     #: An empty partition, of which only the limits are queried.
     partition: AbstractPartition
     order: JobOrder
-    _gauges: dict[tuple[str, str, str, str | None], Gauge] = field(default_factory=dict)
+    #: Whether limits change by a schedule. Then the partition has the highest maxima.
+    is_scheduled: bool = False
+    _gauges: dict[tuple[str, str, str, str, str | None], Gauge] = field(default_factory=dict)
     #: The gauges of other quota models.
     inexact: list[Gauge] = field(default_factory=list)
     #: The limits by queue path, user and tags; they do not change during a replay.
@@ -225,7 +232,7 @@ class ReplayGauges:
         This is the first limit. Any node of a quota tree could hold a job, so it is the one of them with most free.
         """
         first = violations[0]
-        if first.kind not in _TRACKED:
+        if not is_tracked(first) and first.kind != BUDGET:
             alike = [one for one in violations if (one.kind, one.resource) == (first.kind, first.resource)]
             first = max(alike, key=lambda one: one.limit - one.used)
         gauge = self.of(first)
@@ -253,19 +260,23 @@ class ReplayGauges:
 
     def _limits_of(self, user: UserGroup, queue_path: str, tags: Mapping[str, str]) -> tuple[EffectiveLimit, ...]:
         """Return all limits of a user in a queue, which is created if it does not exist."""
-        self.partition.adopt_application(_PROBE, user, queue_path, tags=tags)
-        limits = self.partition.limits(_PROBE)
-        self.partition.remove(_PROBE)
+        self.partition.adopt_application(PROBE, user, queue_path, tags=tags)
+        limits = tuple(limit for limit in self.partition.limits(PROBE) if limit.kind != BUDGET)
+        self.partition.remove(PROBE)
         return limits
 
     def _gauge(self, limit: EffectiveLimit | Violation, place: str, resource: str | None, most: int) -> Gauge:
-        subject = (limit.kind, limit.name, limit.queue_path, resource)
+        # The violation of a budget has the name of the budget, and that of the owner of the account.
+        name = limit.limit_name if limit.kind == BUDGET else limit.name
+        subject = (limit.kind, limit.name, name, limit.queue_path, resource)
         if (gauge := self._gauges.get(subject)) is None:
-            is_exact = limit.kind in _TRACKED
+            counts = is_tracked(limit)
+            is_exact = counts and not self.is_scheduled
             # The limits of other quota models belong to no queue, so only the name distinguishes them.
-            key = _LimitKey(limit.kind, limit.queue_path, limit.limit_name if is_exact else limit.name, resource)
+            key = _LimitKey(limit.kind, limit.queue_path, limit.limit_name if counts else limit.name, resource)
             configured = self.configured.setdefault(key, ConfiguredLimit(key, place, most))
-            gauge = self._gauges[subject] = Gauge(configured, limit.name, OrderedLines(self.order), is_exact=is_exact)
+            gauge = Gauge(configured, name, OrderedLines(self.order), is_exact=is_exact, is_bounded=not counts)
+            self._gauges[subject] = gauge
             configured.gauges.append(gauge)
             if not is_exact:
                 self.inexact.append(gauge)
@@ -273,6 +284,11 @@ class ReplayGauges:
             # Nodes of several trees have the same name.
             gauge.is_bounded = False
         return gauge
+
+
+def is_tracked(limit: EffectiveLimit | Violation) -> bool:
+    """Return whether a limit is that of users, groups or queues, and not of another quota model."""
+    return limit.kind in _TRACKED
 
 
 def _amounts(limit: EffectiveLimit) -> Iterable[tuple[str | None, int]]:

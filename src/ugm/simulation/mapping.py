@@ -94,7 +94,9 @@ class JobMapping:
             usage = usage_of(*self._size(record))
             tags = tags_of(*[getattr(record, field) for field in fields])
             wait = None if record.wait_time == UNKNOWN else record.wait_time
-            yield Job(record.number, record.submit_time, max(record.run_time, 0), queue, user, usage, tags, wait)
+            requested = record.requested_time if record.requested_time > 0 else None
+            run_time = max(record.run_time, 0)
+            yield Job(record.number, record.submit_time, run_time, queue, user, usage, tags, wait, requested)
 
     def _user(self, user: int, group: int) -> UserGroup:
         name = self.unknown_user if user == UNKNOWN else self._name("user", user)

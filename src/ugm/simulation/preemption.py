@@ -24,6 +24,7 @@ from ugm.configuration import PartitionConfig
 from ugm.errors import InvariantError, RequestError
 from ugm.identity import UserGroup, ancestors
 from ugm.partition import AllocationRequest, Partition
+from ugm.partition.config_schedule import ConfigSchedule
 from ugm.preemption import Outcome
 from ugm.preemption.facts import DEFAULT_DELAY
 from ugm.preemption.settings import PreemptionSettings
@@ -229,6 +230,9 @@ class _Replay:
     def __init__(
         self, config: PartitionConfig, cluster: Resource, victims: VictimWork, stop_time: int, *, preempts: bool
     ) -> None:
+        if config.ugm.budgets or ConfigSchedule.compile(config) is not None:
+            reason = "budgets and limits that change by a schedule cannot be replayed with preemption"
+            raise RequestError("config", config.name, reason)
         self.now = 0
         self._partition: Final = Partition(config, cluster=cluster, clock=lambda: self.now)
         self._settings: Final = PreemptionSettings(config)

@@ -34,33 +34,49 @@ answer. A denied class waits for one of the limits that denied it, until that li
 therefore costs time for the jobs that start and for the classes that another limit denies, not for the held jobs. A
 class that a quota model denies is requested in every round, unless an equal or smaller request to the same limit has
 been denied in it. The result is the same as if every held job were requested again each time.
+
+Limits that change by a schedule and budgets follow the calendar: the workload starts at a given second since 1970. Each
+job promises the run time that its user requested, or its run time if that is unknown. When limits change or budgets are
+renewed, held jobs are requested again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from operator import itemgetter
-from typing import Any, Literal, NamedTuple, TypeAlias, final
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, final
 from weakref import WeakValueDictionary
 
+from ugm.budgets import Budgets
+from ugm.budgets.calendar import NEVER
+from ugm.budgets.declared import declared_budget
+from ugm.budgets.denial import KIND as BUDGET
 from ugm.configuration import PartitionConfig
-from ugm.decision import Decision
+from ugm.decision import Decision, Violation
 from ugm.errors import InvariantError, RequestError
 from ugm.identity import TrackingType, UserGroup
 from ugm.model import QuotaModel
 from ugm.partition import AbstractPartition, Partition
-from ugm.partition.config_schedule import ConfigSchedule
+from ugm.partition.config_schedule import highest_limits
 from ugm.resources import MAX_QUANTITY, Resource
+from ugm.simulation.budget_log import BudgetLog
 from ugm.simulation.counters import ReplayCounters
-from ugm.simulation.gauges import Gauge, JobClass, ReplayGauges, TagItems
+from ugm.simulation.gauges import PROBE, Gauge, JobClass, ReplayGauges, TagItems, is_tracked
 from ugm.simulation.job_order import JobOrder, JobOrderName, order_of, require_order, without_shares
 from ugm.simulation.recorder import Recorder
 from ugm.simulation.report import Report
+from ugm.simulation.timeline import Timeline
 from ugm.simulation.workload import Job
 
 __all__ = ["Progress", "simulate"]
+
+#: After the last job, a replay waits for the next change of limits or budgets while jobs are held, unless none was
+#: released or started for so many seconds.
+_PATIENCE: Final = 400 * 86_400
+#: The kinds of limits that evictions of other groups do not relieve.
+_OTHERS: Final = frozenset({TrackingType.USER.value, TrackingType.GROUP.value, BUDGET})
 
 
 class Progress(NamedTuple):
@@ -90,6 +106,7 @@ def simulate(  # noqa: PLR0913 - one for each option
     models: Callable[[], Iterable[QuotaModel]] = _no_models,
     reclaims: bool = True,
     order: JobOrderName = "fifo",
+    start: int = 0,
 ) -> Report:
     """Replay a workload in a partition.
 
@@ -109,13 +126,13 @@ def simulate(  # noqa: PLR0913 - one for each option
             called twice, because one partition only answers queries about limits.
         reclaims: whether groups reclaim what they are guaranteed, so that jobs of other groups are evicted.
         order: the order in which held jobs are requested again.
+        start: the second since 1970 at which the workload starts, for budgets and limits that change by a schedule.
 
     Returns:
         The report, which only depends on the arguments.
 
     Raises:
-        RequestError: the jobs are not in order, a job has the number of another job that has not ended, or
-            the configuration has budgets, or limits that change by a schedule.
+        RequestError: the jobs are not in order, or a job has the number of another job that has not ended.
 
     >>> from ugm import parse_config
     >>> from ugm.simulation import Job
@@ -124,23 +141,40 @@ def simulate(  # noqa: PLR0913 - one for each option
     >>> simulate(jobs, config.partition()).waiting
     WaitingTime(jobs=2, delayed=1, total=60, p95=60, max=60)
     """
-    if ConfigSchedule.compile(config) is not None:
-        raise RequestError("config", "with a schedule", "limits that change with the time cannot be simulated")
-    if config.ugm.budgets:
-        raise RequestError("config", "with budgets", "budgets cannot be simulated; remove them from the configuration")
-    # Charging does not depend on *group_limits*, so the gauges query a partition that enforces all limits.
-    limits = without_shares(config)
-    partition = Partition(limits, cluster=cluster, models=models(), group_limits=group_limits)
+    limits, given = without_shares(config), tuple(models())
+    budgets = [*map(declared_budget, config.ugm.budgets)]
+    budgets += [budget for model in given if isinstance(model, Budgets) for budget in model.budgets]
+    timeline = Timeline(start, config, budgets)
+    partition = Partition(limits, cluster=cluster, models=given, group_limits=group_limits, clock=timeline.second)
     job_order = order_of(require_order(order), config, partition, cluster)
-    gauges = ReplayGauges(Partition(limits, cluster=cluster, models=models()), job_order)
-    has_models = bool(partition.model_reports())
-    replay = _Replay(partition, gauges, job_order, cluster, observer, recorder, has_models, has_models and reclaims)
+    # Charging does not depend on *group_limits*, so the gauges query a partition that enforces all limits.
+    highest, loosest = (_untimed(limits, ever_unlimited=choice) for choice in (False, True))
+    gauges = ReplayGauges(Partition(highest, cluster=cluster, models=models()), job_order, timeline.is_scheduled)
+    has_models = any(report.model != Budgets.__name__ for report in partition.model_reports())
+    replay = _Replay(
+        partition,
+        gauges,
+        job_order,
+        cluster,
+        observer,
+        recorder,
+        has_models,
+        has_models and reclaims,
+        timeline,
+        BudgetLog(partition, timeline, bool(budgets), bool(config.ugm.thresholds.shares)),
+        Partition(loosest, cluster=cluster) if timeline.is_scheduled else None,
+    )
     for job in jobs:
         if until is not None and job.submit_time > until:
             break
         replay.submit(job)
     replay.finish(until)
     return replay.report()
+
+
+def _untimed(config: PartitionConfig, *, ever_unlimited: bool) -> PartitionConfig:
+    """Return a configuration without budgets and with the highest of all scheduled limits."""
+    return highest_limits(replace(config, ugm=replace(config.ugm, budgets=())), ever_unlimited=ever_unlimited)
 
 
 #: A job class that fits a gauge: the key of its line, its order, its amount, and the gauge.
@@ -167,9 +201,7 @@ class _Running(NamedTuple):
 
 def _is_blocked(decision: Decision) -> bool:
     """Return whether evictions of other groups cannot let a denied job fit."""
-    return not decision.can_wait or any(
-        one.kind in (TrackingType.USER, TrackingType.GROUP) or one.resource is None for one in decision.violations
-    )
+    return not decision.can_wait or any(one.kind in _OTHERS or one.resource is None for one in decision.violations)
 
 
 def _borrower_of(job_class: JobClass) -> tuple[str, str]:
@@ -191,10 +223,13 @@ class _Replay:
     recorder: Recorder | None
     has_models: bool
     reclaims: bool
+    timeline: Timeline
+    budgets: BudgetLog
+    #: An empty partition with the highest limits of all times; None without a schedule.
+    loosest: AbstractPartition | None
     counters: ReplayCounters = field(default_factory=ReplayCounters)
-    now: int = 0
     #: A job class is dropped with the last of its held or running jobs, because each job may have its own size.
-    classes: WeakValueDictionary[tuple[str, UserGroup, Resource, TagItems], JobClass] = field(
+    classes: WeakValueDictionary[tuple[str, UserGroup, Resource, TagItems, int | None], JobClass] = field(
         default_factory=WeakValueDictionary
     )
     #: Numbers of the jobs that are held or running.
@@ -207,10 +242,17 @@ class _Replay:
     evicted: set[int] = field(default_factory=set)
     #: The number of starts, including those of evicted jobs.
     starts: int = 0
+    #: The last second at which a job started or ended.
+    last_event: int = 0
     #: The arrivals of held jobs that have run before.
     restarted: set[int] = field(default_factory=set)
     #: The gauges that evictions have lowered since the last round of retries.
     relieved: dict[Gauge, None] = field(default_factory=dict)
+
+    @property
+    def now(self) -> int:
+        """The time of the virtual clock."""
+        return self.timeline.now
 
     @property
     def running_jobs(self) -> int:
@@ -226,6 +268,9 @@ class _Replay:
         """Advance the clock to the submission of a job, then start, hold or reject the job."""
         if job.submit_time < self.now:
             raise RequestError("jobs", job.number, f"submitted at {job.submit_time}, after a job of {self.now}")
+        if not self.counters.read:
+            self.timeline.now = job.submit_time
+            self.timeline.find_next_change()
         self._advance(job.submit_time)
         if self.recorder and not self.counters.read:
             self.recorder.origin = self.now
@@ -249,27 +294,45 @@ class _Replay:
             self._hold(job_class, job, order)
         elif decision := self._request(job_class, job):
             self._start(job_class, job, order)
-        elif decision.can_wait:
-            self._hold(job_class, job, order, decision)
-        else:
-            job_class.never = tuple(violation for violation in decision.violations if not violation.can_wait)
+        elif never := self._never(job_class, decision):
+            job_class.never = never
             self._reject(job_class, job)
+        else:
+            self._hold(job_class, job, order, decision)
+
+    def _never(self, job_class: JobClass, decision: Decision) -> tuple[Violation, ...]:
+        """Return the limits that a single job exceeds at all times."""
+        never = tuple(violation for violation in decision.violations if not violation.can_wait)
+        if not never or self.loosest is None:
+            return never
+        self.loosest.adopt_application(PROBE, job_class.user, job_class.queue_path)
+        always = {one[:5] for one in self.loosest.check(PROBE, job_class.usage).violations}
+        self.loosest.remove(PROBE)
+        return tuple(one for one in never if one[:5] in always or not is_tracked(one))
 
     def _class_of(self, queue_path: str, job: Job) -> JobClass:
         tags: TagItems = tuple(sorted(job.tags.items())) if job.tags else ()
-        key = (queue_path, job.user, job.usage, tags)
+        duration = job.promised_time if self.budgets.has_budgets else None
+        key = (queue_path, job.user, job.usage, tags, duration)
         if (job_class := self.classes.get(key)) is None:
             limits = self.gauges.limits_of(queue_path, job.user, tags)
             gauges, groups = self.gauges.for_job(limits, job.usage), self.gauges.lending.of_limits(limits, job.usage)
-            job_class = self.classes[key] = JobClass(queue_path, job.user, job.usage, gauges, groups)
+            job_class = JobClass(queue_path, job.user, job.usage, gauges, groups, duration)
+            self.classes[key] = job_class
         return job_class
 
     def _request(self, job_class: JobClass, job: Job) -> Decision:
         self.counters.decisions += 1
-        decision = self.partition.allocate(job.application_id, job.application_id, job_class.usage)
+        decision = self._allocate(job_class, job)
+        if not decision:
+            self.budgets.deny(decision.violations)
         if decision or not self.reclaims or not job_class.is_within_guarantee or _is_blocked(decision):
             return decision
         return self._reclaim(job_class, job) or decision
+
+    def _allocate(self, job_class: JobClass, job: Job) -> Decision:
+        name = job.application_id
+        return self.partition.allocate(name, name, job_class.usage, duration=job_class.duration)
 
     def _start(self, job_class: JobClass, job: Job, order: int) -> None:
         job_class.charge(self.now)
@@ -279,6 +342,7 @@ class _Replay:
             self.recorder.record_running(self.now, job_class, 1)
         self.alive.add(job.number)
         self.starts += 1
+        self.last_event = self.now
         if order in self.restarted:
             self.restarted.remove(order)
         else:
@@ -295,6 +359,7 @@ class _Replay:
         job_class.held.append((order, job))
         if decision is not None:
             self._wait(job_class, decision)
+        self.budgets.count(job_class.awaited[0])
         job_class.awaited[0].configured.add_impact(job.user.name, 1, 0)
         if self.recorder:
             self.recorder.record_waiting(self.now, job_class, 1)
@@ -305,7 +370,9 @@ class _Replay:
         self.partition.remove(job.application_id)
         self.counters.reject(job_class, job)
         for violation in job_class.never:
-            self.gauges.of(violation).configured.rejected += 1
+            gauge = self.gauges.of(violation)
+            gauge.configured.rejected += 1
+            self.budgets.count(gauge)
 
     def _wait(self, job_class: JobClass, decision: Decision) -> None:
         """Let a denied job class wait for the first limit that denied it."""
@@ -313,11 +380,27 @@ class _Replay:
 
     def _advance(self, time: int) -> None:
         """End jobs and retry held jobs up to *time*, and set the clock."""
-        while self.running and self.running[0][0] <= time:
-            self.now = self.running[0][0]
+        while (second := self._next_event()) <= time:
+            changes = second == self.timeline.next_change
+            if changes:
+                self._move_to(second - 1)
+                self.budgets.close_periods()
+            self._move_to(second)
             self._retry(self._end_jobs())
+            if changes:
+                self.timeline.find_next_change()
             self._observe()
-        self.now = time
+        self._move_to(time)
+
+    def _move_to(self, second: int) -> None:
+        """Set the clock, after a look at the thresholds if the last second is over."""
+        if second > self.now:
+            self.budgets.watch()
+            self.timeline.now = second
+
+    def _next_event(self) -> int:
+        """Return the next second at which a job ends, limits change, or budgets are renewed."""
+        return min(self.running[0][0] if self.running else NEVER, self.timeline.next_change)
 
     def _end_jobs(self) -> Iterable[Gauge]:
         """Release the jobs that end now, and return the lowered gauges that job classes wait for."""
@@ -327,6 +410,7 @@ class _Replay:
             if start in self.evicted:
                 self.evicted.remove(start)
                 continue
+            self.last_event = self.now
             self.partition.remove(job.application_id)
             self.alive.remove(job.number)
             self.evictable.pop(job.application_id, None)
@@ -408,7 +492,7 @@ class _Replay:
             if self.recorder:
                 self.recorder.record_running(self.now, one.job_class, -1)
             self._relieve(gauge for gauge, _ in one.job_class.gauges)
-        decision = self.partition.allocate(job.application_id, job.application_id, job_class.usage)
+        decision = self._allocate(job_class, job)
         for one in evicted:
             self._hold_again(one)
         return decision
@@ -442,17 +526,23 @@ class _Replay:
             self.observer(Progress(self.now, self.counters.read, self.running_jobs, self.held))
 
     def finish(self, until: int | None) -> None:
-        """Continue without further submissions, to the second *until* or until no job runs."""
-        while self.running and (until is None or self.running[0][0] <= until):
-            self._advance(self.running[0][0])
+        """Continue without further submissions, to the second *until* or until no job runs and none will start."""
+        while self._continues() and (until is None or self._next_event() <= until):
+            self._advance(self._next_event())
         if until is not None:
-            self.now = until
+            self._advance(until)
         for job_class in self.classes.values():
             job_class.count_waiting(self.now)
         self.gauges.lending.finish(self.now)
         self.counters.use(self.now, Resource(), 0)
         if self.recorder:
             self.recorder.finish(self.now)
+
+    def _continues(self) -> bool:
+        """Return whether a job runs, or may start when limits change or budgets are renewed."""
+        if self.running or not self.held:
+            return bool(self.running)
+        return self._next_event() - self.last_event < _PATIENCE
 
     def report(self) -> Report:
         """Verify the partition, and return the report."""
@@ -462,7 +552,8 @@ class _Replay:
         except InvariantError as error:
             findings = error.findings
         limits = self.gauges.configured.values()
-        return self.counters.report(
+        budgets, crossings = self.budgets.finish()
+        report = self.counters.report(
             held=self.held,
             end_time=self.now,
             cluster=self.cluster,
@@ -470,3 +561,4 @@ class _Replay:
             lending=self.gauges.lending,
             findings=findings,
         )
+        return replace(report, budgets=budgets, crossings=crossings)

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from fractions import Fraction
 from typing import Any, final
 
+from ugm.partition import ThresholdCrossed
 from ugm.resources import Resource
 from ugm.simulation.correlation import rank_correlation
 
 __all__ = [
+    "BudgetUse",
+    "Crossing",
     "GroupLending",
     "GroupLoan",
     "GroupReclaim",
@@ -144,6 +148,54 @@ class LimitSummary:
 
 @final
 @dataclass(frozen=True, slots=True)
+class BudgetUse:
+    """The use of one account of a budget in one period.
+
+    Amounts are amounts times seconds, and fractions only if weights are.
+    """
+
+    budget: str
+    #: The user, group, queue, elastic group or tree node, and which of these.
+    owner: str
+    scope: str
+    #: The queue in and below which the budget applies.
+    queue_path: str
+    resource: str
+    #: The second of the workload at which the period ended; None for the one in which the replay ended.
+    end: int | None
+    #: The limit and the usage at the end of the period, or at that of the replay.
+    limit: int | Fraction
+    settled: int | Fraction
+    #: The second at which it first denied a job in this period; None if it denied none.
+    ran_out: int | None
+    #: The jobs of this period that it held or rejected when they arrived.
+    denied_jobs: int
+    #: The forecast at the end of the replay: when nothing is left at the current rate; None if not in this period.
+    exhausted: int | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values for JSON; fractions as texts."""
+        return {name: str(value) if isinstance(value, Fraction) else value for name, value in asdict(self).items()}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """A threshold that was crossed during the replay."""
+
+    #: The second of the workload.
+    second: int
+    crossed: ThresholdCrossed
+    #: For a budget, the forecast at that second: when nothing is left at the current rate; None if not in this period.
+    exhausted: int | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values for JSON."""
+        return {"second": self.second, **self.crossed.to_dict(), "exhausted": self.exhausted}
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class JobRejection:
     """Equal jobs that can never start under the configuration, with the reason."""
 
@@ -239,6 +291,11 @@ class Report:
     loans: tuple[GroupLoan, ...] = ()
     #: Those with most jobs first.
     reclaims: tuple[GroupReclaim, ...] = ()
+    #: The accounts of budgets in each period in which they were used or denied jobs: those that denied jobs, by the
+    #: time of the first denial, and then those that used most of their limit.
+    budgets: tuple[BudgetUse, ...] = ()
+    #: The thresholds of the configuration that were crossed, watched once in each hour of the workload.
+    crossings: tuple[Crossing, ...] = ()
     #: The findings of the self-check of the partition at the end; empty if there are none.
     findings: tuple[str, ...]
     #: The waiting times that the log has for the started jobs; None if it has none.
@@ -279,5 +336,7 @@ class Report:
             "lending": [asdict(group) for group in self.lending],
             "loans": [asdict(loan) for loan in self.loans],
             "reclaims": [asdict(reclaim) for reclaim in self.reclaims],
+            "budgets": [one.to_dict() for one in self.budgets],
+            "crossings": [one.to_dict() for one in self.crossings],
             "verify": {"clean": self.is_clean, "findings": list(self.findings)},
         }

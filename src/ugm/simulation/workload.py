@@ -63,15 +63,25 @@ class Job:
     tags: Mapping[str, str] = field(default_factory=dict)
     #: The seconds for which it waited according to the log; None if that is unknown. The replay does not use it.
     logged_wait: int | None = None
+    #: The run time that its user requested, in seconds; None if that is unknown. Budgets count it as promised.
+    requested_time: int | None = None
 
     def __post_init__(self) -> None:
         if self.submit_time < 0:
             raise RequestError("submit_time", self.submit_time, "expected a number of seconds >= 0")
         if self.run_time < 0:
             raise RequestError("run_time", self.run_time, "expected a number of seconds >= 0")
-        for name, time in (("submit_time", self.submit_time), ("run_time", self.run_time)):
+        if self.requested_time is not None and self.requested_time < 1:
+            raise RequestError("requested_time", self.requested_time, "expected a number of seconds >= 1, or None")
+        for name in ("submit_time", "run_time", "requested_time"):
+            time = getattr(self, name) or 0
             if time > MAX_SECONDS:
                 raise RequestError(name, time, f"expected at most {MAX_SECONDS} seconds")
+
+    @property
+    def promised_time(self) -> int:
+        """The seconds that it promises to take at most: the requested time, or else its run time, and at least one."""
+        return self.requested_time or max(self.run_time, 1)
 
     @property
     def application_id(self) -> str:

@@ -16,7 +16,6 @@ from ugm._schedules import NEVER, parse_entry
 from ugm.config import ScheduledLimit, dump_config, export_config
 from ugm.journal import open_partition
 from ugm.partition import changes
-from ugm.simulation import simulate
 
 TEXT = """
 partitions:
@@ -283,12 +282,10 @@ def test_values_without_a_file() -> None:
         Partition(broken)
 
 
-def test_refusals() -> None:
-    """A manager has no clock, and a simulation has another one, so they refuse schedules."""
+def test_a_manager_refuses_schedules() -> None:
+    """A manager has no clock."""
     with pytest.raises(RequestError, match="a Manager has no clock"):
         Manager(CONFIG)
-    with pytest.raises(RequestError, match="cannot be simulated"):
-        simulate([], CONFIG)
 
 
 _ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "Africa/Casablanca")

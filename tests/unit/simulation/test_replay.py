@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from ugm import Partition, RequestError, Resource, UserGroup
 from ugm.config import (
-    BudgetConfig,
     ChildTemplate,
     Extensions,
     FairShareConfig,
@@ -668,10 +667,3 @@ def test_usage_and_utilization() -> None:
     assert report.logged == WaitingTime.of([7])
     assert report.usage_correlation is None
     assert simulate([job(1, 0, 1)], limited()).utilization[0].share is None
-
-
-def test_budgets_are_refused() -> None:
-    """A replay does not ignore budgets, because its result would be wrong."""
-    budget = BudgetConfig("all", amounts=Resource(vcore=1))
-    with pytest.raises(RequestError, match="budgets cannot be simulated"):
-        simulate([], PartitionConfig(queues=(QueueConfig("a"),), ugm=Extensions(budgets=(budget,))))

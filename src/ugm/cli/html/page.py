@@ -10,12 +10,14 @@ from ugm.cli.html.limit_series import borrowing_figure, limit_figure, total_figu
 from ugm.cli.html.marks import Markup, element, joined
 from ugm.cli.html.plots import TimeAxis
 from ugm.cli.html.tables import (
+    budget_table,
     holding_table,
     lending_table,
     limit_table,
     loan_table,
     reclaim_table,
     rejection_table,
+    threshold_table,
     waiting_table,
 )
 from ugm.cli.output import counted
@@ -90,6 +92,10 @@ def _sections(report: Report, recorder: Recorder, axis: TimeAxis) -> Iterable[tu
         yield f"{heading}s", f"Waiting by {heading}", waiting_table(heading, figures)
     if report.lending:
         yield "lending", "Borrowed and lent", _lending(report, recorder, axis)
+    if report.budgets:
+        yield "budgets", "Budgets, those that ran out first", budget_table(report, axis.start)
+    if report.crossings:
+        yield "thresholds", "Thresholds crossed", threshold_table(report, axis.start)
     if report.rejections:
         yield "rejected", "Rejected, because they can never start", rejection_table(report)
     yield "limits", "All limits and their peaks", limit_table(report)

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import ugm.cli.wording as texts
 from ugm.cli.html.marks import Markup, element, joined
 from ugm.cli.output import counted
+from ugm.cli.timed_rows import BUDGET_FIGURES, BUDGETS, THRESHOLDS, budget_rows, threshold_rows
 from ugm.simulation import (
     LimitSummary,
     PreemptionReport,
@@ -19,6 +20,7 @@ from ugm.simulation import (
 )
 
 __all__ = [
+    "budget_table",
     "change_table",
     "compared_limit_table",
     "comparison_table",
@@ -30,6 +32,7 @@ __all__ = [
     "preemption_table",
     "reclaim_table",
     "rejection_table",
+    "threshold_table",
     "waiting_table",
 ]
 
@@ -149,6 +152,18 @@ def reclaim_table(report: Report) -> Markup:
     """Return a table of the evictions by owner and borrower."""
     columns = (*map(_Column, texts.RECLAIMS[:2]), *_numbers(texts.RECLAIMS[2:]))
     return _table("Reclaimed by evictions", columns, texts.reclaim_rows(report), "pair")
+
+
+def budget_table(report: Report, start: int | None) -> Markup:
+    """Return a table of the accounts of budgets in each period."""
+    columns = (*map(_Column, BUDGETS[:4]), *_numbers(BUDGET_FIGURES))
+    return _table("Budgets by period", columns, budget_rows(report, start), "period")
+
+
+def threshold_table(report: Report, start: int | None) -> Markup:
+    """Return a table of the crossed thresholds."""
+    columns = (*map(_Column, THRESHOLDS[:3]), *_numbers(THRESHOLDS[3:5]), _Column(THRESHOLDS[5]))
+    return _table("Thresholds crossed", columns, threshold_rows(report, start), "crossing")
 
 
 def rejection_table(report: Report) -> Markup:

@@ -1,0 +1,61 @@
+"""The clock of a replay, and the seconds at which limits change or budgets are renewed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, final
+
+from ugm.budgets import Budget, Period
+from ugm.budgets.calendar import LAST_SECOND, NEVER, calendar_of
+from ugm.configuration import PartitionConfig
+from ugm.partition.config_schedule import ConfigSchedule
+
+__all__ = ["Timeline"]
+
+
+@final
+class Timeline:
+    """The virtual clock of a replay.
+
+    Args:
+        start: the second since 1970 at which the workload starts.
+        config: the configuration, whose limits may change with the time.
+        budgets: the budgets, which may be renewed.
+    """
+
+    __slots__ = ("_calendars", "_schedule", "_start", "next_change", "now")
+
+    #: The second of the workload.
+    now: int
+    #: The next second of the workload at which limits may change or budgets are renewed; `NEVER` or later for none.
+    next_change: int
+
+    def __init__(self, start: int, config: PartitionConfig, budgets: Iterable[Budget]) -> None:
+        periods = {(budget.period, budget.zone) for budget in budgets if budget.period is not Period.NONE}
+        self._calendars: Final = [calendar_of(period, zone) for period, zone in sorted(periods)]
+        self._schedule: Final = ConfigSchedule.compile(config)
+        self._start: Final = start
+        self.now = 0
+        self.find_next_change()
+
+    @property
+    def is_scheduled(self) -> bool:
+        """True if limits change by a schedule."""
+        return self._schedule is not None
+
+    def second(self) -> int:
+        """Return the time, in seconds since 1970."""
+        return min(self._start + self.now, LAST_SECOND)
+
+    def second_of(self, now: int) -> int:
+        """Return the second of the workload of a second since 1970."""
+        return now - self._start
+
+    def find_next_change(self) -> None:
+        """Find the first change after the present second."""
+        second = self.second()
+        changes = [calendar.end(calendar.index(second)) for calendar in self._calendars]
+        if self._schedule is not None:
+            changes.append(self._schedule.next_change(second))
+        found = min(changes, default=NEVER)
+        self.next_change = NEVER if found == NEVER else found - self._start

@@ -1,0 +1,82 @@
+"""``ugm simulate`` with budgets: who ran out, and when, on the terminal, as JSON and in HTML."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from ugm.cli import commands
+
+CONFIG = """\
+partitions:
+- placementrules: [{name: provided}]
+  queues: [{name: default}]
+  ugm:
+    thresholds: {shares: [50]}
+    budgets: [{name: monthly, group: group2, amounts: {vcore: 2}, unit: hour, period: month}]
+"""
+
+#: Two jobs of an hour and a half, from 22:00 on the last day of November 2005.
+WORKLOAD = """\
+; UnixStartTime: 1133388000
+1 0 -1 5400 1 -1 -1 1 -1 -1 1 1 2 -1 -1 -1 -1 -1
+2 10 -1 5400 1 -1 -1 1 -1 -1 1 2 2 -1 -1 -1 -1 -1
+"""
+
+
+@pytest.fixture(autouse=True)
+def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("budgets.yaml").write_text(CONFIG)
+    Path("jobs.swf").write_text(WORKLOAD)
+
+
+def simulate(*options: str) -> Result:
+    """Run the replay of the two jobs."""
+    command = ["simulate", "jobs.swf", "--config", "budgets.yaml", "--memory", "0", *options]
+    return CliRunner().invoke(commands.ugm, command, env={"COLUMNS": "140"})
+
+
+def test_terminal() -> None:
+    """Dates are those of the log, and amounts are hours."""
+    text = simulate().stdout
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+
+    assert "monthly group2 2005-12-01 00:00 2005-11-30 22:00 2.0 vcore h 1.5 vcore h 75% 1" in lines
+    assert "monthly group2 the end 2.0 vcore h 1.5 vcore h 75%" in lines
+    assert (
+        "2005-11-30 22:00 budget group2 in monthly at or above 50% 1.5 vcore h 2.0 vcore h 2005-11-30 23:59"
+        not in lines
+    )
+    assert "2005-11-30 22:00 budget group2 in monthly at or above 50% 1.5 vcore h 2.0 vcore h" in lines
+    assert "root budget monthly 2.0 vcore h 1 100% 1h 59m user2" in lines
+
+
+def test_json() -> None:
+    """Amounts and seconds are exact."""
+    report = json.loads(simulate("--json").stdout)
+
+    [first, second] = report["budgets"]
+    assert (first["ran_out"], first["settled"], first["end"], first["denied_jobs"]) == (10, 5_400_000, 7200, 1)
+    assert (second["ran_out"], second["settled"], second["end"]) == (None, 5_400_000, None)
+    assert [(one["second"], one["threshold"], one["rising"]) for one in report["crossings"]][:1] == [(0, 50, True)]
+
+
+def test_html() -> None:
+    """The page has a table of budgets and one of thresholds."""
+    assert simulate("--html", "report.html").exit_code == 0
+    page = Path("report.html").read_text()
+
+    assert "Table: Budgets by period" in page
+    assert "Table: Thresholds crossed" in page
+    assert "2005-11-30 22:00" in page
+
+
+def test_without_a_start_time() -> None:
+    """Times are those since the start of the log."""
+    Path("jobs.swf").write_text(WORKLOAD.partition("\n")[2])
+
+    assert "day 0, 00:00" in simulate().stdout

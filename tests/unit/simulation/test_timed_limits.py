@@ -1,0 +1,422 @@
+"""Replays with budgets and scheduled limits: by hand, against a naive replay of each second, and against a log."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ugm import Partition, RequestError, Resource, UserGroup
+from ugm.budgets import Budget, Budgets, Period
+from ugm.config import (
+    BudgetConfig,
+    Extensions,
+    LimitConfig,
+    PartitionConfig,
+    QueueConfig,
+    QueueResources,
+    ThresholdConfig,
+)
+from ugm.configuration import LimitExtensions, ScheduledLimit
+from ugm.simulation import BudgetUse, Job, JobMapping, Report, read_swf, simulate, simulate_preemption
+
+SUE, BEN = UserGroup("sue", ("lab",)), UserGroup("ben", ("lab",))
+DAY: Final = 86_400
+#: A minute before midnight, December 1, 2026, in UTC.
+START: Final = 1_796_083_200 - 60
+#: The second of the workload at which December begins.
+MIDNIGHT: Final = 60
+
+
+def job(number: int, submit: int, run: int, gpu: int = 1, user: UserGroup = SUE, requested: int | None = None) -> Job:
+    """Return a job in the queue ``root.a``."""
+    return Job(number, submit, run, "root.a", user, Resource(gpu=gpu), requested_time=requested)
+
+
+def declaring(
+    *budgets: BudgetConfig, thresholds: tuple[int, ...] = (), queue: QueueConfig | None = None
+) -> PartitionConfig:
+    """Return a configuration with some budgets and one queue."""
+    extensions = Extensions(budgets=budgets, thresholds=ThresholdConfig(shares=thresholds))
+    return PartitionConfig(queues=(queue or QueueConfig("a"),), ugm=extensions)
+
+
+def lab(amount: int, **options: str) -> BudgetConfig:
+    """Return a budget of the lab for each day."""
+    return replace(BudgetConfig("lab", group="lab", amounts=Resource(gpu=amount), period="day"), **options)  # type: ignore[arg-type] # texts of literals
+
+
+def ran(report: Report) -> list[tuple[str, int | None, int | Fraction, int | None, int]]:
+    """Return the owners, the ends of the periods, the usage, the first denials and the denied jobs."""
+    return [(one.owner, one.end, one.settled, one.ran_out, one.denied_jobs) for one in report.budgets]
+
+
+def test_who_runs_out_and_when() -> None:
+    """A job that does not fit the rest of a day starts with the next day."""
+    report = simulate([job(1, 0, 40), job(2, 5, 30), job(3, 6, 20)], declaring(lab(60)), start=START)
+
+    # 40 + 20 fit into the first day. The second job starts at midnight.
+    assert ran(report) == [("lab", MIDNIGHT, 60, 5, 1), ("lab", None, 30, None, 0)]
+    assert (report.waiting.max, report.end_time, report.is_clean) == (MIDNIGHT - 5, MIDNIGHT + 30, True)
+    [limit] = report.limits
+    assert (limit.kind, limit.limit_name, limit.resource, limit.held_jobs, limit.held_seconds) == (
+        "budget", "lab", "gpu", 1, MIDNIGHT - 5,
+    )  # fmt: skip
+
+
+def test_usage_across_the_end_of_a_period() -> None:
+    """Each second settles in its period, and the rest of a promise counts in the next one."""
+    report = simulate([job(1, 0, 100), job(2, MIDNIGHT, 70)], declaring(lab(100)), start=START)
+
+    assert ran(report) == [
+        ("lab", MIDNIGHT + DAY, 40, MIDNIGHT, 1),
+        ("lab", None, 70, None, 0),
+        ("lab", MIDNIGHT, 60, None, 0),
+    ]
+    assert report.waiting.max == DAY
+
+
+def test_an_early_end_gives_back() -> None:
+    """A job that ends before the time that its user requested leaves the rest to others."""
+    report = simulate([job(1, 0, 10, requested=50), job(2, 5, 30)], declaring(lab(60)), start=START)
+
+    assert report.waiting.max == 5
+    assert [(one.settled, one.denied_jobs) for one in report.budgets] == [(40, 1)]
+
+
+def test_an_overrun_is_settled() -> None:
+    """A job that runs longer than its user requested goes on, and the budget may be exceeded."""
+    report = simulate([job(1, 0, 30, requested=10), job(2, 40, 5)], declaring(lab(20, period="none")), start=START)
+
+    assert [(one.settled, one.limit, one.ran_out, one.denied_jobs) for one in report.budgets] == [(30, 20, 40, 1)]
+    assert "never, because it is not renewed" in report.rejections[0].reason
+
+
+def test_each_user() -> None:
+    """Each user has an account, also one of whom every job is denied."""
+    config = declaring(BudgetConfig("each", user="*", amounts=Resource(gpu=10), mode="safe"))
+    report = simulate([job(1, 0, 5), job(2, 1, 30, user=BEN)], config, start=START)
+
+    assert ran(report) == [("ben", None, 0, 1, 1), ("sue", None, 5, None, 0)]
+
+
+def test_weights_and_budgets_of_the_program() -> None:
+    """A weighted sum is exact, also if the program passes the budgets."""
+    bill = Budget("bill", amounts=Resource(units=100), period=Period.DAY, weights={"gpu": Fraction(1, 3)})
+    report = simulate([job(1, 0, 100)], declaring(), models=lambda: [Budgets([bill])], start=START)
+
+    assert [(one.settled, one.end) for one in report.budgets] == [(20, MIDNIGHT), (Fraction(40, 3), None)]
+    assert report.budgets[1].to_dict()["settled"] == "40/3"
+
+
+def test_thresholds_and_the_forecast() -> None:
+    """Crossed thresholds have their time, and the forecast of a running system."""
+    config = declaring(lab(4 * DAY, mode="admit", period="month"), thresholds=(50, 90))
+    # In the middle of the month; jobs of an hour, one after the other.
+    jobs = [job(number, 3600 * number, 3600, 8) for number in range(24)]
+    report = simulate(jobs, config, start=START - 15 * DAY)
+
+    crossings = [(one.crossed.threshold, one.second, one.crossed.used, one.exhausted) for one in report.crossings]
+    # Eight GPUs use 28,800 of 345,600 in an hour: half of it in 6 hours and all of it in 12. A promise counts at once.
+    assert crossings == [(50, 5 * 3600, 6 * 28_800, 12 * 3600), (90, 10 * 3600, 11 * 28_800, 12 * 3600)]
+    assert report.budgets[0].ran_out == 12 * 3600
+
+
+def nightly(day: int, night: int | None) -> PartitionConfig:
+    """Return a configuration with another maximum from midnight on, for six hours."""
+    entry = ScheduledLimit(hours="00:00-06:00", max_resources=Resource({} if night is None else {"gpu": night}))
+    queue = QueueConfig("a", resources=QueueResources(max=Resource(gpu=day)), ugm=LimitExtensions(schedule=(entry,)))
+    return declaring(queue=queue)
+
+
+def test_a_scheduled_limit() -> None:
+    """A job that is too large for the day waits for the night, and the report has the highest limit."""
+    report = simulate([job(1, 0, 10, 4), job(2, 1, 10, 9)], nightly(2, 4), start=START)
+
+    assert (report.started, report.rejected, report.waiting.max) == (1, 1, MIDNIGHT)
+    [limit] = report.limits
+    assert (limit.limit, limit.peak, limit.held_seconds, limit.rejected) == (4, 4, MIDNIGHT, 1)
+
+
+def test_a_limit_of_users_by_schedule() -> None:
+    """Entries of limits change the number of applications and the resources, and apply to all queues below."""
+    entry = ScheduledLimit(hours="00:00-06:00", max_applications=2)
+    limit = LimitConfig(users=("*",), max_applications=1, ugm=LimitExtensions(schedule=(entry,)))
+    config = PartitionConfig(queues=(QueueConfig("a", limits=(limit,)),))
+    report = simulate([job(1, 0, 3600), job(2, 0, 3600)], config, start=START)
+
+    assert (report.waiting.max, report.limits[0].limit, report.limits[0].peak) == (MIDNIGHT, 2, 2)
+
+
+def test_jobs_that_no_change_helps() -> None:
+    """A replay ends if a held job cannot start for more than a year."""
+    entry = ScheduledLimit(until="2020-01-01", max_resources=Resource(gpu=4))
+    queue = QueueConfig("a", resources=QueueResources(max=Resource(gpu=1)), ugm=LimitExtensions(schedule=(entry,)))
+    config = declaring(lab(100), queue=queue)
+    report = simulate([job(1, 0, 10, 2)], config, start=START)
+
+    assert (report.held, report.started) == (1, 0)
+
+
+def test_the_clock_stops() -> None:
+    """The last second is counted, and nothing after it."""
+    report = simulate([job(1, 0, 40), job(2, 5, 30)], declaring(lab(60)), start=START, until=MIDNIGHT + 10)
+
+    assert (report.held, [one.settled for one in report.budgets]) == (0, [40, 10])
+
+
+def test_preemption_refuses_them() -> None:
+    """A replay with preemption has no calendar."""
+    for config in (declaring(lab(1)), nightly(2, 4)):
+        with pytest.raises(RequestError, match="cannot be replayed with preemption"):
+            simulate_preemption([], config, cluster=Resource(gpu=1))
+
+
+# Against a naive replay
+
+ARRIVALS = st.lists(
+    st.tuples(
+        st.integers(0, 12),
+        st.integers(0, 25),
+        st.sampled_from([SUE, BEN]),
+        st.integers(1, 6),
+        st.none() | st.integers(1, 30),
+    ),
+    min_size=1,
+    max_size=14,
+)
+BUDGETS = st.lists(
+    st.builds(
+        BudgetConfig,
+        st.just("b"),
+        group=st.sampled_from(["", "lab"]),
+        amounts=st.integers(0, 150).map(lambda amount: Resource(gpu=amount)),
+        period=st.sampled_from(["none", "day", "month"]),
+        carry=st.just("none"),
+        mode=st.sampled_from(["safe", "admit"]),
+    ),
+    max_size=2,
+).map(lambda found: [replace(one, name=f"b{number}") for number, one in enumerate(found)])
+
+
+class Naive:
+    """A replay that requests every held job at every second."""
+
+    def __init__(self, jobs: list[Job], config: PartitionConfig, most: int | None) -> None:
+        self.now, self.rejected = 0, 0
+        self.partition = Partition(config, clock=lambda: START + self.now)
+        self.held: list[Job] = []
+        self.running: list[tuple[int, Job]] = []
+        #: The waits of started jobs.
+        self.waits: dict[int, int] = {}
+        for self.now in seconds(jobs):
+            self.end_jobs()
+            for one in jobs:
+                if one.submit_time == self.now:
+                    self.submit(one, most)
+                    self.end_jobs()
+
+    def starts(self, one: Job) -> bool:
+        """Try to start a job."""
+        name, duration = one.application_id, one.requested_time or max(one.run_time, 1)
+        if not self.partition.allocate(name, name, one.usage, duration=duration):
+            return False
+        self.running.append((self.now + one.run_time, one))
+        self.waits[one.number] = self.now - one.submit_time
+        return True
+
+    def end_jobs(self) -> None:
+        """Release the jobs that end now, and request all held jobs, until no job ends at once."""
+        is_first = True
+        while is_first or any(end <= self.now for end, _ in self.running):
+            is_first = False
+            for event in [event for event in self.running if event[0] <= self.now]:
+                self.running.remove(event)
+                self.partition.remove(event[1].application_id)
+            self.held = [one for one in self.held if not self.starts(one)]
+
+    def submit(self, one: Job, most: int | None) -> None:
+        """Start, hold or reject a job; *most* is the highest limit of the queue at any time."""
+        name = one.application_id
+        self.partition.submit(name, one.user, one.queue)
+        decision = self.partition.check(name, one.usage, duration=one.requested_time or max(one.run_time, 1))
+        can_wait = all(each.can_wait or each.kind == "queue" for each in decision.violations)
+        if (most is not None and one.usage["gpu"] > most) or not can_wait:
+            self.rejected += 1
+            self.partition.remove(name)
+        elif not self.starts(one):
+            self.held.append(one)
+
+
+def seconds(jobs: list[Job]) -> Iterator[int]:
+    """Yield all seconds up to the end of the workload, and some minutes after every later change."""
+    last = jobs[-1].submit_time
+    yield from range(max(last, MIDNIGHT) + 400)
+    for day in range(3):
+        for begin in (MIDNIGHT + day * DAY + 6 * 3600, MIDNIGHT + (day + 1) * DAY):
+            yield from range(begin, begin + 400)
+
+
+@given(ARRIVALS, BUDGETS, st.none() | st.tuples(st.integers(1, 6), st.integers(1, 6)))
+def test_equals_a_naive_replay(
+    arrivals: list[tuple[int, int, UserGroup, int, int | None]],
+    budgets: list[BudgetConfig],
+    schedule: tuple[int, int] | None,
+) -> None:
+    """Each job starts at the second at which it would if every held job were requested at each second."""
+    config = declaring(queue=nightly(*schedule).root.queues[0]) if schedule else declaring()
+    config = replace(config, ugm=Extensions(budgets=tuple(budgets)))
+    jobs: list[Job] = []
+    for number, (gap, run, user, gpu, requested) in enumerate(arrivals, start=1):
+        jobs.append(job(number, (jobs[-1].submit_time if jobs else 0) + gap, run, gpu, user, requested))
+
+    naive = Naive(jobs, config, max(schedule) if schedule else None)
+    report = simulate(jobs, config, start=START, until=MIDNIGHT + 3 * DAY + 100)
+
+    started = {
+        number: wait for number, wait in naive.waits.items() if jobs[number - 1].submit_time + wait <= report.end_time
+    }
+    assert (report.started, report.rejected) == (len(started), naive.rejected)
+    assert (report.waiting.total, report.waiting.max) == (sum(started.values()), max(started.values(), default=0))
+    assert report.is_clean
+
+
+# Against a computation from a log
+
+#: Hours of cores of each group in a month, in thousandths times seconds.
+MONTHLY: Final = 1000 * 3600
+
+
+@dataclass
+class Account:
+    """The account of a group, computed from the log."""
+
+    amount: int
+    denied: dict[int, int] = field(default_factory=dict)
+    first: dict[int, int] = field(default_factory=dict)
+    settled: dict[int, int] = field(default_factory=dict)
+    #: The end and the cores of the started jobs.
+    started: list[tuple[int, int]] = field(default_factory=list)
+    held: list[tuple[int, int]] = field(default_factory=list)
+    #: The settled and promised usage of the month.
+    charged: int = 0
+
+    def fits(self, cores: int, run: int, held: int = 0) -> bool:
+        """Return whether a job fits the rest of the month, in which others hold something."""
+        return self.charged + held + cores * max(run, 1) <= self.amount
+
+    def deny(self, month: int, now: int) -> None:
+        """Note the first denial in a month."""
+        self.first.setdefault(month, now)
+
+    def start(self, now: int, cores: int, run: int, bounds: list[int]) -> None:
+        """Count a job in every month in which it runs."""
+        self.charged += cores * run
+        self.started.append((now + run, cores))
+        for month, (begin, end) in enumerate(pairwise(bounds)):
+            shared = min(now + run, end) - max(now, begin)
+            if shared > 0:
+                self.settled[month] = self.settled.get(month, 0) + cores * shared
+
+    def submit(self, month: int, now: int, cores: int, run: int, bounds: list[int]) -> None:
+        """Start, hold or reject a job."""
+        if self.fits(cores, run):
+            self.start(now, cores, run, bounds)
+            return
+        self.deny(month, now)
+        self.denied[month] = self.denied.get(month, 0) + 1
+        if cores * max(run, 1) <= self.amount:
+            self.held.append((cores, run))
+
+    def renew(self, month: int, now: int, bounds: list[int]) -> None:
+        """Begin a month, and start the held jobs that fit, in their order."""
+        self.charged = sum(cores * (end - now) for end, cores in self.started if end > now)
+        ended = 1
+        while ended:
+            left: list[tuple[int, int]] = []
+            ended = 0
+            for cores, run in self.held:
+                if self.fits(cores, run, ended):
+                    self.start(now, cores, run, bounds)
+                    # A job of no time promises a second, and ends when all held jobs were requested.
+                    ended += 0 if run else cores
+                else:
+                    self.deny(month, now)
+                    left.append((cores, run))
+            self.held = left
+
+
+def from_log(lines: list[list[int]], start: int, amount: int, end: int) -> set[tuple[object, ...]]:
+    """Return the figures of every group and month, from the log alone, up to the end of a replay."""
+    first = datetime.fromtimestamp(start + lines[0][1], UTC)
+    months = [
+        datetime(first.year + (first.month - 1 + n) // 12, (first.month - 1 + n) % 12 + 1, 1, tzinfo=UTC)
+        for n in range(100)
+    ]
+    bounds = [int(month.timestamp()) - start for month in months]
+    accounts: dict[int, Account] = {}
+    month = 0
+    for fields in [*lines, [0, end + 1, 0, 0, 1, *[-1] * 13]]:
+        while bounds[month + 1] <= min(fields[1], end):
+            month += 1
+            for account in accounts.values():
+                account.renew(month, bounds[month], bounds)
+        if fields[1] <= end:
+            cores = next(number for number in (fields[4], fields[7], 1) if number != -1) * 1000
+            account = accounts.setdefault(fields[12], Account(amount))
+            account.submit(month, fields[1], cores, max(fields[3], 0), bounds)
+    return {
+        (f"group{name}", None if bounds[number + 1] > end else bounds[number + 1], account.settled.get(number, 0),
+         account.first.get(number), account.denied.get(number, 0))
+        for name, account in accounts.items()
+        for number in range(month + 1)
+        if account.settled.get(number) or number in account.first
+    }  # fmt: skip
+
+
+def compare_with_log(path: Path, hours: int, *, uses_requests: bool) -> tuple[BudgetUse, ...]:
+    """Compare the figures of the report with those of the log, and return the former."""
+    with gzip.open(path, "rt", encoding="utf-8") as stream:
+        text = list(stream)
+    lines = [list(map(int, line.split())) for line in text if not line.startswith(";")]
+    [start] = [int(line.split(":")[1]) for line in text if line.startswith("; UnixStartTime")]
+    names = sorted({fields[12] for fields in lines})
+    amounts = Resource(vcore=hours * MONTHLY)
+    budgets = tuple(BudgetConfig(f"of{name}", group=f"group{name}", amounts=amounts, period="month") for name in names)
+    jobs = JobMapping(queue_levels=(), default_queue="a").jobs(read_swf(path))
+    promised = jobs if uses_requests else (replace(one, requested_time=None) for one in jobs)
+
+    report = simulate(promised, declaring(*budgets), start=start)
+
+    assert report.is_clean
+    found = {(one.owner, one.end, one.settled, one.ran_out, one.denied_jobs) for one in report.budgets}
+    assert found == from_log(lines, start, hours * MONTHLY, report.end_time)
+    assert len(found) == len(report.budgets)
+    return report.budgets
+
+
+@pytest.mark.ci
+def test_a_monthly_budget_of_each_group() -> None:
+    """The figures of the bundled log are those of a computation from the log alone."""
+    uses = compare_with_log(Path(__file__).parents[3] / "examples" / "grid.swf.gz", 1500, uses_requests=False)
+
+    assert sum(one.denied_jobs for one in uses) > 100
+
+
+@pytest.mark.deep
+@pytest.mark.skipif("UGM_GRID_LOG" not in os.environ, reason="UGM_GRID_LOG does not name the LCG grid log")
+def test_a_monthly_budget_of_each_group_of_the_grid() -> None:
+    """The same for the LCG grid log of the Parallel Workloads Archive, from November into December."""
+    uses = compare_with_log(Path(os.environ["UGM_GRID_LOG"]), 5000, uses_requests=True)
+
+    assert {one.owner for one in uses if one.ran_out is not None} >= {"group4", "group1", "group16"}
