@@ -384,8 +384,11 @@ def from_log(lines: list[list[int]], start: int, amount: int, end: int) -> set[t
     }  # fmt: skip
 
 
-def compare_with_log(path: Path, hours: int, *, uses_requests: bool) -> tuple[BudgetUse, ...]:
-    """Compare the figures of the report with those of the log, and return the former."""
+def compare_with_log(path: Path, hours: int) -> tuple[BudgetUse, ...]:
+    """Compare the figures of the report with those of the log, and return the former.
+
+    Jobs promise their run times, so that a month is charged for each job when it starts.
+    """
     with gzip.open(path, "rt", encoding="utf-8") as stream:
         text = list(stream)
     lines = [list(map(int, line.split())) for line in text if not line.startswith(";")]
@@ -394,9 +397,8 @@ def compare_with_log(path: Path, hours: int, *, uses_requests: bool) -> tuple[Bu
     amounts = Resource(vcore=hours * MONTHLY)
     budgets = tuple(BudgetConfig(f"of{name}", group=f"group{name}", amounts=amounts, period="month") for name in names)
     jobs = JobMapping(queue_levels=(), default_queue="a").jobs(read_swf(path))
-    promised = jobs if uses_requests else (replace(one, requested_time=None) for one in jobs)
 
-    report = simulate(promised, declaring(*budgets), start=start)
+    report = simulate((replace(one, requested_time=None) for one in jobs), declaring(*budgets), start=start)
 
     assert report.is_clean
     found = {(one.owner, one.end, one.settled, one.ran_out, one.denied_jobs) for one in report.budgets}
@@ -408,7 +410,7 @@ def compare_with_log(path: Path, hours: int, *, uses_requests: bool) -> tuple[Bu
 @pytest.mark.ci
 def test_a_monthly_budget_of_each_group() -> None:
     """The figures of the bundled log are those of a computation from the log alone."""
-    uses = compare_with_log(Path(__file__).parents[3] / "examples" / "grid.swf.gz", 1500, uses_requests=False)
+    uses = compare_with_log(Path(__file__).parents[3] / "examples" / "grid.swf.gz", 1500)
 
     assert sum(one.denied_jobs for one in uses) > 100
 
@@ -417,6 +419,6 @@ def test_a_monthly_budget_of_each_group() -> None:
 @pytest.mark.skipif("UGM_GRID_LOG" not in os.environ, reason="UGM_GRID_LOG does not name the LCG grid log")
 def test_a_monthly_budget_of_each_group_of_the_grid() -> None:
     """The same for the LCG grid log of the Parallel Workloads Archive, from November into December."""
-    uses = compare_with_log(Path(os.environ["UGM_GRID_LOG"]), 5000, uses_requests=True)
+    uses = compare_with_log(Path(os.environ["UGM_GRID_LOG"]), 5000)
 
     assert {one.owner for one in uses if one.ran_out is not None} >= {"group4", "group1", "group16"}
