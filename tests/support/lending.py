@@ -86,4 +86,4 @@ def _tree_model(name: str, nodes: dict[str, tuple[str, int, bool]]) -> TreeModel
     spec = {"resourceNames": ["vcore"], "nodes": specs}
     manager.add_tree_from_struct({"kind": "QuotaTree", "metadata": {"name": name}, "spec": spec})
     manager.set_mode(Mode.NORMAL)
-    return TreeModel(manager, name, lambda claim: claim.tags[LEAF_TAG])
+    return TreeModel(manager, name, lambda claim: claim.tags.get(LEAF_TAG))

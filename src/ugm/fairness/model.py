@@ -188,13 +188,13 @@ class FairShares(ReportingModel):
     # Reports
 
     def state(self) -> Mapping[str, Any]:
-        """Return the users with their usage, ranks and levels, the best first. Exact numbers are texts."""
+        """Return the users with usage, ranks and levels, the best first, and the accounts. Exact numbers are texts."""
         return self.capture_state()()
 
     def capture_state(self) -> Callable[[], Mapping[str, Any]]:
         """Return a function that returns the state of this moment."""
         now, capture = self.now, self.capture_rank()
-        return lambda: {"as_of": now, "users": list(_users(capture()))}
+        return lambda: {"as_of": now, **_ranked(capture())}
 
     def definition(self) -> Mapping[str, Any]:
         """Return the shares as plain data."""
@@ -232,6 +232,10 @@ def _explained(tree: ShareTree, usage: Mapping[str, Fraction], first: str, secon
 
 def _last(path: str) -> str:
     return path.rpartition("/")[2]
+
+
+def _ranked(rank: FairRank) -> dict[str, object]:
+    return {"users": list(_users(rank)), "accounts": [rank.node(path).to_dict() for path in rank.accounts()]}
 
 
 def _users(rank: FairRank) -> Iterator[dict[str, object]]:

@@ -199,6 +199,10 @@ class FairRank:
         """The rank of every user by path; the best user has the highest rank."""
         return dict(self._ranks)
 
+    def accounts(self) -> list[str]:
+        """Return the paths of the accounts that compete, sorted; dissolved accounts do not."""
+        return sorted(path for path, (_, child) in self._parents.items() if not child.is_user)
+
     def position(self, owner: str) -> int:
         """Return the number of tie groups before a user, given its path or a name that only one user has.
 

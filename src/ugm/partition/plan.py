@@ -94,6 +94,7 @@ class ScheduledChange(NamedTuple):
         return {
             "at": self.at,
             "changes": self.changes.to_dict(),
+            "text": str(self.changes),
             "over": [violation.to_dict() for violation in self.exceeded],
             "newly_over": [violation.to_dict() for violation in self.newly_exceeded],
         }
@@ -139,6 +140,7 @@ class Plan(NamedTuple):
         """Return the plan for JSON."""
         return {
             "changes": self.changes.to_dict(),
+            "text": str(self.changes),
             "over": [violation.to_dict() for violation in self.exceeded],
             "newly_over": [violation.to_dict() for violation in self.newly_exceeded],
             "leaving": [queue.to_dict() for queue in self.draining],

@@ -36,6 +36,9 @@ _CAST: Final = re.compile(r"/\*\* @(?:type|template) .*?\*/ ?")
 #: Operators and punctuation of JavaScript and CSS that need no spaces around them.
 _JS_SPACES: Final = re.compile(r" ?(=>|===|!==|&&|\|\||\?\?|[=?:,{}]) ?")
 _CSS_SPACES: Final = re.compile(r"(?<=[:,]) +| +(?=\{)")
+#: Line breaks that separate nothing, and semicolons before the end of a block.
+_JS_BREAKS: Final = re.compile(r"(?<=[{(\[,;])\n|\n(?=[})\]])")
+_CSS_BREAKS: Final = re.compile(r";?\n(?=\})|\n")
 _TEXT: Final = re.compile(r'("(?:[^"\\]|\\.)*")')
 _IMPORT: Final = re.compile(r'^(?:import|export) .*?"\./([^"]+)";$', re.MULTILINE)
 
@@ -117,15 +120,15 @@ class PageFiles:
 
 
 def minified(path: str, text: str) -> str:
-    r"""Return a script or style without comments, indentation and empty lines, and other files unchanged.
+    r"""Return a script or style without comments, indentation and needless line breaks, and other files unchanged.
 
     >>> minified("a.js", "/** Increment. */\nfunction f(/** @type {any} */ x) {\n  // By 1.\n  return x + 1;\n}\n")
-    'function f(x){\nreturn x + 1;\n}\n'
+    'function f(x){return x + 1;}\n'
     """
     if not path.endswith((".js", ".css")):
         return text
-    spaces = _JS_SPACES if path.endswith(".js") else _CSS_SPACES
-    return "".join(f"{line}\n" for line in _code_lines(text, spaces))
+    spaces, breaks = (_JS_SPACES, _JS_BREAKS) if path.endswith(".js") else (_CSS_SPACES, _CSS_BREAKS)
+    return breaks.sub("", "".join(f"{line}\n" for line in _code_lines(text, spaces)))
 
 
 def _without_spaces(code: str, spaces: re.Pattern[str]) -> Iterator[str]:

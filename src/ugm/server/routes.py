@@ -219,7 +219,7 @@ PARTITION_ROUTES: Final[tuple[Route[ServedPartition], ...]] = (
         reference("ScheduledChanges"),
         {"most": _MOST},
     ),
-    Route("GET", f"{_PARTITION}/overdue", views.overdue, reference("Overdue"), {"now": _NUMBER}),
+    Route("GET", f"{_PARTITION}/overdue", views.overdue, reference("Overdue"), {"now": _NUMBER, "most": _MOST}),
     Route("GET", f"{_PARTITION}/nodes", views.nodes, reference("Nodes")),
     Route("GET", f"{_PARTITION}/history", views.history, reference("History"), _HISTORY),
     *_USAGE_HISTORY_ROUTES,

@@ -276,7 +276,7 @@ RESPONSE_SCHEMAS: Final[Mapping[str, Schema]] = {
         applications=listing(record(**_APPLICATION, submitted_at=_optional(_NUMBER))), next=_optional(_TEXT)
     ),
     "Allocation": record(**_ALLOCATION),
-    "Overdue": record(allocations=listing(reference("Allocation"))),
+    "Overdue": record(total=_COUNT, allocations=listing(reference("Allocation"))),
     "Allocations": record(allocations=listing(reference("Allocation")), next=_optional(_TEXT)),
     "Violation": record(**_VIOLATION),
     "Holder": record(**_attributes(Holder, amount=_AMOUNT)),
@@ -371,6 +371,7 @@ RESPONSE_SCHEMAS: Final[Mapping[str, Schema]] = {
     "ScheduledChange": record(
         at={"type": "integer"},
         changes=_OPEN,
+        text=_TEXT,
         over=listing(reference("Violation")),
         newly_over=listing(reference("Violation")),
     ),
@@ -432,6 +433,7 @@ RESPONSE_SCHEMAS: Final[Mapping[str, Schema]] = {
     "Shares": record(
         as_of=_optional(_AMOUNT),
         total=_COUNT,
+        accounts=listing(reference("ComparedNode")),
         users=listing(reference("RankedUser")),
         explanation=_optional(reference("RankExplanation")),
     ),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
 
 from ugm.fairness.model import explain_shares
 from ugm.partition import ModelReport
@@ -11,6 +11,8 @@ from ugm.server.state import RequestContext, ServedPartition
 
 __all__ = ["shares", "shares_of"]
 
+#: A user or account as plain data.
+_Ranked: TypeAlias = Mapping[str, Any]
 #: The default number of users.
 _DEFAULT_USERS: Final = 100
 #: The name of the class of quota models with shares.
@@ -18,10 +20,10 @@ _MODEL: Final = "FairShares"
 
 
 def shares(served: ServedPartition, request: RequestContext) -> object:
-    """List the users by their shares and usage, the best first, and explain the order of two of them."""
+    """List the users by their shares and usage, the best first, with their accounts, and explain the order of two of them."""
     report, query = shares_of(served.models(request.arrived).reports), request.query
     if report is None or report.definition is None:
-        return {"as_of": None, "total": 0, "users": [], "explanation": None}
+        return {"as_of": None, "total": 0, "users": [], "accounts": [], "explanation": None}
     first, second, text = query.get("first"), query.get("second"), query.get("find", "").lower()
     users = [user for user in report.state["users"] if text in user["path"].lower()]
     explanation = None
@@ -29,7 +31,20 @@ def shares(served: ServedPartition, request: RequestContext) -> object:
         explanation = explain_shares(report.definition, report.state, first, second).to_dict()
     skip = query.get("skip", 0)
     listed = users[skip : skip + query.get("most", _DEFAULT_USERS)]
-    return {"as_of": report.state["as_of"], "total": len(users), "users": listed, "explanation": explanation}
+    accounts = _accounts_of(report.state["accounts"], listed)
+    found = {"as_of": report.state["as_of"], "total": len(users), "users": listed, "accounts": accounts}
+    return {**found, "explanation": explanation}
+
+
+def _accounts_of(accounts: Iterable[_Ranked], users: Iterable[_Ranked]) -> list[_Ranked]:
+    """Return the accounts that contain some of the users."""
+    above = {path for user in users for path in _paths_above(user["path"])}
+    return [account for account in accounts if account["path"] in above]
+
+
+def _paths_above(path: str) -> Iterator[str]:
+    while path := path.rpartition("/")[0]:
+        yield path
 
 
 def shares_of(reports: Iterable[ModelReport]) -> ModelReport | None:

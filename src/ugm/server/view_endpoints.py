@@ -218,9 +218,10 @@ def allocation(served: ServedPartition, request: RequestContext) -> object:
 
 
 def overdue(served: ServedPartition, request: RequestContext) -> object:
-    """Return the allocations whose promised end has come, sorted by end and id."""
+    """Return the first allocations whose promised end has come with their owners, sorted by end and id."""
     found = served.partition.overdue(request.query.get("now"))
-    return {"allocations": [allocation.to_dict() for allocation in found]}
+    page = [one.allocation_id for one in found[: request.query.get("most")]]
+    return {"total": len(found), "allocations": [info.to_dict() for info in served.partition.allocations_by_id(page)]}
 
 
 def scheduled_changes(served: ServedPartition, request: RequestContext) -> object:

@@ -243,7 +243,7 @@ def test_budgets(page: Page, preempting: str) -> None:
     """Accounts are shown in hours, with what is used and left, and when they are renewed."""
     page.goto(f"{preempting}#/default/budgets")
     row = page.locator(".accounts tbody tr").first
-    expect(row.locator("th")).to_have_text(re.compile("hours.*user bob.*Cores hours"))
+    expect(row.locator("th")).to_have_text(re.compile("hours.*user bob.*core hours"))
     expect(row.locator("td").first).to_contain_text(" of ")
     expect(row.locator(".renewal")).to_contain_text(re.compile(r"in [0-9]+ (h|d)"))
 
@@ -293,7 +293,7 @@ def test_waiting_work(page: Page, world: World) -> None:
     page.goto(f"{world.address}#/default/waiting")
     rows = page.locator(".waiting tbody tr")
     expect(rows.locator("th .clip:first-child")).to_have_text(["wait-0", "wait-1"])
-    expect(rows.first.locator(".age")).to_have_text("2 min")
+    expect(rows.first.locator("[data-label=Age]")).to_have_text("2 min")
     expect(rows.first.locator(".reasons li").first).to_contain_text(
         "queue root.ml: 2 nvidia.com/gpu requested, 16 of 16"
     )

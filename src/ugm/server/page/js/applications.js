@@ -2,79 +2,104 @@
  * The view of applications, one page at a time, and the detail of one: its limits, and why its allocations are pending.
  */
 
+import { announce } from "./announcements.js";
 import { get, orNull, path } from "./api.js";
 import { h } from "./dom.js";
-import { amountsText, counted } from "./format.js";
+import { amountsText, count, counted, duration } from "./format.js";
 import { chain, queueLink, reasons, requested } from "./limits.js";
+import { addressChoice, addressField, AGES } from "./paging.js";
 import { link } from "./route.js";
+import { cell, CLIP, emptyNote, LONG, MINOR, nameLink, table } from "./tables.js";
 
 /** Rows of a page. */
 const PAGE = 50;
-/** Columns that are hidden on small screens. */
-const MINOR = new Set(["State", "Pending"]);
-const FILTERS = ["user", "group", "queue", "state"];
+/** The parts of the address that filter; the group comes from links. */
+const FILTERS = ["find", "user", "queue", "state", "older_than", "group"];
+const STATES = /** @type {[string, string][]} */ ([["", "any"], ...["new", "accepted", "running", "completing", "failing"].map((state) => [state, state])]);
 
 export const title = "Applications";
+
+/** The last search whose result was announced. */
+let announced = "{}";
 
 /** @param {import("./types.js").Route} route */
 export async function load(route) {
   const filters = Object.fromEntries(FILTERS.map((name) => [name, route.query[name]]));
-  return get(path(route.partition, "applications"), { ...filters, after: route.query.after, most: PAGE });
+  const data = await get(path(route.partition, "applications"), { ...filters, after: route.query.after, most: PAGE });
+  const search = JSON.stringify(filters);
+  if (search !== announced) announce(`${foundText(data)} found`);
+  announced = search;
+  return { ...data, at: Date.now() / 1000 };
+}
+
+/** @typedef {{applications: import("./types.js").Application[], next: string | null, at: number}} Page */
+
+/** @param {Page} data */
+function foundText({ applications, next }) {
+  return `${next ? "more than " : ""}${counted(applications.length, "application")}`;
 }
 
 /**
  * @param {import("./types.js").Route} route
- * @param {{applications: import("./types.js").Application[], next: string | null}} data
+ * @param {Page} data
  */
 export function show(route, data) {
   const { after, ...query } = route.query;
-  const first = link(route.partition, "applications", "", query);
-  const chosen = FILTERS.filter((name) => query[name]).map((name) => `${name} ${query[name]}`);
+  const isFiltered = FILTERS.some((name) => query[name]);
+  const to = (/** @type {string} */ text, /** @type {string | undefined} */ from, /** @type {boolean} */ can) =>
+    can ? h("a", { href: link(route.partition, "applications", "", { ...query, after: from }) }, text) : h("span", { class: "quiet" }, text);
   return [
-    chosen.length > 0 && h("p", { class: "tools" }, h("span", null, `Only of ${chosen.join(", ")}. `), h("a", { href: link(route.partition, "applications") }, "Show all")),
-    data.applications.length ? applicationTable(route.partition, data.applications, route.name) : h("p", { class: "quiet empty" }, "There is no application."),
-    (after || data.next) &&
-      h(
-        "nav",
-        { class: "pages", "aria-label": "Pages" },
-        after ? h("a", { href: first }, "First page") : h("span", { class: "quiet" }, "First page"),
-        data.next ? h("a", { href: link(route.partition, "applications", "", { ...query, after: data.next }) }, "Next") : h("span", { class: "quiet" }, "Next"),
-      ),
+    h(
+      "div",
+      { class: "tools" },
+      addressField(route, "find", "Find"),
+      addressField(route, "user", "User"),
+      addressField(route, "queue", "Queue"),
+      query.group && addressField(route, "group", "Group"),
+      addressChoice(route, "state", "State", STATES),
+      addressChoice(route, "older_than", "Age", AGES),
+      isFiltered && h("span", { class: "quiet" }, foundText(data), " ", h("a", { href: link(route.partition, "applications") }, "Show all")),
+    ),
+    data.applications.length ? applicationTable(route.partition, data.applications, route, data.at) : emptyNote(isFiltered ? "No application matches." : "There is no application."),
+    (after || data.next) && h("nav", { class: "pages", "aria-label": "Pages" }, to("First page", undefined, Boolean(after)), to("Next", data.next ?? "", Boolean(data.next))),
   ];
 }
 
 /**
  * @param {string} partition
  * @param {import("./types.js").Application[]} found
- * @param {string} [shown]
+ * @param {import("./types.js").Route} [route] of the list, if it is not a part of a detail
+ * @param {number} [now]
  */
-export function applicationTable(partition, found, shown) {
-  return h(
-    "div",
-    { class: "scroll", tabindex: "0", role: "group", "aria-label": "Applications" },
-    h(
-      "table",
-      { class: "list" },
-      h("caption", { class: "unseen" }, "Applications"),
-      h("thead", null, h("tr", null, ["Application", "User", "Queue", "State", "Usage", "Pending"].map((name) => h("th", { scope: "col", class: MINOR.has(name) ? "minor" : null }, name)))),
-      h(
-        "tbody",
-        null,
-        found.map((one) =>
-          h(
-            "tr",
-            { key: one.application_id, class: shown === one.application_id ? "shown" : null },
-            h("th", { scope: "row" }, h("a", { href: link(partition, "applications", one.application_id), class: "clip", title: one.application_id }, one.application_id)),
-            h("td", null, h("a", { href: link(partition, "users", one.user.name), class: "clip", title: one.user.name }, one.user.name)),
-            h("td", null, queueLink(partition, one.queue_path)),
-            h("td", { class: "minor" }, one.state.toLowerCase()),
-            h("td", null, amountsText(one.usage)),
-            h("td", { class: "minor" }, one.pending ? counted(one.pending, "allocation") : "–"),
-          ),
-        ),
-      ),
-    ),
+export function applicationTable(partition, found, route, now = Date.now() / 1000) {
+  const heads = /** @type {import("./tables.js").Head[]} */ (["Application", "User", "Queue", ["State", "minor"], ["Age", "minor age"], "Usage", ["Pending", "minor number"]]);
+  return table(
+    "Applications",
+    heads,
+    found.map((one) => {
+      const isShown = route?.name === one.application_id;
+      return h(
+        "tr",
+        { key: one.application_id, class: isShown ? "shown" : null },
+        h("th", { scope: "row" }, h("a", { href: link(partition, "applications", one.application_id, route?.query), ...CLIP, title: one.application_id, "aria-current": isShown ? "true" : null }, one.application_id)),
+        cell("User", nameLink(partition, "users", one.user.name, CLIP)),
+        cell("Queue", queueLink(partition, one.queue_path)),
+        cell("State", one.state, MINOR),
+        cell("Age", ageText(one.submitted_at, now), MINOR),
+        cell("Usage", amountsText(one.usage), LONG),
+        cell("Pending", one.pending ? count(one.pending) : "–", { class: "minor number" }),
+      );
+    }),
+    route ? "list applications stack" : "applications stack",
   );
+}
+
+/**
+ * @param {number | null} at when something was submitted or requested
+ * @param {number} now
+ */
+export function ageText(at, now) {
+  return at === null ? h("span", { class: "quiet", title: "before the history of the server began" }, "longer") : duration(Math.max(0, now - at));
 }
 
 /** @param {import("./types.js").Route} route */
@@ -94,8 +119,8 @@ export function showDetail(route, data) {
       "p",
       null,
       `${data.state[0].toUpperCase()}${data.state.slice(1).toLowerCase()}, of `,
-      h("a", { href: link(partition, "users", data.user.name) }, data.user.name),
-      data.group && [", charged to ", h("a", { href: link(partition, "groups", data.group) }, data.group)],
+      nameLink(partition, "users", data.user.name),
+      data.group && [", charged to ", nameLink(partition, "groups", data.group)],
       ", in ",
       queueLink(partition, data.queue_path),
       data.allocations ? `. It uses ${amountsText(data.usage)} in ${counted(data.allocations, "allocation")}.` : ". It uses nothing.",

@@ -20,7 +20,7 @@ export function level(share) {
  * Return a bar without text.
  *
  * @param {number} share of the whole that is used
- * @param {{guaranteed?: number, pending?: number}} [marks] as shares of the same whole
+ * @param {{guaranteed?: number, pending?: number, level?: string}} [marks] shares of the same whole, and the colour
  */
 export function bar(share, marks = {}) {
   const used = Math.min(1, Math.max(0, share));
@@ -28,7 +28,7 @@ export function bar(share, marks = {}) {
   const isMarked = marks.guaranteed !== undefined && marks.guaranteed > 0 && marks.guaranteed <= 1;
   return h(
     "div",
-    { class: `bar ${level(share)}`, "aria-hidden": "true" },
+    { class: `bar ${marks.level ?? level(share)}`, "aria-hidden": "true" },
     h("div", { class: "used", vars: { share: used } }),
     pending > 0 && h("div", { class: "pending", vars: { from: used, share: pending } }),
     isMarked && h("div", { class: "guaranteed", vars: { from: marks.guaranteed } }),

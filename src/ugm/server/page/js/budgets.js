@@ -11,10 +11,10 @@
 import { get, path } from "./api.js";
 import { bar, level } from "./bars.js";
 import { h } from "./dom.js";
-import { amountText, counted, duration, momentText, percent, resourceName } from "./format.js";
+import { amountText, counted, duration, isBytes, momentText, percent, resourceName } from "./format.js";
 import { queueLink } from "./limits.js";
 import { addressChoice, addressField, pageOf, pages } from "./paging.js";
-import { link } from "./route.js";
+import { clipped, emptyNote, nameLink, numberCell, table } from "./tables.js";
 
 /** Rows of a page. */
 const PAGE = 50;
@@ -40,7 +40,7 @@ export function load(route) {
 export function show(route, data) {
   return [
     h("div", { class: "tools" }, addressField(route, "find", "Find a budget or owner"), addressChoice(route, "sort", "Order", ORDERS), h("span", { class: "quiet" }, counted(data.total, "account"), "; amounts in hours of each resource")),
-    data.total ? table(route, data) : h("p", { class: "quiet empty" }, route.query.find ? "No budget or owner has this in the name." : "No budget is declared for this partition."),
+    data.total ? accounts(route, data) : emptyNote(route.query.find ? "No budget or owner has this in the name." : "No budget is declared for this partition."),
     pages(route, data.total, PAGE),
   ];
 }
@@ -49,18 +49,9 @@ export function show(route, data) {
  * @param {import("./types.js").Route} route
  * @param {Accounts} data
  */
-function table(route, data) {
-  return h(
-    "div",
-    { class: "scroll", tabindex: "0", role: "group", "aria-label": "Accounts" },
-    h(
-      "table",
-      { class: "list accounts wide" },
-      h("caption", { class: "unseen" }, "Accounts"),
-      h("thead", null, h("tr", null, ["Account", "Used of the limit"].map((name) => h("th", { scope: "col" }, name)), ["Settled", "Committed", "Remaining"].map((name) => h("th", { scope: "col", class: "number" }, name)), h("th", { scope: "col" }, "Renewed"))),
-      h("tbody", null, data.accounts.map((one) => row(route.partition, one, data.now ?? Date.now() / 1000))),
-    ),
-  );
+function accounts(route, data) {
+  const heads = /** @type {import("./tables.js").Head[]} */ (["Account", "Used of the limit", ["Settled", "number"], ["Committed", "number"], ["Remaining", "number"], "Renewed"]);
+  return table("Accounts", heads, data.accounts.map((one) => row(route.partition, one, data.now ?? Date.now() / 1000)), "list accounts wide");
 }
 
 /**
@@ -69,13 +60,13 @@ function table(route, data) {
  * @param {number} now
  */
 function row(partition, one, now) {
-  const figure = (/** @type {string} */ label, /** @type {Exact} */ amount) => h("td", { class: "number", "data-label": label, title: exactHours(one.resource, amount) }, hours(one.resource, amount));
+  const figure = (/** @type {string} */ label, /** @type {Exact} */ amount) => numberCell(label, hours(one.resource, amount), exactHours(one.resource, amount));
   const used = [one.settled, one.committed].reduce((/** @type {bigint} */ sum, amount) => sum + whole(amount), 0n);
   const settled = ratio(one.settled, one.limit);
   return h(
     "tr",
     { key: `${one.budget} ${one.scope} ${one.owner} ${one.resource}` },
-    h("th", { scope: "row" }, h("span", { class: "clip", title: one.budget }, one.budget), owner(partition, one), h("span", { class: "quiet clip", title: one.resource }, `${resourceName(one.resource)} hours`)),
+    h("th", { scope: "row" }, clipped(one.budget), owner(partition, one), h("span", { class: "quiet clip", title: one.resource }, `${one.resource === "vcore" ? "core" : resourceName(one.resource)} hours`)),
     h(
       "td",
       { class: "bars" },
@@ -95,7 +86,7 @@ function row(partition, one, now) {
  */
 function owner(partition, { scope, owner: name, queue_path }) {
   const view = OWNERS[/** @type {keyof typeof OWNERS} */ (scope)];
-  const found = name === "*" ? "every other group together" : h("a", { href: link(partition, view ?? "queues", name), class: "name-link", title: name }, name);
+  const found = name === "*" ? "every other group together" : nameLink(partition, view ?? "queues", name);
   return h("span", { class: "quiet" }, `${scope} `, found, scope !== "queue" && queue_path && queue_path !== "root" && [" in ", queueLink(partition, queue_path)]);
 }
 
@@ -135,7 +126,10 @@ function ratio(part, limit) {
  * @param {Exact} amount
  */
 function hours(resource, amount) {
-  return amountText(resource, whole(amount) / 3600n);
+  const isCount = resource !== "vcore" && !isBytes(resource);
+  // Hours of a few devices have decimals.
+  const hundredths = whole(amount) / 36n;
+  return isCount && hundredths < 100_000n ? String(Number(hundredths) / 100) : amountText(resource, hundredths / 100n);
 }
 
 /**

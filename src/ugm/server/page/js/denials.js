@@ -6,7 +6,7 @@ import { get, path } from "./api.js";
 import { h } from "./dom.js";
 import { ago, amountsText, clock, count, counted } from "./format.js";
 import { reasons } from "./limits.js";
-import { link } from "./route.js";
+import { emptyNote, nameLink } from "./tables.js";
 
 /** The number of records that are kept. */
 const KEPT = 100;
@@ -50,7 +50,7 @@ function forget(partition) {
  * @param {{records: import("./types.js").Denial[], total: number} | null} data
  */
 export function show(route, data) {
-  if (!data) return h("p", { class: "quiet empty" }, "The server keeps no history of this partition.");
+  if (!data) return emptyNote("The server keeps no history of this partition.");
   const found = data.records.filter((record) => JSON.stringify(record, plain).toLowerCase().includes(choice.find));
   return [
     h(
@@ -59,7 +59,7 @@ export function show(route, data) {
       h("label", { class: "field" }, "Find in these", h("input", { type: "search", id: "find", value: choice.find, on: { input: find } })),
       h("span", { class: "quiet" }, `${counted(data.total, "denial")} since the start, the newest ${count(data.records.length)} kinds here`),
     ),
-    found.length ? h("ol", { class: "denials" }, found.map((record) => line(route.partition, record))) : h("p", { class: "quiet empty" }, data.records.length ? "None of these." : "Nothing was denied yet."),
+    found.length ? h("ol", { class: "denials" }, found.map((record) => line(route.partition, record))) : emptyNote(data.records.length ? "None of these." : "Nothing was denied yet."),
   ];
 }
 
@@ -89,7 +89,7 @@ function line(partition, record) {
     h(
       "div",
       { class: "what" },
-      first && h("a", { href: link(partition, "applications", first.application_id), class: "name-link", title: first.application_id }, first.application_id),
+      first && nameLink(partition, "applications", first.application_id),
       first && ` asked for ${amountsText(first.usage)}`,
       others.length > 0 && ` and ${counted(others.length, "allocation")} more`,
       record.times > 1 && h("span", { class: "badge quiet" }, `${count(record.times)} times`),

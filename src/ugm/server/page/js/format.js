@@ -21,6 +21,8 @@ const COUNTS = /** @type {[string, bigint][]} */ ([
   ["G", 10n ** 9n],
   ["M", 10n ** 6n],
 ]);
+/** The seconds of a day. */
+const DAY = 86_400;
 const NATURAL = new Intl.Collator("en", { numeric: true });
 const GROUPED = new Intl.NumberFormat("en");
 const MOMENT = new Intl.DateTimeFormat("en-GB", { weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
@@ -173,7 +175,7 @@ export function counted(number, noun) {
 }
 
 /**
- * Format a duration: <1 ms, 40 ms, 2.5 s, 3 min.
+ * Format a duration: <1 ms, 40 ms, 2.5 s, 3 min, 47 h, 2 d.
  *
  * @param {number} seconds
  */
@@ -181,7 +183,8 @@ export function duration(seconds) {
   if (seconds < 0.001) return "<1 ms";
   if (seconds < 1) return `${Math.floor(seconds * 1000)} ms`;
   if (seconds < 60) return `${Math.floor(seconds * 10) / 10} s`;
-  return seconds < 3600 ? `${Math.floor(seconds / 60)} min` : `${Math.floor(seconds / 3600)} h`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min`;
+  return seconds < 2 * DAY ? `${Math.floor(seconds / 3600)} h` : `${count(Math.floor(seconds / DAY))} d`;
 }
 
 /**
@@ -205,7 +208,5 @@ export function clock(seconds) {
 export function ago(seconds, now = Date.now()) {
   const passed = Math.max(0, Math.floor(now / 1000 - seconds));
   if (passed < 5) return "just now";
-  if (passed < 60) return `${passed} s ago`;
-  if (passed < 3600) return `${Math.floor(passed / 60)} min ago`;
-  return passed < 86400 ? `${Math.floor(passed / 3600)} h ago` : `${Math.floor(passed / 86400)} d ago`;
+  return `${duration(passed)} ago`;
 }

@@ -13,6 +13,7 @@ import { draw, h } from "./dom.js";
 import { amountText, clock, count, exactText, momentText, resourceName, shareOf, sortedNames } from "./format.js";
 import { drawing, scaleOf } from "./plot.js";
 import { remembered } from "./settings.js";
+import { table } from "./tables.js";
 
 /** The ranges, and their length in seconds. */
 const RANGES = /** @type {const} */ ({ hour: 3600, day: 86_400, week: 604_800 });
@@ -217,7 +218,7 @@ function plotOf(samples, measure, redraw) {
       "details",
       { open: reading.isOpen, on: { toggle: (/** @type {Event} */ event) => toggle(event, redraw) } },
       h("summary", null, "Values as a table"),
-      reading.isOpen && table(times, series, text),
+      reading.isOpen && valueTable(times, series, text),
     ),
   ];
 }
@@ -238,19 +239,9 @@ function toggle(event, redraw) {
  * @param {import("./plot.js").Series[]} series
  * @param {(value: import("./plot.js").Value | undefined) => string} text
  */
-function table(times, series, text) {
+function valueTable(times, series, text) {
   const rows = times.map((time, index) => h("tr", { key: time }, h("th", { scope: "row" }, timeText(time)), series.map(({ values }) => h("td", { class: "number" }, text(values[index])))));
-  return h(
-    "div",
-    { class: "scroll values", tabindex: "0", role: "group", "aria-label": "Values" },
-    h(
-      "table",
-      null,
-      h("caption", { class: "unseen" }, "Values, the newest first"),
-      h("thead", null, h("tr", null, h("th", { scope: "col" }, "Time"), series.map(({ name }) => h("th", { scope: "col", class: "number" }, name)))),
-      h("tbody", null, rows.reverse()),
-    ),
-  );
+  return h("div", { class: "values" }, table("Values, the newest first", ["Time", ...series.map(({ name }) => /** @type {[string, string]} */ ([name, "number"]))], rows.reverse()));
 }
 
 /** @param {number} seconds since 1970 */

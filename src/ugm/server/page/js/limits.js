@@ -5,7 +5,7 @@
 import { gauge } from "./bars.js";
 import { h } from "./dom.js";
 import { amountText, exactText, resourceName, sortedNames, withUnit } from "./format.js";
-import { link } from "./route.js";
+import { clipped, nameLink, numberCell, table } from "./tables.js";
 
 /**
  * One limit on one resource, or with null on the number of applications.
@@ -63,17 +63,7 @@ function line(limit, resource, used, most) {
 export function chain(partition, caption, limits, wanted = {}) {
   const lines = linesOf(limits, wanted);
   if (!lines.length) return h("p", { class: "quiet" }, "No limit applies here.");
-  return h(
-    "div",
-    { class: "scroll", tabindex: "0", role: "group", "aria-label": caption },
-    h(
-      "table",
-      { class: "chain" },
-      h("caption", null, caption),
-      h("thead", null, h("tr", null, ...["Limit of", "On", "Used", "Free"].map((name) => h("th", { scope: "col", class: name === "Free" ? "number" : null }, name)))),
-      h("tbody", null, lines.map((found) => row(partition, found))),
-    ),
-  );
+  return table(caption, ["Limit of", "On", "Used", ["Free", "number"]], lines.map((found) => row(partition, found)), "chain stack");
 }
 
 /**
@@ -89,7 +79,7 @@ function row(partition, found) {
     h("td", { class: "owner" }, owner(partition, limit), place(partition, limit)),
     h("td", { class: "resource", title: resourceName(resource) }, resourceName(resource)),
     h("td", { class: "bars" }, gauge(resource, used, most)),
-    h("td", { class: "number", "data-label": "Free", title: exactText(name, free) }, amountText(name, free), found.binds && h("span", { class: "badge" }, "binds")),
+    numberCell("Free", [amountText(name, free), found.binds && h("span", { class: "badge" }, "binds")], exactText(name, free)),
   );
 }
 
@@ -104,7 +94,7 @@ export function owner(partition, limit) {
   if (limit.kind === "queue") return ["queue ", queueLink(partition, limit.queue_path || limit.name)];
   const view = { user: "users", group: "groups" }[limit.kind];
   if (!view) return [`${limit.kind} ${limit.name}`, wildcard];
-  return [`${limit.kind} `, h("a", { href: link(partition, view, limit.name), class: "name-link", title: limit.name }, limit.name), wildcard];
+  return [`${limit.kind} `, nameLink(partition, view, limit.name), wildcard];
 }
 
 /**
@@ -112,7 +102,7 @@ export function owner(partition, limit) {
  * @param {string} path
  */
 export function queueLink(partition, path) {
-  return h("a", { href: link(partition, "queues", path), class: "path name-link", title: path }, path);
+  return nameLink(partition, "queues", path, { class: "path name-link" });
 }
 
 /**
@@ -145,8 +135,8 @@ export function sentence(found) {
   const name = found.resource;
   const most = withUnit(name, found.limit);
   if (!found.can_wait) return `${withUnit(name, found.requested)} requested, never more than ${most} allowed`;
-  const [used, more] = [amountText(name, found.used), withUnit(name, found.shortfall)];
-  return `${withUnit(name, found.requested)} requested, ${used} of ${most} used, ${more} too much`;
+  const use = `${amountText(name, found.used)} of ${most} used, ${withUnit(name, found.shortfall)} too much`;
+  return Number(found.requested) ? `${withUnit(name, found.requested)} requested, ${use}` : use;
 }
 
 /**
@@ -162,8 +152,10 @@ function holders(partition, found) {
     "Mostly held by ",
     found.holders.map((holder, index) => [
       index ? ", " : "",
-      h("a", { href: link(partition, "applications", holder.application_id), class: "name-link", title: holder.application_id }, holder.application_id),
-      ` (${holder.user}, ${withUnit(name, holder.amount)})`,
+      nameLink(partition, "applications", holder.application_id),
+      " (",
+      clipped(holder.user, "name-link"),
+      `, ${withUnit(name, holder.amount)})`,
     ]),
     ".",
   );

@@ -2,6 +2,7 @@
  * The page: it polls the data of the current route, and draws them.
  */
 
+import * as alerts from "./alerts.js";
 import * as applications from "./applications.js";
 import { get, path, ApiError } from "./api.js";
 import * as budgets from "./budgets.js";
@@ -19,6 +20,7 @@ import * as queue from "./queue.js";
 import * as queues from "./queues.js";
 import { link, parse } from "./route.js";
 import * as service from "./service.js";
+import * as shares from "./shares.js";
 import { utilizationView } from "./utilization.js";
 import { summary } from "./summary.js";
 import { treesOf, treeView } from "./trees.js";
@@ -27,7 +29,7 @@ import { announce } from "./announcements.js";
 
 const TREES = { elastic: treeView("elastic"), quota: treeView("quota") };
 /** @type {Record<string, {title: string, load: (route: any) => Promise<any>, show: (route: any, data: any) => any, shown?: () => void}>} */
-const VIEWS = { queues, users: utilizationView("users"), groups: utilizationView("groups"), ...TREES, budgets, applications, waiting, preemption, denials, check, nodes, configuration, service };
+const VIEWS = { queues, users: utilizationView("users"), groups: utilizationView("groups"), ...TREES, budgets, shares, applications, waiting, preemption, denials, alerts, check, nodes, configuration, service };
 /** @type {Record<string, {load: (route: any) => Promise<any>, show: (route: any, data: any, view: any) => any, noun: string}>} */
 const DETAILS = {
   queues: { load: queue.load, show: queue.show, noun: "Queue" },
@@ -40,7 +42,9 @@ const DETAILS = {
 };
 
 /** The views of quota models, which a partition may lack. */
-const OPTIONAL = new Set([...Object.keys(TREES), "budgets"]);
+const OPTIONAL = new Set([...Object.keys(TREES), "budgets", "shares"]);
+/** The classes of quota models with a view of their own. */
+const MODELS = /** @type {Record<string, string>} */ ({ Budgets: "budgets", FairShares: "shares" });
 
 const state = {
   /** @type {import("./types.js").Health | null} */
@@ -120,14 +124,14 @@ function loadHealth() {
 }
 
 /**
- * Load the kinds of trees that the quota models of the partition have, and whether there are budgets.
+ * Load the views of the quota models of the partition: their kinds of trees, budgets and fair shares.
  *
  * @param {string} partition
  */
 async function loadKinds(partition) {
   try {
     const { trees, models } = await treesOf(partition);
-    return [...trees.map((tree) => tree.kind), ...(models.some(({ model }) => model === "Budgets") ? ["budgets"] : [])];
+    return [...trees.map((tree) => tree.kind), ...models.map(({ model }) => MODELS[model] ?? "")];
   } catch {
     // Other requests report the error.
     return [];

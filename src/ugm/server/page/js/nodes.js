@@ -8,6 +8,7 @@ import { amountText, byName, count, counted, exactText, resourceName, sortedName
 import { addressField, pageOf, pages } from "./paging.js";
 import { remembered } from "./settings.js";
 import { columnHead, orderField } from "./sorting.js";
+import { clipped, emptyNote, numberCell, table } from "./tables.js";
 
 /** Rows of a page. */
 const PAGE = 100;
@@ -30,7 +31,7 @@ export function load(route) {
  */
 export function show(route, nodes) {
   const all = Object.entries(nodes);
-  if (!all.length) return h("p", { class: "quiet empty" }, "No node is registered: the size of the cluster limits nothing.");
+  if (!all.length) return emptyNote("No node is registered: the size of the cluster limits nothing.");
   const resources = sortedNames([...new Set(all.flatMap(([, offers]) => Object.keys(offers)))]);
   const find = (route.query.find ?? "").toLowerCase();
   const found = all.filter(([name]) => name.toLowerCase().includes(find)).sort((one, other) => compare(one, other));
@@ -43,17 +44,7 @@ export function show(route, nodes) {
   const first = (pageOf(route) - 1) * PAGE;
   return [
     h("div", { class: "tools" }, addressField(route, "find", "Find a node"), orderField(rows), h("span", { class: "quiet" }, counted(all.length, "node"), find && `; ${count(found.length)} found`)),
-    h(
-      "div",
-      { class: "scroll", tabindex: "0", role: "group", "aria-label": "Nodes" },
-      h(
-        "table",
-        { class: "list nodes" },
-        h("caption", { class: "unseen" }, "Nodes"),
-        h("thead", null, h("tr", null, columns.map((column, index) => columnHead("th", { key: column.name, scope: "col", class: index ? "number" : null }, column, rows)))),
-        h("tbody", null, found.slice(first, first + PAGE).map(([name, offers]) => row(name, offers, resources))),
-      ),
-    ),
+    table("Nodes", columns.map((column, index) => columnHead("th", { key: column.name, scope: "col", class: index ? "number" : null }, column, rows)), found.slice(first, first + PAGE).map(([name, offers]) => row(name, offers, resources)), "list nodes stack"),
     pages(route, found.length, PAGE),
   ];
 }
@@ -77,10 +68,10 @@ function row(name, offers, resources) {
   return h(
     "tr",
     { key: name },
-    h("th", { scope: "row" }, h("span", { class: "clip", title: name }, name)),
+    h("th", { scope: "row" }, clipped(name)),
     resources.map((resource) => {
       const amount = offers[resource];
-      return h("td", { class: "number", title: amount === undefined ? null : exactText(resource, amount) }, amount === undefined ? "–" : amountText(resource, amount));
+      return numberCell(resourceName(resource), amount === undefined ? "–" : amountText(resource, amount), amount === undefined ? null : exactText(resource, amount));
     }),
   );
 }

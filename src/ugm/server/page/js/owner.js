@@ -10,6 +10,7 @@ import { applicationTable } from "./applications.js";
 import { historySection, loadHistory } from "./history.js";
 import { chain } from "./limits.js";
 import { link } from "./route.js";
+import { cell, nameLink, table } from "./tables.js";
 
 /** The number of applications in the list; twice as many members are listed. */
 const LISTED = 10;
@@ -132,7 +133,7 @@ export function showGroup(route, data) {
     h(
       "p",
       { class: "names" },
-      users.slice(0, 2 * LISTED).map((name) => [h("a", { href: link(route.partition, "users", name), class: "name-link", title: name }, name), " "]),
+      users.slice(0, 2 * LISTED).map((name) => [nameLink(route.partition, "users", name), " "]),
       users.length > 2 * LISTED && h("span", { class: "quiet" }, `and ${count(users.length - 2 * LISTED)} more`),
     ),
     applications(route, data, "group"),
@@ -168,19 +169,7 @@ function chooser(route, data) {
 function usageTable(partition, data) {
   const found = [...nodes(data.usage.queues, "")];
   const names = sortedNames([...new Set(found.flatMap(([node]) => Object.keys(node.resourceUsage)))]);
-  return [
-    h("h3", null, "Usage by queue"),
-    h(
-      "div",
-      { class: "scroll", tabindex: "0", role: "group", "aria-label": "Usage by queue" },
-      h(
-        "table",
-        null,
-        h("thead", null, h("tr", null, h("th", { scope: "col" }, "Queue"), ["Applications", ...names.map(resourceName)].map((name) => h("th", { scope: "col" }, name)))),
-        h("tbody", null, found.map(([node, queuePath, level]) => usageRow(partition, node, queuePath, level, names))),
-      ),
-    ),
-  ];
+  return table("Usage by queue", ["Queue", "Applications", ...names.map(resourceName)], found.map(([node, queuePath, level]) => usageRow(partition, node, queuePath, level, names)), "usage stack");
 }
 
 /**
@@ -197,8 +186,8 @@ function usageRow(partition, node, queuePath, level, names) {
     "tr",
     { key: queuePath },
     h("th", { scope: "row", vars: { level }, class: "indented" }, h("a", { href: link(partition, "queues", queuePath), class: "clip", title: queuePath, "aria-label": queuePath }, name)),
-    h("td", null, gauge(null, running, node.maxApplications || undefined)),
-    names.map((name) => h("td", null, gauge(name, node.resourceUsage[name] ?? 0, node.maxResources?.[name]))),
+    cell("Applications", gauge(null, running, node.maxApplications || undefined)),
+    names.map((name) => cell(resourceName(name), gauge(name, node.resourceUsage[name] ?? 0, node.maxResources?.[name]))),
   );
 }
 
@@ -210,7 +199,6 @@ function usageRow(partition, node, queuePath, level, names) {
 function applications(route, data, kind) {
   if (!data.applications.length) return null;
   return [
-    h("h3", null, "Applications"),
     applicationTable(route.partition, data.applications),
     data.more && h("p", null, h("a", { href: link(route.partition, "applications", "", { [kind]: route.name }) }, "All applications")),
   ];

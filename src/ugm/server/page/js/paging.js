@@ -8,6 +8,8 @@ import { link, parse } from "./route.js";
 
 /** Milliseconds to wait for further input. */
 const DELAY = 200;
+/** The choices of an age in seconds. */
+export const AGES = /** @type {[string, string][]} */ ([["", "any"], ["60", "1 min or more"], ["600", "10 min or more"], ["3600", "1 h or more"], ["86400", "1 d or more"]]);
 
 /** @type {number | undefined} */
 let waiting;

@@ -20,6 +20,7 @@ import { amountsText, amountText, count, counted, momentText, withUnit } from ".
 import { queueLink, reasons } from "./limits.js";
 import { addressField, pageOf, pages } from "./paging.js";
 import { link } from "./route.js";
+import { cell, CLIP, clipped, emptyNote, LONG, MINOR, nameLink, table } from "./tables.js";
 
 /** Rows of a page, and names in a list. */
 const PAGE = 50;
@@ -73,25 +74,12 @@ export function show(route, { status, waiting }) {
   const requests = waiting.requests ?? [];
   return [
     h("div", { class: "tools" }, addressField(route, "find", "Find a pending request"), h("span", { class: "quiet" }, counted(waiting.total, "request"))),
-    requests.length ? table("Pending requests", ["Request", "User", "Queue", "Asks for"], requests.map((one) => requestRow(route, one))) : h("p", { class: "quiet empty" }, route.query.find ? "No pending request matches." : "Nothing waits now, so nothing could be preempted."),
+    requests.length ? table("Pending requests", ["Request", ["User", "minor"], "Queue", "Asks for"], requests.map((one) => requestRow(route, one)), "list stack") : emptyNote(route.query.find ? "No pending request matches." : "Nothing waits now, so nothing could be preempted."),
     pages(route, waiting.total, PAGE),
     status.terminating.length > 0 && [h("h3", null, `${counted(status.terminating.length, "allocation")} terminating`), allocations(route.partition, status.terminating)],
     status.placed.length > 0 && [h("h3", null, "Requests with the first right to what becomes free"), allocations(route.partition, status.placed)],
     status.timers.length > 0 && [h("h3", null, "Queues above a lowered maximum"), h("ul", { class: "plain" }, status.timers.map((one) => h("li", { key: one.queue_path }, queueLink(route.partition, one.queue_path), ` since ${momentText(one.since)}; reduced from ${momentText(one.due)} on`)))],
   ];
-}
-
-/**
- * @param {string} label
- * @param {string[]} heads
- * @param {import("./dom.js").Child[]} body
- */
-function table(label, heads, body) {
-  return h(
-    "div",
-    { class: "scroll", tabindex: "0", role: "group", "aria-label": label },
-    h("table", { class: "list" }, h("caption", { class: "unseen" }, label), h("thead", null, h("tr", null, heads.map((name) => h("th", { scope: "col", key: name, class: name === "User" ? "minor" : null }, name)))), h("tbody", null, body)),
-  );
 }
 
 /**
@@ -104,9 +92,9 @@ function requestRow(route, one) {
     "tr",
     { key: one.allocation_id, class: isShown ? "shown" : null },
     h("th", { scope: "row" }, h("a", { href: link(route.partition, "preemption", one.allocation_id, route.query), class: "clip", title: one.allocation_id, "aria-current": isShown ? "true" : null }, one.allocation_id)),
-    h("td", { class: "minor" }, h("a", { href: link(route.partition, "users", one.user), class: "clip", title: one.user }, one.user)),
-    h("td", null, queueLink(route.partition, one.queue_path)),
-    h("td", null, amountsText(one.usage)),
+    cell("User", nameLink(route.partition, "users", one.user, CLIP), MINOR),
+    cell("Queue", queueLink(route.partition, one.queue_path)),
+    cell("Asks for", amountsText(one.usage), LONG),
   );
 }
 
@@ -115,16 +103,8 @@ function requestRow(route, one) {
  * @param {Owned[]} found
  */
 function allocations(partition, found) {
-  const line = (/** @type {Owned} */ one) => h("li", { key: one.allocation_id }, h("span", { class: "name-link", title: one.allocation_id }, one.allocation_id), " of ", applicationLink(partition, one.application_id), `: ${amountsText(one.usage)}`);
+  const line = (/** @type {Owned} */ one) => h("li", { key: one.allocation_id }, clipped(one.allocation_id, "name-link"), " of ", nameLink(partition, "applications", one.application_id), `: ${amountsText(one.usage)}`);
   return [h("ul", { class: "plain" }, found.slice(0, LISTED).map(line)), found.length > LISTED && h("p", { class: "quiet" }, `and ${count(found.length - LISTED)} more`)];
-}
-
-/**
- * @param {string} partition
- * @param {string} name
- */
-function applicationLink(partition, name) {
-  return h("a", { href: link(partition, "applications", name), class: "name-link", title: name }, name);
 }
 
 /**
@@ -163,7 +143,7 @@ export function showDetail(route, data) {
     window.dispatchEvent(new Event("refresh"));
   };
   return [
-    h("p", null, applicationLink(partition, request.application_id), " in ", queueLink(partition, request.queue_path), ` asks for ${amountsText(request.usage)}.`),
+    h("p", null, nameLink(partition, "applications", request.application_id), " in ", queueLink(partition, request.queue_path), ` asks for ${amountsText(request.usage)}.`),
     h("div", { class: "tools" }, h("span", { class: "quiet" }, `Planned ${momentText(at)}; nothing is evicted.`), h("button", { type: "button", on: { click: again } }, "Plan again")),
     h("p", null, h("strong", null, OUTCOMES[/** @type {keyof typeof OUTCOMES} */ (plan.outcome)] ?? plan.outcome), plan.due !== null && ` It may preempt from ${momentText(plan.due)} on.`),
     victims.length > 0 && h("ul", { class: "reasons" }, victims.map((one) => victim(partition, one))),
@@ -183,9 +163,9 @@ function victim(partition, one) {
   return h(
     "li",
     { key: one.allocation_id },
-    h("span", { class: "name-link", title: one.allocation_id }, one.allocation_id),
+    clipped(one.allocation_id, "name-link"),
     " of ",
-    applicationLink(partition, one.application_id),
+    nameLink(partition, "applications", one.application_id),
     " in ",
     queueLink(partition, one.queue_path),
     `: ${amountsText(one.usage)}`,
@@ -210,6 +190,6 @@ function others(found) {
   }
   if (!byLaw.size) return null;
   const line = (/** @type {string} */ law, /** @type {string[]} */ names) =>
-    h("li", { key: law }, `${counted(names.length, "allocation")}: ${LAWS[/** @type {keyof typeof LAWS} */ (law)] ?? law}`, h("div", { class: "quiet" }, names.slice(0, LISTED).map((name, index) => [index > 0 && ", ", h("span", { class: "name-link", title: name }, name)]), names.length > LISTED && ` and ${count(names.length - LISTED)} more`));
+    h("li", { key: law }, `${counted(names.length, "allocation")}: ${LAWS[/** @type {keyof typeof LAWS} */ (law)] ?? law}`, h("div", { class: "quiet" }, names.slice(0, LISTED).map((name, index) => [index > 0 && ", ", clipped(name, "name-link")]), names.length > LISTED && ` and ${count(names.length - LISTED)} more`));
   return [h("h3", null, "What protects the others"), h("ul", { class: "reasons" }, [...byLaw].map(([law, names]) => line(law, names)))];
 }

@@ -10,6 +10,7 @@ import { applicationTable } from "./applications.js";
 import { historySection, loadHistory } from "./history.js";
 import { chain } from "./limits.js";
 import { link } from "./route.js";
+import { numberCell, table } from "./tables.js";
 import { downTo } from "./tree.js";
 
 /** The number of applications in the list. */
@@ -46,7 +47,7 @@ export function show(route, data, root) {
     historySection(data.samples),
     chain(route.partition, "Quotas from here to the root", above(root, queue)),
     configured(queue),
-    data.applications.length > 0 && [h("h3", null, "Applications"), applicationTable(route.partition, data.applications)],
+    data.applications.length > 0 && applicationTable(route.partition, data.applications),
     data.more && h("p", null, h("a", { href: link(route.partition, "applications", "", { queue: queue.queue_path }) }, "All applications")),
   ];
 }
@@ -66,17 +67,7 @@ function resources(queue) {
   const parts = [queue.usage, queue.max_resources, queue.maximum, queue.guaranteed, queue.pending, queue.headroom];
   const names = sortedNames([...new Set(parts.flatMap((amounts) => Object.keys(amounts ?? {})))]);
   if (!names.length) return null;
-  return h(
-    "div",
-    { class: "scroll", tabindex: "0", role: "group", "aria-label": "Resources" },
-    h(
-      "table",
-      { class: "resources" },
-      h("caption", null, "Resources"),
-      h("thead", null, h("tr", null, ["Resource", "Used"].map((name) => h("th", { scope: "col" }, name)), ["Guaranteed", "Pending", "Free"].map((name) => h("th", { scope: "col", class: "number" }, name)))),
-      h("tbody", null, names.map((name) => resource(queue, name))),
-    ),
-  );
+  return table("Resources", ["Resource", "Used", ["Guaranteed", "number"], ["Pending", "number"], ["Free", "number"]], names.map((name) => resource(queue, name)), "resources stack");
 }
 
 /**
@@ -91,9 +82,9 @@ function resource(queue, name) {
     { key: name },
     h("th", { scope: "row" }, resourceName(name)),
     h("td", { class: "bars" }, gauge(name, queue.usage[name] ?? 0, queue.maximum?.[name], { guaranteed, pending })),
-    h("td", { class: "number", "data-label": "Guaranteed" }, figure(guaranteed)),
-    h("td", { class: "number", "data-label": "Pending" }, figure(pending)),
-    h("td", { class: "number", "data-label": "Free" }, figure(queue.headroom?.[name])),
+    numberCell("Guaranteed", figure(guaranteed)),
+    numberCell("Pending", figure(pending)),
+    numberCell("Free", figure(queue.headroom?.[name])),
   );
 }
 

@@ -5,6 +5,7 @@
 import { get, orNull, path } from "./api.js";
 import { h } from "./dom.js";
 import { count, counted, duration } from "./format.js";
+import { emptyNote, table } from "./tables.js";
 
 /** Seconds after which the answer of the leader to a standby counts as late. */
 const LATE = 5;
@@ -21,7 +22,7 @@ export function load(route) {
  * @param {import("./types.js").ServiceStatus | null} status
  */
 export function show(_route, status) {
-  if (!status) return h("p", { class: "quiet empty" }, "No service leads this partition: it belongs to the process of the server.");
+  if (!status) return emptyNote("No service leads this partition: it belongs to the process of the server.");
   return [
     status.outage && h("p", { class: "error", key: "outage" }, `The log accepts no changes: ${status.outage}`),
     isLate(status) && h("p", { class: "error", key: "late" }, `The leader has not answered this process for ${duration(status.age)}. The figures are as old as that.`),
@@ -63,14 +64,8 @@ function fact(name, value, note) {
 
 /** @param {import("./types.js").StandbyStatus[]} found */
 function standbys(found) {
-  if (!found.length) return h("p", { class: "quiet empty" }, "No process stands by. If the leader fails, none takes over.");
-  return h(
-    "table",
-    { class: "list standbys" },
-    h("caption", null, "Processes that stand by"),
-    h("thead", null, h("tr", null, h("th", { scope: "col" }, "Standby"), h("th", { scope: "col", class: "minor" }, "Address"), h("th", { scope: "col", class: "number" }, "Changes behind"), h("th", { scope: "col", class: "number" }, "Age"))),
-    h("tbody", null, found.map(row)),
-  );
+  if (!found.length) return emptyNote("No process stands by. If the leader fails, none takes over.");
+  return table("Processes that stand by", ["Standby", ["Address", "minor"], ["Changes behind", "number"], ["Age", "number"]], found.map(row), "standbys");
 }
 
 /** @param {import("./types.js").StandbyStatus} standby */

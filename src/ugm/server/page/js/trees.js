@@ -12,6 +12,7 @@ import { link, parse } from "./route.js";
 import { remembered } from "./settings.js";
 import { Sparklines } from "./sparklines.js";
 import { orderField } from "./sorting.js";
+import { clipped, emptyNote, numberCell, table } from "./tables.js";
 import { nameCell, TreeGrid } from "./treegrid.js";
 
 /** @typedef {import("./types.js").ModelTree} ModelTree */
@@ -117,7 +118,7 @@ export function treeView(kind) {
    * @param {{trees: import("./types.js").Trees["trees"], data: ModelTree, from: number, above: import("./types.js").Borrowers} | null} found
    */
   function show(route, found) {
-    if (!found) return h("p", { class: "quiet empty" }, `No quota model of this partition has ${words.title.toLowerCase()}.`);
+    if (!found) return emptyNote(`No quota model of this partition has ${words.title.toLowerCase()}.`);
     const { trees, data, from, above } = found;
     shownTree = data;
     grid.columns = [
@@ -144,7 +145,7 @@ export function treeView(kind) {
         orderField(grid, ["used", words.limits[0] ?? ""].map((measure) => [measure, heading(measure)])),
         h("span", { class: "quiet" }, data.resources.length === 1 && `${resourceName(data.resource)} of `, counted(data.nodes, words.noun)),
       ),
-      data.total ? grid.describe() : h("p", { class: "quiet empty" }, `No ${words.noun} has this in the name.`),
+      data.total ? grid.describe() : emptyNote(`No ${words.noun} has this in the name.`),
       kind === "quota" && data.total > 0 && held(route, above, "Consumers above their own node", "Every consumer is held by its own node."),
     ];
   }
@@ -222,28 +223,23 @@ export function treeView(kind) {
    * @param {string} none
    */
   function held(route, found, caption, none) {
-    if (!found.total) return h("p", { class: "quiet empty" }, none);
+    if (!found.total) return emptyNote(none);
     const node = (/** @type {string} */ label, /** @type {string} */ name) => h("td", { "data-label": label }, h("a", { href: link(route.partition, kind, name, route.query), class: "name-link", title: name }, name));
-    return h(
-      "table",
-      { class: "list held" },
-      h("caption", null, found.total > found.consumers.length ? `${caption}: the first ${found.consumers.length} of ${count(found.total)}` : caption),
-      h("thead", null, h("tr", null, ["Consumer", "Its node", "Held by", "Request"].map((name) => h("th", { scope: "col" }, name)), h("th", { scope: "col", class: "number minor" }, "Priority"))),
-      h(
-        "tbody",
-        null,
-        found.consumers.map((one) =>
-          h(
-            "tr",
-            { key: one.consumer_id },
-            h("th", { scope: "row" }, h("span", { class: "clip", title: one.consumer_id }, one.consumer_id)),
-            node("of", one.group),
-            node("held by", one.node),
-            h("td", { "data-label": "" }, amountsText(one.request)),
-            h("td", { class: "number minor" }, String(one.priority), one.unpreemptable && " (kept)"),
-          ),
+    return table(
+      found.total > found.consumers.length ? `${caption}: the first ${found.consumers.length} of ${count(found.total)}` : caption,
+      ["Consumer", "Its node", "Held by", "Request", ["Priority", "number minor"]],
+      found.consumers.map((one) =>
+        h(
+          "tr",
+          { key: one.consumer_id },
+          h("th", { scope: "row" }, clipped(one.consumer_id)),
+          node("of", one.group),
+          node("held by", one.node),
+          h("td", { "data-label": "" }, amountsText(one.request)),
+          h("td", { class: "number minor" }, String(one.priority), one.unpreemptable && " (kept)"),
         ),
       ),
+      "held stack",
     );
   }
 
@@ -271,16 +267,11 @@ export function treeView(kind) {
     const parents = node.path.slice(0, -1).map((name) => [h("a", { href: link(route.partition, kind, name, route.query), class: "name-link", title: name }, name), " › "]);
     return [
       h("p", { class: "quiet" }, parents.length > 0 && ["In ", parents], node.children ? `${counted(node.children, words.noun)} directly below` : "Leaf", node.is_hard ? "; hard: nothing below borrows above it." : "."),
-      h(
-        "div",
-        { class: "scroll", tabindex: "0", role: "group", "aria-label": "Resources" },
-        h(
-          "table",
-          { class: "resources wide" },
-          h("caption", null, "Resources"),
-          h("thead", null, h("tr", null, ["Resource", `Used of the ${words.limited}`].map((name) => h("th", { scope: "col" }, name)), words.measures.map((measure) => h("th", { scope: "col", class: "number" }, heading(measure))))),
-          h("tbody", null, names.map((name) => line(name, Object.fromEntries(Object.entries(node.amounts).map(([measure, amounts]) => [measure, amounts[name]]))))),
-        ),
+      table(
+        "Resources",
+        ["Resource", `Used of the ${words.limited}`, ...words.measures.map((measure) => /** @type {[string, string]} */ ([heading(measure), "number"]))],
+        names.map((name) => line(name, Object.fromEntries(Object.entries(node.amounts).map(([measure, amounts]) => [measure, amounts[name]])))),
+        "resources wide",
       ),
       historySection(samples),
       kind === "quota" && held(route, above, "Consumers above their own node, held or owned here", "Consumers of this node are held by it, and it holds none of others."),
@@ -297,7 +288,7 @@ export function treeView(kind) {
       { key: name },
       h("th", { scope: "row" }, resourceName(name)),
       h("td", { class: "bars" }, usage(name, amounts)),
-      words.measures.map((measure) => h("td", { class: "number", "data-label": heading(measure) }, amounts[measure] === undefined ? "–" : amountText(name, amounts[measure] ?? 0))),
+      words.measures.map((measure) => numberCell(heading(measure), amounts[measure] === undefined ? "–" : amountText(name, amounts[measure] ?? 0))),
     );
   }
 

@@ -31,7 +31,7 @@
  *   maxApplications: number, maxResources: Amounts}} UsageNode
  *
  * @typedef {{application_id: string, user: {name: string, groups: string[]}, queue_path: string, state: string,
- *   group: string | null, usage: Amounts, allocations: number, pending: number}} Application
+ *   group: string | null, usage: Amounts, allocations: number, pending: number, submitted_at: number | null}} Application
  *
  * @typedef {{number: number, last: number, times: number, first_at: number, last_at: number,
  *   asks: {application_id: string, allocation_id: string, usage: Amounts}[],

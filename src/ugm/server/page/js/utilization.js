@@ -14,6 +14,7 @@ import { remembered } from "./settings.js";
 import { Sparklines } from "./sparklines.js";
 import { columnHead, orderField } from "./sorting.js";
 import { announce } from "./announcements.js";
+import { emptyNote, table } from "./tables.js";
 
 /** Rows of a page. */
 const PAGE = 50;
@@ -72,7 +73,7 @@ export function utilizationView(view) {
         columnChoice.field(),
         h("span", { class: "quiet" }, `${counted(data.total, noun)}${route.query.find ? " found" : ""}${rows.sorted === "share" ? ", the closest to a limit first" : ""}`),
       ),
-      data.utilizations.length ? table(route, data.utilizations, resources, rows) : h("p", { class: "quiet empty" }, route.query.find ? `No ${noun} has this in the name.` : noun === "user" ? "Nothing runs or waits for any user now." : "Nothing is charged to any group now."),
+      data.utilizations.length ? list(route, data.utilizations, resources, rows) : emptyNote(route.query.find ? `No ${noun} has this in the name.` : noun === "user" ? "Nothing runs or waits for any user now." : "Nothing is charged to any group now."),
       pages(route, data.total, PAGE),
     ];
   }
@@ -83,26 +84,9 @@ export function utilizationView(view) {
    * @param {string[]} resources
    * @param {import("./sorting.js").Sorted} rows
    */
-  function table(route, found, resources, rows) {
-    return h(
-      "div",
-      { class: "scroll", tabindex: "0", role: "group", "aria-label": view },
-      h(
-        "table",
-        { class: "list utilization" },
-        h("caption", { class: "unseen" }, view),
-        h(
-          "thead",
-          null,
-          h(
-            "tr",
-            null,
-            rows.columns.map((column, index) => columnHead("th", { key: column.name, scope: "col", class: index < 2 ? null : column.sort ? "number" : "sparks" }, column, rows)),
-          ),
-        ),
-        h("tbody", null, found.map((one) => line(route, one, resources))),
-      ),
-    );
+  function list(route, found, resources, rows) {
+    const heads = rows.columns.map((column, index) => columnHead("th", { key: column.name, scope: "col", class: index < 2 ? null : column.sort ? "number" : "sparks" }, column, rows));
+    return table(view, heads, found.map((one) => line(route, one, resources)), "list utilization stack");
   }
 
   /**

@@ -13,19 +13,20 @@
  */
 
 import { announce } from "./announcements.js";
+import { ageText } from "./applications.js";
 import { get, path } from "./api.js";
 import { h } from "./dom.js";
-import { amountsText, count, counted, duration } from "./format.js";
+import { amountsText, count, counted } from "./format.js";
 import { queueLink, reasons } from "./limits.js";
-import { addressChoice, addressField, pageOf, pages } from "./paging.js";
+import { addressChoice, addressField, AGES, pageOf, pages } from "./paging.js";
 import { link } from "./route.js";
+import { cell, CLIP, clipped, emptyNote, LONG, nameLink, table } from "./tables.js";
 
 /** Rows of a page, and requests whose place is explained. */
 const PAGE = 50;
 const EXPLAINED = 100;
 /** The parts of the address that filter. */
 const FILTERS = ["find", "user", "queue", "application", "older_than"];
-export const AGES = /** @type {[string, string][]} */ ([["", "any"], ["60", "1 min or more"], ["600", "10 min or more"], ["3600", "1 h or more"], ["86400", "1 d or more"]]);
 /** What is listed: the value in the address and the text. */
 const LISTS = /** @type {[string, string][]} */ ([["", "requests"], ["applications", "applications"], ["users", "users"], ["order", "order explained"]]);
 
@@ -72,33 +73,18 @@ export function show(route, data) {
       addressChoice(route, "sort", "Order", [["", "position"], ["age", "age"], ["name", "name"]]),
       h("span", { class: "quiet" }, counted(data.total, noun), isFiltered ? " found" : ""),
     ),
-    data.total ? rows(route, data) : h("p", { class: "quiet empty" }, isFiltered ? "No pending request matches." : "Nothing waits now."),
+    data.total ? rows(route, data) : emptyNote(isFiltered ? "No pending request matches." : "Nothing waits now."),
     pages(route, data.total, PAGE),
   ];
 }
 
 /**
  * @param {string} label
- * @param {string[]} heads
- * @param {import("./dom.js").Child[]} body
+ * @param {import("./tables.js").Head[]} heads the columns after the place
+ * @param {import("./dom.js").Child[]} rows
  */
-function table(label, heads, body) {
-  return h(
-    "div",
-    { class: "scroll", tabindex: "0", role: "group", "aria-label": label },
-    h(
-      "table",
-      { class: "list waiting" },
-      h("caption", { class: "unseen" }, label),
-      h("thead", null, h("tr", null, heads.map((name) => h("th", { scope: "col", key: name, class: classOf(name) }, name)))),
-      h("tbody", null, body),
-    ),
-  );
-}
-
-/** @param {string} head */
-function classOf(head) {
-  return { "#": "place", Age: "age", "What blocks it": "why", "Why it has this place": "why" }[head] ?? null;
+function list(label, heads, rows) {
+  return table(label, [["#", "place"], ...heads], rows, "list waiting wide");
 }
 
 /**
@@ -106,9 +92,9 @@ function classOf(head) {
  * @param {WaitingWork} data
  */
 function rows(route, data) {
-  if (data.requests) return table("Pending requests", ["#", "Request", "User", "Queue", "Age", "Asks for", "What blocks it"], data.requests.map((one) => requestRow(route.partition, one, data.as_of)));
+  if (data.requests) return list("Pending requests", ["Request", "User", "Queue", ["Age", "age"], "Asks for", ["What blocks it", "why"]], data.requests.map((one) => requestRow(route.partition, one, data.as_of)));
   const noun = data.users ? "User" : "Application";
-  return table(`Pending requests by ${noun.toLowerCase()}`, ["#", noun, "Requests", "Age", "Ask for", noun === "User" ? "Running applications" : "Queue"], (data.users ?? data.applications ?? []).map((one) => sumRow(route, one, data.as_of)));
+  return list(`Pending requests by ${noun.toLowerCase()}`, [noun, "Requests", ["Age", "age"], "Ask for", noun === "User" ? "Running applications" : "Queue"], (data.users ?? data.applications ?? []).map((one) => sumRow(route, one, data.as_of)));
 }
 
 /**
@@ -120,17 +106,17 @@ function requestCells(partition, one) {
     h(
       "th",
       { scope: "row" },
-      h("span", { class: "clip", title: one.allocation_id }, one.allocation_id),
-      h("span", { class: "quiet clip" }, "of ", h("a", { href: link(partition, "applications", one.application_id), title: one.application_id }, one.application_id)),
+      clipped(one.allocation_id),
+      h("span", { class: "quiet clip" }, "of ", nameLink(partition, "applications", one.application_id, { class: null })),
     ),
-    h("td", { "data-label": "User" }, h("a", { href: link(partition, "users", one.user), class: "clip", title: one.user }, one.user)),
-    h("td", { "data-label": "Queue" }, queueLink(partition, one.queue_path)),
+    cell("User", nameLink(partition, "users", one.user, CLIP)),
+    cell("Queue", queueLink(partition, one.queue_path)),
   ];
 }
 
 /** @param {Pending} one */
 function asked(one) {
-  return h("td", { "data-label": "Asks for" }, amountsText(one.usage), one.priority !== 0 && h("span", { class: "quiet" }, ` priority ${one.priority}`));
+  return h("td", { "data-label": "Asks for", ...LONG }, amountsText(one.usage), one.priority !== 0 && h("span", { class: "quiet" }, ` priority ${one.priority}`));
 }
 
 /**
@@ -152,8 +138,7 @@ function placeCell(position) {
  * @param {number} now
  */
 function ageCell(at, now) {
-  const text = at === null ? h("span", { class: "quiet", title: "requested before the history of the server began" }, "longer") : duration(Math.max(0, now - at));
-  return h("td", { class: "age", "data-label": "Age" }, text);
+  return cell("Age", ageText(at, now));
 }
 
 /**
@@ -185,13 +170,13 @@ function sumRow(route, one, now) {
     h(
       "th",
       { scope: "row" },
-      h("a", { href: link(partition, view, name), class: "clip", title: name }, name),
-      view === "applications" && h("span", { class: "quiet clip" }, "of ", h("a", { href: link(partition, "users", one.user), title: one.user }, one.user)),
+      nameLink(partition, view, name, CLIP),
+      view === "applications" && h("span", { class: "quiet clip" }, "of ", nameLink(partition, "users", one.user, { class: null })),
     ),
     h("td", { "data-label": "Requests" }, h("a", { href: detail, "aria-label": `${counted(one.pending_allocations, "request")} of ${name}` }, count(one.pending_allocations))),
     ageCell(one.requested_at, now),
-    h("td", { "data-label": "Ask for" }, amountsText(one.pending)),
-    view === "users" ? h("td", { "data-label": "Running" }, count(one.running_applications ?? 0)) : h("td", { "data-label": "Queue" }, queueLink(partition, one.queue_path ?? "root")),
+    cell("Ask for", amountsText(one.pending), LONG),
+    view === "users" ? cell("Running", count(one.running_applications ?? 0)) : cell("Queue", queueLink(partition, one.queue_path ?? "root")),
   );
 }
 
@@ -200,8 +185,8 @@ function sumRow(route, one, now) {
  * @param {Order} data
  */
 function order(partition, { turns }) {
-  if (!turns.length) return h("p", { class: "quiet empty" }, "Nothing waits now.");
+  if (!turns.length) return emptyNote("Nothing waits now.");
   const line = (/** @type {Order["turns"][number]} */ one, /** @type {number} */ index) =>
     h("tr", { key: one.allocation_id }, placeCell(index + 1), requestCells(partition, one), asked(one), h("td", { class: "why" }, h("ul", { class: "reasons" }, one.reasons.map((reason) => h("li", null, reason)), !one.fits && h("li", null, "It does not fit yet: it exceeds ", queueLink(partition, one.blocked_by), "."))));
-  return table("Scheduling order", ["#", "Request", "User", "Queue", "Asks for", "Why it has this place"], turns.map(line));
+  return list("Scheduling order", ["Request", "User", "Queue", "Asks for", ["Why it has this place", "why"]], turns.map(line));
 }

@@ -1,0 +1,237 @@
+"""Servers with everything that the page shows, and the addresses of all its views."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import quote
+
+from starlette.applications import Starlette
+
+from support import page_server as pages
+from support.lending import TAGS, crowd_of_groups, lending_models
+from support.server_fixtures import STATUS
+from ugm import Partition, Resource, UserGroup, parse_config
+from ugm.config import PartitionConfig
+from ugm.elastic.model import GROUP_TAG
+from ugm.server import History
+from ugm.server.config_attempts import Actor
+
+__all__ = ["HEBREW", "LONG", "SCENARIOS", "Place", "Scenario"]
+
+#: A name of the greatest length, and one that is written from right to left.
+LONG: Final = "n" * 256
+HEBREW: Final = (
+    "\N{HEBREW LETTER MEM}\N{HEBREW LETTER YOD}\N{HEBREW LETTER KAF}-\N{HEBREW LETTER SHIN}\N{HEBREW LETTER RESH}"
+)
+#: The seconds between two samples, and the samples after each allocation: those of all fill an hour.
+_STEP: Final = 15
+_SAMPLES: Final = 14
+_CONFIG: Final = f"""
+partitions:
+- name: default
+  ugm:
+    names: any
+    thresholds: {{shares: [80, 95]}}
+    budgets:
+    - {{name: hours, user: "*", amounts: {{vcore: 100, nvidia.com/gpu: 3}}, unit: hour, period: month, mode: admit}}
+    fairshare:
+      accounts: {{dev: 60, dev/{"a" * 100}: 10, ops: 40}}
+      users: {{dev/sue: 2, ops/bob: 1}}
+      defaultshares: 1
+      weights: {{vcore: 1/1000, nvidia.com/gpu: 10}}
+  queues:
+  - name: root
+    limits:
+    - {{users: ["*"], maxresources: {{vcore: 64, nvidia.com/gpu: 8}}, maxapplications: 9}}
+    - {{groups: [dev], maxresources: {{nvidia.com/gpu: 12}}}}
+    - {{groups: ["*"], maxresources: {{nvidia.com/gpu: 16}}}}
+    queues:
+    - name: ml
+      resources: {{guaranteed: {{nvidia.com/gpu: 8}}, max: {{vcore: 64, memory: 512Gi, nvidia.com/gpu: 16}}}}
+      ugm:
+        schedule: [{{from: 2099-01-01, maxresources: {{vcore: 64, memory: 512Gi, nvidia.com/gpu: 2}}}}]
+    - name: idle
+"""
+_GPUS: Final = 16
+
+
+class Place(NamedTuple):
+    """A view of the page; the fragment of its address without the partition."""
+
+    view: str
+    partition: str = "default"
+    #: What the view has as soon as it is complete.
+    ready: str = "#heading"
+
+    @property
+    def name(self) -> str:
+        """A name for files and messages."""
+        text = self.view.replace(LONG, "long").replace(quote(HEBREW), "rtl")
+        return "".join(c if c.isalnum() else "-" for c in text)
+
+
+def _detail(view: str, partition: str = "default", ready: str = "#detail-heading") -> Place:
+    return Place(view, partition, ready)
+
+
+_PLOT: Final = "#history .plot svg"
+_VIEWS: Final = (
+    Place("queues", ready='[data-path="root.ml"] .spark svg'),
+    _detail("queues/root.ml", ready=_PLOT),
+    Place("users", ready=".utilization .spark svg"),
+    _detail(f"users/{LONG}", ready=_PLOT),
+    _detail(f"users/{quote(HEBREW)}", ready=_PLOT),
+    Place("groups", ready=".utilization tbody"),
+    _detail("groups/dev", ready=_PLOT),
+    Place("elastic", ready='[data-path="ml-train"]'),
+    _detail("elastic/ml-train", ready=_PLOT),
+    Place("quota", ready=".held tbody, .held + .empty, .empty"),
+    _detail("quota/R", ready=_PLOT),
+    Place("budgets", ready=".accounts tbody tr"),
+    Place("shares", ready=".shares tbody tr"),
+    Place("applications", ready=".applications tbody tr"),
+    _detail("applications/app-2", ready=".chain"),
+    Place("waiting", ready=".waiting tbody tr"),
+    Place("waiting?by=applications", ready=".waiting tbody tr"),
+    Place("waiting?by=users", ready=".waiting tbody tr"),
+    Place("waiting?by=order", ready=".waiting tbody tr"),
+    Place("preemption", ready=".list tbody tr"),
+    _detail("preemption/wait-0"),
+    Place("denials", ready=".denials li"),
+    Place("alerts", ready=".alerts tbody tr"),
+    Place("check", ready=".check-form"),
+    Place("nodes", ready=".nodes tbody tr"),
+    Place("configuration", ready=".yaml"),
+    Place("service", ready=".facts"),
+)
+_CROWD: Final = (
+    Place("queues", ready='[data-path="root.team1"] .spark'),
+    _detail("queues/root.team1.leaf7"),
+    Place("users", ready=".utilization tbody tr"),
+    _detail("users/user77"),
+    Place("groups", ready=".utilization tbody tr"),
+    _detail("groups/group1"),
+    Place("applications", ready=".applications tbody tr"),
+    Place("applications?find=user12&state=running", ready=".applications tbody tr"),
+    Place("waiting", ready=".waiting tbody tr"),
+    Place("preemption", ready=".list tbody tr"),
+    Place("denials", ready=".denials li, .empty"),
+    Place("alerts", ready=".list-side .empty"),
+    Place("elastic", "trees", '[data-path="team3"]'),
+    _detail("elastic/team3-7", "trees"),
+    Place("quota", "trees", '[data-path="team3"]'),
+    _detail("quota/team3", "trees"),
+)
+_EMPTY: Final = tuple(
+    Place(view, ready=".list-side > *:nth-child(2)")
+    for view in (
+        *("queues", "users", "groups", "elastic", "quota", "budgets", "shares", "applications", "waiting", "preemption"),
+        *("denials", "alerts", "check", "nodes", "configuration", "service"),
+    )
+)
+_TROUBLED: Final = tuple(place for place in _VIEWS if "/" not in place.view or place.view == "queues/root.ml")
+
+
+class Scenario(NamedTuple):
+    """A server in some state, and the views to look at."""
+
+    serve: Callable[[Path], AbstractContextManager[str]]
+    places: tuple[Place, ...]
+    #: Whether the connection is lost when the view is complete.
+    is_lost: bool = False
+
+
+class _Clock:
+    """A clock that reaches the present when the partition is filled."""
+
+    def __init__(self) -> None:
+        self.now = time.time() - _GPUS * _SAMPLES * _STEP - 4 * 60
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def _parsed() -> PartitionConfig:
+    return parse_config(_CONFIG).partition()
+
+
+def _fill(partition: Partition, clock: _Clock, app: Starlette) -> None:
+    """Use up all GPUs, one after the other, and let requests wait and allocations be overdue."""
+    partition.add_node("gpu-1", Resource.parse(**{"vcore": "64", "memory": "256Gi", "nvidia.com/gpu": str(_GPUS)}))
+    partition.add_node(LONG, Resource.parse(vcore="64", memory="1Ti"))
+    for number, name in enumerate(("sue", HEBREW, LONG, "bob")):
+        group = ("dev", "dev", "a" * 100, "ops")[number]
+        tags = {**TAGS, GROUP_TAG: ("ml-web", "ml-train")[number % 2]}
+        partition.submit(f"app-{number}", UserGroup(name, (group,)), "root.ml", tags=tags)
+        partition.submit(f"app-{number}-{LONG}"[:256], UserGroup(name, (group,)), "root.idle", tags=tags)
+    for number in range(_GPUS):
+        usage = Resource.parse(**{"vcore": "250m", "memory": "7Gi", "nvidia.com/gpu": "1"})
+        lasts = 60 if number % 4 == 0 else None
+        granted = partition.allocate(f"gpu-{number}", f"app-{number % 3}", usage, duration=lasts)
+        assert granted, str(granted)
+        for _ in range(_SAMPLES):
+            clock.now += _STEP
+            app.state.usage_histories["default"].take()
+    for number in range(4):
+        wanted = Resource.parse(**{"vcore": "1", "nvidia.com/gpu": "2"})
+        partition.request(f"wait-{number}", f"app-{number}", wanted)
+        partition.allocate(f"wait-{number}", f"app-{number}", wanted)
+        clock.now += 60
+    app.state.thresholds["default"].update()
+    changed = _CONFIG.replace("max: {vcore: 64", "max: {vcore: 48")
+    app.state.configurations.upload(changed, Actor("10.0.0.7", "operator"))
+
+
+@contextmanager
+def _full(_folder: Path) -> Iterator[str]:
+    clock = _Clock()
+    history = History(clock=clock)
+    partition = Partition(_parsed(), models=lending_models(), subscribers=[history], clock=lambda: int(clock.now))
+    with pages.served(
+        partition, history, lambda: STATUS, prepare=lambda app: _fill(partition, clock, app), clock=clock
+    ) as address:
+        yield address
+
+
+@contextmanager
+def _crowd(_folder: Path) -> Iterator[str]:
+    with pages.served(*pages.crowd(3000, 10_000), trees=crowd_of_groups(10_000, every=20)) as address:
+        yield address
+
+
+@contextmanager
+def _empty(_folder: Path) -> Iterator[str]:
+    history = History()
+    partition = Partition(parse_config("partitions: [{queues: [{name: root}]}]").partition(), subscribers=[history])
+    with pages.served(partition, history) as address:
+        yield address
+
+
+@contextmanager
+def _refused(folder: Path) -> Iterator[str]:
+    file, clock = folder / "queues.yaml", _Clock()
+    file.write_text(_CONFIG)
+    history = History(clock=clock)
+    partition = Partition(_parsed(), models=lending_models(), subscribers=[history], clock=lambda: int(clock.now))
+
+    def refuse(app: Starlette) -> None:
+        _fill(partition, clock, app)
+        file.write_text(_CONFIG.replace("memory: 512Gi", f"memory: -1, {LONG}: 2"))
+        app.state.configurations.reload_if_changed()
+
+    with pages.served(partition, history, lambda: STATUS, config_path=file, prepare=refuse, clock=clock) as address:
+        yield address
+
+
+#: All states of a server, by name.
+SCENARIOS: Final[Mapping[str, Scenario]] = {
+    "full": Scenario(_full, _VIEWS),
+    "crowd": Scenario(_crowd, _CROWD),
+    "empty": Scenario(_empty, _EMPTY),
+    "lost": Scenario(_full, _TROUBLED, is_lost=True),
+    "refused": Scenario(_refused, _TROUBLED),
+}
