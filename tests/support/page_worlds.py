@@ -6,9 +6,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 from urllib.parse import quote
 
+from playwright.sync_api import Browser, Page
 from starlette.applications import Starlette
 
 from support import page_server as pages
@@ -20,7 +21,7 @@ from ugm.elastic.model import GROUP_TAG
 from ugm.server import History
 from ugm.server.config_attempts import Actor
 
-__all__ = ["HEBREW", "LONG", "SCENARIOS", "Place", "Scenario"]
+__all__ = ["HEBREW", "LONG", "SCENARIOS", "Place", "Scenario", "open_place", "open_tab"]
 
 #: A name of the greatest length, and one that is written from right to left.
 LONG: Final = "n" * 256
@@ -129,7 +130,18 @@ _CROWD: Final = (
 _EMPTY: Final = tuple(
     Place(view, ready=".list-side > *:nth-child(2)")
     for view in (
-        *("queues", "users", "groups", "elastic", "quota", "budgets", "shares", "applications", "waiting", "preemption"),
+        *(
+            "queues",
+            "users",
+            "groups",
+            "elastic",
+            "quota",
+            "budgets",
+            "shares",
+            "applications",
+            "waiting",
+            "preemption",
+        ),
         *("denials", "alerts", "check", "nodes", "configuration", "service"),
     )
 )
@@ -235,3 +247,33 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
     "lost": Scenario(_full, _TROUBLED, is_lost=True),
     "refused": Scenario(_refused, _TROUBLED),
 }
+
+
+#: The heights of windows by width; 640 by 400 are 1280 by 800 pixels at a zoom of 200 %.
+_HEIGHTS: Final = {390: 844, 640: 400, 1280: 800, 1920: 1080}
+
+
+def open_tab(browser: Browser, scheme: Literal["light", "dark"], width: int) -> Page:
+    """Open a tab with a window of some width."""
+    zoom = 2 if width == 640 else 1
+    context = browser.new_context(
+        viewport={"width": width, "height": _HEIGHTS[width]},
+        device_scale_factor=zoom,
+        color_scheme=scheme,
+        reduced_motion="reduce",
+    )
+    context.set_default_timeout(pages.TIMEOUT)
+    return context.new_page()
+
+
+def open_place(tab: Page, address: str, place: Place, *, is_lost: bool = False) -> None:
+    """Open a view, and wait until it is complete; then the server may be lost."""
+    # Another query makes the browser load the document again.
+    query = quote(f"{place.partition} {place.view}"[:60])
+    tab.goto(f"{address}?{query}#/{place.partition}/{place.view}")
+    tab.locator(place.ready).first.wait_for(state="attached")
+    if is_lost:
+        tab.context.set_offline(True)
+        tab.evaluate("window.dispatchEvent(new Event('refresh'))")
+        tab.locator(".view > .error").first.wait_for()
+        tab.context.set_offline(False)

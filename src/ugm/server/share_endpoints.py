@@ -20,7 +20,7 @@ _MODEL: Final = "FairShares"
 
 
 def shares(served: ServedPartition, request: RequestContext) -> object:
-    """List the users by their shares and usage, the best first, with their accounts, and explain the order of two of them."""
+    """List the users by their shares, the best first, with their accounts, and explain the order of two users."""
     report, query = shares_of(served.models(request.arrived).reports), request.query
     if report is None or report.definition is None:
         return {"as_of": None, "total": 0, "users": [], "accounts": [], "explanation": None}

@@ -535,20 +535,6 @@ def test_user_with_nothing_but_pending_work(page: Page, gpus: str) -> None:
     expect(page.locator(".chain")).to_contain_text("user starved")
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize(
-    "view", ["queues", "queues/root.ml", "users", f"users/{LONG}", "applications/train-9", "denials"]
-)
-def test_nothing_is_cut_off(page: Page, gpus: str, view: str, width: int) -> None:
-    """Nothing is cut off on wide and narrow screens, even with names of 255 characters."""
-    page.set_viewport_size({"width": width, "height": 900})
-    page.goto(f"{gpus}#/default/{view}")
-    page.locator("#detail-heading" if "/" in view else "#heading").wait_for()
-    assert page.evaluate(CUT_OFF) == []
-    for one in page.locator(".clip, .name-link, .long-name").all():
-        assert one.get_attribute("title")
-
-
 def test_escape_closes_the_detail(page: Page, gpus: str) -> None:
     """Escape closes a detail, unless the focus is in a search field with text."""
     page.goto(f"{gpus}#/default/queues/root.ml")

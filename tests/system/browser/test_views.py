@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 from starlette.applications import Starlette
 
 from support import page_server as pages
-from support.page_server import CUT_OFF
 from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.server import History
 from ugm.server.config_attempts import Actor
@@ -246,46 +244,6 @@ def test_budgets(page: Page, preempting: str) -> None:
     expect(row.locator("th")).to_have_text(re.compile("hours.*user bob.*core hours"))
     expect(row.locator("td").first).to_contain_text(" of ")
     expect(row.locator(".renewal")).to_contain_text(re.compile(r"in [0-9]+ (h|d)"))
-
-
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390), ("light", 1920), ("dark", 640)])
-def test_accessibility(
-    browser: Browser, world: World, preempting: str, scheme: Literal["light", "dark"], width: int
-) -> None:
-    """No view violates a rule of axe or cuts off its content, light or dark, wide or narrow."""
-    tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce")
-    for view in ("preemption/claim", "budgets"):
-        tab.goto(f"{preempting}#/default/{view}")
-        tab.locator("#detail-heading" if "/" in view else ".accounts tbody tr").first.wait_for()
-        _check(tab, view, width)
-    views = (
-        "waiting",
-        "waiting?by=users",
-        "waiting?by=order",
-        "queues/root.ml",
-        f"users/{LONG}",
-        f"users/{HEBREW}",
-        "nodes",
-        "configuration",
-    )
-    for view in views:
-        tab.goto(f"{world.address}#/default/{view}")
-        tab.locator("#detail-heading" if "/" in view else "#heading").wait_for()
-        if "/" in view:
-            tab.locator(".plot svg").wait_for()
-            expect(tab.locator("#detail-heading")).to_contain_text(view.partition("/")[2])
-            if tab.locator(".values").count() == 0:
-                tab.get_by_text("Values as a table").click()
-            tab.locator(".values tbody tr").first.wait_for()
-        _check(tab, view, width)
-    tab.close()
-
-
-def _check(tab: Page, view: str, width: int) -> None:
-    found = Axe().run(tab)
-    assert found.violations_count == 0, f"{view}: {found.generate_report()}"
-    assert tab.evaluate(CUT_OFF) == []
-    assert tab.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_waiting_work(page: Page, world: World) -> None:

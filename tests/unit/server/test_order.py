@@ -95,8 +95,10 @@ def test_shares_over_rest() -> None:
         ("lab/sue", 1, "1"),
     ]
     assert found["explanation"]["text"] == ("lab/sue comes after bob: lab has level 1/2, bob has level infinity")
+    assert [(one["path"], one["level"]) for one in found["accounts"]] == [("lab", "1/2")]
     listed = client(partition).get(f"{PREFIX}/shares", params={"find": "LAB", "most": 1}).json()
-    assert (listed["total"], listed["explanation"]) == (1, None)
+    assert (listed["total"], listed["explanation"], len(listed["accounts"])) == (1, None, 1)
+    assert client(partition).get(f"{PREFIX}/shares", params={"find": "bob"}).json()["accounts"] == []
     assert [turn.user for turn in partition.order()] == ["bob", "sue"]
 
 

@@ -50,6 +50,31 @@ def test_queues_say_what_the_partition_says() -> None:
     assert told == {}
 
 
+def test_overdue_allocations_have_owners() -> None:
+    """Allocations after their promised end are listed with their users and queues, the first of them by end and id."""
+    partition = create_partition(parse_config("partitions: [{queues: [{name: a}]}]").partition())
+    partition.submit("app", SUE, "root.a")
+    for name in ("late-1", "late-2"):
+        assert partition.allocate(name, "app", Resource(memory=1), duration=60)
+    asked = client(partition)
+
+    assert asked.get(f"{PREFIX}/overdue").json() == {"total": 0, "allocations": []}
+    found = asked.get(f"{PREFIX}/overdue", params={"now": 2**40, "most": 1}).json()
+    (one,) = found["allocations"]
+    assert (found["total"], one["allocation_id"], one["user"], one["queue_path"]) == (2, "late-1", "sue", "root.a")
+
+
+def test_scheduled_changes_are_text() -> None:
+    """A coming change of limits is data and lines of text."""
+    entry = "schedule: [{from: 2090-01-01, maxresources: {memory: 5}}]"
+    config = parse_config(
+        f"partitions: [{{queues: [{{name: a, resources: {{max: {{memory: 9}}}}, ugm: {{{entry}}}}}]}}]"
+    )
+    (change,) = client(create_partition(config.partition())).get(f"{PREFIX}/scheduled_changes").json()["changes"]
+
+    assert change["text"] == "~ queue root.a: maximum memory 9 -> memory 5"
+
+
 def test_a_queue_with_a_neighbour_of_a_longer_name() -> None:
     """A queue whose name begins with the name of another queue is not its child."""
     config = parse_config("partitions: [{queues: [{name: a, queues: [{name: x}]}, {name: a-b, queues: [{name: y}]}]}]")

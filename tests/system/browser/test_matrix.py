@@ -1,0 +1,178 @@
+"""Every view in light and dark colours, on small and large screens, and in all states of a server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page
+
+from support.page_server import CUT_OFF
+from support.page_worlds import SCENARIOS, Place, open_place, open_tab
+
+Scheme: TypeAlias = Literal["light", "dark"]
+
+#: The combinations that every continuous integration checks; all others are `deep`.
+_QUICK: Final = {("full", "light", 1280), ("full", "dark", 390), ("empty", "dark", 640), ("refused", "light", 390)}
+#: Elements that are cut off with dots, and have no tooltip with the whole text.
+_WITHOUT_TOOLTIP: Final = """() => [...document.querySelectorAll('#view *, #top *')].filter((e) => {
+  const style = getComputedStyle(e);
+  const isClipped = style.textOverflow === 'ellipsis' ? e.scrollWidth > e.clientWidth + 1
+    : /[0-9]/.test(style.webkitLineClamp) && e.scrollHeight > e.clientHeight + 1;
+  return e.offsetParent && isClipped && !e.matches('select, input') && !e.closest('[title], .unseen')
+    && !e.querySelector('[title]');
+}).map((e) => `${e.tagName}.${e.className}: ${e.textContent}`)"""
+#: Parts of rows of the tree that are outside of their row.
+_OUT_OF_ROW: Final = """() => [...document.querySelectorAll('.rows > .row > *')].filter((e) => {
+  const [part, row] = [e.getBoundingClientRect(), e.parentElement.getBoundingClientRect()];
+  return part.height && (part.bottom > row.bottom + 1.5 || part.top < row.top - 1.5);
+}).map((e) => `${e.className}: ${e.textContent}`)"""
+#: Lists without rows and without an explanation.
+_SILENT: Final = """() => [...document.querySelectorAll('#view tbody, #view ol, #view .rows')]
+  .filter((e) => e.offsetParent && !e.childElementCount).map((e) => e.outerHTML)"""
+#: The number of elements that the Tab key reaches; of a tree grid it is one row.
+_CONTROLS: Final = """() => [...document.querySelectorAll('a, button, input, select, summary, [tabindex="0"]')]
+  .filter((e) => e.tabIndex >= 0 && e.checkVisibility() && !e.disabled).length"""
+#: Record the elements that get the focus, and those of them whose focus cannot be seen.
+_WATCH_FOCUS: Final = """() => {
+  window.reached = new Set();
+  window.unclear = [];
+  addEventListener('focusin', ({target}) => {
+    window.reached.add(target);
+    const {outlineStyle, outlineWidth} = getComputedStyle(target);
+    if (outlineStyle === 'none' || Number.parseFloat(outlineWidth) < 1) window.unclear.push(target.outerHTML);
+  });
+}"""
+
+
+class Look(NamedTuple):
+    """A state of the server, and the window of the reader: 640 pixels are 1280 at a zoom of 200 %."""
+
+    scenario: str
+    scheme: Scheme
+    width: int
+
+
+def _looks() -> Iterator[object]:
+    for scenario in SCENARIOS:
+        for scheme in ("light", "dark"):
+            for width in (390, 640, 1280, 1920):
+                look = Look(scenario, "light" if scheme == "light" else "dark", width)
+                mark = pytest.mark.ci if look in _QUICK else pytest.mark.deep
+                yield pytest.param(look, marks=mark, id=f"{scenario}-{scheme}-{width}")
+
+
+@pytest.fixture
+def served(look: Look, tmp_path: Path) -> Iterator[str]:
+    """Serve the state of the look."""
+    with SCENARIOS[look.scenario].serve(tmp_path) as address:
+        yield address
+
+
+@pytest.mark.parametrize("look", list(_looks()))
+def test_views(browser: Browser, served: str, look: Look) -> None:
+    """No view breaks a rule of axe, is wider than the window, cuts off its content, or has an unexplained gap."""
+    scenario = SCENARIOS[look.scenario]
+    tab = open_tab(browser, look.scheme, look.width)
+    found, problems = list[str](), {}
+    tab.on("pageerror", lambda error: found.append(str(error)))
+    # The browser logs every refused or lost request; the page shows them.
+    tab.on("console", lambda message: found.extend([] if "Failed to load" in message.text else [message.text]))
+    for place in scenario.places:
+        open_place(tab, served, place, is_lost=scenario.is_lost)
+        problems[place.name] = {**_problems(tab, look.width), **({"console": list(found)} if found else {})}
+        found.clear()
+    tab.context.close()
+    assert {name: some for name, some in problems.items() if some} == {}
+
+
+def _problems(tab: Page, width: int) -> dict[str, object]:
+    axe = Axe().run(tab)
+    shown_width = tab.evaluate("document.documentElement.scrollWidth")
+    problems = {
+        "axe": axe.generate_report() if axe.violations_count else "",
+        "wider": shown_width if shown_width > width else 0,
+        "cut off": tab.evaluate(CUT_OFF),
+        "without tooltip": tab.evaluate(_WITHOUT_TOOLTIP),
+        "out of row": tab.evaluate(_OUT_OF_ROW),
+        "silent": tab.evaluate(_SILENT),
+    }
+    return {name: problem for name, problem in problems.items() if problem}
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("look", [Look("full", "light", 1280)], ids=str)
+@pytest.mark.parametrize("width", [1280, 390])
+def test_keyboard_reaches_every_control(browser: Browser, served: str, look: Look, width: int) -> None:
+    """The Tab key reaches every control of every view, and the focus is always visible."""
+    tab = open_tab(browser, look.scheme, width)
+    problems = {}
+    for place in SCENARIOS[look.scenario].places:
+        open_place(tab, served, place)
+        # Nothing may change while the keys are pressed.
+        tab.get_by_role("button", name="Pause").click()
+        problems[place.name] = _unreached(tab)
+    tab.context.close()
+    assert {name: some for name, some in problems.items() if some != (0, [])} == {}
+
+
+def _unreached(tab: Page) -> tuple[int, list[str]]:
+    tab.locator("body").evaluate("(body) => { body.tabIndex = -1; body.focus(); body.removeAttribute('tabindex'); }")
+    tab.evaluate(_WATCH_FOCUS)
+    controls: int = tab.evaluate(_CONTROLS)
+    for _ in range(controls + 1):
+        tab.keyboard.press("Tab")
+    reached: int = tab.evaluate("reached.size")
+    return controls - reached, tab.evaluate("unclear")
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("look", [Look("full", "light", 1280)], ids=str)
+def test_applications_are_found(browser: Browser, served: str, look: Look) -> None:
+    """Applications are found by text, user, queue, state and age, and the address keeps the search."""
+    tab = open_tab(browser, look.scheme, look.width)
+    open_place(tab, served, Place("applications", ready=".applications tbody tr"))
+    rows = tab.locator(".applications tbody th")
+
+    def names(expected: list[str]) -> None:
+        tab.wait_for_function(
+            "(expected) => JSON.stringify([...document.querySelectorAll('.applications tbody th')]"
+            ".map((e) => e.textContent.slice(0, 5))) === JSON.stringify(expected)",
+            arg=expected,
+        )
+
+    tab.get_by_role("searchbox", name="User").fill("sue")
+    names(["app-0", "app-0"])
+    tab.get_by_role("searchbox", name="Queue").fill("root.ml")
+    names(["app-0"])
+    assert "user=sue" in tab.url
+    tab.get_by_role("link", name="Show all").click()
+    tab.locator("select[name=state]").select_option("accepted")
+    names(["app-3"])
+    tab.locator("select[name=older_than]").select_option("86400")
+    tab.get_by_text("No application matches.").wait_for()
+    tab.reload()
+    tab.get_by_text("No application matches.").wait_for()
+    assert rows.count() == 0
+    tab.context.close()
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("look", [Look("full", "light", 1280)], ids=str)
+def test_shares_and_alerts(browser: Browser, served: str, look: Look) -> None:
+    """Shares list users and accounts; alerts list nearly full limits, overdue allocations and coming limits."""
+    tab = open_tab(browser, look.scheme, look.width)
+    open_place(tab, served, Place("shares", ready=".shares tbody tr"))
+    users, accounts = (tab.locator(".shares").nth(number).locator("tbody th") for number in range(2))
+    assert users.first.inner_text().split() == ["bob", "ops"]
+    assert accounts.all_inner_texts() == ["dev", f"dev/{'a' * 100}", "ops"]
+    open_place(tab, served, Place("alerts", ready=".alerts tbody tr"))
+    limits = tab.locator(".alerts").first.locator("tbody tr", has_text="queue root.ml")
+    assert limits.locator("td").last.inner_text() == "95 %, 80 %"
+    assert tab.locator(".alerts").nth(1).locator("tbody tr").count() == 4
+    assert "nvidia.com/gpu 2" in tab.locator(".attempts").inner_text()
+    assert "1 limit would be exceeded" in tab.locator(".attempts").inner_text()
+    tab.context.close()
