@@ -1,16 +1,20 @@
 """Make the screenshots of the web page in docs/images.
 
     python docs/make_screenshots.py
+    python docs/make_screenshots.py FOLDER [SCENARIO...]
 
-They show the demo at one moment of its workload, and a partition with 10,000 users. The script needs the packages of
-the tests, and Chromium.
+They show the demo at one moment of its workload, and a partition with 10,000 users. The second form makes those of
+every view in every state of a server, in light and dark colours and four sizes, for a reader to look at. The script
+needs the packages of the tests, and Chromium.
 """
 
 from __future__ import annotations
 
 import sys
+import tempfile
 import time
 from collections.abc import Iterable
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +28,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests"))
 
 from support.page_server import BROWSER, crowd, served  # noqa: E402 - found among the tests
+from support.page_worlds import SCENARIOS, WIDTHS, open_place, open_tab  # noqa: E402 - found among the tests
 
 
 class Picture(NamedTuple):
@@ -88,8 +93,29 @@ def take(browser: Browser, address: str, pictures: Iterable[Picture]) -> None:
         context.close()
 
 
-def main() -> None:
-    """Take all screenshots."""
+def take_all(browser: Browser, folder: Path, names: Iterable[str]) -> None:
+    """Take screenshots of every view in some states of a server."""
+    for name in names:
+        scenario = SCENARIOS[name]
+        with tempfile.TemporaryDirectory() as temporary, scenario.serve(Path(temporary)) as address:
+            for scheme, width in product(("light", "dark"), WIDTHS):
+                tab = open_tab(browser, "dark" if scheme == "dark" else "light", width)
+                for number, place in enumerate(scenario.places):
+                    open_place(tab, address, place, is_lost=scenario.is_lost)
+                    path = folder / f"{name}-{scheme}-{width}-{number:02}-{place.name}.png"
+                    tab.screenshot(path=path, full_page=True)
+                tab.context.close()
+
+
+def main(folder: str = "", *names: str) -> None:
+    """Take the screenshots of the documentation, or all of them into a folder."""
+    if folder:
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            take_all(browser, Path(folder), names or SCENARIOS)
+            browser.close()
+        return
     player, history = demo.create_player()
     clock = Clock()
     with sync_playwright() as playwright:
@@ -102,4 +128,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -21,7 +21,7 @@ from ugm.elastic.model import GROUP_TAG
 from ugm.server import History
 from ugm.server.config_attempts import Actor
 
-__all__ = ["HEBREW", "LONG", "SCENARIOS", "Place", "Scenario", "open_place", "open_tab"]
+__all__ = ["HEBREW", "LONG", "SCENARIOS", "WIDTHS", "Place", "Scenario", "open_place", "open_tab"]
 
 #: A name of the greatest length, and one that is written from right to left.
 LONG: Final = "n" * 256
@@ -250,14 +250,14 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
 
 
 #: The heights of windows by width; 640 by 400 are 1280 by 800 pixels at a zoom of 200 %.
-_HEIGHTS: Final = {390: 844, 640: 400, 1280: 800, 1920: 1080}
+WIDTHS: Final[Mapping[int, int]] = {390: 844, 640: 400, 1280: 800, 1920: 1080}
 
 
 def open_tab(browser: Browser, scheme: Literal["light", "dark"], width: int) -> Page:
     """Open a tab with a window of some width."""
     zoom = 2 if width == 640 else 1
     context = browser.new_context(
-        viewport={"width": width, "height": _HEIGHTS[width]},
+        viewport={"width": width, "height": WIDTHS[width]},
         device_scale_factor=zoom,
         color_scheme=scheme,
         reduced_motion="reduce",

@@ -11,7 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 
 from support.page_server import CUT_OFF
-from support.page_worlds import SCENARIOS, Place, open_place, open_tab
+from support.page_worlds import SCENARIOS, WIDTHS, Place, open_place, open_tab
 
 Scheme: TypeAlias = Literal["light", "dark"]
 
@@ -59,7 +59,7 @@ class Look(NamedTuple):
 def _looks() -> Iterator[object]:
     for scenario in SCENARIOS:
         for scheme in ("light", "dark"):
-            for width in (390, 640, 1280, 1920):
+            for width in WIDTHS:
                 look = Look(scenario, "light" if scheme == "light" else "dark", width)
                 mark = pytest.mark.ci if look in _QUICK else pytest.mark.deep
                 yield pytest.param(look, marks=mark, id=f"{scenario}-{scheme}-{width}")
@@ -176,3 +176,28 @@ def test_shares_and_alerts(browser: Browser, served: str, look: Look) -> None:
     assert "nvidia.com/gpu 2" in tab.locator(".attempts").inner_text()
     assert "1 limit would be exceeded" in tab.locator(".attempts").inner_text()
     tab.context.close()
+
+
+#: Milliseconds until a page has loaded everything, and of a minute.
+_SETTLING: Final = 20_000
+_MINUTE: Final = 60_000
+#: The bytes that an idle page may transfer in a minute.
+_IDLE_BYTES: Final = 50_000
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("look", [Look("crowd", "light", 1280)], ids=str)
+def test_idle_pages_transfer_little(browser: Browser, served: str, look: Look) -> None:
+    """With 3,000 queues and 10,000 users, an idle page of any view transfers at most 50 kB per minute."""
+    for place in SCENARIOS[look.scenario].places:
+        tab = open_tab(browser, look.scheme, look.width)
+        open_place(tab, served, place)
+        tab.wait_for_timeout(_SETTLING)
+        network, sizes = tab.context.new_cdp_session(tab), list[float]()
+        network.on("Network.loadingFinished", lambda event, sizes=sizes: sizes.append(event["encodedDataLength"]))
+        # A stream never finishes; its parts are reported.
+        network.on("Network.dataReceived", lambda event, sizes=sizes: sizes.append(event["encodedDataLength"]))
+        network.send("Network.enable")
+        tab.wait_for_timeout(_MINUTE)
+        assert sum(sizes) <= _IDLE_BYTES, place.name
+        tab.context.close()

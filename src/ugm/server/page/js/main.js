@@ -55,6 +55,8 @@ const state = {
   data: null,
   /** When the data were loaded, in seconds since 1970. */
   at: 0,
+  /** When the summary was loaded, and of which partition. */
+  summary: { at: 0, partition: "" },
   /** The number of polls so far. */
   polls: 0,
   /** The error of the last poll, or empty. */
@@ -65,8 +67,13 @@ const state = {
   opener: "",
 };
 
-/** The topics of the stream, by view; other views poll. */
-const TOPICS = /** @type {Record<string, string>} */ ({ queues: "queues", users: "users", groups: "groups", elastic: "trees", quota: "trees" });
+/** The topics of the stream, by view; other views poll. What runs or waits changes with the usage or requests of a user. */
+const TOPICS = /** @type {Record<string, string>} */ ({
+  ...{ queues: "queues", users: "users", groups: "groups", elastic: "trees", quota: "trees" },
+  ...Object.fromEntries(["budgets", "shares", "applications", "waiting", "preemption", "alerts"].map((view) => [view, "users"])),
+});
+/** The seconds for which a view without a stream keeps the summary. */
+const SUMMARY = 10;
 /** The longest interval, in seconds, at which the figures count as live. */
 const LIVE = 5;
 /** The seconds after which an answer counts as late. */
@@ -86,15 +93,18 @@ async function load() {
     const { route } = state;
     live.listen(route.partition, poller.paused || document.hidden ? "" : TOPICS[route.view] ?? "");
     const view = /** @type {(typeof VIEWS)[string]} */ (VIEWS[route.view]);
+    const now = Date.now() / 1000;
+    const keepsSummary = !live.isConnected && state.data && state.summary.partition === route.partition && now - state.summary.at < SUMMARY;
     const [health, partition, kinds, data, detail] = await Promise.all([
-      loadHealth(),
-      loadPartition(route),
+      keepsSummary ? state.health : loadHealth(),
+      keepsSummary ? state.data?.partition ?? null : loadPartition(route),
       loadKinds(route.partition),
       view.load(route),
       route.name ? DETAILS[route.view]?.load(route) : undefined,
     ]);
     // The reader has navigated, or a newer poll has begun.
     if (number !== state.polls) return;
+    if (!keepsSummary) state.summary = { at: now, partition: route.partition };
     if (state.error) announce("The server responds again.");
     else if (health.reason && !state.health.reason) announce("The configuration file was refused.");
     Object.assign(state, { health, data: { address, view: data, detail, kinds, partition }, at: Date.now() / 1000, error: "" });
