@@ -65,7 +65,7 @@ class GroupAdmission:
     rules: AdmissionRules
 
     def surely_fits(self, group: str, usage: Resource) -> bool:
-        """Return whether a preemptible pod that is not expected yet fits, if sums decide; otherwise False.
+        """Return whether a preemptible pod that is not expected yet fits, if a lower bound proves it; otherwise False.
 
         Takes time linear in the depth of the group, and changes nothing.
         """
@@ -75,8 +75,7 @@ class GroupAdmission:
         for name, amount in usage.amounts.items():
             node = resources.get(name)
             if amount and node is not None and node.is_limited:
-                runtime = node.runtime_with(amount)
-                if runtime is None or node.used + amount > runtime:
+                if node.used + amount > node.lower_bound_with(amount):
                     return False
         return True
 

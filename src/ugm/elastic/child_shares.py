@@ -172,24 +172,52 @@ class ChildShares:
             return minimum + self._part_lower_bound(child, left) if left > 0 else minimum
         return request if request < minimum and child.lends else minimum
 
-    def share_of_request(self, child: SharingChild, request: int, available: int) -> int | None:
-        """Return the share that a child would have with another request, if the sums decide; otherwise None.
+    def lower_bound_with(self, child: SharingChild, request: int, available: int) -> int:
+        """Return a lower bound of the share that a child would have with another request, like `lower_bound`.
 
-        Takes constant time, and changes nothing.
+        Changes nothing.
         """
         before, minimum, floors, needs = child.limited_request, child.min, self.floors, self._needs
-        if child.lends:
-            floors += min(request, minimum) - min(before, minimum)
-        is_hungry = request > minimum and child.weight > 0
-        if is_hungry:
-            needs += request - minimum
-        if before > minimum and child.weight > 0:
-            needs -= before - minimum
+        need, need_before = request - minimum, before - minimum
+        if child.lends and (need < 0 or need_before < 0):
+            floors += min(need, 0) - min(need_before, 0)
+        if child.weight > 0:
+            if need > 0:
+                needs += need
+            if need_before > 0:
+                needs -= need_before
         if self.scales and is_short(available, self.mins, floors + needs):
-            return None
-        if is_hungry:
-            return request if available - floors >= needs else None
+            minimum = scaled_min(available, minimum, self.mins)
+        elif need > 0 and child.weight > 0:
+            left = available - floors
+            if left >= needs:
+                return request
+            return minimum + self._part_with(child, need, left, needs) if left > 0 else minimum
         return request if request < minimum and child.lends else minimum
+
+    def _part_with(self, child: SharingChild, need: int, left: int, needs: int) -> int:
+        """Return a lower bound of what all rounds would give to a child with another need, like `_part_lower_bound`.
+
+        Args:
+            child: the child.
+            need: its need beyond the minimum.
+            left: the amount that is left for the rounds.
+            needs: the needs of all hungry children, including this one.
+        """
+        weight, rounds, weights = child.weight, self._hungry, self._weights
+        before = child.limited_request - child.min
+        if before <= 0:
+            rounds, weights = rounds + 1, weights + weight
+        part = weight * left // weights
+        if part >= need:
+            return need
+        open_needs, open_weights, count = self._open_needs + need, self._open_weights, len(self._open)
+        if child in self._open:
+            open_needs -= before
+        else:
+            open_weights, count = open_weights + weight, count + 1
+        all_rounds = weight * (left - needs + open_needs - count * rounds) // open_weights - rounds
+        return min(max(part, all_rounds), need)
 
     def _part_lower_bound(self, child: SharingChild, left: int) -> int:
         """Return a lower bound of what all rounds give to a hungry child, and correct the guess."""

@@ -236,7 +236,7 @@ class ElasticModel(ReportingModel):
         Empty if no eviction is necessary, or if none would help.
         """
         pod = self._pod(claim)
-        if self._has_no_group(self.quota.group_of(pod)):
+        if self._has_no_group(self.quota.group_of(pod)) or not self.quota.may_evict(pod):
             return ()
         return self._if_expected(pod, lambda: self.quota.plan_eviction(pod).victims)
 

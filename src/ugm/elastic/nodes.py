@@ -222,8 +222,8 @@ class ResourceNode:
                 runtime = shares.exact_share(node, runtime)
         return runtime
 
-    def runtime_with(self, more: int) -> int | None:
-        """Return the runtime if the pods of the group requested more, if sums decide; otherwise None. Changes nothing.
+    def lower_bound_with(self, more: int) -> int:
+        """Return a lower bound of the runtime if the pods of the group requested more. Changes nothing.
 
         Takes time linear in the depth of the group.
         """
@@ -239,10 +239,7 @@ class ResourceNode:
             node = parent
         runtime = node.max
         for shares, node, request in reversed(path):
-            share = shares.share_of_request(node, request, runtime)
-            if share is None:
-                return None
-            runtime = share
+            runtime = shares.lower_bound_with(node, request, runtime)
         return runtime
 
     def shared_path(self) -> tuple[ResourceNode, list[tuple[ChildShares, ResourceNode]]]:

@@ -255,7 +255,7 @@ class ElasticQuota:
         return Decision(found) if found else ALLOWED
 
     def surely_fits(self, pod: Pod) -> bool:
-        """Return whether a new pod fits if it were expected, if sums decide; otherwise False. Changes nothing."""
+        """Return whether a new pod fits if it were expected, if a lower bound proves it. Changes nothing."""
         return pod.preemptible and self._admission.surely_fits(self.group_of(pod), pod.usage)
 
     def _violations(self, pod: Pod, freed: dict[str, int]) -> Iterable[Violation]:
@@ -403,10 +403,16 @@ class ElasticQuota:
     def _plan_preemption(
         self, pod: Pod, count: Callable[[TrackedPod, int], None], check: Callable[[], Iterable[Violation]]
     ) -> ElasticPreemptionPlan:
+        return plan_preemption(pod, self.group_of(pod), self._less_important(pod), count, check)
+
+    def may_evict(self, pod: Pod) -> bool:
+        """Return whether there are pods of lower priority in the group of a pod, which might be evicted for it."""
+        return any(True for _ in self._less_important(pod))
+
+    def _less_important(self, pod: Pod) -> Iterable[TrackedPod]:
         group = self.group_of(pod)
         may_preempt = self._preempt_in_default or group != DEFAULT_GROUP
-        candidates = self._index.pods_below(group, pod.priority) if may_preempt else ()
-        return plan_preemption(pod, group, candidates, count, check)
+        return self._index.pods_below(group, pod.priority) if may_preempt else ()
 
     def carry_out(self, plan: RevokePlan | ElasticPreemptionPlan) -> None:
         """Remove the victims of a plan. A victim that will wait again must be expected again.

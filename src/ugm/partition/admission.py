@@ -221,12 +221,18 @@ class Admission:
     def _charge_unless_denied(
         self, request: AllocationRequest, entry: LedgerEntry, objections: Sequence[Violation]
     ) -> Decision:
-        violations = self.violations(request.allocation_id, entry)
+        state, models, application = self._state, self._models, entry.application
+        holding, vector = state.holding_of(application), self.vector(entry.usage)
+        # A model gets the same object for its check and its charge, which may use the result of the check.
+        claim = entry.claim(request.allocation_id)
+        violations = holding.violations(vector) + models.check(claim)
         if violations:
-            return self.deny([request], Decision(violations, self._evictions(request.allocation_id, entry)))
+            return self.deny([request], Decision(violations, self._evictions(claim, entry)))
         if objections:
             return self.deny([request], Decision(tuple(objections)))
-        self.charge(request.allocation_id, entry)
+        models.apply(charging(claim, pending=request.allocation_id in application.pending))
+        state.charge_holding(application, holding, vector)
+        state.write_allocated(request.allocation_id, entry)
         return ALLOWED
 
     def allocate_evicting(self, request: AllocationRequest) -> Decision:
@@ -239,7 +245,7 @@ class Admission:
         if not violations:
             self.charge(request.allocation_id, entry)
             return ALLOWED
-        evictions = self._evictions(request.allocation_id, entry)
+        evictions = self._evictions(entry.claim(request.allocation_id), entry)
         if not evictions or not self._evict(request.allocation_id, entry, evictions):
             return self.deny([request], Decision(violations))
         return Decision((), evictions)
@@ -261,9 +267,9 @@ class Admission:
             self._remove(name)
         return True
 
-    def _evictions(self, allocation_id: str, entry: LedgerEntry) -> tuple[str, ...]:
+    def _evictions(self, claim: Claim, entry: LedgerEntry) -> tuple[str, ...]:
         """Return the allocations whose release would let an entry fit; empty if no release would."""
-        evictions = self._models.evictions(entry.claim(allocation_id))
+        evictions = self._models.evictions(claim)
         if not evictions:
             return ()
         known = [self._state.ledger.get(name) for name in evictions]
@@ -285,10 +291,9 @@ class Admission:
             self._state.record(Denied(tuple(requests), decision))
         return decision
 
-    def deny_by_models(self, request: AllocationRequest, violations: tuple[Violation, ...]) -> Decision:
-        """Deny an allocation that fits all limits of users, groups and queues."""
-        entry = self.entry(request, _HELD)
-        return self.deny([request], Decision(violations, self._evictions(request.allocation_id, entry)))
+    def deny_by_models(self, request: AllocationRequest, claim: Claim, violations: tuple[Violation, ...]) -> Decision:
+        """Deny an allocation that fits all limits of users, groups and queues, after the check of its claim."""
+        return self.deny([request], Decision(violations, self._evictions(claim, self.entry(request, _HELD))))
 
     def check(self, request: AllocationRequest) -> Decision:
         """Return the answer that a request would get, for any allocation id."""
@@ -297,8 +302,10 @@ class Admission:
         self.require_not_failing(application)
         now = self.now([request], changes=False)
         entry = LedgerEntry(application, request.usage, traits_of(_HELD, request, now))
-        violations = self.violations(_NO_ALLOCATION, entry)
-        return Decision(violations, self._evictions(_NO_ALLOCATION, entry)) if violations else ALLOWED
+        claim = entry.claim(_NO_ALLOCATION)
+        violations = self._state.holding_of(application).violations(self.vector(request.usage))
+        violations += self._models.check(claim)
+        return Decision(violations, self._evictions(claim, entry)) if violations else ALLOWED
 
     def violations(self, allocation_id: str, entry: LedgerEntry) -> tuple[Violation, ...]:
         """Return every limit of users, groups, queues and other models that an entry would exceed."""

@@ -128,7 +128,7 @@ class ShortPath:
                 raise
             if violations:
                 holding.try_refund(vector)
-                return self._admission.deny_by_models(request, violations)
+                return self._admission.deny_by_models(request, claim, violations)
             models.change("charge", claim)
         self._lock.undo.append((self._state.ledger.undo_grant, (allocation_id, application)))
         application.allocations[allocation_id] = stored

@@ -138,6 +138,8 @@ class ModelSet:
         "_declared",
         "_exhausted",
         "_lock",
+        "_objecting",
+        "_pending",
         "_resettable",
         "_suspended",
         "_timed",
@@ -155,6 +157,10 @@ class ModelSet:
     all: tuple[QuotaModel, ...]
     #: The models, each with itself if it can be reset, and otherwise with None.
     _resettable: tuple[tuple[QuotaModel, QuotaModel | None], ...]
+    #: The models that count pending requests.
+    _pending: tuple[QuotaModel, ...]
+    #: The last claim that was denied, and the models that have denied it; None after `evictions`.
+    _objecting: tuple[Claim, list[QuotaModel]] | None
     #: The models that depend on the time.
     _timed: tuple[TimedModel, ...]
     #: The declared models with their definitions.
@@ -183,7 +189,7 @@ class ModelSet:
             require_model(model)
             if any(model is other for other in self.all[:position]):
                 raise RequestError("models", model, "the model occurs twice")
-        self._calling = None
+        self._calling = self._objecting = None
         self._unknown, self._suspended = [], []
         self._exhausted = 0
         self._undo_errors = []
@@ -192,6 +198,7 @@ class ModelSet:
         models = (*(one.model for one in declared), *added)
         self._declared, self._added, self.all = declared, added, models
         self._resettable = tuple((model, model if hasattr(model, "reset") else None) for model in models)
+        self._pending = tuple(model for model in models if _has_method(model, "add_pending"))
         self._note_timed()
 
     def __bool__(self) -> bool:
@@ -414,12 +421,19 @@ class ModelSet:
         # The same as `query` for each model. It is repeated here because every allocation executes it.
         try:
             for model, self._calling in self._resettable:  # noqa: B020 - an attribute is the second variable
-                found += tuple(model.check(claim))
+                if denied := tuple(model.check(claim)):
+                    self._note_objection(model, claim, is_first=not found)
+                    found += denied
         except Exception as error:
             self._note_query_error(error)
             raise
         self._calling = None
         return found
+
+    def _note_objection(self, model: QuotaModel, claim: Claim, *, is_first: bool) -> None:
+        if is_first or self._objecting is None:
+            self._objecting = claim, []
+        self._objecting[1].append(model)
 
     def _check_usable(self, claim: Claim) -> tuple[Violation, ...]:
         found: tuple[Violation, ...] = ()
@@ -432,17 +446,19 @@ class ModelSet:
 
     def evictions(self, claim: Claim) -> tuple[str, ...]:
         """Return the allocations to evict so that all models allow a claim; empty if no evictions would help."""
+        noted, self._objecting = self._objecting, None
+        if any(self.is_unusable(model) for model in self.all):
+            return ()
+        if noted is None or noted[0] is not claim:
+            noted = claim, [model for model in self.all if self.query(model, model.check, claim)]
         evicted: dict[str, None] = {}
-        for model in self.all:
-            if self.is_unusable(model):
+        for model in noted[1]:
+            # Instead of `isinstance(model, EvictingModel)`, which takes longer than most checks.
+            proposal = getattr(model, "evictions", None)
+            found = self.query(model, proposal, claim) if proposal else ()
+            if not found:
                 return ()
-            if self.query(model, model.check, claim):
-                # Instead of `isinstance(model, EvictingModel)`, which takes longer than most checks.
-                proposal = getattr(model, "evictions", None)
-                found = self.query(model, proposal, claim) if proposal else ()
-                if not found:
-                    return ()
-                evicted.update(dict.fromkeys(found))
+            evicted.update(dict.fromkeys(found))
         return tuple(evicted)
 
     def shortage(self, claim: Claim, leaving: Sequence[Claim]) -> tuple[Violation, ...]:
@@ -507,15 +523,16 @@ class ModelSet:
     def apply(self, calls: Sequence[Call]) -> None:
         """Change all models. If one of them raises, the operation fails, and its undo list undoes all changes."""
         for method, claim in calls:
-            for model in self._usable:
-                if _has_method(model, method):
-                    self._call(model, method, claim)
+            self.change(method, claim)
 
-    def change(self, method: Literal["charge", "refund"], claim: Claim) -> None:
+    def change(self, method: _Method, claim: Claim) -> None:
         """Change all models by one call, like `apply`. Every allocation and release executes it."""
         inverse, undo = _INVERSE[method], self._lock.undo
+        models = self._pending if method in _PENDING_METHODS else self.all
+        if self._suspended or self._unknown:
+            models = tuple(model for model in models if not self.is_unusable(model))
         try:
-            for model in self.all if not self._suspended and not self._unknown else self._usable:
+            for model in models:
                 self._calling = model
                 getattr(model, method)(claim)
                 undo.append((self._undo, (model, inverse, claim)))
