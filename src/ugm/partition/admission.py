@@ -225,9 +225,9 @@ class Admission:
         holding, vector = state.holding_of(application), self.vector(entry.usage)
         # A model gets the same object for its check and its charge, which may use the result of the check.
         claim = entry.claim(request.allocation_id)
-        violations = holding.violations(vector) + models.check(claim)
-        if violations:
-            return self.deny([request], Decision(violations, self._evictions(claim, entry)))
+        own, found = holding.violations(vector), models.check(claim)
+        if own or found:
+            return self.deny([request], Decision(own + found, self._evictions(claim, entry) if found else ()))
         if objections:
             return self.deny([request], Decision(tuple(objections)))
         models.apply(charging(claim, pending=request.allocation_id in application.pending))
@@ -291,21 +291,31 @@ class Admission:
             self._state.record(Denied(tuple(requests), decision))
         return decision
 
-    def deny_by_models(self, request: AllocationRequest, claim: Claim, violations: tuple[Violation, ...]) -> Decision:
-        """Deny an allocation that fits all limits of users, groups and queues, after the check of its claim."""
-        return self.deny([request], Decision(violations, self._evictions(claim, self.entry(request, _HELD))))
+    def deny_new(
+        self, request: AllocationRequest, claim: Claim, own: tuple[Violation, ...], found: tuple[Violation, ...]
+    ) -> Decision:
+        """Deny an allocation with a new id.
+
+        Args:
+            request: the request.
+            claim: its claim, which the models have checked.
+            own: the limits of users, groups and queues that it exceeds.
+            found: the limits of models that it exceeds.
+        """
+        evictions = self._evictions(claim, self.entry(request, _HELD)) if found else ()
+        return self.deny([request], Decision(own + found, evictions))
 
     def check(self, request: AllocationRequest) -> Decision:
         """Return the answer that a request would get, for any allocation id."""
-        application = self.require_application(request.application_id)
-        self.vector(request.usage)
+        application, vector = self.require_application(request.application_id), self.vector(request.usage)
         self.require_not_failing(application)
         now = self.now([request], changes=False)
         entry = LedgerEntry(application, request.usage, traits_of(_HELD, request, now))
         claim = entry.claim(_NO_ALLOCATION)
-        violations = self._state.holding_of(application).violations(self.vector(request.usage))
-        violations += self._models.check(claim)
-        return Decision(violations, self._evictions(claim, entry)) if violations else ALLOWED
+        own, found = self._state.holding_of(application).violations(vector), self._models.check(claim)
+        if not own and not found:
+            return ALLOWED
+        return Decision(own + found, self._evictions(claim, entry) if found else ())
 
     def violations(self, allocation_id: str, entry: LedgerEntry) -> tuple[Violation, ...]:
         """Return every limit of users, groups, queues and other models that an entry would exceed."""

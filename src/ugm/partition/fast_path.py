@@ -94,19 +94,37 @@ class ShortPath:
             and type(usage) is Resource
         ):
             holding = application.holding
-            if holding is not None and holding.epoch is self._lock.epoch:
+            if holding is None or holding.epoch is self._lock.epoch:
                 layout, vector = usage.compiled
-                if layout is not holding.epoch.layout:
-                    vector = holding.epoch.layout.vector(usage)
+                epoch = self._state.active_limits.epoch
+                if layout is not epoch.layout:
+                    vector = epoch.layout.vector(usage)
                 stored: Resource | LedgerEntry = usage
                 if priority is not DEFAULT_PRIORITY or preemptible is not True or duration is not None:
                     now = 0 if duration is None else self._models.clock.now(changes=True)
                     stored = LedgerEntry(application, usage, traits_of(_HELD, request, now))
                     if duration is not None:
                         self._state.ledger.ends.add(now + duration, allocation_id)
+                if holding is None:
+                    return self._start(request, application, vector, stored)
                 if holding.try_charge(vector):
                     return self._grant(request, application, holding, vector, stored)
         return self._admission.allocate(request)
+
+    def _start(
+        self, request: AllocationRequest, application: Application, vector: RequestVector, stored: Resource | LedgerEntry
+    ) -> Decision:
+        """Decide about an allocation that starts an application. Here the models check first."""
+        models, holding = self._models, self._state.holding_of(application)
+        claim = application.claim(request.allocation_id, stored)
+        found = models.check(claim)
+        violations = holding.violations(vector) if found else holding.start(vector)
+        if found or violations:
+            return self._admission.deny_new(request, claim, violations, found)
+        if models.all:
+            models.change("charge", claim)
+        self._state.start(application, holding)
+        return self._write(request.allocation_id, application, stored)
 
     def _grant(
         self,
@@ -128,8 +146,12 @@ class ShortPath:
                 raise
             if violations:
                 holding.try_refund(vector)
-                return self._admission.deny_by_models(request, claim, violations)
+                return self._admission.deny_new(request, claim, (), violations)
             models.change("charge", claim)
+        return self._write(allocation_id, application, stored)
+
+    def _write(self, allocation_id: str, application: Application, stored: Resource | LedgerEntry) -> Decision:
+        """Write an allocation that is charged into the ledger."""
         self._lock.undo.append((self._state.ledger.undo_grant, (allocation_id, application)))
         application.allocations[allocation_id] = stored
         self._owners[allocation_id] = application

@@ -335,16 +335,14 @@ class Forest:
             RequestError: the consumer cannot be allocated, as for `require_new`.
         """
         found, all_fit = [], True
-        for managed, consumer in self._new_consumers(info):
+        self.require_new(info)
+        for managed, entry in self.requests_of(info):
+            consumer = managed.tree.make_consumer(info, entry)
             search = None if consumer.leaf is None else managed.tree.search(consumer, policy)
             if consumer.leaf is None or (search is not None and search.home is None):
                 all_fit = False
             found.append(ForestCandidate(managed, managed.last_change, consumer, search))
         return found, all_fit
-
-    def _new_consumers(self, info: ConsumerInfo) -> list[tuple[ManagedTree, Consumer]]:
-        self.require_new(info)
-        return [(managed, managed.tree.make_consumer(info, entry)) for managed, entry in self.requests_of(info)]
 
     def execute(self, info: ConsumerInfo, candidates: Sequence[ForestCandidate]) -> ForestChange:
         """Allocate a consumer at the homes that were found, none of which preempts, as a change that can be undone."""
@@ -403,8 +401,12 @@ class ManagedTree(Forest):
         """Make sure that a consumer can be allocated on the tree, as `request` does."""
         self.request(info)
 
-    def _new_consumers(self, info: ConsumerInfo) -> list[tuple[ManagedTree, Consumer]]:
-        return [(self, self.request(info))]
+    def candidates(self, info: ConsumerInfo, policy: VictimPolicy) -> tuple[list[ForestCandidate], bool]:
+        """Do the same on one tree."""
+        consumer = self.request(info)
+        search = None if consumer.leaf is None else self.tree.search(consumer, policy)
+        fits = consumer.leaf is not None and (search is None or search.home is not None)
+        return [ForestCandidate(self, self.last_change, consumer, search)], fits
 
     def execute(self, info: ConsumerInfo, candidates: Sequence[ForestCandidate]) -> ForestChange:  # noqa: ARG002 - in a forest
         """Do the same on one tree, which needs no record."""

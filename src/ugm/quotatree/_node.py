@@ -235,9 +235,10 @@ class TreeNode:
         if 4 * self._removals > len(self._members):
             self._ranked = None
 
-    def sort(self) -> None:
-        """Restore the order of arrival after a consumer has returned to an earlier place."""
+    def sort(self, returned: Iterable[Consumer]) -> None:
+        """Restore the order of arrival after consumers have returned to earlier places."""
         self._members = dict.fromkeys(sorted(self._members, key=_by_arrival))
         self._ranked = None
-        for child in self.children:
-            child.borrowers.sort()
+        for queue in dict.fromkeys(consumer.queue for consumer in returned):
+            if queue is not None:
+                queue.sort()

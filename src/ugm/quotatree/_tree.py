@@ -302,24 +302,23 @@ class QuotaTree:
     def undo(self, log: UndoLog) -> None:
         """Return every logged consumer to its previous place, order included.
 
-        Takes time linear in the number of consumers at the affected nodes.
+        Takes time linear in the number of consumers at the nodes to which any of them returns.
         """
-        touched: dict[TreeNode, None] = {}
+        touched: dict[TreeNode, list[Consumer]] = {}
         for consumer in log.before:
             if consumer.node is not None:
-                touched[consumer.node] = None
                 _charge(consumer, consumer.node, -1)
                 consumer.node.remove(consumer)
                 consumer.node = None
             self.consumers.pop(consumer.id, None)
         for consumer, (node, sequence) in log.before.items():
             if node is not None:
-                touched[node] = None
                 _charge(consumer, node, 1)
                 node.append(consumer, sequence)
                 self.consumers[consumer.id] = consumer
-        for node in touched:
-            node.sort()
+                touched.setdefault(node, []).append(consumer)
+        for node, returned in touched.items():
+            node.sort(returned)
         log.forget_preemptions()
 
     def recover(self, log: UndoLog) -> None:
