@@ -9,7 +9,7 @@ depend on the load of the machine, and divided by the number of calls.
 - ``allowing``: allocations and releases with a model that always allows.
 - ``elastic``: the recorded changes of requests of 1,000 elastic groups under 50 parents. An increase is an allocation
   of that size. A decrease releases the oldest allocation of the group.
-- ``tree-steady``, ``tree-borrow``: the recorded arrivals and departures on a quota tree with 2,000 consumers, with their
+- ``tree-steady``, ``tree-borrow``: the recorded arrivals and departures of 2,000 consumers of a quota tree, with their
   priorities.
 
 Prints one JSON object: for each workload the instructions that the model adds to a call, the same in steps of the plain

@@ -74,9 +74,10 @@ class GroupAdmission:
         resources = self.tree.node(group).resources
         for name, amount in usage.amounts.items():
             node = resources.get(name)
-            if amount and node is not None and node.is_limited:
-                if node.used + amount > node.lower_bound_with(amount):
-                    return False
+            if not amount or node is None or not node.is_limited:
+                continue
+            if node.used + amount > node.lower_bound_with(amount):
+                return False
         return True
 
     def violations(

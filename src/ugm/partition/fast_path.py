@@ -112,7 +112,11 @@ class ShortPath:
         return self._admission.allocate(request)
 
     def _start(
-        self, request: AllocationRequest, application: Application, vector: RequestVector, stored: Resource | LedgerEntry
+        self,
+        request: AllocationRequest,
+        application: Application,
+        vector: RequestVector,
+        stored: Resource | LedgerEntry,
     ) -> Decision:
         """Decide about an allocation that starts an application. Here the models check first."""
         models, holding = self._models, self._state.holding_of(application)
