@@ -15,7 +15,7 @@ from rich.table import Table
 
 from ugm.budgets import AccountState
 from ugm.cli.client import Server, server_url
-from ugm.cli.output import bar, print_json, table
+from ugm.cli.output import bar, print_json, table, with_instants
 from ugm.journal.declared_past import declared_accounts
 from ugm.journal.locations import URL_SCHEMES, log_at
 
@@ -26,12 +26,13 @@ _WIDTH: Final = 10
 _HOUR: Final = 3600
 #: The base units in a unit of a table, by resource.
 _UNITS: Final = {"vcore": 1000, "memory": 2**30}
+_TIMES: Final = ("renews", "exhausted")
 _AMOUNTS: Final = ("limit", "settled", "committed", "remaining")
 
 
 @click.command("budgets", short_help="List the accounts of budgets.")
 @click.argument("source")
-@click.option("--partition", "partition_name", help="The partition of a server.  [default: default]")
+@click.option("--partition", "partition_name", metavar="NAME", help="The partition of a server.  [default: default]")
 @click.option("--budget", metavar="NAME", help="Only the accounts of this budget.")
 @click.option(
     "--owner", metavar="NAME", help="Only the accounts of this user, group, queue, elastic group or tree node."
@@ -56,7 +57,7 @@ def budgets_command(
     else:
         raise click.UsageError(f"{source} is neither a journal nor the address of a server")
     if as_json:
-        print_json({"accounts": found})
+        print_json({"accounts": [with_instants(one, *_TIMES, unit=1000) for one in found]})
     else:
         Console().print(_table(found))
 

@@ -112,7 +112,7 @@ def diff_command(*, old: str, new: str, partition_name: str | None, as_json: boo
 
 
 @ugm.command("validate", short_help="Print all problems of configurations.")
-@click.argument("files", nargs=-1, required=True, type=click.Path())
+@click.argument("files", nargs=-1, required=True, type=click.Path(allow_dash=True))
 @click.option("--json", "as_json", is_flag=True, help="Print the problems as JSON.")
 def validate_command(*, files: tuple[str, ...], as_json: bool) -> None:
     """Print all problems of the queue configurations FILES, one per line, with their places.

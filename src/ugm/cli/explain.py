@@ -12,7 +12,7 @@ from rich.text import Text
 
 from ugm import Partition, Resource
 from ugm.cli.client import Server, server_url
-from ugm.cli.options import read_amounts, read_partition, read_tag_values
+from ugm.cli.options import read_amounts, read_cluster, read_partition, read_tag_values
 from ugm.cli.output import print_json, table
 from ugm.errors import printable
 from ugm.resources import format_amount
@@ -55,7 +55,15 @@ _LONG: Final = 2**40
     multiple=True,
     help="The quota of the namespace, for a dynamic queue; may be repeated.",
 )
-@click.option("--partition", "partition_name", help="The partition.  [default: the only one, or default]")
+@click.option(
+    "--cluster",
+    callback=read_cluster,
+    metavar="NAME=QUANTITY,...",
+    help="The size of the cluster, for example vcore=1000,memory=4Ti; only with a file.  [default: unlimited]",
+)
+@click.option(
+    "--partition", "partition_name", metavar="NAME", help="The partition.  [default: the only one, or default]"
+)
 @click.option("--most", type=click.IntRange(0, 100), default=3, help="The most holders per limit.")
 @click.option("--preempt", is_flag=True, help="Also print which allocations could be preempted; needs --application.")
 @click.option("--priority", type=int, default=0, help="The priority of the allocation, for --preempt.")
@@ -70,6 +78,7 @@ def explain_command(  # noqa: PLR0913 - one for each option
     application: str | None,
     usage: Resource | None,
     quota: Resource | None,
+    cluster: Resource | None,
     partition_name: str | None,
     most: int,
     preempt: bool,
@@ -88,6 +97,8 @@ def explain_command(  # noqa: PLR0913 - one for each option
         raise click.UsageError("--application requires the address of a running server as SOURCE")
     if application is not None and (quota is not None or tags):
         raise click.UsageError(f"{'--tag' if quota is None else '--quota'} requires --user")
+    if cluster is not None and server_url(source) is not None:
+        raise click.UsageError("--cluster requires a configuration file as SOURCE")
     if preempt and application is None:
         raise click.UsageError("--preempt requires --application")
     subject = (
@@ -96,7 +107,8 @@ def explain_command(  # noqa: PLR0913 - one for each option
         else {"user": user, "groups": list(groups), "queue": queue or "", "tags": tags}
     )
     terms = {} if quota is None else {"quota": dict(quota)}
-    explanation = _explain(source, partition_name, {**subject, **terms, "usage": dict(usage or {}), "most": most})
+    body = {**subject, **terms, "usage": dict(usage or {}), "most": most}
+    explanation = _explain(source, partition_name, body, cluster)
     if preempt:
         explanation["preemption"] = _plan(source, partition_name, subject, usage or Resource(), priority)
     if as_json:
@@ -106,12 +118,15 @@ def explain_command(  # noqa: PLR0913 - one for each option
     sys.exit(0 if explanation["allowed"] else _DENIED)
 
 
-def _explain(source: str, name: str | None, body: Mapping[str, Any]) -> dict[str, Any]:
+def _explain(source: str, name: str | None, body: Mapping[str, Any], cluster: Resource | None) -> dict[str, Any]:
     url = server_url(source)
     if url is not None:
         explanation: dict[str, Any] = Server(url, name or "default").post("/explain", body)
         return explanation
-    return explain_request(Partition(read_partition(source, name)), cast("RequestBody", body))
+    partition = Partition(read_partition(source, name))
+    if cluster is not None:
+        partition.add_node("cluster", cluster)
+    return explain_request(partition, cast("RequestBody", body))
 
 
 def _plan(source: str, name: str | None, subject: Mapping[str, Any], usage: Resource, priority: int) -> dict[str, Any]:

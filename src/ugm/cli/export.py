@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ugm import load_config
+from ugm.cli.options import read_config
 from ugm.cli.output import print_json
 from ugm.config import Exported, dump_config, export_config
 from ugm.errors import printable
@@ -13,15 +13,16 @@ __all__ = ["export_command"]
 
 
 @click.command("export", short_help="Convert a configuration for Apache YuniKorn.")
-@click.argument("file", type=click.Path())
+@click.argument("file", type=click.Path(allow_dash=True))
 @click.option("--json", "as_json", is_flag=True, help="Print the configuration and the omitted settings as JSON.")
 def export_command(*, file: str, as_json: bool) -> None:
     """Print the configuration FILE in the format of Apache YuniKorn.
 
-    The key "ugm" is omitted, with all settings that depend on it. The omitted settings are listed on the standard error
-    and in comments above the configuration. The exit status is 0, or 1 if FILE has problems.
+    With - the configuration is read from the standard input. The key "ugm" is omitted, with all settings that depend on
+    it. The omitted settings are listed on the standard error and in comments above the configuration. The exit status
+    is 0, or 1 if FILE has problems.
     """
-    exported = export_config(load_config(file))
+    exported = export_config(read_config(file))
     if as_json:
         listed = [part._asdict() for part in exported.left_out]
         print_json({"file": file, "yaml": dump_config(exported.config), "left_out": listed})

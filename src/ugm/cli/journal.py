@@ -123,11 +123,15 @@ def backup_command(*, file: Path | Log, target: Path, as_json: bool) -> None:
 
 @journal.command("export")
 @_FILE
-def export_command(*, file: Path | Log) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON array instead of a line for each object.")
+def export_command(*, file: Path | Log, as_json: bool) -> None:
     """Print the content of FILE as one JSON object per line: first the initial state, then every change.
 
-    If FILE is damaged, the readable part is printed.
+    If FILE is damaged, the readable part is printed, without --json.
     """
+    if as_json:
+        print_json(list(map(_with_instants, export(file))))
+        return
     for entry in export(file):
         click.echo(json.dumps(_with_instants(entry), separators=(",", ":")))
 
@@ -184,8 +188,14 @@ def _read_instant(text: str, zone: tzinfo) -> int:
     return round((moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp() * 1000)
 
 
-def _with_instants(entry: Mapping[str, object]) -> dict[str, object]:
-    return with_instants(entry, "at", "begin", "end")
+def _with_instants(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Format the times of an entry, in milliseconds, and those of its allocations and events, in seconds."""
+    found = with_instants(with_instants(entry, "at", "begin", "end"), "until", "since", unit=1000)
+    if "events" in found:
+        found["events"] = list(map(_with_instants, found["events"]))
+    if isinstance(found.get("allocation"), dict):
+        found["allocation"] = _with_instants(found["allocation"])
+    return found
 
 
 def _print_table(lines: Sequence[UsageRow], by: By, zone: ZoneInfo) -> None:

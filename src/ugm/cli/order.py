@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ugm.cli.client import Server, server_url
-from ugm.cli.output import print_json, section, shown, table
+from ugm.cli.output import print_json, section, shown, table, with_instants
 from ugm.journal.follower import Follower
 from ugm.journal.locations import URL_SCHEMES
 from ugm.journal.usage_load import restored_shares
@@ -31,7 +31,7 @@ class _Order(NamedTuple):
 
 @click.command("order", short_help="Explain the order of pending requests.")
 @click.argument("source")
-@click.option("--partition", "partition_name", help="The partition of a server.  [default: default]")
+@click.option("--partition", "partition_name", metavar="NAME", help="The partition of a server.  [default: default]")
 @click.option("--most", type=click.IntRange(1, 1000), default=100, help="The most requests.")
 @click.option(
     "--explain",
@@ -59,7 +59,8 @@ def order_command(
     if users is not None and found.explanation is None:
         raise click.UsageError("the configuration declares no shares of users")
     if as_json:
-        print_json({"turns": found.turns} if users is None else found._asdict())
+        turns = [with_instants(turn, "start", unit=1000) for turn in found.turns]
+        print_json({"turns": turns, **({} if users is None else {"explanation": found.explanation})})
     else:
         _render(found, Console())
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ugm import Partition, load_config
+from ugm import Partition
+from ugm.cli.options import STDIN, read_config
 from ugm.cli.output import exit_with_error
 from ugm.cli.service import require_no_service_options, running_service, service_options
 from ugm.config import PartitionConfig
@@ -48,7 +49,7 @@ JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print the UR
 
 
 @click.command("serve", short_help="Serve partitions: REST interface, web page, metrics.")
-@click.argument("config_file", metavar="CONFIG", type=click.Path(path_type=Path))
+@click.argument("config_file", metavar="CONFIG", type=click.Path(allow_dash=True, path_type=Path))
 @HOST
 @PORT
 @click.option(
@@ -109,13 +110,14 @@ def serve_command(  # noqa: PLR0913 - one for each option
     With --listen, schedulers in other processes use one partition of CONFIG: `ugm.connect` returns it to them. With
     --journal, its changes are durable, and the partition keeps the configuration that it has. Without --listen the
     partitions are empty, because no scheduler uses them.
-    CONFIG is reloaded on SIGHUP and when it changes. A configuration with problems is refused; as long as CONFIG has
-    problems, /api/v1/health reports the status "degraded". The result of each reload is printed on the standard error.
-    Every change, and every request with a wrong token, is printed there as a line of JSON.
+    CONFIG is reloaded on SIGHUP and when it changes; with - it is read once, from the standard input. A configuration
+    with problems is refused; as long as CONFIG has problems, /api/v1/health reports the status "degraded". The result
+    of each reload is printed on the standard error. Every change, and every request with a wrong token, is printed
+    there as a line of JSON.
     """
     if writable and token_file is None:
         raise click.UsageError("--writable needs --token-file")
-    config = load_config(config_file)
+    config, is_file = read_config(str(config_file)), str(config_file) != STDIN
     history = {partition.name: History(lines) for partition in config.partitions}
     with extras_required(), _logs_shown(), _partitions(config.partitions, history, service) as (partitions, services):
         from ugm.server import create_app  # noqa: PLC0415 - needs an extra
@@ -130,8 +132,8 @@ def serve_command(  # noqa: PLR0913 - one for each option
             token=_token(token_file, "--token-file"),
             decide_token=_token(decide_token_file, "--decide-token-file"),
             read_only=not writable,
-            config_path=config_file,
-            watch=watch or None,
+            config_path=config_file if is_file else None,
+            watch=(watch or None) if is_file else None,
             metrics=_metrics(partitions, history, services, thresholds) if metrics else None,
             allowed_hosts=(*host_names, *names_of(host)),
         )

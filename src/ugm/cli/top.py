@@ -31,7 +31,7 @@ _KEYS: Final = "q quit  ↑↓ scroll  s sort  r reverse  / filter  ? help"
 
 @click.command("top", short_help="Watch the users closest to a limit.")
 @click.argument("server")
-@click.option("--partition", "partition_name", default="default", help="The partition.")
+@click.option("--partition", "partition_name", metavar="NAME", default="default", help="The partition.")
 @click.option(
     "--interval",
     type=click.FloatRange(min=0.2),
