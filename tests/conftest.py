@@ -1,7 +1,7 @@
 """What all tests share, and how hypothesis works in them: profiles by the environment variable ``HYPOTHESIS_PROFILE``.
 
-``dev`` (the default) draws a few new examples in each run. ``ci`` draws all examples, the same in each run; the marker
-``ci`` then also selects the property tests. ``deep`` draws many more.
+``dev`` (the default) draws a few examples, the same in each run. ``ci`` draws all examples, also the same in each run;
+the marker ``ci`` then also selects the property tests. ``deep`` draws many more, new ones in each run.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from support import distribution, doc_examples
 from support.examples import ALL, FEW
 
 # A shared machine may stop a test at any moment for any time: no deadlines.
-settings.register_profile("dev", deadline=None, max_examples=FEW, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("ci", settings.get_profile("dev"), max_examples=ALL, derandomize=True, database=None)
-settings.register_profile("deep", settings.get_profile("dev"), max_examples=3000)
+settings.register_profile("deep", deadline=None, max_examples=3000, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", settings.get_profile("deep"), max_examples=ALL, derandomize=True, database=None)
+settings.register_profile("dev", settings.get_profile("ci"), max_examples=FEW)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 

@@ -34,6 +34,8 @@ def bytecodes(call: Callable[[], object], *, driver: tuple[Path, ...] = ()) -> i
 
     # A collection would run at a moment that depends on everything before.
     gc.collect()
+    # Later collections pass over what is alive now.
+    gc.freeze()
     gc.disable()
     try:
         return _monitored(call, counts) if sys.version_info >= (3, 12) else _traced(call, counts)

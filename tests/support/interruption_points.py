@@ -19,6 +19,7 @@ from contextlib import AbstractContextManager, contextmanager
 from types import CodeType, FrameType
 from typing import Any, Final, Literal, NamedTuple
 
+from support.garbage import collect_garbage
 from support.injection import SOURCE, TOOL, InterruptedTestError, Tracer
 
 __all__ = ["Interruption", "Point", "points_in"]
@@ -77,7 +78,7 @@ def points_in(prepared: Callable[[], AbstractContextManager[Call]]) -> list[Poin
 @contextmanager
 def _no_collection() -> Iterator[None]:
     """Keep the collector from finalizing objects of earlier tests, which enters functions that the call does not."""
-    gc.collect()
+    collect_garbage()
     gc.disable()
     try:
         yield

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ from types import FrameType
 
 from starlette.testclient import TestClient
 
+from support.garbage import collect_garbage
 from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.journal import open_partition
 from ugm.partition import AbstractPartition
@@ -59,7 +59,7 @@ def modules_of_second(call: Callable[[], object]) -> set[str]:
     with profiled() as entered:
         call()
         # A finalizer of another test would enter the modules of that test.
-        gc.collect()
+        collect_garbage()
         entered.is_recording = True
         call()
         entered.is_recording = False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
-from time import sleep
 
 import pytest
 from msgspec import Raw, msgpack
@@ -418,5 +417,4 @@ def test_flood_of_pings_and_sessions(tmp_path: Path) -> None:
                 other.open()
                 other.send(Bye())
                 assert other.receive() is None
-        sleep(0.05)
-        assert len(partition.sessions.sessions()) == 2
+        eventually(lambda: len(partition.sessions.sessions()) == 2)
