@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -11,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.examples import examples
-from ugm import Partition, Resource, UserGroup, parse_config
-from ugm.budgets import AccountState, Budget, BudgetMode, Budgets, Carry, Period
+from ugm import Partition, RequestError, Resource, UserGroup, parse_config
+from ugm.budgets import AccountState, Budget, BudgetChange, BudgetMode, Budgets, Carry, Period
 from ugm.budgets.calendar import calendar_of
 from ugm.model import Claim
 
@@ -254,3 +255,95 @@ def test_amounts_that_change_while_an_account_is_idle(carry: Carry) -> None:
     # 3 days of 10, 2 of 5, 4 of nothing, 2 of 7.
     carried = 54 if carry is Carry.ALL else 35
     assert [one.limit for user in (SUE, BEN) for one in model.accounts(user)] == [carried + 7] * 2
+
+
+class Machine:
+    """A partition with budgets of a user, which executes drawn operations."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.now = START
+        self.model = Budgets([budget])
+        self.partition = Partition(CONFIG, models=[self.model], clock=lambda: self.now)
+        self.partition.submit("app", SUE, "root.a")
+
+    def account(self) -> AccountState:
+        """Return the account now."""
+        self.partition.verify()
+        (account,) = self.model.accounts()
+        return account
+
+    def run(self, data: st.DataObject, number: int) -> bool:
+        """Execute an operation, and return whether it may raise what remains."""
+        partition, name = self.partition, f"a-{number}"
+        size, duration = Resource(vcore=data.draw(st.integers(0, 3))), data.draw(st.integers(1, DAY))
+        known = data.draw(st.sampled_from(partition.allocation_ids() or ("none",)))
+        amounts = Resource(vcore=data.draw(st.integers(0, 2 * DAY)))
+        calls: dict[str, tuple[Callable[[], object], bool]] = {
+            "allocate": (lambda: partition.allocate(name, "app", size, duration=duration), False),
+            "adopt": (lambda: partition.adopt(name, "app", size, duration=duration), False),
+            "request": (lambda: partition.request(name, "app", size, duration=duration), False),
+            "check": (lambda: partition.check("app", size, duration=duration), False),
+            "expire": (partition.expire, False),
+            "wait": (lambda: self.wait(data.draw(st.integers(0, 2 * DAY))), False),
+            "release": (lambda: partition.release(known), True),
+            "resize": (lambda: partition.resize(known, size), True),
+            "renew": (lambda: partition.renew(known, duration), True),
+            "set": (lambda: partition.change_budget(BudgetChange.set("b", amounts)), True),
+            "refill": (lambda: partition.change_budget(BudgetChange.refill("b", amounts)), True),
+        }
+        call, may_rise = calls[data.draw(st.sampled_from(sorted(calls)))]
+        # An allocation may be pending, terminating or unknown.
+        with suppress(RequestError):
+            call()
+        return may_rise
+
+    def wait(self, seconds: int) -> None:
+        """Let time pass."""
+        self.now += seconds
+
+
+@laws
+@given(budgets_of(), st.data())
+def test_what_may_raise_remaining(budget: Budget, data: st.DataObject) -> None:
+    """Remaining rises only by a release, a resize or renewal, a period change, a refill or a new amount."""
+    machine = Machine(budget)
+    before = machine.account()
+    for number in range(data.draw(st.integers(1, 15))):
+        may_rise = machine.run(data, number)
+        after = machine.account()
+        assert may_rise or after.remaining <= before.remaining or after.renews != before.renews
+        before = after
+
+
+@laws
+@given(budgets_of(), st.data())
+def test_growth_never_raises_remaining(budget: Budget, data: st.DataObject) -> None:
+    """A resize to more and a renewal to a later end leave less, and one to the same leaves what there was."""
+    machine = Machine(budget)
+    amount, duration = data.draw(st.integers(0, 3)), data.draw(st.integers(1, DAY))
+    machine.partition.adopt("a", "app", Resource(vcore=amount), duration=duration)
+    before = machine.account().remaining
+    machine.partition.resize("a", Resource(vcore=amount + data.draw(st.integers(0, 3))))
+    grown = machine.account().remaining
+    machine.partition.renew("a", duration + data.draw(st.integers(0, DAY)))
+
+    assert machine.account().remaining <= grown <= before
+
+
+@laws
+@given(budgets_of(), st.data())
+def test_a_budget_never_stops_anything(budget: Budget, data: st.DataObject) -> None:
+    """Allocations end only by a release, whatever the budget has left, and also if it is lowered to nothing."""
+    machine = Machine(budget)
+    held: set[str] = set()
+    for number in range(data.draw(st.integers(1, 15))):
+        machine.run(data, number)
+        now = set(machine.partition.allocation_ids())
+        assert len(held - now) <= 1
+        held = now
+    machine.model.set("b", Resource(vcore=0))
+    machine.now += data.draw(st.integers(0, 40 * DAY))
+    machine.partition.expire()
+    machine.account()
+
+    assert set(machine.partition.allocation_ids()) == held

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
 from typing import Final, Literal, NamedTuple, TypeAlias, get_args
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from ugm.budgets.calendar import Calendar, calendar_of
+from ugm.budgets.calendar import Period as CalendarPeriod
 from ugm.errors import RequestError, number_text
 from ugm.journal.locations import LogLocation, log_at
 from ugm.journal.log import Log
@@ -115,7 +115,7 @@ def usage_of_log(
     """Return the usage between two instants from a log; see `usage`."""
     if by not in get_args(By):
         raise RequestError("by", by, f"expected one of {', '.join(get_args(By))}")
-    calendar = _zone(zone)
+    calendar = _calendar(period, zone)
     now = clock()
     with log.open_contents() as contents:
         known = contents.start.usage_since
@@ -124,43 +124,24 @@ def usage_of_log(
         intervals = list(usage_intervals(contents, now))
     first = min((interval.begin for interval in intervals), default=known) if since is None else since
     last = max([now, *(interval.end for interval in intervals)])
-    bounds = _bounds(first, last if until is None else min(until, last), period, calendar)
+    bounds = _bounds(first, last if until is None else min(until, last), calendar)
     return _summed(intervals, _SUBJECTS[by], bounds)
 
 
-def _zone(name: str) -> ZoneInfo:
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise RequestError("zone", name, "there is no such time zone") from error
-
-
-def _bounds(first: int, last: int, period: Period | None, zone: ZoneInfo) -> list[int]:
-    """Return the beginnings of all periods, and the end of the last one."""
+def _calendar(period: Period | None, zone: str) -> Calendar:
     if period is not None and period not in get_args(Period):
         raise RequestError("period", period, f"expected one of {', '.join(get_args(Period))}")
+    return calendar_of(CalendarPeriod(period or "none"), zone)
+
+
+def _bounds(first: int, last: int, calendar: Calendar) -> list[int]:
+    """Return the beginnings of all periods, and the end of the last one, in milliseconds."""
     bounds = [first]
-    if period is not None:
-        day = datetime.fromtimestamp(first // 1000, zone)
-        while (bound := _instant(day := _next(day, period))) < last:
-            bounds.append(bound)
+    index = calendar.index(first // 1000)
+    while (bound := calendar.end(index) * 1000) < last:
+        bounds.append(bound)
+        index += 1
     return [*bounds, max(first, last)]
-
-
-def _next(moment: datetime, period: Period) -> datetime:
-    """Return the beginning of the next period."""
-    day = moment.replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
-    if period == "day":
-        return day + timedelta(days=1)
-    if period == "week":
-        return day + timedelta(days=7 - day.weekday())
-    if period == "year":
-        return day.replace(year=day.year + 1, month=1, day=1)
-    return (day.replace(day=1) + timedelta(days=31)).replace(day=1)
-
-
-def _instant(moment: datetime) -> int:
-    return int(moment.timestamp()) * 1000
 
 
 def _summed(

@@ -35,6 +35,9 @@ __all__ = ["ThresholdCrossed", "ThresholdWatch"]
 _BUDGET: Final = "budget"
 _BUDGETS: Final = "Budgets"
 _PERCENT: Final = 100
+#: The kinds of the limits of other quota models.
+_ELASTIC_GROUP: Final = "elastic group"
+_QUOTA_NODE: Final = "quota node"
 
 
 class _LimitKey(NamedTuple):
@@ -73,11 +76,11 @@ _Uses: TypeAlias = Iterator[tuple[_LimitKey, _Use]]
 class ThresholdCrossed(NamedTuple):
     """The usage under a limit has reached a threshold, or has fallen below it."""
 
-    #: ``user``, ``group``, ``queue`` or ``budget``.
+    #: ``user``, ``group``, ``queue``, ``budget``, ``elastic group`` or ``quota node``.
     kind: str
-    #: The user, group or queue, or the owner of the account of a budget; ``*`` for the groups that no limit names.
+    #: The user, group, queue or node, or the owner of the account of a budget; ``*`` for groups that no limit names.
     name: str
-    #: The queue that sets the limit, or the name of the budget.
+    #: The queue that sets the limit, or the name of the budget or quota tree; empty for an elastic group.
     place: str
     #: None for the number of running applications.
     resource: str | None
@@ -102,7 +105,7 @@ class ThresholdCrossed(NamedTuple):
     def __str__(self) -> str:
         counted = "applications" if self.resource is None else self.resource
         crossed = "at or above" if self.rising else "below"
-        place = "" if self.kind == TrackingType.QUEUE else f" in {self.place}"
+        place = "" if self.kind in (TrackingType.QUEUE, _ELASTIC_GROUP) else f" in {self.place}"
         return f"{self.kind} {self.name!r}{place}: {self.used} of {self.limit} {counted}, {crossed} {self.threshold} %"
 
 
@@ -170,7 +173,7 @@ class ThresholdWatch:
         limits and thresholds apply from the next update on.
 
         Without thresholds, no snapshot is taken. Otherwise the time depends on the numbers of applications, queues,
-        users, groups and accounts of budgets.
+        users, groups, accounts of budgets, elastic groups and nodes of quota trees.
 
         Args:
             iterate: wraps every long loop, for a caller that pauses now and then; None for no pause.
@@ -202,11 +205,8 @@ class ThresholdWatch:
             if key in watched or (lowest is not None and use.used * _PERCENT >= lowest * use.maximum):
                 yield key, use
         for report in self._partition.model_reports():
-            if report.model == _BUDGETS and not report.is_suspended:
-                # Imported late: most partitions have no budgets.
-                from ugm.budgets import AccountState  # noqa: PLC0415 - as above
-
-                yield from map(_use_of_account, map(AccountState.from_dict, report.state["accounts"]))
+            if not report.is_suspended:
+                yield from _uses_of_model(report.model, report.state)
 
     def _uses_in(self, snapshot: PartitionSnapshot, lowest: int | None, iterate: CooperativeIteration) -> _Uses:
         """Yield the usage under the limits of queues, and of the users and groups that are watched or near a limit."""
@@ -244,6 +244,26 @@ def _uses_of_limits(limits: Iterable[EffectiveLimit]) -> _Uses:
         if limit.max_applications:
             key = _LimitKey(limit.kind, limit.queue_path, limit.name, "", "")
             yield key, _Use(limit.running_applications, limit.max_applications)
+
+
+def _uses_of_model(model: str, state: Mapping[str, Any]) -> _Uses:
+    """Yield the usage of the accounts of budgets, of elastic groups and of the nodes of quota trees."""
+    if model == _BUDGETS:
+        # Imported late: most partitions have no budgets.
+        from ugm.budgets import AccountState  # noqa: PLC0415 - as above
+
+        yield from map(_use_of_account, map(AccountState.from_dict, state["accounts"]))
+    elif state.get("kind") == "elastic":
+        for group in state["groups"]:
+            yield from _uses_of_amounts((_ELASTIC_GROUP, "", group["group"]), group["used"], group["max"])
+    for tree in state.get("trees", ()):
+        for node in tree["nodes"]:
+            yield from _uses_of_amounts((_QUOTA_NODE, tree["name"], node["name"]), node["allocated"], node["quota"])
+
+
+def _uses_of_amounts(owner: tuple[str, str, str], used: Mapping[str, int], maxima: Mapping[str, int]) -> _Uses:
+    for resource, maximum in maxima.items():
+        yield _LimitKey(*owner, "", resource), _Use(used.get(resource, 0), maximum)
 
 
 def _use_of_account(account: AccountState) -> tuple[_LimitKey, _Use]:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["PartitionCollector", "exposition"]
 
 #: The kinds of limits with thresholds.
-_THRESHOLD_KINDS: Final = ("budget", "group", "queue", "user")
+_THRESHOLD_KINDS: Final = ("budget", "elastic group", "group", "queue", "quota node", "user")
 #: The number of limits of one user or group with series: those closest to the root, because their scope is largest.
 _MOST_LIMITS: Final = 5
 

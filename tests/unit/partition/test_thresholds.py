@@ -10,13 +10,33 @@ from fractions import Fraction
 import pytest
 
 from support.partition_fixtures import SUE, config, memory
-from ugm import Partition, RequestError, Resource, UserGroup
+from ugm import Partition, RequestError, Resource, UserGroup, parse_config
 from ugm.budgets import Budget, BudgetMode, Budgets
 from ugm.configuration import Extensions, PartitionConfig, ThresholdConfig
 from ugm.partition import ThresholdCrossed, ThresholdWatch
 
 QUEUES = "{name: a, resources: {max: {memory: 100}}}, {name: b}"
 LIMITS = "{users: [sue], maxresources: {memory: 200}, maxapplications: 2}, {groups: [dev], maxresources: {gpu: 4}}"
+GROUPS = """
+partitions:
+- queues: [{name: a}]
+  ugm:
+    thresholds: {shares: [80]}
+    elastic:
+      total: {gpu: 10}
+      groups: [{name: a, min: {gpu: 4}, max: {gpu: 9}}, {name: b, min: {gpu: 1}, max: {gpu: 9}}]
+      groupby: [{source: queue}]
+    quotatrees:
+    - tree:
+        kind: QuotaTree
+        metadata: {name: t}
+        spec:
+          resourceNames: [gpu]
+          nodes:
+            top: {parent: nil, hard: "true", quota: {gpu: 10}}
+            x: {parent: top, hard: "false", quota: {gpu: 5}}
+      groupby: [{source: tag, tag: team}]
+"""
 SHARES = ThresholdConfig(shares=(95, 80))
 
 
@@ -160,6 +180,24 @@ def test_accounts_of_budgets() -> None:
 
     assert (event.kind, event.name, event.place, event.resource) == ("budget", "sue", "monthly", "memory")
     assert (event.used, event.limit, event.share) == (80, 100, Fraction(4, 5))
+
+
+def test_elastic_groups_and_tree_nodes() -> None:
+    """The maximum of an elastic group and the quota of a tree node are limits; a borrower counts in the node above."""
+    partition = Partition(parse_config(GROUPS).partition())
+    assert partition.submit("app", SUE, "root.a", tags={"team": "x"})
+    for name in ("1", "2"):
+        assert partition.allocate(name, "app", Resource(gpu=4))
+    watch = ThresholdWatch(partition)
+
+    assert list(map(str, watch.update())) == [
+        "elastic group 'a': 8 of 9 gpu, at or above 80 %",
+        "quota node 'top' in t: 8 of 10 gpu, at or above 80 %",
+        "quota node 'x' in t: 4 of 5 gpu, at or above 80 %",
+    ]
+    for name in ("1", "2"):
+        partition.release(name)
+    assert {one.rising for one in watch.update()} == {False}
 
 
 def test_changed_limits() -> None:
