@@ -85,6 +85,21 @@ def test_every_day_of_400_years_in_zones(name: str) -> None:
     _check_zone(name, 1)
 
 
+@pytest.mark.ci
+@pytest.mark.parametrize("period", [Period.WEEK, Period.MONTH, Period.QUARTER, Period.YEAR])
+@pytest.mark.parametrize("name", ZONES)
+def test_longer_periods_of_400_years_in_zones(name: str, period: Period) -> None:
+    """A longer period begins with its first day, and the seconds on both sides have its index and the one before."""
+    days, calendar = calendar_of(Period.DAY, name), calendar_of(period, name)
+    ordinals = (day for day in range(FIRST.toordinal(), LAST.toordinal()) if begins(period, date.fromordinal(day)))
+    starts = [days.start(ordinal - date(1970, 1, 1).toordinal()) for ordinal in ordinals]
+    first = calendar.index(starts[0])
+
+    for number, start in enumerate(starts, first):
+        assert calendar.start(number) == start
+        assert (calendar.index(start - 1), calendar.index(start)) == (number - 1, number)
+
+
 @pytest.mark.parametrize(
     ("name", "day", "start", "hours"),
     [
