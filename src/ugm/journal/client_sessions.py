@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias, final
 
@@ -48,6 +49,8 @@ NO_SESSION: Final = ""
 #: The beginnings of the rows of a snapshot that contain sessions.
 _SESSION_ROW: Final = b'["session",'
 _OWNER_ROW: Final = b'["owner",'
+#: The size of the largest answer whose text is cached, in bytes.
+_SHORT: Final = 16
 #: The maximum number of allocations in a row of a snapshot.
 _ALLOCATIONS_PER_ROW: Final = 100
 
@@ -112,9 +115,15 @@ class SessionForgotten(NamedTuple):
 SessionRecord: TypeAlias = By | SessionOpened | SessionFenced | OwnerChanged | SessionForgotten
 
 
+@lru_cache(maxsize=256)
+def _text_of(value: bytes) -> str:
+    return b2a_base64(value, newline=False).decode("ascii")
+
+
 def _encode_answer(answer: Answer) -> list[Json]:
     number, status, value = answer
-    return [number, status, b2a_base64(value, newline=False).decode("ascii")]
+    # Nearly all answers are grants, which are one byte.
+    return [number, status, _text_of(value) if len(value) <= _SHORT else _text_of.__wrapped__(value)]
 
 
 def _decode_answer(values: Sequence[Json]) -> Answer:
@@ -291,10 +300,18 @@ class SessionTable:
 
     def apply_events(self, events: Iterable[Event], at: int, by: str) -> None:
         """Apply the events of an operation of a session; see `apply`."""
-        if by or self.owners:
-            owner, second = self.sessions[by] if by else None, at // 1000
-            for event in events:
-                self._apply_event(event, owner, second)
+        if not by and not self.owners:
+            return
+        owner, second = self.sessions[by] if by else None, at // 1000
+        for event in events:
+            kind = type(event)
+            if kind is Allocated or kind is AllocationRequested:
+                if owner is not None:
+                    # A granted request, or one that was repeated by another session.
+                    self._disown(event.allocation.allocation_id)  # type: ignore[union-attr] # it has this field
+                    self._own(event.allocation.allocation_id, owner, second)  # type: ignore[union-attr] # as above
+            elif kind is Released or kind is RequestWithdrawn:
+                self._disown(event.allocation.allocation_id)  # type: ignore[union-attr] # as above
 
     def _apply_record(self, record: SessionRecord, at: int) -> None:
         match record:
@@ -313,16 +330,6 @@ class SessionTable:
                     for allocation_id in self.allocations_of(session_id):
                         del self.owners[allocation_id]
                 del self.sessions[session_id]
-
-    def _apply_event(self, event: Event, by: ClientSession | None, second: int) -> None:
-        kind = type(event)
-        if kind is Allocated or kind is AllocationRequested:
-            if by is not None:
-                # A granted request, or one that was repeated by another session.
-                self._disown(event.allocation.allocation_id)  # type: ignore[union-attr] # it has this field
-                self._own(event.allocation.allocation_id, by, second)  # type: ignore[union-attr] # as above
-        elif kind is Released or kind is RequestWithdrawn:
-            self._disown(event.allocation.allocation_id)  # type: ignore[union-attr] # as above
 
     def _own(self, allocation_id: str, session: ClientSession, since: int) -> None:
         self.owners[allocation_id] = session.own_since(since)

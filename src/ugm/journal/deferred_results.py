@@ -53,7 +53,7 @@ class _DeferredResult(Deferral, ABC, Generic[_T]):
             except Exception as error:  # noqa: BLE001 - it is delivered
                 self.error = error
             transaction_log.deferral = before
-            transaction_log.writer.when_durable(self.position.change, self)
+            transaction_log.writer.when_durable(self.change, self)
         except BaseException:
             # Otherwise the next operation of this thread would not wait either.
             transaction_log.deferral = before

@@ -18,7 +18,6 @@ from ugm.journal.writer import Writer
 from ugm.partition.event_codec import encode_events
 from ugm.partition.event_outbox import EventOutbox
 from ugm.partition.events import Event
-from ugm.partition.transaction import LogPosition
 
 __all__ = ["Deferral", "JournalTransactionLog"]
 
@@ -26,12 +25,14 @@ __all__ = ["Deferral", "JournalTransactionLog"]
 class Deferral:
     """The operations of a thread that do not wait for the disk, and the position that they have written."""
 
-    __slots__ = ("position",)
+    __slots__ = ("change", "event")
 
-    position: LogPosition
+    #: The numbers of the last change in the log and of the last event behind the operation.
+    change: int
+    event: int
 
     def __init__(self) -> None:
-        self.position = LogPosition(0, 0)
+        self.change = self.event = 0
 
 
 @final
@@ -69,7 +70,7 @@ class JournalTransactionLog:
         self.writer.require_owner()
         self.writer.require_not_writing()
 
-    def prepare(self, *, needs_space: bool) -> None:
+    def prepare(self, needs_space: bool) -> None:  # noqa: FBT001 - as in the protocol
         """Check that a change can be written.
 
         Raises:
@@ -111,7 +112,7 @@ class JournalTransactionLog:
         """Note that the current change is final."""
         self._before = self.writer.number
 
-    def wait(self, position: LogPosition) -> bool:
+    def wait(self, change: int, event: int) -> bool:
         """Wait until a change is durable, or leave that to a deferral of this thread.
 
         Raises:
@@ -119,9 +120,9 @@ class JournalTransactionLog:
         """
         deferral = self.deferral
         if deferral is not None:
-            deferral.position = position
+            deferral.change, deferral.event = change, event
             return False
-        self.writer.acknowledge(position.change)
+        self.writer.acknowledge(change)
         return True
 
     @property
@@ -136,7 +137,7 @@ class JournalTransactionLog:
 
     def deliver(self, deferral: Deferral) -> None:
         """Deliver all events of deferred operations, which are durable now."""
-        self._outbox.deliver(deferral.position.event)
+        self._outbox.deliver(deferral.event)
 
     def release_locks(self) -> None:
         """Release every lock that this thread still holds after an exception."""

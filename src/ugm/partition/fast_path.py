@@ -177,7 +177,7 @@ class ShortPath:
         models = self._models
         if models.all:
             models.change("refund", application.claim(allocation_id, stored))
-        usage = application.to_entry(stored).usage
+        usage = stored if type(stored) is Resource else application.to_entry(stored).usage
         layout, vector = usage.compiled
         if layout is not holding.epoch.layout:
             vector = holding.epoch.layout.vector(usage)

@@ -22,26 +22,17 @@ A partition without subscribers and without a log records no events, and only st
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, ParamSpec, Protocol, TypeVar, final
+from typing import Any, Final, ParamSpec, Protocol, TypeVar, final
 
 from ugm.errors import RequestError
 from ugm.operation_lock import CHANGING, OperationLock
 from ugm.partition.event_outbox import EventOutbox
 from ugm.partition.events import Event
 
-__all__ = ["LogPosition", "TransactionLog", "Transactions"]
+__all__ = ["TransactionLog", "Transactions"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-class LogPosition(NamedTuple):
-    """The position in the log and in the sequence of events behind a change."""
-
-    #: The number of the last change in the log.
-    change: int
-    #: The number of the last event.
-    event: int
 
 
 class TransactionLog(Protocol):
@@ -60,7 +51,7 @@ class TransactionLog(Protocol):
         """
         ...
 
-    def prepare(self, *, needs_space: bool) -> None:
+    def prepare(self, needs_space: bool) -> None:  # noqa: FBT001 - a keyword takes longer
         """Check, under the lock, that a change can be written; *needs_space* if a later release needs space as well."""
         ...
 
@@ -76,8 +67,12 @@ class TransactionLog(Protocol):
         """Note, under the lock, that the current change is final."""
         ...
 
-    def wait(self, position: LogPosition) -> bool:
-        """Wait, without the lock, until everything up to a position is durable.
+    def wait(self, change: int, event: int) -> bool:
+        """Wait, without the lock, until everything up to a change in the log is durable.
+
+        Args:
+            change: the number of the change.
+            event: the number of the last event until then.
 
         Returns:
             False if the thread does not wait, because it gets its result later.
@@ -100,7 +95,7 @@ class _NoLog:
     def require_ready(self) -> None:
         pass
 
-    def prepare(self, *, needs_space: bool) -> None:
+    def prepare(self, needs_space: bool) -> None:  # noqa: FBT001 - as above
         pass
 
     def write(self, events: Sequence[Event]) -> None:
@@ -112,7 +107,7 @@ class _NoLog:
     def mark_committed(self) -> None:
         pass
 
-    def wait(self, position: LogPosition) -> bool:  # noqa: ARG002
+    def wait(self, change: int, event: int) -> bool:  # noqa: ARG002
         return True
 
     def release_locks(self) -> None:
@@ -156,51 +151,70 @@ class Transactions:
         """Run a change that may need space in the log: a grant, a submission, a configuration."""
         if self._outbox is None:
             return self._lock.run(decide, *args, **kwargs)
-        return self._run(lambda: decide(*args, **kwargs), self._outbox, needs_space=True)
+        return self._run(decide, args, kwargs, self._outbox, needs_space=True)
 
     def run_without_space(self, decide: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a change that only releases or ends something, which must succeed even if the log has no space left."""
         if self._outbox is None:
             return self._lock.run(decide, *args, **kwargs)
-        return self._run(lambda: decide(*args, **kwargs), self._outbox, needs_space=False)
+        return self._run(decide, args, kwargs, self._outbox, needs_space=False)
 
-    def _run(self, decide: Callable[[], T], outbox: EventOutbox, *, needs_space: bool) -> T:
-        log = self._log
+    def _run(
+        self,
+        decide: Callable[..., T],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        outbox: EventOutbox,
+        *,
+        needs_space: bool,
+    ) -> T:
+        log, lock = self._log, self._lock
         # Before the lock: in a forked process, a thread that does not exist there may hold it.
         # Before the block: its handler must not release the locks of a call that this call has interrupted.
         log.require_ready()
         try:
             try:
-                answer, position = self._run_locked(decide, needs_space=needs_space)
-            except RequestError:
-                # The caller may rely on the state that the error describes, so that state must be durable, too.
-                self._wait_and_notify(LogPosition(log.number, self._events[0] - 1), outbox)
+                with lock:
+                    epoch, lock.valid_epoch = lock.valid_epoch, CHANGING
+                    answer, change, event = self._commit(epoch, decide, args, kwargs, needs_space)
+            except BaseException as error:
+                lock.release_after_error(error)
                 raise
-            self._wait_and_notify(position, outbox)
-        except BaseException:
-            log.release_locks()
+            if log.wait(change, event) and outbox.has_subscribers:
+                outbox.deliver(event)
+        except BaseException as error:
+            self._end_failed(error, outbox)
             raise
         return answer
 
-    def _run_locked(self, decide: Callable[[], T], *, needs_space: bool) -> tuple[T, LogPosition]:
-        lock = self._lock
+    def _end_failed(self, error: BaseException, outbox: EventOutbox) -> None:
+        log = self._log
         try:
-            with lock:
-                epoch, lock.valid_epoch = lock.valid_epoch, CHANGING
-                return self._commit(epoch, decide, needs_space=needs_space)
-        except BaseException as error:
-            lock.release_after_error(error)
-            raise
+            if isinstance(error, RequestError):
+                # The caller may rely on the state that the error describes, so that state must be durable, too.
+                event = self._events[0] - 1
+                if log.wait(log.number, event) and outbox.has_subscribers:
+                    outbox.deliver(event)
+        finally:
+            log.release_locks()
 
-    def _commit(self, epoch: object, decide: Callable[[], T], *, needs_space: bool) -> tuple[T, LogPosition]:
+    def _commit(
+        self,
+        epoch: object,
+        decide: Callable[..., T],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        needs_space: bool,  # noqa: FBT001 - a keyword takes longer
+    ) -> tuple[T, int, int]:
+        """Return the answer, and the numbers of the last change in the log and of the last event."""
         lock, log = self._lock, self._log
         if epoch is not lock.epoch:
             lock.recover()
         try:
-            log.prepare(needs_space=needs_space)
+            log.prepare(needs_space)
             if lock.begin is not None:
                 lock.begin(changes=True)
-            answer = decide()
+            answer = decide(*args, **kwargs)
             log.write(self._events[1])
         except BaseException as error:
             lock.abort(error)
@@ -209,11 +223,7 @@ class Transactions:
         self.publish()
         if not lock.needs_rebuild:
             lock.valid_epoch = lock.epoch
-        return answer, LogPosition(log.number, self._events[0] - 1)
-
-    def _wait_and_notify(self, position: LogPosition, outbox: EventOutbox) -> None:
-        if self._log.wait(position) and outbox.has_subscribers:
-            outbox.deliver(position.event)
+        return answer, log.number, self._events[0] - 1
 
     # Recording
 

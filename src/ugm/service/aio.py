@@ -52,7 +52,10 @@ _PING: Final = frame(Ping())
 class _Call:
     """A call of a task."""
 
-    __slots__ = ("deadline", "future", "operation", "request")
+    __slots__ = ("deadline", "future", "number", "operation", "request")
+
+    #: The number in the session; set by `OpenCalls`.
+    number: int
 
     def __init__(
         self, operation: Operation, request: OperationRequest, deadline: float, future: asyncio.Future[Any]
@@ -71,7 +74,7 @@ class _Call:
             return
         try:
             if status == _SUCCESS:
-                self.future.set_result(self.operation.decode_result(bytes(value)))
+                self.future.set_result(self.operation.decode_result(value))
             else:
                 self.future.set_exception(self.operation.decode_error(bytes(value)))
         except Exception as error:  # noqa: BLE001 - it is delivered
@@ -331,7 +334,7 @@ class AsyncClientConnection:
         if is_silent or channel.lost.done():
             channel.close()
             self._channel = None
-        elif self._open and not channel.pinged and silence > self._timing.silence:
+        elif self._open.has_any and not channel.pinged and silence > self._timing.silence:
             channel.pinged, channel.received = True, monotonic()
             channel.send(_PING)
 

@@ -26,7 +26,13 @@ _WINDOW: Final = 10_000
 
 
 class Call(Protocol):
-    """A call that waits for its answer."""
+    """A call that waits for its answer.
+
+    Attributes:
+        number: the number in the session; set by `OpenCalls`.
+    """
+
+    number: int
 
     @property
     def request(self) -> OperationRequest:
@@ -65,15 +71,22 @@ class OpenCalls:
         self.unsent = deque()
         self._last = 0
 
-    def __len__(self) -> int:
-        return len(self._calls)
+    @property
+    def has_any(self) -> bool:
+        """True if a call is open. Any thread may look at any time."""
+        return bool(self._calls)
 
-    def add(self, call: Call) -> int:
-        """Add a call and return its number."""
-        self._last = number = self._last + 1
+    def add(self, call: Call) -> None:
+        """Add a call and number it."""
+        self._last = call.number = number = self._last + 1
         self._calls[number] = call
         self.unsent.append(number)
-        return number
+
+    def add_sent(self, call: Call) -> bytes:
+        """Add a call and return the message with it, which the caller sends at once."""
+        self._last = call.number = number = self._last + 1
+        self._calls[number] = call
+        return frame(Do(number, next(iter(self._calls)) - 1, [call.request]))
 
     @property
     def can_send(self) -> bool:

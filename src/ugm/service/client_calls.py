@@ -36,14 +36,15 @@ class ClientCall:
         self.is_done: bool = False
         self.error: Exception | None = None
         self._answer: tuple[int, msgspec.Raw] | None = None
-        self._woken: Final = Lock()
-        self._woken.acquire()
+        #: Held while the thread has no reason to wake; None while it reads by itself.
+        self._woken: Lock | None = None
 
     def complete(self, status: int, value: msgspec.Raw) -> None:
         """Accept the answer."""
         self._answer = status, value
         self.is_done = True
-        self.wake()
+        if self._woken is not None:
+            self.wake()
 
     def fail(self, error: Exception) -> None:
         """Accept an error instead of an answer."""
@@ -53,13 +54,21 @@ class ClientCall:
 
     def wake(self) -> None:
         """Wake the thread that waits, because it may read or is done."""
-        try:  # noqa: SIM105 - it costs nothing if there is no error
-            self._woken.release()
+        try:
+            if self._woken is not None:
+                self._woken.release()
         except RuntimeError:
             pass
 
+    def prepare_to_sleep(self) -> None:
+        """Let `wake` wake the thread. What has happened before is not noticed by `sleep`, so it is to be checked."""
+        woken = Lock()
+        woken.acquire()
+        self._woken = woken
+
     def sleep(self, seconds: float) -> None:
         """Wait until the thread is woken, or for a time."""
+        assert self._woken is not None  # noqa: S101 - prepared
         self._woken.acquire(timeout=max(seconds, 0))
 
     def result(self) -> Any:  # noqa: ANN401 - as the operation
@@ -69,7 +78,7 @@ class ClientCall:
         assert self._answer is not None  # noqa: S101 - it is done
         status, value = self._answer
         if status == RESULT:
-            return self.operation.decode_result(bytes(value))
+            return self.operation.decode_result(value)
         raise self.operation.decode_error(bytes(value))
 
 

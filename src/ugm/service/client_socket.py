@@ -4,10 +4,12 @@ The problem: a thread that sends must not wait for a leader that does not read, 
 timeout of a Python socket belongs to the socket, so two threads cannot use different ones. OpenSSL does not allow two
 threads to use one connection at the same time.
 
-The idea: sending never blocks. `send` passes to the system as much as fits, and keeps the rest. The reader waits for
-both directions and sends the rest. If nothing is left to send, the reader waits in the call that receives: one system
-call instead of two. The system ends it after a fixed time. An encrypted connection never blocks. A lock protects its
-state for the few microseconds of a call.
+The idea: the socket never blocks. `send` passes to the system as much as fits, and keeps the rest. The reader waits for
+both directions and sends the rest. A lock protects the state of an encrypted connection for the few microseconds of a
+call.
+
+The reader waits with `select.poll` and not in the call that receives, although this takes one system call more. Linux
+wakes a thread that waits in `recv` on a Unix socket also when the leader has read its message, long before the answer.
 """
 
 from __future__ import annotations
@@ -18,7 +20,6 @@ import ssl
 from collections.abc import Sequence
 from contextlib import suppress
 from queue import Empty, Queue
-from struct import pack
 from threading import Lock, Thread
 from time import monotonic
 from typing import Any, Final, TypeAlias, final
@@ -35,11 +36,8 @@ _RECEIVE: Final = 1 << 16
 #: The number of bytes that wait to be sent at which the socket accepts no more.
 _CONGESTED: Final = 1 << 20
 _WAIT: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-#: The flag of a call that does not block; 0 on systems without it, where the whole socket does not block.
-_DO_NOT_WAIT: Final = getattr(socket, "MSG_DONTWAIT", 0)
-#: The time after which the system ends a call that receives, in seconds, and as a `timeval` of C.
+#: The time after which the reader notices that something is left to send, in seconds.
 _PATIENCE: Final = 0.1
-_PATIENCE_IN_C: Final = pack("ll", 0, int(_PATIENCE * 1_000_000))
 
 
 @final
@@ -56,8 +54,6 @@ class ClientSocket:
     """
 
     __slots__ = (
-        "_can_block",
-        "_flags",
         "_frames",
         "_guard",
         "_is_encrypted",
@@ -72,20 +68,14 @@ class ClientSocket:
     def __init__(self, address: Address, tls: ssl.SSLContext | None, deadline: float) -> None:
         self.address: Final = address
         self._socket: Final = _connect(address, tls, deadline)
-        #: Whether a call without flags blocks for `_PATIENCE`, and the flags of a call that does not block.
-        self._can_block: Final = bool(_DO_NOT_WAIT) and not isinstance(self._socket, ssl.SSLSocket)
-        self._flags: Final[int] = _DO_NOT_WAIT if self._can_block else 0
-        if self._can_block:
-            self._socket.settimeout(None)
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _PATIENCE_IN_C)
-        else:
-            self._socket.settimeout(0)
+        self._socket.settimeout(0)
         self._frames: Final = FrameReader(MAX_ANSWERS)
         #: Protects the bytes that wait to be sent, and the state of an encrypted connection.
         self._guard: Final = Lock()
         self._is_encrypted: Final = isinstance(self._socket, ssl.SSLSocket)
         self._unsent: Final = bytearray()
         self._poll: Final = select.poll()
+        self._poll.register(self._socket, select.POLLIN)
         #: When the leader was last known to read or write.
         self.active_at: float = monotonic()
         #: Whether a ping was sent since then.
@@ -107,7 +97,7 @@ class ClientSocket:
                 sent = 0
             else:
                 try:
-                    sent = self._socket.send(data, self._flags)
+                    sent = self._socket.send(data)
                 except _WAIT:
                     sent = 0
             if sent < len(data):
@@ -116,7 +106,7 @@ class ClientSocket:
     def _send_rest(self) -> None:
         with self._guard, suppress(*_WAIT):
             while self._unsent:
-                del self._unsent[: self._socket.send(self._unsent, self._flags)]
+                del self._unsent[: self._socket.send(self._unsent)]
                 self.active_at = monotonic()
 
     def receive(self, timeout: float) -> list[LeaderMessage]:
@@ -126,18 +116,14 @@ class ClientSocket:
             OSError: the connection is lost.
             ProtocolError: the data are not those of a leader.
         """
-        if self._can_block and timeout >= _PATIENCE and not self._unsent:
-            flags = 0
-        elif self._has_arrived(timeout):
-            flags = self._flags
-        else:
+        if not self._has_arrived(max(min(timeout, _PATIENCE), 0) * 1000):
             return []
         try:
             if self._is_encrypted:
                 with self._guard:
                     data = self._socket.recv(_RECEIVE)
             else:
-                data = self._socket.recv(_RECEIVE, flags)
+                data = self._socket.recv(_RECEIVE)
         except _WAIT:
             return []
         if not data:
@@ -145,15 +131,17 @@ class ClientSocket:
         self.active_at, self.is_pinged = monotonic(), False
         return [decode_leader_message(each) for each in self._frames.feed(data)]
 
-    def _has_arrived(self, timeout: float) -> bool:
+    def _has_arrived(self, milliseconds: float) -> bool:
         """Wait for data, and send what waits to be sent."""
-        if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
+        if self._is_encrypted and isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
             return True
-        wanted = select.POLLIN | select.POLLOUT if self._unsent else select.POLLIN
-        self._poll.register(self._socket, wanted)
+        if not self._unsent:
+            return bool(self._poll.poll(milliseconds))
+        self._poll.modify(self._socket, select.POLLIN | select.POLLOUT)
         found = 0
-        for _, events in self._poll.poll(max(timeout, 0) * 1000):
+        for _, events in self._poll.poll(milliseconds):
             found |= events
+        self._poll.modify(self._socket, select.POLLIN)
         if found & select.POLLOUT:
             self._send_rest()
         return bool(found & ~select.POLLOUT)

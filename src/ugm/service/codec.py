@@ -320,7 +320,7 @@ class Codec:
         try:
             return self._decode(data)
         except msgspec.ValidationError:
-            if self._limit is not None and len(data) > self._limit:
+            if self._limit is not None and memoryview(data).nbytes > self._limit:
                 raise
             # Without a type, a decoded value may need 80 times as much memory as its encoded form.
             return msgspec.convert(_decode_anything(data), self._shape.plain)

@@ -22,7 +22,6 @@ from typing import Final, final
 from ugm.journal.client_sessions import SessionTable
 from ugm.journal.errors import DeposedError, JournalError
 from ugm.journal.writer import Writer, copy_of, milliseconds
-from ugm.partition.event_codec import to_json
 from ugm.service.batch_log import Batch, BatchLog
 from ugm.service.change_feed import ChangeFeed
 from ugm.service.heartbeat import Heartbeat
@@ -115,7 +114,7 @@ class Committer:
         if self._writer is None:
             log.end(batch)
             if batch.rows:
-                self._feed.publish(self._feed.last + 1, to_json(batch.rows))
+                self._feed.publish(self._feed.last + 1, batch.encoded())
             self._feed.publish_denials(batch.denials)
         elif not batch.rows and self._began_at - self._confirmed_at < LEASE:
             # Everything that the answers depend on is durable.
@@ -126,7 +125,7 @@ class Committer:
     def _write(self, batch: Batch, writer: Writer) -> None:
         """Commit a batch. If it has no changes, ask the log whether this process still leads."""
         if batch.rows:
-            batch.data = to_json(batch.rows)
+            batch.data = batch.encoded()
             writer.stamp(batch.at)
             writer.append(batch.data)
             batch.number = writer.number

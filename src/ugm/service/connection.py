@@ -24,7 +24,6 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
-from threading import Event as Flag
 from threading import Lock, Thread, current_thread, local
 from time import monotonic, sleep
 from typing import Any, Final, TypeVar, final
@@ -80,6 +79,13 @@ class Timing:
     pause: float = 0.02
 
 
+class _Deferral(local):
+    """Whether a thread promises its calls, and the future of the call that it has promised."""
+
+    is_on: bool = False
+    future: Future[Any] | None = None
+
+
 @final
 class ClientConnection:
     """A session with the leader, over one socket at a time.
@@ -128,8 +134,8 @@ class ClientConnection:
         self._reading: Final = Lock()
         self._socket: ClientSocket | None = None
         self._thread: Thread | None = None
-        self._deferral: Final = local()
-        self._closed: Final = Flag()
+        self._deferral: Final = _Deferral()
+        self._is_closed = False
         self.session: str = ""
         self.term: int = 0
         #: The staleness of the last answer to a read-only connection.
@@ -162,12 +168,18 @@ class ClientConnection:
         if len(arguments) > MAX_ARGUMENTS:
             raise RequestError(operation.name, len(arguments), f"the arguments are larger than {MAX_ARGUMENTS} bytes")
         request = OperationRequest(operation.number, msgspec.Raw(arguments))
-        if getattr(self._deferral, "is_on", False):
+        if self._deferral.is_on:
             self._deferral.future = self._promise(operation, request)
             return None
         call = ClientCall(operation, request, monotonic() + self._deadline)
-        self._start(call)
-        self._await(call)
+        try:
+            if not self._exchange(call):
+                self._start(call)
+            if not call.is_done:
+                self._await(call)
+        finally:
+            if not call.is_done:
+                self._give_up(call)
         return call.result()
 
     def promise(self, operation: Callable[..., _T], /, *args: Any, **kwargs: Any) -> Future[_T]:  # noqa: ANN401
@@ -190,27 +202,48 @@ class ClientConnection:
         self._start(call)
         return call.future
 
+    def _exchange(self, call: ClientCall) -> bool:
+        """Send a call and read once, if no other call is open; return whether it was sent.
+
+        This is what `_start` and `_await` do in more steps. In a program with one thread it is nearly always enough.
+        """
+        connection = self._socket
+        if connection is None or self._open.has_any or not self._reading.acquire(blocking=False):
+            return False
+        try:
+            with self._guard:
+                self._require_not_closed()
+                message = self._open.add_sent(call)
+            connection.send(message)
+            for answer in connection.receive(min(self._deadline, self._timing.silence)):
+                self._handle(answer)
+        except (OSError, ProtocolError) as error:
+            self._note_lost(connection, error)
+        finally:
+            self._end_reading()
+        return True
+
     def _start(self, call: ClientCall) -> None:
         with self._guard:
-            if self._closed.is_set():
-                raise self._unavailable("the connection was closed")
-            call.number = self._open.add(call)
+            self._require_not_closed()
+            self._open.add(call)
         self._flush()
+
+    def _require_not_closed(self) -> None:
+        if self._is_closed:
+            raise self._unavailable("the connection was closed")
 
     def _unavailable(self, reason: str) -> UnavailableError:
         return UnavailableError(self._choice.names, reason)
 
     def _await(self, call: ClientCall) -> None:
         """Wait for the answer to a call, and read while no other thread does."""
-        try:
-            while not call.is_done and (left := call.deadline - monotonic()) > 0:
-                if self._reading.acquire(blocking=False):
-                    self._read_until(call)
-                else:
-                    call.sleep(left)
-        finally:
-            if not call.is_done:
-                self._give_up(call)
+        call.prepare_to_sleep()
+        while not call.is_done and (left := call.deadline - monotonic()) > 0:
+            if self._reading.acquire(blocking=False):
+                self._read_until(call)
+            else:
+                call.sleep(left)
 
     def _read_until(self, call: ClientCall) -> None:
         """Read until a call is done or its time is up, or until futures have to be completed."""
@@ -222,10 +255,12 @@ class ClientConnection:
 
     def _end_reading(self) -> None:
         """Let another thread read, and complete the futures of the calls that are done."""
-        settled, self._settled = self._settled, []
+        settled = self._settled
+        if settled:
+            self._settled = []
         self._reading.release()
         # A call that is added after this check finds that nothing reads.
-        if self._open:
+        if self._open.has_any:
             self._wake_reader()
         for call in settled:
             call.finish()
@@ -299,14 +334,19 @@ class ClientConnection:
                 self._check_silence(connection, limit)
             for message in messages:
                 self._handle(message)
-            self._flush()
+            if self._open.unsent:
+                self._flush()
         except (OSError, ProtocolError) as error:
-            self._reason = f"{connection.address}: {error}"
-            self._drop()
-            if isinstance(error, TimeoutError):
-                self._choice.avoid(connection.address)
-            if isinstance(error, ProtocolError):
-                self._note_refusal(error)
+            self._note_lost(connection, error)
+
+    def _note_lost(self, connection: ClientSocket, error: OSError | ProtocolError) -> None:
+        """Close a connection that has failed; the next read connects again."""
+        self._reason = f"{connection.address}: {error}"
+        self._drop()
+        if isinstance(error, TimeoutError):
+            self._choice.avoid(connection.address)
+        if isinstance(error, ProtocolError):
+            self._note_refusal(error)
 
     def _check_silence(self, connection: ClientSocket, limit: float) -> None:
         if monotonic() - connection.active_at < limit:
@@ -428,10 +468,10 @@ class ClientConnection:
     def _work(self) -> None:
         """Read for the calls without a waiting thread."""
         silence = self._timing.silence
-        while not self._closed.is_set():
+        while not self._is_closed:
             if self._reading.acquire(timeout=silence):
                 try:
-                    if not self._closed.is_set():
+                    if not self._is_closed:
                         self._read(self._next_deadline())
                 finally:
                     self._end_reading()
@@ -455,7 +495,7 @@ class ClientConnection:
     def close(self) -> None:
         """End the session and close the connection. Allocations stay."""
         with self._guard:
-            self._closed.set()
+            self._is_closed = True
         connection = self._socket
         if connection is not None:
             with suppress(OSError):

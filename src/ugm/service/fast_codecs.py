@@ -25,10 +25,12 @@ __all__ = [
     "decode_decision",
     "decode_id",
     "decode_subject_and_usage",
+    "decode_truth",
     "encode_allocation_request",
     "encode_decision",
     "encode_id",
     "encode_subject_and_usage",
+    "encode_truth",
 ]
 
 _Encode: TypeAlias = Callable[[tuple[Any, ...]], bytes]
@@ -164,6 +166,26 @@ def decode_id(derived: _Decode) -> _Decode:
             return derived(data)
 
     return decode
+
+
+# Truth values
+
+_DERIVED_TRUTH: Final = Codec(RESULTS.of(bool))
+_TRUTHS: Final = {value: _DERIVED_TRUTH.encode(value) for value in (False, True)}
+_VALUES: Final = {data: value for value, data in _TRUTHS.items()}
+
+
+def encode_truth(value: bool) -> bytes:  # noqa: FBT001 - a result
+    """Return the encoded form of a truth value."""
+    return _TRUTHS[value]
+
+
+def decode_truth(data: bytes) -> bool:
+    """Return the truth value of an encoded form."""
+    value = _VALUES.get(bytes(data))
+    if value is None:
+        value = _DERIVED_TRUTH.decode(data)
+    return value
 
 
 # Decisions

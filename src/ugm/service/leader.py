@@ -201,51 +201,43 @@ class Leader:
         """
         operations = operations_of(message.requests)
         session.acknowledge(message.acknowledged)
-        log = self._log
+        log, number, answers = self._log, message.first, []
         before, self._sessions.caller = log.number, session
         log.begin_message(session.name)
         began_at = perf_counter()
         try:
-            answers = self._execute_all(session, message, operations)
+            for operation, request in zip(operations, message.requests, strict=True):
+                answer = self._execute(session, number, operation, request.arguments)
+                if answer is not None:
+                    answers.append(answer)
+                number += 1
         finally:
             self._times.add(len(operations), perf_counter() - began_at)
             log.end_message()
             self._sessions.caller = None
-        if log.number != before and log.is_stored:
+        if log.is_stored and log.number != before:
             log.add_progress(session.progress())
         if answers:
             self._committer.when_durable(partial(session.finish, answers))
 
-    def _execute_all(self, session: Session, message: Do, operations: list[Operation]) -> list[Reply]:
-        answers, repeated, number = [], [], message.first
-        for operation, request in zip(operations, message.requests, strict=True):
-            if not session.begin(number, is_change=operation.is_change):
-                kept = session.kept_answer(number)
-                if kept is not None:
-                    repeated.append(kept)
-            elif operation.kind is _SCAN:
-                self._scan(session, number, operation, bytes(request.arguments))
-            else:
-                answers.append(self._execute(session, number, operation, bytes(request.arguments)))
-            number += 1
-        if repeated:
-            session.send(repeated)
-        return answers
-
-    def _execute(self, session: Session, number: int, operation: Operation, arguments: bytes) -> Reply:
-        """Return the answer to one operation."""
-        target = self._sessions if operation.is_about_sessions else self._partition
-        if not operation.is_change:
-            return Reply(number, *operation.execute(target, arguments))
-        if session.is_fenced:
+    def _execute(self, session: Session, number: int, operation: Operation, arguments: Raw) -> Reply | None:
+        """Return the answer to one operation; None if there is none yet, or none any more."""
+        is_change = operation.is_change
+        if not session.begin(number, is_change=is_change):
+            return session.kept_answer(number)
+        if operation.kind is _SCAN:
+            self._scan(session, number, operation, arguments)
+            return None
+        if is_change and session.is_fenced:
             answer = Reply(number, ERROR, Raw(encode_error(FencedError(session.name))))
         else:
+            target = self._sessions if operation.is_about_sessions else self._partition
             answer = Reply(number, *operation.execute(target, arguments))
-        if self._log.is_stored:
+        if is_change and self._log.is_stored:
             session.log_later(answer)
         return answer
 
-    def _scan(self, session: Session, number: int, operation: Operation, arguments: bytes) -> None:
+    def _scan(self, session: Session, number: int, operation: Operation, arguments: Raw) -> None:
         """Execute a query over the whole partition in another thread."""
 
         def work() -> None:

@@ -32,10 +32,12 @@ from ugm.service.fast_codecs import (
     decode_decision,
     decode_id,
     decode_subject_and_usage,
+    decode_truth,
     encode_allocation_request,
     encode_decision,
     encode_id,
     encode_subject_and_usage,
+    encode_truth,
 )
 from ugm.service.listing import ListingPartition
 from ugm.service.session_interface import AbstractSessions
@@ -189,7 +191,9 @@ class Operation:
     #: Returns the result of an encoded form, or raises a ProtocolError.
     decode_result: Callable[[bytes], Any]
 
-    def execute(self, target: AbstractPartition | AbstractSessions, arguments: bytes) -> tuple[int, msgspec.Raw]:
+    def execute(
+        self, target: AbstractPartition | AbstractSessions, arguments: bytes | msgspec.Raw
+    ) -> tuple[int, msgspec.Raw]:
         """Call the operation for a client.
 
         Args:
@@ -303,6 +307,9 @@ class _Parameters:
         """Return a function that calls the operation of a partition, or of the sessions."""
         name, positional, keywords = self._name, self.positional, self._names[self.positional :]
 
+        if not keywords:
+            return lambda target, arguments: getattr(target, name)(*arguments)
+
         def run(target: object, arguments: Arguments) -> object:
             if len(arguments) <= positional:
                 return getattr(target, name)(*arguments)
@@ -400,7 +407,8 @@ _SPECIAL: Final[Mapping[str, Mapping[str, Any]]] = {
     },
 }
 _FAST_RESULTS: Final[Mapping[Any, Mapping[str, Any]]] = {
-    Decision: {"encode_result": encode_decision, "decode_result": decode_decision}
+    Decision: {"encode_result": encode_decision, "decode_result": decode_decision},
+    bool: {"encode_result": encode_truth, "decode_result": decode_truth},
 }
 
 

@@ -235,10 +235,11 @@ class ServerConnection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _handle(self, message: ClientMessage) -> None:
-        session, limits = self.session, self._limits
+        session = self.session
         if session is None:
             self._greet(message)
         elif type(message) is Do:
+            limits = self._limits
             if (
                 not 0 <= message.acknowledged < message.first < _LARGEST_NUMBER
                 or len(message.requests) > limits.requests

@@ -158,20 +158,19 @@ class CommitTimes:
 class OperationTimes:
     """Measures the durations of operations."""
 
-    __slots__ = ("_buckets", "_count", "_seconds")
+    __slots__ = ("_buckets", "_seconds")
 
     def __init__(self) -> None:
-        self._count = 0
         self._seconds = 0.0
         self._buckets: Final = list(_NO_BUCKETS)
 
     def add(self, count: int, seconds: float) -> None:
         """Add the operations of one message, with the time that all of them have taken."""
         if count:
-            self._count += count
             self._seconds += seconds
             self._buckets[bisect_left(BUCKET_BOUNDS, seconds / count)] += count
 
     def status(self) -> OperationStatus:
         """Return the operations so far; from any thread."""
-        return OperationStatus(self._count, self._seconds, tuple(self._buckets))
+        buckets = tuple(self._buckets)
+        return OperationStatus(sum(buckets), self._seconds, buckets)
