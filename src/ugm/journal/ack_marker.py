@@ -151,8 +151,7 @@ class AckMarker:
 
     def write(self, number: int) -> None:
         """Store the number of a change that has reached the disk."""
-        self._file.seek(0)
-        self._file.write(_encode(number, self._process, self.open_mark))
+        os.pwrite(self._file.fileno(), _encode(number, self._process, self.open_mark), 0)
 
     def close(self) -> None:
         """Close the file."""

@@ -18,9 +18,9 @@ from msgspec import Raw
 from ugm.errors import RequestError
 from ugm.service.addresses import Address, AddressChoice, LeaderAccess, parse_addresses
 from ugm.service.calls import OpenCalls, require_query
-from ugm.service.connection import Timing
 from ugm.service.errors import DeadlineError, ProtocolError, UnavailableError
 from ugm.service.operations import Operation
+from ugm.service.timing import Timing
 from ugm.service.wire import (
     FINAL_REFUSALS,
     MAX_ANSWERS,

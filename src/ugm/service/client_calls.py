@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from threading import Lock
+from threading import Lock, local
 from typing import Any, Final, final
 
 import msgspec
@@ -11,7 +11,7 @@ import msgspec
 from ugm.service.operations import RESULT, Operation
 from ugm.service.wire import OperationRequest
 
-__all__ = ["ClientCall", "PromisedCall"]
+__all__ = ["ClientCall", "PromiseMode", "PromisedCall"]
 
 
 class ClientCall:
@@ -104,3 +104,15 @@ class PromisedCall(ClientCall):
             self.future.set_exception(error)
         else:
             self.future.set_result(result)
+
+
+class PromiseMode(local):
+    """The mode of a thread: whether it promises its calls, and the future of the last one.
+
+    Attributes:
+        is_on: whether the calls of the thread are promises.
+        future: the future of the last promise.
+    """
+
+    is_on: bool = False
+    future: Future[Any] | None = None

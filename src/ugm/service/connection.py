@@ -23,8 +23,7 @@ import ssl
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
-from threading import Lock, Thread, current_thread, local
+from threading import Lock, Thread, current_thread
 from time import monotonic, sleep
 from typing import Any, Final, TypeVar, final
 
@@ -33,10 +32,11 @@ import msgspec
 from ugm.errors import RequestError
 from ugm.service.addresses import Address, AddressChoice, LeaderAccess, parse_addresses
 from ugm.service.calls import OpenCalls, require_query
-from ugm.service.client_calls import ClientCall, PromisedCall
+from ugm.service.client_calls import ClientCall, PromisedCall, PromiseMode
 from ugm.service.client_socket import ClientSocket
 from ugm.service.errors import DeadlineError, ProtocolError, UnavailableError
 from ugm.service.operations import Operation
+from ugm.service.timing import Timing
 from ugm.service.wire import (
     FINAL_REFUSALS,
     MAX_ARGUMENTS,
@@ -55,35 +55,11 @@ from ugm.service.wire import (
     frame,
 )
 
-__all__ = ["ClientConnection", "Timing"]
+__all__ = ["ClientConnection"]
 
 _T = TypeVar("_T")
 
 _PING: Final = frame(Ping())
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """The times of a connection, in seconds.
-
-    Attributes:
-        silence: without any answer for this long, the leader gets a ping.
-        patience: without an answer to the ping for this long, the connection is replaced.
-        connect: the maximum time to connect to one address.
-        pause: the time between attempts to connect.
-    """
-
-    silence: float = 0.2
-    patience: float = 0.3
-    connect: float = 0.5
-    pause: float = 0.02
-
-
-class _Deferral(local):
-    """Whether a thread promises its calls, and the future of the call that it has promised."""
-
-    is_on: bool = False
-    future: Future[Any] | None = None
 
 
 @final
@@ -134,7 +110,7 @@ class ClientConnection:
         self._reading: Final = Lock()
         self._socket: ClientSocket | None = None
         self._thread: Thread | None = None
-        self._deferral: Final = _Deferral()
+        self._mode: Final = PromiseMode()
         self._is_closed = False
         self.session: str = ""
         self.term: int = 0
@@ -168,8 +144,8 @@ class ClientConnection:
         if len(arguments) > MAX_ARGUMENTS:
             raise RequestError(operation.name, len(arguments), f"the arguments are larger than {MAX_ARGUMENTS} bytes")
         request = OperationRequest(operation.number, msgspec.Raw(arguments))
-        if self._deferral.is_on:
-            self._deferral.future = self._promise(operation, request)
+        if self._mode.is_on:
+            self._mode.future = self._promise(operation, request)
             return None
         call = ClientCall(operation, request, monotonic() + self._deadline)
         try:
@@ -184,13 +160,13 @@ class ClientConnection:
 
     def promise(self, operation: Callable[..., _T], /, *args: Any, **kwargs: Any) -> Future[_T]:  # noqa: ANN401
         """Call an operation of the partition without waiting for its answer; the future gets it."""
-        deferral = self._deferral
-        deferral.is_on, deferral.future = True, None
+        mode = self._mode
+        mode.is_on, mode.future = True, None
         try:
             result = operation(*args, **kwargs)
         finally:
-            deferral.is_on = False
-        future: Future[_T] | None = deferral.future
+            mode.is_on = False
+        future: Future[_T] | None = mode.future
         if future is None:
             future = Future()
             future.set_result(result)

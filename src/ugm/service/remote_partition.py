@@ -13,7 +13,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 from functools import wraps
-from typing import Any, Concatenate, Final, Generic, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar, cast
 
 from ugm.configuration import PartitionConfig
 from ugm.partition import AbstractPartition, Plan
@@ -281,12 +281,12 @@ class RemoteSessions(AbstractSessions):
     forget: Final = _calling(AbstractSessions.forget)
 
 
-class AsyncMethod(Generic[_P, _T_co]):
+class AsyncMethod(Protocol[_P, _T_co]):
     """The type of a method of an `AsyncRemotePartition`: the declared parameters, and an awaitable result."""
 
-    def __get__(self, partition: object, owner: object) -> Callable[_P, Awaitable[_T_co]]:
+    def __get__(self, partition: object, owner: object, /) -> Callable[_P, Awaitable[_T_co]]:
         """Return the bound method."""
-        raise NotImplementedError
+        ...
 
 
 def _awaitable(method: Callable[Concatenate[Any, _P], _T_co]) -> AsyncMethod[_P, _T_co]:
