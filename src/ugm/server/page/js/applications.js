@@ -99,7 +99,8 @@ export function applicationTable(partition, found, route, now = Date.now() / 100
  * @param {number} now
  */
 export function ageText(at, now) {
-  return at === null ? h("span", { class: "quiet", title: "before the history of the server began" }, "longer") : duration(Math.max(0, now - at));
+  if (at === null) return h("span", { class: "quiet", title: "before the history of the server began" }, "longer");
+  return now - at < 1 ? "<1 s" : duration(now - at);
 }
 
 /** @param {import("./types.js").Route} route */
