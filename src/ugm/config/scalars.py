@@ -120,10 +120,14 @@ def _to_resource(value: object) -> Resource:
     return Resource(_convert(value, _to_amount))
 
 
-def _to_amount(name: str, value: object) -> int:
+def _require_resource_name(name: str) -> None:
     if not 0 < len(name) <= MAX_RESOURCE_NAME or _WHITE_SPACE.search(name):
         message = "{name} is not a valid resource name (allowed: 1 to 256 characters without white space)"
         raise PydanticCustomError("resource-name-invalid", message, {"name": quote(name)})
+
+
+def _to_amount(name: str, value: object) -> int:
+    _require_resource_name(name)
     if value is None:
         raise PydanticCustomError("quantity-invalid", "expected a quantity, found null")
     text = _to_text(value)
@@ -149,11 +153,12 @@ def _to_weight(_: str, value: object) -> float:
 
 
 def _to_fractions(value: object) -> dict[str, Fraction]:
-    """Read a mapping of exact numbers: decimal numbers and fractions."""
+    """Read a mapping of exact weights of resources: decimal numbers and fractions."""
     return _convert(value, _to_fraction)
 
 
-def _to_fraction(_: str, value: object) -> Fraction:
+def _to_fraction(name: str, value: object) -> Fraction:
+    _require_resource_name(name)
     try:
         return parse_fraction(value)
     except ValueError as error:

@@ -107,6 +107,9 @@ def test_problems_of_values() -> None:
         "name: h, amounts: {gpu: 1}, queue: prod",
         "name: i, amounts: {gpu: 1}, weights: {gpu: -1, vcore: 1/0, memory: '1e9'}",
         "name: j, amounts: {gpu: 1}, period: fortnight",
+        "name: k, amounts: {gpu: 1}, mode: lax, unit: week",
+        "name: l, amounts: {gpu: -1, 'a b': 1}, length: 1",
+        "name: m, amounts: {gpu: 1}, weights: {'': 1}",
     ) == [
         (4, 7, "[0].amounts", "budget-amounts-missing"),
         (5, 17, "[1].amounts", "budget-weights-amounts"),
@@ -120,6 +123,12 @@ def test_problems_of_values() -> None:
         (12, 62, "[8].weights.vcore", "weight-invalid"),
         (12, 75, "[8].weights.memory", "weight-invalid"),
         (13, 44, "[9].period", "choice-invalid"),
+        (14, 42, "[10].mode", "choice-invalid"),
+        (14, 53, "[10].unit", "choice-invalid"),
+        (15, 32, "[11].amounts.gpu", "quantity-invalid"),
+        (15, 43, "[11].amounts.a b", "resource-name-invalid"),
+        (15, 47, "[11].length", "field-unknown"),
+        (16, 50, "[12].weights.", "resource-name-invalid"),
     ]
 
 
