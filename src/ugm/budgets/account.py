@@ -88,7 +88,7 @@ class Account:
         now: the time, in seconds.
     """
 
-    __slots__ = ("_ending", "_ends", "_last", "_product", "_promised", "history", "owner", "terms")
+    __slots__ = ("_ending", "_ends", "_last", "_next_end", "_product", "_promised", "history", "owner", "terms")
 
     history: History
     #: The sums of the amounts, and of amounts times ends, of the promised ends.
@@ -96,6 +96,8 @@ class Account:
     _product: int
     #: A heap of promised ends, some of which may be dead, and the amounts of the claims of each end. No amount is 0.
     _ends: list[int]
+    #: The first end in the heap; `NEVER` if it is empty.
+    _next_end: int
     _ending: dict[int, int]
     #: The last promised end, unless it was withdrawn.
     _last: int
@@ -109,7 +111,7 @@ class Account:
     def clear_promises(self) -> None:
         """Forget all promised ends."""
         self._promised = self._product = 0
-        self._ends, self._ending, self._last = [], {}, 0
+        self._ends, self._ending, self._last, self._next_end = [], {}, 0, NEVER
 
     # Changes
 
@@ -128,7 +130,7 @@ class Account:
         if until not in ending:
             ending[until] = wanted
             heappush(self._ends, until)
-            self._last = max(self._last, until)
+            self._last, self._next_end = max(self._last, until), self._ends[0]
         elif amount := ending[until] + wanted:
             ending[until] = amount
         else:
@@ -193,6 +195,7 @@ class Account:
             amount = self._ending.pop(until, 0)
             self._promised -= amount
             self._product -= amount * until
+        self._next_end = self._ends[0] if self._ends else NEVER
         return self._product - self._promised * now
 
     def violation(self, amounts: Mapping[str, int], until: int | None, now: int) -> BudgetViolation | None:
@@ -214,7 +217,7 @@ class Account:
         if end <= now:
             _, _, spent, rate, bonus = self._rolled(now)
         left = terms.amount + bonus - spent - rate * now
-        if self._ends and self._ends[0] <= now:
+        if self._next_end <= now:
             self.committed(now)
         # The first sum is positive if the claim lasts, so that nothing is left implies that it does not fit.
         if until > now and wanted * (until - now) + self._product - self._promised * now <= left:

@@ -136,7 +136,9 @@ class Budgets(ReportingModel):
         try:
             with self._lock:
                 amounts, until, now, found = claim.usage.amounts, claim.until, self._now, []
-                for account in self._accounts_of(claim, False):  # noqa: FBT003 - a keyword takes longer
+                user = claim.user
+                known = self._by_claim.get((user.name, user.groups, claim.queue_path))
+                for account in self._accounts_of(claim) if known is None else known:
                     denial = account.violation(amounts, until, now)
                     if denial is not None:
                         found.append(denial)
@@ -157,7 +159,10 @@ class Budgets(ReportingModel):
         try:
             with self._lock:
                 amounts, until, now = claim.usage.amounts, claim.until, self._now
-                accounts = self._accounts_of(claim, True)  # noqa: FBT003 - a keyword takes longer
+                user = claim.user
+                accounts = self._by_claim.get((user.name, user.groups, claim.queue_path))
+                if accounts is None:
+                    accounts = self._accounts_of(claim, stored=True)
                 if self._depends_on_claim:
                     # The owners may change while the claim is charged, for example if a group is moved.
                     accounts = self._charged.pop(claim.allocation_id, accounts)
@@ -187,7 +192,7 @@ class Budgets(ReportingModel):
         if self._first is not None:
             self._begin(self._first)
 
-    def _accounts_of(self, claim: Claim, stored: bool = False) -> tuple[Account, ...]:  # noqa: FBT001, FBT002 - as above
+    def _accounts_of(self, claim: Claim, *, stored: bool = False) -> tuple[Account, ...]:
         """Return the accounts of a claim; if they are not *stored*, new ones that are equal."""
         user = claim.user
         key = user.name, user.groups, claim.queue_path

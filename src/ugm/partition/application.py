@@ -204,8 +204,8 @@ class Application:
 
     def claim(self, allocation_id: str, stored: Resource | LedgerEntry) -> Claim:
         """Return the claim of a value of `allocations`, like `LedgerEntry.claim`."""
-        if type(stored) is not Resource:
-            return self.to_entry(stored).claim(allocation_id)
+        if isinstance(stored, LedgerEntry):
+            return stored.claim(allocation_id)
         application_id, user, _, tags = self.submission
         # `Claim(...)` takes twice as long.
         return tuple.__new__(
