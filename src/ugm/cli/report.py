@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 import ugm.cli.wording as texts
+from ugm.cli.html.plots import TimeAxis
 from ugm.cli.output import bar, counted, section, shown, table
 from ugm.cli.timed_rows import BUDGET_FIGURES, BUDGETS, THRESHOLDS, budget_rows, threshold_rows
 from ugm.errors import printable
@@ -71,12 +72,13 @@ def _lending(report: Report, console: Console, top: int) -> None:
 
 def _budgets(report: Report, console: Console, start: int | None, top: int) -> None:
     """Print who would have run out of budgets, and which thresholds were crossed."""
+    text = TimeAxis(0, start).text
     if report.budgets:
-        found = budget_rows(report, start)
+        found = budget_rows(report, text)
         rows = table(*BUDGETS, rows=found[:top], right=BUDGET_FIGURES, folded=BUDGETS[:2])
         section(console, "Budgets, those that ran out first", rows, _more(found[top:], "period"))
     if report.crossings:
-        found = threshold_rows(report, start)
+        found = threshold_rows(report, text)
         rows = table(*THRESHOLDS, rows=found[:top], right=THRESHOLDS[3:5], folded=THRESHOLDS[1:2])
         section(console, "Thresholds crossed", rows, _more(found[top:], "crossing"))
 

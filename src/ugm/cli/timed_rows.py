@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Final
 
 from ugm.budgets.denial import KIND
-from ugm.cli.html.plots import TimeAxis
 from ugm.cli.wording import amount_of, amount_time, percent
 from ugm.simulation import BudgetUse, Crossing, Report
 
@@ -19,23 +19,23 @@ BUDGET_FIGURES: Final = BUDGETS[4:]
 THRESHOLDS: Final = ("when", "limit", "threshold", "used", "of", "exhausted at")
 
 
-def budget_rows(report: Report, start: int | None) -> list[tuple[str, ...]]:
+def budget_rows(report: Report, text: Callable[[int], str]) -> list[tuple[str, ...]]:
     """Return the accounts of budgets in each period, those that ran out first.
 
     Args:
         report: the report of a replay.
-        start: the start of the log in seconds since 1970; None if it is unknown.
+        text: formats a second of the workload.
     """
-    return [_budget_row(one, TimeAxis(0, start)) for one in report.budgets]
+    return [_budget_row(one, text) for one in report.budgets]
 
 
-def _budget_row(one: BudgetUse, axis: TimeAxis) -> tuple[str, ...]:
+def _budget_row(one: BudgetUse, text: Callable[[int], str]) -> tuple[str, ...]:
     share = float(Fraction(one.settled) / one.limit) if one.limit > 0 else float(one.settled > 0)
     return (
         one.budget,
         one.owner,
-        "the end" if one.end is None else axis.text(one.end),
-        "" if one.ran_out is None else axis.text(one.ran_out),
+        "the end" if one.end is None else text(one.end),
+        "" if one.ran_out is None else text(one.ran_out),
         amount_time(one.resource, round(one.limit)) or f"0 {one.resource}",
         amount_time(one.resource, round(one.settled)) or "0",
         percent(share),
@@ -43,20 +43,20 @@ def _budget_row(one: BudgetUse, axis: TimeAxis) -> tuple[str, ...]:
     )
 
 
-def threshold_rows(report: Report, start: int | None) -> list[tuple[str, ...]]:
+def threshold_rows(report: Report, text: Callable[[int], str]) -> list[tuple[str, ...]]:
     """Return the crossed thresholds in the order of their time; see `budget_rows`."""
-    return [_threshold_row(one, TimeAxis(0, start)) for one in report.crossings]
+    return [_threshold_row(one, text) for one in report.crossings]
 
 
-def _threshold_row(one: Crossing, axis: TimeAxis) -> tuple[str, ...]:
+def _threshold_row(one: Crossing, text: Callable[[int], str]) -> tuple[str, ...]:
     crossed = one.crossed
-    text = amount_time if crossed.kind == KIND else amount_of
-    used, limit = (text(crossed.resource, round(amount)) for amount in (crossed.used, crossed.limit))
+    amount_text = amount_time if crossed.kind == KIND else amount_of
+    used, limit = (amount_text(crossed.resource, round(amount)) for amount in (crossed.used, crossed.limit))
     return (
-        axis.text(one.second),
+        text(one.second),
         f"{crossed.kind} {crossed.name}" + (f" in {crossed.place}" if crossed.place != crossed.name else ""),
         f"{'at or above' if crossed.rising else 'below'} {crossed.threshold}%",
         used or "0",
         limit,
-        "" if one.exhausted is None else axis.text(one.exhausted),
+        "" if one.exhausted is None else text(one.exhausted),
     )

@@ -26,7 +26,9 @@ def test_defaults() -> None:
     """Site and queue name the place, numbers get prefixes, the allocated processors and requested memory count."""
     usage = Resource(vcore=4000, memory=4 * 1024 * KIB)
 
-    assert Job(7, 10, 60, "root.site40.queue2", UserGroup("user12", ("group3",)), usage) == mapped()
+    expected = Job(7, 10, 60, "root.site40.queue2", UserGroup("user12", ("group3",)), usage, requested_time=90)
+    assert expected == mapped()
+    assert mapped(RECORD._replace(requested_time=-1)).requested_time is None
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,8 @@ def test_json() -> None:
         "lending": [],
         "loans": [],
         "reclaims": [],
+        "budgets": [],
+        "crossings": [],
         "verify": {"clean": True, "findings": []},
     }
 

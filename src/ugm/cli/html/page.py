@@ -93,9 +93,9 @@ def _sections(report: Report, recorder: Recorder, axis: TimeAxis) -> Iterable[tu
     if report.lending:
         yield "lending", "Borrowed and lent", _lending(report, recorder, axis)
     if report.budgets:
-        yield "budgets", "Budgets, those that ran out first", budget_table(report, axis.start)
+        yield "budgets", "Budgets, those that ran out first", budget_table(report, axis)
     if report.crossings:
-        yield "thresholds", "Thresholds crossed", threshold_table(report, axis.start)
+        yield "thresholds", "Thresholds crossed", threshold_table(report, axis)
     if report.rejections:
         yield "rejected", "Rejected, because they can never start", rejection_table(report)
     yield "limits", "All limits and their peaks", limit_table(report)

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 import ugm.cli.wording as texts
 from ugm.cli.html.marks import Markup, element, joined
+from ugm.cli.html.plots import TimeAxis
 from ugm.cli.output import counted
 from ugm.cli.timed_rows import BUDGET_FIGURES, BUDGETS, THRESHOLDS, budget_rows, threshold_rows
 from ugm.simulation import (
@@ -154,16 +155,16 @@ def reclaim_table(report: Report) -> Markup:
     return _table("Reclaimed by evictions", columns, texts.reclaim_rows(report), "pair")
 
 
-def budget_table(report: Report, start: int | None) -> Markup:
+def budget_table(report: Report, axis: TimeAxis) -> Markup:
     """Return a table of the accounts of budgets in each period."""
     columns = (*map(_Column, BUDGETS[:4]), *_numbers(BUDGET_FIGURES))
-    return _table("Budgets by period", columns, budget_rows(report, start), "period")
+    return _table("Budgets by period", columns, budget_rows(report, axis.text), "period")
 
 
-def threshold_table(report: Report, start: int | None) -> Markup:
+def threshold_table(report: Report, axis: TimeAxis) -> Markup:
     """Return a table of the crossed thresholds."""
     columns = (*map(_Column, THRESHOLDS[:3]), *_numbers(THRESHOLDS[3:5]), _Column(THRESHOLDS[5]))
-    return _table("Thresholds crossed", columns, threshold_rows(report, start), "crossing")
+    return _table("Thresholds crossed", columns, threshold_rows(report, axis.text), "crossing")
 
 
 def rejection_table(report: Report) -> Markup:
