@@ -17,23 +17,22 @@ import gzip
 import json
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-import uvicorn
+# The shared code is in the package of the tests.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from ugm import Partition, Resource, UserGroup, parse_config
+from support.server_fixtures import running
+from support.server_load import SIZE, decide, is_consistent
+from ugm import Partition, UserGroup, parse_config
 from ugm.server import create_app
-from ugm.server.serving import listen, uvicorn_config
 
 READERS = 16
 STREAMS = 200
 ROUNDS = 3
 PREFIX = "/api/v1/partition/default"
-SIZE = Resource(vcore=100, memory=1 << 20)
 
 
 def populated(queues: int, users: int) -> Partition:
@@ -48,36 +47,10 @@ def populated(queues: int, users: int) -> Partition:
     return partition
 
 
-@contextmanager
-def serving(partition: Partition) -> Iterator[int]:
-    """Run a server in a thread, and yield its port."""
-    listener = listen("127.0.0.1", 0)
-    config = uvicorn_config(create_app({"default": partition}))
-    config.lifespan, config.log_level = "off", "error"
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-    thread.start()
-    try:
-        yield int(listener.getsockname()[1])
-    finally:
-        server.should_exit = True
-        thread.join()
-        listener.close()
-
-
-def decide(partition: Partition, seconds: float, users: int) -> dict[str, float]:
+def figures(partition: Partition, seconds: float, users: int) -> dict[str, float]:
     """Make decisions without a pause, and return their rate and percentiles."""
-    times: list[int] = []
-    allocate, release, clock = partition.allocate, partition.release, time.perf_counter_ns
-    end, number = clock() + int(seconds * 10**9), 0
     thread, process = time.thread_time(), time.process_time()
-    while (start := clock()) < end:
-        number += 1
-        allocate("more", f"app-{number % users}", SIZE)
-        middle = clock()
-        release("more")
-        times += (middle - start, clock() - middle)
-    times.sort()
+    times = decide(partition, seconds, users)
     return {
         "per_second": round(len(times) / seconds),
         # On a busy machine, the ratio of rates also depends on other programs; this share does not.
@@ -89,14 +62,14 @@ def decide(partition: Partition, seconds: float, users: int) -> dict[str, float]
 
 def measured(partition: Partition, port: int, seconds: float, users: int) -> dict[str, Any]:
     """Return the figures of one round: half alone, with clients, half alone."""
-    before = decide(partition, seconds / 2, users)
+    before = figures(partition, seconds / 2, users)
     arguments = [sys.executable, __file__, "client", str(port), str(seconds + 1)]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE) as clients:  # noqa: S603 - this program
         assert clients.stdout is not None
         clients.stdout.readline()
-        during = decide(partition, seconds, users)
+        during = figures(partition, seconds, users)
         found = json.loads(clients.stdout.readline())
-    after = decide(partition, seconds / 2, users)
+    after = figures(partition, seconds / 2, users)
     alone = {name: (before[name] + after[name]) / 2 for name in before}
     return {
         "alone": alone,
@@ -167,25 +140,13 @@ async def read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, end: 
     return count, bad
 
 
-def is_consistent(queue: dict[str, Any]) -> bool:
-    """Return whether every parent has the sum of its children, and nothing is above a maximum."""
-    children = queue["children"]
-    if children:
-        for name in queue["usage"]:
-            if sum(child["usage"].get(name, 0) for child in children) != queue["usage"][name]:
-                return False
-    if any(queue["usage"].get(name, 0) > most for name, most in (queue["max_resources"] or {}).items()):
-        return False
-    return all(map(is_consistent, children))
-
-
 def main() -> None:
     """Run all rounds and print the figures."""
     arguments = [float(one) for one in sys.argv[1:]]
     defaults = [5.0, 100.0, 2000.0]
     seconds, queues, users = arguments + defaults[len(arguments) :]
     partition = populated(int(queues), int(users))
-    with serving(partition) as port:
+    with running(create_app({"default": partition})) as port:
         rounds = [measured(partition, port, seconds, int(users)) for _ in range(ROUNDS)]
     partition.verify()
     rounds.sort(key=lambda found: float(found["rate_ratio"]))

@@ -18,17 +18,17 @@ import asyncio
 import json
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-import uvicorn
+# The shared code is in the package of the tests.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from ugm import Partition, Resource, UserGroup, parse_config
+from support.server_fixtures import running
+from support.server_load import SIZE, decide
+from ugm import Partition, UserGroup, parse_config
 from ugm.server import create_app
-from ugm.server.serving import listen
 
 CONNECTIONS = 16
 ROUNDS = 5
@@ -40,7 +40,6 @@ READS = {
     "closest users": f"{PREFIX}/utilization/users?most=20",
     "queues": f"{PREFIX}/queues",
 }
-SIZE = Resource(vcore=100, memory=1 << 20)
 
 
 def populated() -> Partition:
@@ -57,38 +56,6 @@ def populated() -> Partition:
     return partition
 
 
-@contextmanager
-def serving(partition: Partition) -> Iterator[int]:
-    """Run a server in a thread, and give its port."""
-    listener = listen("127.0.0.1", 0)
-    config = uvicorn.Config(create_app({"default": partition}), log_level="error", lifespan="off", access_log=False)
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-    thread.start()
-    try:
-        yield int(listener.getsockname()[1])
-    finally:
-        server.should_exit = True
-        thread.join()
-        listener.close()
-
-
-def decide(partition: Partition, seconds: float, *, pauses: bool) -> list[int]:
-    """Make decisions, and return the sorted nanoseconds that each took."""
-    times: list[int] = []
-    allocate, release, clock = partition.allocate, partition.release, time.perf_counter_ns
-    end, number = clock() + int(seconds * 10**9), 0
-    while (start := clock()) < end:
-        number += 1
-        allocate("more", f"app-{number % 2000}", SIZE)
-        middle = clock()
-        release("more")
-        times += (middle - start, clock() - middle)
-        if pauses and number % 5 == 0:
-            time.sleep(0.001)
-    return sorted(times)
-
-
 def figures(times: list[int], seconds: float) -> dict[str, float]:
     """Return what is told of the times of decisions."""
     at = {name: times[min(int(len(times) * share), len(times) - 1)] / 1000 for name, share in SHARES.items()}
@@ -100,15 +67,15 @@ SHARES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999, "max": 1.0}
 
 def loaded(partition: Partition, port: int, path: str, seconds: float, *, pauses: bool) -> dict[str, Any]:
     """Return the figures of decisions under the load of one kind of read, between two runs without it."""
-    before = decide(partition, seconds / 2, pauses=pauses)
+    before = decide(partition, seconds / 2, 2000, pauses=pauses)
     arguments = [sys.executable, __file__, "client", str(port), path, str(seconds + 1)]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE) as clients:  # noqa: S603 - this program
         assert clients.stdout is not None
         # The clients say when all of them are connected.
         clients.stdout.readline()
-        during = decide(partition, seconds, pauses=pauses)
+        during = decide(partition, seconds, 2000, pauses=pauses)
         requests = json.loads(clients.stdout.readline())
-    after = decide(partition, seconds / 2, pauses=pauses)
+    after = decide(partition, seconds / 2, 2000, pauses=pauses)
     alone = figures(sorted(before + after), seconds)
     told = figures(during, seconds)
     return {
@@ -155,7 +122,7 @@ def main() -> None:
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 2.0
     partition = populated()
     told: dict[str, Any] = {"python": sys.version.split()[0], "seconds": seconds, "connections": CONNECTIONS}
-    with serving(partition) as port:
+    with running(create_app({"default": partition})) as port:
         for pauses in (False, True):
             told["with pauses" if pauses else "without pauses"] = {
                 name: rounds(partition, port, path, seconds, pauses=pauses) for name, path in READS.items()

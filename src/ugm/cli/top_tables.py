@@ -13,6 +13,7 @@ from ugm.cli.output import bar
 from ugm.cli.top_state import RowSelection
 from ugm.errors import number_text, printable
 from ugm.resources import MEMORY, format_amount
+from ugm.server.metric_table import is_in_bytes
 from ugm.server.natural_order import natural_key
 
 __all__ = ["render_summary", "render_tables"]
@@ -192,11 +193,12 @@ def _share(share: float) -> tuple[Text, str]:
 def _amount(name: str, amount: int) -> str:
     """Format an amount; long numbers of bytes are rounded down, so that less than a limit never looks like the limit.
 
-    >>> _amount("memory", 3 * 2**30), _amount("memory", 3 * 2**30 - 1)
-    ('3Gi', '2.9Gi')
+    >>> _amount("memory", 3 * 2**30), _amount("memory", 3 * 2**30 - 1), _amount("ephemeral-storage", 2**42)
+    ('3Gi', '2.9Gi', '4Ti')
     """
-    text = format_amount(name, amount)
-    if name != MEMORY or len(text) <= _LONGEST:
+    in_bytes = is_in_bytes(name)
+    text = format_amount(MEMORY if in_bytes else name, amount)
+    if not in_bytes or len(text) <= _LONGEST:
         return text
     suffix, multiplier = next((unit for unit in _UNITS if unit[1] <= abs(amount)), _UNITS[-1])
     tenths = amount * 10 // multiplier

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from ugm.resources import VCORE, as_float
 
-__all__ = ["METRICS", "MetricDescription", "MetricKind", "amount_unit", "descriptions"]
+__all__ = ["METRICS", "MetricDescription", "MetricKind", "amount_unit", "descriptions", "is_in_bytes"]
 
 #: The unit of ``vcore`` in a core.
 _MILLI: Final = 1000
@@ -78,7 +78,16 @@ def amount_unit(resource: str, amount: int) -> tuple[str, float, dict[str, str]]
     """
     if resource == VCORE:
         return "_cores", as_float(Fraction(amount, _MILLI)), {}
-    return ("_bytes" if _BYTES.search(resource) else "_units"), as_float(amount), {"resource": resource}
+    return ("_bytes" if is_in_bytes(resource) else "_units"), as_float(amount), {"resource": resource}
+
+
+def is_in_bytes(resource: str) -> bool:
+    """Return whether the amounts of a resource are bytes, which its name says.
+
+    >>> is_in_bytes("ephemeral-storage"), is_in_bytes("nvidia.com/gpu")
+    (True, False)
+    """
+    return _BYTES.search(resource) is not None
 
 
 def _numbers() -> Iterator[MetricDescription]:
