@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from heapq import heapify, heappop, heappush
 from itertools import count
@@ -184,8 +184,17 @@ class _Guarantee:
     used: dict[str, int]
     #: The usage without terminating jobs, with that of jobs with a right to room.
     kept: dict[str, int]
+    #: The keys of the waiting jobs in and below it.
+    keys: dict[_Key, None] = field(default_factory=dict)
+    #: Those of them that fit into the guarantee once all plans are carried out.
+    entitled: tuple[_Key, ...] = ()
     #: The time since which its guarantee has been unmet; None if it is not.
     unmet_since: int | None = None
+
+    def update(self, now: int) -> None:
+        """Note what a change of the usage or of the waiting jobs means."""
+        self.note(now, is_unmet=any(self.is_unmet(key[2]) for key in self.keys))
+        self.entitled = tuple(key for key in self.keys if self.entitles(key[2]))
 
     def is_unmet(self, usage: Resource) -> bool:
         """Return whether an amount fits into the guarantee."""
@@ -196,9 +205,9 @@ class _Guarantee:
         return self._fits(self.kept, usage)
 
     def _fits(self, used: Mapping[str, int], usage: Resource) -> bool:
-        guaranteed = self.effect.guaranteed
-        is_within = all(used.get(name, 0) + usage.get(name, 0) <= amount for name, amount in guaranteed.items())
-        return is_within and any(usage.get(name, 0) for name in guaranteed)
+        guaranteed, requested = self.effect.guaranteed.amounts, usage.amounts
+        is_within = all(used.get(name, 0) + requested.get(name, 0) <= amount for name, amount in guaranteed.items())
+        return is_within and any(requested.get(name, 0) for name in guaranteed)
 
     def note(self, now: int, *, is_unmet: bool) -> None:
         """Note whether the guarantee is unmet from now on."""
@@ -215,12 +224,12 @@ class _Guarantee:
 
 
 def _add(total: dict[str, int], usage: Resource, sign: int) -> None:
-    for name, amount in usage.items():
+    for name, amount in usage.amounts.items():
         total[name] = total.get(name, 0) + sign * amount
 
 
 def _is_within(usage: Resource, amounts: Mapping[str, int]) -> bool:
-    return all(amount <= amounts.get(name, 0) for name, amount in usage.items())
+    return all(amount <= amounts.get(name, 0) for name, amount in usage.amounts.items())
 
 
 @final
@@ -244,6 +253,9 @@ class _Replay:
             for path, queue in config.root.walk()
             if queue.resources.guaranteed
         }
+        #: The guarantees with changes since their last update, and those that entitle a waiting job.
+        self._changed: Final[dict[_Guarantee, None]] = {}
+        self._entitling: Final[dict[_Guarantee, None]] = {}
         self._cluster: Final = dict(cluster)
         #: The free amounts of the cluster.
         self._free: Final = dict(cluster)
@@ -281,8 +293,8 @@ class _Replay:
         self._wait(key, _Waiting(self._submitted, job, self.now, job.run_time, has_run=False))
         if self._waiting[key][0].job is job:
             self._retry([key])
+        self._update_guarantees()
         self._preempt()
-        self._note()
 
     def finish(self) -> None:
         """Continue until nothing happens any more."""
@@ -295,22 +307,22 @@ class _Replay:
             while self._events and self._events[0][0] == self.now:
                 self._end(heappop(self._events)[2])
             self._retry(self._waiting)
+            self._update_guarantees()
             self._preempt()
-            self._note()
         self.now = time
 
     def _at(self, time: int, application_id: str) -> None:
         heappush(self._events, (time, next(self._numbers), application_id))
 
-    def _note(self) -> None:
-        unmet = {
-            id(guarantee)
-            for key in self._waiting
-            for guarantee in self._guarantees_of(key)[0]
-            if guarantee.is_unmet(key[2])
-        }
-        for guarantee in self._guarantees.values():
-            guarantee.note(self.now, is_unmet=id(guarantee) in unmet)
+    def _update_guarantees(self) -> None:
+        """Update the guarantees that a change concerns; most changes concern few of many."""
+        for guarantee in self._changed:
+            guarantee.update(self.now)
+            if guarantee.entitled:
+                self._entitling[guarantee] = None
+            else:
+                self._entitling.pop(guarantee, None)
+        self._changed.clear()
 
     def _guarantees_of(self, key: _Key) -> tuple[list[_Guarantee], int]:
         """Return the queues with a guarantee above a job, leaf to root, and the delay of its preemption."""
@@ -329,9 +341,13 @@ class _Replay:
         self._partition.request(job.application_id, job.application_id, job.usage)
         queue = self._waiting.setdefault(key, deque())
         queue.append(waiting)
+        guarantees, delay = self._guarantees_of(key)
+        if len(queue) == 1:
+            for guarantee in guarantees:
+                guarantee.keys[key] = None
+                self._changed[guarantee] = None
         if len(queue) > 1 and queue[-2].order > waiting.order:
             self._waiting[key] = deque(sorted(queue))
-        guarantees, delay = self._guarantees_of(key)
         if self._preempts and guarantees:
             self._at(self.now + delay, job.application_id)
 
@@ -376,7 +392,7 @@ class _Replay:
         for guarantee in self._guarantees_of(key)[0]:
             guarantee.note_start(self.now, waiting.since)
             _add(guarantee.used, job.usage, 1)
-            _add(guarantee.kept, job.usage, 1)
+        self._keep(key, job.usage, 1)
         self._at(self.now + waiting.left, name)
         return True
 
@@ -390,6 +406,9 @@ class _Replay:
         self._waiting[key].remove(waiting)
         if not self._waiting[key]:
             del self._waiting[key]
+            for guarantee in self._guarantees_of(key)[0]:
+                del guarantee.keys[key]
+                self._changed[guarantee] = None
 
     def _count_wait(self, key: _Key, waited: int) -> None:
         self._waits.append(waited)
@@ -402,6 +421,7 @@ class _Replay:
     def _keep(self, key: _Key, usage: Resource, sign: int) -> None:
         for guarantee in self._guarantees_of(key)[0]:
             _add(guarantee.kept, usage, sign)
+            self._changed[guarantee] = None
 
     def _end(self, application_id: str) -> None:
         """End a job whose time is over, or stop it if it is a victim."""
@@ -414,6 +434,7 @@ class _Replay:
         _add(self._free, job.usage, 1)
         for guarantee in self._guarantees_of(running.key)[0]:
             _add(guarantee.used, job.usage, -1)
+            self._changed[guarantee] = None
         if running.stops is None:
             self._keep(running.key, job.usage, -1)
         else:
@@ -438,7 +459,7 @@ class _Replay:
         """Make plans for the jobs that have waited long enough, and carry them out."""
         if not self._preempts:
             return
-        due = [key for key in self._waiting if self._is_entitled(key)]
+        due = {key for guarantee in self._entitling for key in guarantee.entitled}
         for key in sorted(due, key=lambda key: self._waiting[key][0].order):
             for waiting in list(self._waiting[key]):
                 if waiting.job.application_id in self._placed:
