@@ -231,10 +231,18 @@ class Partition(FastPath):
         self._administration = Administration(state, models, self._admission, self._timers)
         self._subject_queries = SubjectQueries(state, models, self._admission)
         self._reclaiming = Reclaiming(state, models, self._admission, self._subject_queries)
-        self._preempting = Preempting(state, models, self._admission, self._subject_queries, self._timers, settings)
+        self._reservations = Reservations(state, models, self._admission, self._start_marking)
+        self._preempting = Preempting(
+            state,
+            models,
+            self._admission,
+            self._subject_queries,
+            self._timers,
+            settings,
+            self._reservations.reserve_placed,
+        )
         self._queries = Queries(state, self._admission)
         self._model_queries = ModelQueries(models)
-        self._reservations = Reservations(state, models, self._admission, self._start_marking)
         self._applications = state.applications
         self._owners = state.ledger.owners
         self._recorder = self._waiting = None

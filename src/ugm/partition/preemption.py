@@ -13,7 +13,7 @@ on, and `Preempting.carry_out` compares them. This takes a pass over the ledger 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple, final
 
@@ -163,9 +163,19 @@ class _ReductionCopy(NamedTuple):
 
 @final
 class Preempting:
-    """Makes plans for requests and for queues above their maxima, and carries them out."""
+    """Makes plans for requests and for queues above their maxima, and carries them out.
 
-    __slots__ = ("_admission", "_counts", "_models", "_queries", "_settings", "_state", "_timers")
+    Args:
+        state: the partition.
+        models: its quota models.
+        admission: decides about requests.
+        queries: answers questions about subjects.
+        timers: the timers of queues above their maxima.
+        settings: the settings of the configuration.
+        reserve: lets a pending request reserve capacity in the queues that do so.
+    """
+
+    __slots__ = ("_admission", "_counts", "_models", "_queries", "_reserve", "_settings", "_state", "_timers")
 
     def __init__(
         self,
@@ -175,10 +185,12 @@ class Preempting:
         queries: SubjectQueries,
         timers: ReductionTimers,
         settings: SettingsCache,
+        reserve: Callable[[str, LedgerEntry], None],
     ) -> None:
         self._state: Final = state
         self._models: Final = models
         self._admission: Final = admission
+        self._reserve: Final = reserve
         self._queries: Final = queries
         self._timers: Final = timers
         self._settings: Final = settings
@@ -380,6 +392,7 @@ class Preempting:
         entry = self._state.ledger.get(request.allocation_id)
         if entry is not None:
             self._state.mark_placed(request.allocation_id, entry)
+            self._reserve(request.allocation_id, entry)
 
     def _changed_subject(self, plan: PreemptionPlan | ReductionPlan) -> str:
         """Return what has changed about the request, or about the timers of the due queues; empty for nothing."""

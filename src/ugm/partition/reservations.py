@@ -229,6 +229,17 @@ class Reservations:
             self._set(path, waiting.allocation_id)
             self._planned = None
 
+    def reserve_placed(self, allocation_id: str, entry: LedgerEntry) -> None:
+        """Let a pending request for which a preemption plan has made room reserve capacity in its queues.
+
+        It takes the place of other requests, except of those for which earlier plans have made room.
+        """
+        current, placed = self._state.current_reservations(), self._state.placed_entries()
+        for path in ancestors(entry.application.queue.queue_path):
+            if self._queue_settings.of(path).reserves and current.get(path) not in placed:
+                self._set(path, allocation_id)
+                self._planned = None
+
     def _set(self, queue_path: str, allocation_id: str | None) -> None:
         if self._trial is None:
             self._state.set_reservation(queue_path, allocation_id)

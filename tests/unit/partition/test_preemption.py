@@ -37,6 +37,9 @@ partitions:
             limits: [{users: [sue], maxresources: {memory: 1}}]
 """
 
+#: The same with reservations.
+RESERVING: Final = CONFIG.replace("name: root\n", "name: root\n        properties: {ugm.reservation: enabled}\n")
+
 
 def full_partition(**options: Any) -> Partition:  # noqa: ANN401 - arguments of a partition
     """Return a partition whose cluster of 10 is used by batch (7) and lab (3)."""
@@ -361,3 +364,47 @@ def test_a_plan_needs_no_pending_request_and_changes_nothing() -> None:
 
     assert partition.allocations() == before
     assert partition.pending("root.prod") == (0, Resource())
+
+
+def test_a_placed_request_has_the_reservation(tmp_path: Path) -> None:
+    """Where queues reserve capacity, scheduling passes keep the room of a carried-out plan for its request."""
+    config = parse_config(RESERVING)
+    with open_partition(tmp_path / "journal", config.partition(), cluster=memory(10)) as partition:
+        for name in ("batch", "prod"):
+            partition.submit(name, SUE, f"root.{name}")
+        for number in (1, 2):
+            partition.allocate(f"batch-{number}", "batch", memory(5))
+        partition.request("batch-3", "batch", memory(5))
+        [head] = partition.scheduling_pass()
+        assert not head.allocate()
+        partition.request(*request(3)[:3])
+        partition.carry_out(plan(partition))
+    with open_partition(tmp_path / "journal") as partition:
+        [reservation] = partition.reservations()
+        assert (reservation.allocation_id, reservation.queue_paths) == ("prod-new", ("root",))
+        partition.release("batch-2")
+        decisions = {head.request.allocation_id: head.allocate() for head in partition.scheduling_pass()}
+
+        assert decisions["prod-new"]
+        assert not decisions["batch-3"]
+        partition.verify()
+
+
+def test_a_placed_request_keeps_its_reservation() -> None:
+    """A second plan takes over the reservations of other requests, but not of those with a right to room."""
+    config = parse_config(RESERVING)
+    partition = Partition(config.partition(), cluster=memory(10))
+    for name in ("batch", "prod"):
+        partition.submit(name, SUE, f"root.{name}")
+    for number in range(5):
+        partition.allocate(f"batch-{number}", "batch", memory(2))
+    for number in (1, 2):
+        name = f"prod-{number}"
+        partition.request(name, "prod", memory(2))
+        made = partition.plan_preemption(AllocationRequest(name, "prod", memory(2)), since=0, now=3600)
+        partition.carry_out(made)
+
+    assert [one.allocation_id for one in partition.reservations()] == ["prod-1"]
+    partition.release("batch-4")
+    partition.allocate("prod-1", "prod", memory(2))
+    assert partition.reservations() == ()
