@@ -1,8 +1,11 @@
 """A scheduler with nodes of its own, in threads and in asyncio.
 
 The partition decides who may start and in which order; the scheduler chooses the node. A wake-up reports that a pending
-request can fit again, and a scheduling pass then offers the requests. The queue keeps capacity for the first request
+request can fit again, and a scheduling pass then offers the requests. The root keeps capacity for the first request
 that is blocked, so that small jobs pass a large one only if they end before it can start.
+
+One queue is guaranteed four cores. If a job waits there for longer than the delay, a plan of preemption names the jobs
+to stop. They wait again afterwards, and the root keeps their room for the job.
 Run it from a clone with: python examples/node_scheduler.py threads, or asyncio
 """
 
@@ -10,17 +13,25 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from asyncio import Task
 from collections.abc import Callable
 from threading import Lock, Thread, Timer
+from time import monotonic
 from typing import NamedTuple
 
-from ugm import AllocationRequest, Partition, Resource, UserGroup, parse_config
+from ugm import AllocationRequest, Partition, RequestError, Resource, UserGroup, parse_config
 
 CONFIG = """
 partitions:
 - queues:
-  - name: jobs
-    properties: {application.sort.policy: share, ugm.reservation: enabled}
+  - name: root
+    properties: {ugm.reservation: enabled}
+    queues:
+    - name: jobs
+      properties: {application.sort.policy: share}
+    - name: urgent
+      resources: {guaranteed: {vcore: 4}}
+      properties: {preemption.delay: 3s}
   ugm: {fairshare: {defaultshares: 1}}
 """
 #: A core and a second of the schedule, which the example shortens.
@@ -34,10 +45,13 @@ class Job(NamedTuple):
     user: str
     cores: int
     seconds: int
+    queue: str = "root.jobs"
 
 
 #: The wide job needs a whole node. The long one would delay it, and the short one would not.
 DAY = (Job("first", "ana", 2, 4), Job("wide", "ben", 4, 5), Job("long", "ana", 2, 30), Job("short", "eva", 1, 2))
+#: It arrives when the long job has started, and needs its node.
+LATE = Job("late", "eva", 4, 2, "root.urgent")
 
 
 class Nodes:
@@ -55,9 +69,12 @@ class Nodes:
 class Scheduler:
     """Places the requests that the partition grants on nodes; one thread or task at a time calls it."""
 
-    def __init__(self, nodes: Nodes, start: Callable[[Job, str], None]) -> None:
+    def __init__(self, nodes: Nodes, start: Callable[[Job], None], stop: Callable[[Job], None]) -> None:
         self.nodes = nodes
         self.start = start
+        self.stop = stop
+        self.began = monotonic()
+        self.late = [LATE]
         self.partition = Partition(parse_config(CONFIG).partition())
         for name, free in nodes.free.items():
             self.partition.add_node(name, free)
@@ -65,13 +82,24 @@ class Scheduler:
         #: The jobs that wait or run, and the nodes of those that run.
         self.jobs: dict[str, Job] = {}
         self.places: dict[str, str] = {}
+        #: The requests of the jobs that wait, with the second since which they do.
+        self.requests: dict[str, tuple[AllocationRequest, int]] = {}
 
     def submit(self, job: Job) -> None:
         """Let a job wait until it is granted."""
         self.jobs[job.name] = job
-        self.partition.submit(job.name, UserGroup(job.user), "root.jobs")
+        self.partition.submit(job.name, UserGroup(job.user), job.queue)
+        self.request(job)
+
+    def request(self, job: Job) -> None:
+        """Request the cores of a job, which may have been stopped."""
         usage = Resource(vcore=1000 * job.cores)
+        self.requests[job.name] = AllocationRequest(job.name, job.name, usage, duration=job.seconds), self.now()
         self.partition.request(job.name, job.name, usage, duration=job.seconds)
+
+    def now(self) -> int:
+        """Return the second of the schedule."""
+        return int((monotonic() - self.began) / SECOND)
 
     def schedule(self) -> None:
         """Offer all pending requests once, in their order, and start those that are granted and have a node."""
@@ -83,36 +111,79 @@ class Scheduler:
                 head.skip()
             elif head.allocate() and node is not None:
                 self.nodes.free[node] -= request.usage
-                self.places[request.allocation_id] = node
-                print(f"{request.allocation_id} starts on {node}")
-                self.start(self.jobs[request.allocation_id], node)
+                name = request.allocation_id
+                self.places[name] = node
+                del self.requests[name]
+                print(f"{name} starts on {node}")
+                self.start(self.jobs[name])
+                if name == "long" and self.late:
+                    self.submit(self.late.pop())
+
+    def preempt(self) -> None:
+        """Plan preemption for the requests that wait, and stop the victims. Without a lawful plan nothing happens."""
+        for name, (request, since) in self.requests.items():
+            plan = self.partition.plan_preemption(request, since=since, now=self.now())
+            try:
+                victims = self.partition.carry_out(plan) if plan else ()
+            except RequestError:
+                # Another thread has changed the partition. The next call makes another plan.
+                continue
+            for victim in victims:
+                print(f"{victim} has to stop for {name}")
+                self.stop(self.jobs[victim])
 
     def end(self, job: Job) -> None:
         """Release a job. The waiting list then wakes the scheduler if a request can fit."""
-        node = self.places.pop(job.name)
-        self.nodes.free[node] += Resource(vcore=1000 * job.cores)
+        self.leave(job)
         del self.jobs[job.name]
         print(f"{job.name} ends")
         self.partition.remove(job.name)
+
+    def stopped(self, job: Job) -> None:
+        """Release a victim that has stopped, and let it wait again. It may have ended instead."""
+        if job.name in self.places:
+            self.leave(job)
+            print(f"{job.name} has stopped")
+            self.partition.release(job.name)
+            self.request(job)
+
+    def leave(self, job: Job) -> None:
+        """Free the node of a job."""
+        self.nodes.free[self.places.pop(job.name)] += Resource(vcore=1000 * job.cores)
 
 
 def run_in_threads() -> Scheduler:
     """Run the day with one thread that schedules, and timers for the ends of jobs."""
     # The partition needs no lock, but the nodes do.
     lock = Lock()
+    timers: dict[str, Timer] = {}
 
     def end(job: Job) -> None:
         with lock:
             scheduler.end(job)
 
-    scheduler = Scheduler(Nodes(one=4, two=1), lambda job, _node: Timer(job.seconds * SECOND, end, [job]).start())
+    def stopped(job: Job) -> None:
+        with lock:
+            scheduler.stopped(job)
+
+    def start(job: Job) -> None:
+        timers[job.name] = Timer(job.seconds * SECOND, end, [job])
+        timers[job.name].start()
+
+    def stop(job: Job) -> None:
+        timers[job.name].cancel()
+        Timer(SECOND, stopped, [job]).start()
+
+    scheduler = Scheduler(Nodes(one=4, two=1), start, stop)
 
     def loop() -> None:
         while scheduler.jobs:
-            # Without the timeout, the thread would not notice that the last job has ended.
-            if scheduler.waiting.wait(timeout=SECOND):
-                with lock:
+            # The timeout is for delays of preemption, and for the end of the last job.
+            is_woken = scheduler.waiting.wait(timeout=SECOND)
+            with lock:
+                if is_woken:
                     scheduler.schedule()
+                scheduler.preempt()
 
     for job in DAY:
         scheduler.submit(job)
@@ -128,26 +199,32 @@ def run_in_asyncio() -> Scheduler:
 
 
 async def _day() -> Scheduler:
-    async def run(job: Job) -> None:
-        await asyncio.sleep(job.seconds * SECOND)
-        scheduler.end(job)
-        if not scheduler.jobs:
-            ended.set()
+    running: dict[str, Task[None]] = {}
 
-    async def loop() -> None:
-        while True:
-            await scheduler.waiting.woken()
-            scheduler.schedule()
+    async def after(seconds: float, then: Callable[[Job], None], job: Job) -> None:
+        await asyncio.sleep(seconds * SECOND)
+        then(job)
 
-    ended = asyncio.Event()
+    def start(job: Job) -> None:
+        running[job.name] = tasks.create_task(after(job.seconds, scheduler.end, job))
+
+    def stop(job: Job) -> None:
+        running[job.name].cancel()
+        running[job.name] = tasks.create_task(after(1, scheduler.stopped, job))
+
     async with asyncio.TaskGroup() as tasks:
-        running: list[asyncio.Task[None]] = []
-        scheduler = Scheduler(Nodes(one=4, two=1), lambda job, _node: running.append(tasks.create_task(run(job))))
+        scheduler = Scheduler(Nodes(one=4, two=1), start, stop)
         for job in DAY:
             scheduler.submit(job)
-        forever = tasks.create_task(loop())
-        await ended.wait()
-        forever.cancel()
+        while scheduler.jobs:
+            try:
+                # The timeout is for delays of preemption, and for the end of the last job.
+                async with asyncio.timeout(SECOND):
+                    await scheduler.waiting.woken()
+                scheduler.schedule()
+            except TimeoutError:
+                pass
+            scheduler.preempt()
     return scheduler
 
 

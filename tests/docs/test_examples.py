@@ -75,17 +75,25 @@ def test_scheduler_retries(said: list[str]) -> None:
 
 @pytest.mark.parametrize("way", ["threads", "asyncio"])
 def test_scheduler_with_nodes(way: str) -> None:
-    """A short job passes the wide one that keeps capacity; a long one does not, although there is a node for it."""
+    """Small jobs pass a wide one only if they do not delay it, and a job within a guarantee preempts another one."""
     command = [sys.executable, str(EXAMPLES / "node_scheduler.py"), way]
     lines = subprocess.run(  # noqa: S603 - ours
         command, env=environment(), check=True, capture_output=True, text=True
     ).stdout.splitlines()
 
-    assert sorted(line.split()[0] for line in lines if line.endswith(" ends")) == ["first", "long", "short", "wide"]
+    assert sorted(line.split()[0] for line in lines if line.endswith(" ends")) == [
+        "first",
+        "late",
+        "long",
+        "short",
+        "wide",
+    ]
     starts = [line for line in lines if " starts on " in line]
     assert starts[0] == "first starts on one"
     assert starts[1].startswith("short starts on ")
-    assert starts[2:] == ["wide starts on one", "long starts on one"]
+    assert starts[2:] == ["wide starts on one", "long starts on one", "late starts on one", "long starts on one"]
+    stops = ["long has to stop for late", "long has stopped"]
+    assert [line for line in lines if "stop" in line] == stops
 
 
 @pytest.mark.ci

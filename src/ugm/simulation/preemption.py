@@ -276,6 +276,9 @@ class _Replay:
         self._waits: Final[list[int]] = []
         self._submitted = self._rejected = self._evictions = self._lost = self._longest_claim = 0
         self._plans: Final[dict[str, int]] = {}
+        #: Counts changes of usage; and by key, the count at which the last plan has failed.
+        self._usage_changes = 0
+        self._failed: Final[dict[_Key, int]] = {}
 
     # Time
 
@@ -419,6 +422,7 @@ class _Replay:
             effect.longest_wait = max(effect.longest_wait, waited)
 
     def _keep(self, key: _Key, usage: Resource, sign: int) -> None:
+        self._usage_changes += 1
         for guarantee in self._guarantees_of(key)[0]:
             _add(guarantee.kept, usage, sign)
             self._changed[guarantee] = None
@@ -431,6 +435,7 @@ class _Replay:
         job = running.waiting.job
         del self._running[application_id]
         self._partition.release(application_id)
+        self._usage_changes += 1
         _add(self._free, job.usage, 1)
         for guarantee in self._guarantees_of(running.key)[0]:
             _add(guarantee.used, job.usage, -1)
@@ -461,10 +466,15 @@ class _Replay:
             return
         due = {key for guarantee in self._entitling for key in guarantee.entitled}
         for key in sorted(due, key=lambda key: self._waiting[key][0].order):
+            if self._failed.get(key) == self._usage_changes:
+                continue
             for waiting in list(self._waiting[key]):
                 if waiting.job.application_id in self._placed:
                     continue
-                if not self._is_entitled(key) or not self._is_due(key, waiting) or not self._plan(key, waiting):
+                if not self._is_entitled(key) or not self._is_due(key, waiting):
+                    break
+                if not self._plan(key, waiting):
+                    self._failed[key] = self._usage_changes
                     break
 
     def _is_entitled(self, key: _Key) -> bool:
