@@ -402,7 +402,8 @@ def test_a_pod_that_surely_fits(scene: tuple[list[ElasticGroup], Resource, Wante
     group = data.draw(st.sampled_from(groups)).name
     pod = Pod("new", data.draw(amounts(st.integers(0, 60))), group)
     nodes = tree.node(group).resources
-    bounds = {name: nodes[name].lower_bound_with(amount) for name, amount in pod.usage.items() if name in nodes}
+    limited = {name: amount for name, amount in pod.usage.items() if name in nodes and nodes[name].is_limited}
+    bounds = {name: nodes[name].lower_bound_with(amount) for name, amount in limited.items()}
     fits = quota.surely_fits(pod)
 
     before = quota.check(pod)

@@ -81,7 +81,9 @@ def test_a_change_happens_at_its_own_time(tmp_path: Path) -> None:
         engine = build_engine(EngineSettings(CONFIG, None, (), "always"), opened, None, lambda: None)
         engine.partition.submit("app", UserGroup("sue"), "root.a")
         engine.committer.request()
-        await asyncio.sleep(0.05)
+        is_durable = asyncio.Event()
+        engine.committer.when_durable(is_durable.set)
+        await is_durable.wait()
         clock.now += 3_600_000
         engine.partition.allocate("a-0", "app", Resource(gpu=1), duration=60)
         allocation = engine.partition.allocation("a-0")

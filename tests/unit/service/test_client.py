@@ -120,6 +120,7 @@ def test_callbacks_of_promises_may_call(tmp_path: Path) -> None:
         assert done.result(30)
 
 
+@pytest.mark.ci
 def test_promise_fails_at_its_deadline(tmp_path: Path) -> None:
     """The future of a promised call gets an error at the deadline, also while a thread waits for another call."""
     with running(tmp_path, journal="j") as service, started(service, deadline=2) as partition:
