@@ -13,9 +13,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 from functools import wraps
-from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, Concatenate, Final, NoReturn, ParamSpec, Protocol, TypeVar, cast
 
 from ugm.configuration import PartitionConfig
+from ugm.errors import RequestError
 from ugm.partition import AbstractPartition, Plan
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.line_index import CooperativeIteration
@@ -116,7 +117,44 @@ def _calling(declaration: _Function) -> _Function:
     return cast("_Function", call)
 
 
-class RemotePartition(AbstractPartition):
+class _LocalOperations:
+    """The operations of a `ugm.Partition` that a client of a service does not have.
+
+    They follow every change of the partition in its own process.
+    """
+
+    __slots__ = ()
+
+    def scheduling_pass(self, *_: object, **__: object) -> NoReturn:
+        """Refuse the call: a client reads the whole order with `order`, and calls `allocate`.
+
+        Raises:
+            RequestError: always.
+        """
+        raise _refusal("scheduling_pass", "read the order with order(), and call allocate()")
+
+    def waiting_list(self) -> NoReturn:
+        """Refuse the call: a client subscribes to the releases.
+
+        Raises:
+            RequestError: always.
+        """
+        raise _refusal("waiting_list", "subscribe to the events of the partition, and read the order with order()")
+
+    def wake(self) -> NoReturn:
+        """Refuse the call: a client reads the order after each release.
+
+        Raises:
+            RequestError: always.
+        """
+        raise _refusal("wake", "subscribe to the events of the partition, and read the order with order()")
+
+
+def _refusal(operation: str, instead: str) -> RequestError:
+    return RequestError("operation", operation, f"a client of a service does not have it; {instead}")
+
+
+class RemotePartition(_LocalOperations, AbstractPartition):
     """A partition whose operations are executed by the leader.
 
     Args:
@@ -297,7 +335,7 @@ def _awaitable(method: Callable[Concatenate[Any, _P], _T_co]) -> AsyncMethod[_P,
     return cast("AsyncMethod[_P, _T_co]", method)
 
 
-class AsyncRemotePartition:
+class AsyncRemotePartition(_LocalOperations):
     """A partition whose operations are executed by the leader, for asyncio.
 
     Its methods are those of `RemotePartition`, and return awaitables. The property `config` is a method here.

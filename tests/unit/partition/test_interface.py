@@ -25,7 +25,8 @@ DECLARED: Final = {
 OWN: Final = {
     Partition: {"replace_model", "scheduling_pass", "waiting_list", "wake"},
     JournaledPartition: {"replace_model", "scheduling_pass", "waiting_list", "wake", "promise", "awaited", "journal"},
-    RemotePartition: set(),
+    # It refuses them.
+    RemotePartition: {"scheduling_pass", "waiting_list", "wake"},
 }
 
 

@@ -493,3 +493,11 @@ def test_operations_of_the_interface() -> None:
     assert set(OPERATIONS) == set(CALLS) - {"plan", "scheduled_changes"} | sessions
     assert sessions == {name for name in vars(AbstractSessions) if not name.startswith("_")}
     assert len({operation.number for operation in OPERATIONS.values()}) == len(OPERATIONS)
+
+
+@pytest.mark.parametrize("name", ["scheduling_pass", "waiting_list", "wake"])
+@pytest.mark.parametrize("wrap", [remote, async_remote])
+def test_operations_of_the_own_process(wrap: Callable[[AbstractPartition], Any], name: str) -> None:
+    """A client refuses the operations that follow every change of the partition, with the operation to use instead."""
+    with pytest.raises(RequestError, match=f"{name}.*a client of a service does not have it.*order\\(\\)"):
+        getattr(wrap(Partition(FIRST)), name)()
