@@ -99,7 +99,9 @@ def filled(case: Case, pending: int, queues: int, users: int) -> Partition:
         partition.submit(f"a{number}", rng.choice(owners), path)
         size, priority = rng.choice(SIZES), rng.choice(case.priorities)
         for each in range(5):
-            partition.request(f"a{number}.{each}", f"a{number}", size, priority=priority, duration=3600)
+            partition.request(
+                f"a{number}.{each}", f"a{number}", size, priority=priority, duration=rng.randint(600, 7200)
+            )
     return partition
 
 

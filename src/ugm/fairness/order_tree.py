@@ -191,9 +191,18 @@ class _Siblings(Generic[_ItemT]):
         heappush(self._by_key, entry)
         return found
 
-    def pending(self) -> Iterator[_ItemT]:
-        """Yield all of them, in no order."""
-        return (item for key, item in self._by_key if item.key is key)
+    def by_submission(self) -> Iterator[_ItemT]:
+        """Yield all of them by their submission, the earliest first; one may occur again."""
+        heap, size = self._by_submission, len(self._by_submission)
+        frontier = [(heap[0], 0)] if heap else []
+        # The children of an entry are not earlier.
+        while frontier:
+            (at, item), index = heappop(frontier)
+            if item.key is not None and item.submitted == at:
+                yield item
+            for child in (2 * index + 1, 2 * index + 2):
+                if child < size:
+                    heappush(frontier, (heap[child], child))
 
     def with_key_start(self, start: _Key) -> Iterator[_ItemT]:
         """Yield all whose key begins with that of the first one; *start* is its beginning."""

@@ -25,7 +25,7 @@ from ugm.fairness.order_tree import OrderedApplication, OrderedQueue, OrderEntry
 __all__ = ["FoundRequest", "OrderLog", "OrderRules", "OrderShape", "OrderView", "UndecidedOrderError", "first_request"]
 
 #: The most changes that are stored; a view that is older computes all its keys again.
-_MOST_CHANGES: Final = 4096
+_MOST_CHANGES: Final = 1 << 17
 
 
 class UndecidedOrderError(Exception):
@@ -323,11 +323,13 @@ def _remaining(path: str, found: FoundRequest, rules: OrderRules) -> _Bounds:
         low = min(low, queue.submitted)
     for below, above in _steps(queue, path):
         ratio = below.ratio
-        for other in above.children.pending():
-            if other is not below and other.submitted < high and ratio < other.ratio:
+        for other in above.children.by_submission():
+            if other.submitted >= high:
+                break
+            if other is not below and ratio < other.ratio:
                 low = min(low, other.submitted)
                 if other.path not in rules.charged:
-                    high = min(high, other.submitted)
+                    high = other.submitted
     return low, high
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from math import inf
 from typing import Final, TypeAlias, final
 
@@ -66,9 +67,15 @@ class Ratio:
             if available is None:
                 available = fair_maximum.get(name)
             if amount > 0 and available is not None:
-                ratio = Ratio(amount, available) if available > 0 else _ALL
+                ratio = _ratio(amount, available) if available > 0 else _ALL
                 largest = max(largest, ratio)
         return largest
+
+
+@lru_cache(maxsize=1 << 12)
+def _ratio(numerator: int, denominator: int) -> Ratio:
+    """Return a ratio; mostly one object for equal ratios, because keys compare identical objects fast."""
+    return Ratio(numerator, denominator)
 
 
 def _nearest(numerator: int, denominator: int) -> float:

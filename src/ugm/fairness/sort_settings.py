@@ -84,24 +84,34 @@ class QueueSettings:
         config: the configuration; None for none.
     """
 
-    __slots__ = ("_configured", "has_reservations")
+    __slots__ = ("_configured", "has_reserving_template", "reserving")
 
-    #: Whether requests reserve capacity for some queue.
-    has_reservations: bool
+    #: The configured queues that reserve capacity.
+    reserving: list[str]
+    #: Whether queues that placement creates may reserve capacity.
+    has_reserving_template: bool
 
     def __init__(self, config: PartitionConfig | None) -> None:
         self._configured: Final[dict[str, _Configured]] = {}
-        self.has_reservations = False
+        self.reserving = []
+        self.has_reserving_template = False
         self._add(ROOT, QueueConfig(ROOT) if config is None else config.root, _DEFAULT)
 
     def _add(self, path: str, queue: QueueConfig, above: SortSettings) -> None:
         settings = _settings(queue.properties, above)
         template = None if queue.child_template is None else queue.child_template.properties
         self._configured[path] = _Configured(settings, template)
-        if settings.reserves or (template and _settings(template, above).reserves):
-            self.has_reservations = True
+        if settings.reserves:
+            self.reserving.append(path)
+        if template and _settings(template, above).reserves:
+            self.has_reserving_template = True
         for child in queue.queues:
             self._add(f"{path}.{child.name}", child, settings)
+
+    @property
+    def has_reservations(self) -> bool:
+        """True if requests reserve capacity for some queue."""
+        return bool(self.reserving) or self.has_reserving_template
 
     def has_policy(self, policy: str) -> bool:
         """Return whether any queue, or one that may be created, orders its applications by a policy."""

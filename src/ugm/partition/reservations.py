@@ -318,9 +318,10 @@ class Reservations:
         """
         taken = {path for one in self._planned or () for path in one.queue_paths}
         settings = self._queue_settings
-        return all(
-            path in taken or not has_pending(path) for path in self._state.tree.queues if settings.of(path).reserves
-        )
+        paths: Iterable[str] = settings.reserving
+        if settings.has_reserving_template:
+            paths = (path for path in self._state.tree.queues if settings.of(path).reserves)
+        return all(path in taken or not has_pending(path) for path in paths)
 
     def end_trial(self) -> None:
         """End the pass, and record the reservations that it has made or dropped before its first grant."""
