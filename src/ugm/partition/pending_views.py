@@ -153,7 +153,7 @@ class PendingViews:
         self._limited: Final[dict[Owner, dict[tuple[RequestSize, BlockingLimit], PendingView]]] = {}
         self._open: Final[dict[PendingView, None]] = {}
         #: What all requests of an application have in common.
-        self._starts: Final[dict[str, object]] = {}
+        self._starts: Final[dict[str, _Start]] = {}
         for name in order.tree.applications:
             self._place_all(name)
 
@@ -270,10 +270,10 @@ class PendingViews:
                 one.is_open = True
                 self._open[one] = None
 
-    def open_kind(self, kind: str) -> None:
-        """Open the views of the limits of all owners of a kind."""
-        for owner in [owner for owner in self._limited if owner[0] == kind]:
-            self.open(owner)
+    def known_group(self, application_id: str) -> str | None:
+        """Return the group of an application at the last search."""
+        start = self._starts.get(application_id)
+        return None if start is None else start.group
 
     def _has_room(self, one: PendingView) -> bool:
         """Return whether a limit may have room for one request of its view."""
@@ -451,6 +451,13 @@ class PendingViews:
             self._refusing[path].discard(size)
 
 
-def _start_of(application: Application) -> object:
-    """Return what decides about all requests of an application: the queue, the group, and whether it runs."""
-    return application.queue.queue_path, application.group, application.holding is not None
+class _Start(NamedTuple):
+    """The facts that decide about all requests of an application."""
+
+    queue_path: str
+    group: str | None
+    is_running: bool
+
+
+def _start_of(application: Application) -> _Start:
+    return _Start(application.queue.queue_path, application.group, application.holding is not None)

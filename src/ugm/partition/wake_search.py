@@ -389,7 +389,7 @@ class WakeSearch:
             state.undo.append((application.undo_start, before))
             state.holding_index.add(holding)
             application.start(holding)
-        self._charged_owners.update(_owners_of(application, application.submission.user.name))
+        self._charged_owners.update(_owners_of(application))
         self._charged_paths.update(ancestors(application.queue.queue_path))
 
     def _restore(self) -> None:
@@ -458,11 +458,11 @@ class WakeSearch:
             # It came after the last call. What it may have freed, it has used since then.
             return
         application = self._state.applications.get(application_id)
-        for owner in _owners_of(application, self._all.user_of(application_id)):
-            self._views.open(owner)
-        if application is None or not application.group:
-            # If it was removed, its group is unknown.
-            self._views.open_kind(TrackingType.GROUP)
+        groups = {self._views.known_group(application_id), None if application is None else application.group}
+        for group in groups:
+            if group is not None:
+                self._views.open((TrackingType.GROUP, group))
+        self._views.open((TrackingType.USER, self._all.user_of(application_id)))
         for path in ancestors(ordered.queue.path):
             self._views.open((TrackingType.QUEUE, path))
             self._views.allow(path)
@@ -509,13 +509,12 @@ class WakeSearch:
             self._charged_owners.clear()
 
 
-def _owners_of(application: Application | None, user: str) -> list[Owner]:
-    """Return the owners of the limits of an application besides its queues."""
-    found: list[Owner] = [(TrackingType.USER, user)]
-    if application is not None:
-        if application.group:
-            found.append((TrackingType.GROUP, application.group))
-        found += ((TrackingType.QUEUE, path) for path in ancestors(application.queue.queue_path))
+def _owners_of(application: Application) -> list[Owner]:
+    """Return the owners of the limits of an application."""
+    found: list[Owner] = [(TrackingType.USER, application.submission.user.name)]
+    if application.group:
+        found.append((TrackingType.GROUP, application.group))
+    found += ((TrackingType.QUEUE, path) for path in ancestors(application.queue.queue_path))
     return found
 
 
