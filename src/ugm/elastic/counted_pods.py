@@ -143,8 +143,8 @@ class CountedPods:
     def count(self, tracked: TrackedPod, sign: int) -> None:
         """Add the counts of a pod to its group if *sign* is 1; subtract them if it is -1."""
         pod = tracked.pod
-        if tracked.is_running and pod.preemptible:
-            self._tree.count_running(tracked.group, pod.usage, sign)
+        if pod.preemptible:
+            self._tree.count_pod(tracked.group, pod.usage, sign, is_running=tracked.is_running)
             return
         self.count_request(tracked, sign)
         if tracked.is_running:
@@ -153,6 +153,9 @@ class CountedPods:
     def count_request(self, tracked: TrackedPod, sign: int) -> None:
         """Do the same with its request alone."""
         pod = tracked.pod
+        if pod.preemptible:
+            self._tree.count_pod(tracked.group, pod.usage, sign, is_running=False)
+            return
         fixed = _times(sign, pod.non_preemptible)
         self._tree.change_request(tracked.group, _times(sign, pod.usage), non_preemptible=fixed)
 

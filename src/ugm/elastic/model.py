@@ -108,6 +108,8 @@ class ElasticModel(ReportingModel):
         if type(unrestricted) is not bool:
             raise RequestError("unrestricted", unrestricted, "expected True or False")
         self.quota: Final = quota
+        #: The claim that was checked last and its pod, which a charge of the same claim uses.
+        self._checked: tuple[Claim, Pod] | None = None
         #: The names of all pods that are claims. After an interruption it may include pods that no longer exist.
         self._claims: Final[set[str]] = set()
         #: The number of charges, used as the start time of pods.
@@ -161,6 +163,7 @@ class ElasticModel(ReportingModel):
         with a `ugm.model.SetupViolation`, unless a default group is configured or the model is unrestricted.
         """
         pod = self._pod(claim)
+        self._checked = claim, pod
         group = self.quota.group_of(pod)
         if self._has_no_group(group):
             return (_UnknownGroup.of(GROUP, pod.group) if pod.group else self._missing(),)
@@ -169,7 +172,7 @@ class ElasticModel(ReportingModel):
             return [Violation(GROUP, group, "", "", name, 0, 0, amount) for name, amount in requested]
         if not self.quota.has_pod(pod.name) and self.quota.surely_fits(pod):
             return ()
-        return self._if_expected(pod, lambda: self.quota.check(pod).violations)
+        return self._if_expected(pod, lambda: self.quota.violations(pod))
 
     def _missing(self) -> SetupViolation:
         if self._config is None or not self._config.group_by:
@@ -272,7 +275,8 @@ class ElasticModel(ReportingModel):
 
         A claim that was refunded and returns, in the same size or another, keeps its start time.
         """
-        pod = self._pod(claim)
+        checked, self._checked = self._checked, None
+        pod = checked[1] if checked is not None and checked[0] is claim else self._pod(claim)
         started = self._refunded.get(pod.name)
         if started is None:
             self._charged += 1

@@ -251,8 +251,12 @@ class ElasticQuota:
             RequestError: the pod is not valid.
         """
         require_pod(pod)
-        found = tuple(self._violations(pod, {}))
+        found = self.violations(pod)
         return Decision(found) if found else ALLOWED
+
+    def violations(self, pod: Pod) -> tuple[Violation, ...]:
+        """Return every limit that a pod that is known to be valid would exceed, like `check`."""
+        return tuple(self._violations(pod, {}))
 
     def surely_fits(self, pod: Pod) -> bool:
         """Return whether a new pod fits if it were expected, if a lower bound proves it. Changes nothing."""
@@ -262,12 +266,7 @@ class ElasticQuota:
         return self._admission.violations(self.group_of(pod), pod.usage, preemptible=pod.preemptible, freed=freed)
 
     def if_expected(self, pod: Pod, answer: Callable[[], AnswerT]) -> AnswerT:
-        """Return the result of *answer* while a pod is counted as waiting. Afterwards everything is as before.
-
-        Raises:
-            RequestError: the pod is not valid.
-        """
-        require_pod(pod)
+        """Return the result of *answer* while a valid pod is counted as waiting. Afterwards everything is as before."""
         group = self.group_of(pod)
         # A resource that is not known in the group cannot affect the answer. Counting it would leave its name behind.
         known = self.tree.node(group).resources
@@ -310,6 +309,7 @@ class ElasticQuota:
         Raises:
             RequestError: the pod is not valid.
         """
+        require_pod(pod)
         group, rules = self.group_of(pod), self._admission.rules
         if self.refuses_pods(group):
             return tuple(refusal_of(self.tree, group))
