@@ -22,7 +22,7 @@ from ugm._documents.places import FilePlace, ListPlace, MappingPlace, Path, Plac
 from ugm._documents.problems import Problems
 from ugm.errors import ConfigError, quote
 
-__all__ = ["FileReader", "include_files", "reader_in"]
+__all__ = ["FILE_KEY", "FileReader", "include_files", "reader_in"]
 
 #: Returns the text of a file that a configuration names, and the name of the file in problems.
 FileReader: TypeAlias = Callable[[str], tuple[str, str]]
@@ -34,16 +34,19 @@ _PLACES: Final[tuple[tuple[object, ...], ...]] = (
     ("partitions", _EACH, "ugm", "elastic", "groups", _EACH),
     ("partitions", _EACH, "ugm", "quotatrees", _EACH, "tree"),
 )
-_FILE: Final = "file"
+#: The key of a file that is included.
+FILE_KEY: Final = "file"
 
 _Placed: TypeAlias = tuple[Value, Place]
 
 
-def reader_in(folder: str) -> FileReader:
-    """Return a function that reads files whose names are relative to a folder."""
+def reader_in(folder: str, named: list[str] | None = None) -> FileReader:
+    """Return a function that reads files whose names are relative to a folder, and appends the names to a list."""
 
     def read(name: str) -> tuple[str, str]:
         file = os.path.join(folder, name)  # noqa: PTH118 - the name stays as it was written
+        if named is not None:
+            named.append(file)
         with FilePath(file).open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)
         return content.decode("utf-8-sig"), file
@@ -100,9 +103,9 @@ class _Inclusion:
 
     def content(self, data: Value, place: Place, path: Path) -> list[_Placed]:
         """Return the values that a value stands for: itself, or those in a file."""
-        if not isinstance(data, dict) or set(data) != {_FILE} or not isinstance(data[_FILE], str):
+        if not isinstance(data, dict) or set(data) != {FILE_KEY} or not isinstance(data[FILE_KEY], str):
             return [(data, place)]
-        found = self._included(str(data[_FILE]), (*path, _FILE))
+        found = self._included(str(data[FILE_KEY]), (*path, FILE_KEY))
         if found is None:
             return [(UNUSABLE, place)]
         file, value, placed = found

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path as FilePath
 from typing import Any, Final, NamedTuple, cast
 
@@ -20,7 +21,7 @@ from ugm._documents.loader import MAX_BYTES, Document, load, refusal, too_large
 from ugm._documents.places import mark_after
 from ugm._documents.problems import Problems
 from ugm.config.assembly import Assembly
-from ugm.config.inclusion import include_files, reader_in
+from ugm.config.inclusion import FILE_KEY, include_files, reader_in
 from ugm.config.misspelling import misspelt_resources
 from ugm.config.sort_properties import policies_without_shares, unknown_sort_properties
 from ugm.config.validation import find_problems, partitions_can_be_used
@@ -59,6 +60,17 @@ def load_config(path: str | os.PathLike[str]) -> SchedulerConfig:
     """
     text, file = _read(path)
     return _config_of(*_parsed(text, file, _folder_of(file)))
+
+
+def included_files(path: str | os.PathLike[str]) -> tuple[str, ...]:
+    """Return the names of the files that the configuration in a file includes, whether or not they can be read."""
+    found: list[str] = []
+    with suppress(ConfigError):
+        text, file = _read(path)
+        # Nearly all configurations include no file, and parsing a large one takes long.
+        if FILE_KEY in text:
+            include_files(load(text, file), reader_in(_folder_of(file), found))
+    return tuple(found)
 
 
 def review_file(path: str | os.PathLike[str], *, known: Iterable[str] = ()) -> Review:

@@ -21,6 +21,7 @@ from typing import Final, NamedTuple, final
 
 from ugm import ConfigError, Problem, UgmError
 from ugm.config import PartitionConfig, QueueConfig, SchedulerConfig, dump_config, load_config, parse_config
+from ugm.config.text import included_files
 from ugm.events import ConfigurationChanged
 from ugm.identity import ROOT
 from ugm.partition import AbstractPartition, Changes, changes
@@ -64,6 +65,7 @@ class Configurations:
         "_audit",
         "_clock",
         "_file_state",
+        "_inclusions",
         "_partitions",
         "_read",
         "_started",
@@ -108,6 +110,8 @@ class Configurations:
         self._writing: Final = Lock()
         #: Held while the partitions are changed one after the other, so that no reader gets a mix.
         self._swapping: Final = Lock()
+        #: The state of the file when it was read last, and the files that it includes.
+        self._inclusions: tuple[object, tuple[str, ...]] = (None, ())
         self._file_state = self._read_file_state()
         self._started: Final = clock()
         self.outcome = self.in_use = ConfigOutcome("start", self._started)
@@ -158,6 +162,8 @@ class Configurations:
 
     def reload_if_changed(self) -> bool:
         """Reload the file if it has changed since it was last read, and return whether it has changed.
+
+        A change of an included file counts as well.
 
         If the file has problems, they are logged and kept in `refused`.
         """
@@ -235,14 +241,13 @@ class Configurations:
             _LOGGER.info("%s was reloaded and is in force", self.path)
 
     def _read_file_state(self) -> object:
-        """Return a value that changes when the file changes; symbolic links are followed."""
+        """Return a value that changes when the file or an included file changes; symbolic links are followed."""
         if self.path is None:
             return None
-        try:
-            found = self.path.stat()
-        except OSError:
-            return None
-        return found.st_ino, found.st_size, found.st_mtime_ns
+        own = _state_of(self.path)
+        if own != self._inclusions[0]:
+            self._inclusions = own, included_files(self.path)
+        return own, [_state_of(Path(file)) for file in self._inclusions[1]]
 
     def add_earlier(self, partition: str, changed: Iterable[tuple[float, ConfigurationChanged]]) -> None:
         """Add changes of a partition from a journal to the attempts, with their times in seconds since 1970.
@@ -262,6 +267,14 @@ class Configurations:
             "in_force": {"source": self.in_use.source, "at": self.in_use.at},
             "refused": [str(problem) for problem in self.refused],
         }
+
+
+def _state_of(path: Path) -> object:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _problems_of(source: str, error: UgmError) -> tuple[Problem, ...]:

@@ -262,6 +262,26 @@ def test_only_a_change_is_reloaded(file: Path) -> None:
     assert served().state.configurations.reload_if_changed() is False
 
 
+def test_included_files_are_watched(file: Path) -> None:
+    """A change of a file that the configuration includes counts, also after a mistake in it was repaired."""
+    groups = file.with_name("groups.yaml")
+    configurations = served(config_path=file).state.configurations
+    groups.write_text("- {name: a, max: {memory: 1}}\n")
+    file.write_text(CONFIG + "  ugm: {elastic: {unrestricted: true, groups: [{file: groups.yaml}]}}\n")
+    assert configurations.reload_if_changed() is True
+    assert not configurations.refused
+    assert configurations.reload_if_changed() is False
+    groups.write_text("- {name: a, max: {memory: 1}\n")
+    assert configurations.reload_if_changed() is True
+    assert [Path(problem.file).name for problem in configurations.refused] == ["groups.yaml"]
+    groups.write_text("- {name: a, max: {memory: 1}}\n- {name: b, max: {memory: 1}}\n")
+    assert configurations.reload_if_changed() is True
+    assert not configurations.refused
+    groups.unlink()
+    assert configurations.reload_if_changed() is True
+    assert [problem.code for problem in configurations.refused] == ["file-unreadable"]
+
+
 def test_signal(file: Path) -> None:
     """On SIGHUP the file is reloaded, and an invalid one is logged; on SIGTERM the server stops."""
     partition = busy()
