@@ -9,9 +9,10 @@ from typing import Final
 import ugm
 from ugm.server._yunikorn.schemas import YUNIKORN_SCHEMAS
 from ugm.server.access import Role
+from ugm.server.response_schemas import RESPONSE_SCHEMAS
 from ugm.server.route import STREAM_PATH, AnyRoute
 from ugm.server.routes import PATH_SCHEMAS, ROUTES
-from ugm.server.schemas import NAME, RESPONSE_SCHEMAS, Schema, reference
+from ugm.server.schemas import NAME, Schema, reference
 
 __all__ = ["description"]
 
