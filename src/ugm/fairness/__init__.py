@@ -7,12 +7,12 @@ caller passes every time.
 """
 
 from ugm.fairness.binned import BinnedUsage, bins_for
+from ugm.fairness.comparison import Comparison, SortKeys
 from ugm.fairness.continuous import ContinuousUsage
 from ugm.fairness.cost import cost, weighted_usage
 from ugm.fairness.decayed_usage import DecayedUsage
 from ugm.fairness.levels import INFINITE, Level
 from ugm.fairness.model import FairShares
-from ugm.fairness.order_tree import Comparison, SortKeys
 from ugm.fairness.rank import FairRank, RankedNode, RankExplanation, RankStep
 from ugm.fairness.share_tree import PARENT, Shares, ShareTree
 

@@ -19,23 +19,22 @@ are decided by the earliest submission, then the path; between applications by t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from fractions import Fraction
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from itertools import pairwise
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, final
+from typing import Any, Final, NamedTuple, TypeAlias, final
 
+from ugm.fairness.comparison import Comparison, SortKeys
 from ugm.fairness.rank import FairRank
 from ugm.fairness.ratios import ZERO_RATIO, Ratio
+from ugm.fairness.siblings import HeapItem, HeapKey, Siblings
 
 __all__ = [
-    "Comparison",
     "OrderEntry",
     "OrderTree",
     "OrderedApplication",
     "OrderedQueue",
     "OrderedRequest",
     "RankKey",
-    "SortKeys",
     "SortSettings",
     "shares_of",
 ]
@@ -43,9 +42,6 @@ __all__ = [
 #: Priorities are signed 32-bit integers.
 _LOWEST: Final = -(2**31)
 _HIGHEST: Final = 2**31 - 1
-
-#: A key of a sort. Keys of siblings have the same length, and elements that can be compared.
-_Key: TypeAlias = tuple[Any, ...]
 
 
 class SortSettings(NamedTuple):
@@ -77,201 +73,8 @@ class OrderedRequest(NamedTuple):
 OrderEntry: TypeAlias = tuple[int, int, OrderedRequest]
 
 
-class SortKeys(NamedTuple):
-    """The values by which a queue or an application is compared with its siblings."""
-
-    #: The path of the queue, or the id of the application.
-    name: str
-    #: The highest priority that is pending in the queue, with its offset; or that of the next request.
-    priority: int
-    #: The ratio of the queue; or the shares of the application, the largest first, for the order ``fair``.
-    shares: tuple[Fraction, ...]
-    #: The key of the program, or the rank of the user for the order ``share``, as a text; empty if there is none.
-    custom: str
-    #: The place in the order of submission of the application, or of the first one in the queue.
-    submitted: int
-
-
-class Comparison(NamedTuple):
-    """One step of the search: the winner among the children or applications of a queue."""
-
-    #: The queue in which the step chooses.
-    queue_path: str
-    #: The first value that is compared besides priority: ``ratio``, ``shares``, ``rank``, ``custom`` or ``submitted``.
-    criterion: str
-    #: Whether priority is compared before it.
-    priority_first: bool
-    winner: SortKeys
-    #: The next best; None if the winner is alone.
-    beaten: SortKeys | None
-
-    def __str__(self) -> str:
-        winner, beaten = self.winner, self.beaten
-        if beaten is None:
-            return f"{winner.name} is the only one in {self.queue_path} with pending requests"
-        order = ("priority", self.criterion) if self.priority_first else (self.criterion, "priority")
-        for value in (*order, "submitted"):
-            one, other = _value(winner, value), _value(beaten, value)
-            if one != other:
-                return f"{winner.name} comes before {beaten.name} by {_WORDS[value]}: {one} against {other}"
-        return f"{winner.name} comes before {beaten.name} by name, because everything else is equal"
-
-
-#: The words for the compared values.
-_WORDS: Final = {
-    "priority": "priority",
-    "ratio": "the ratio of its usage",
-    "shares": "its shares",
-    "rank": "the fair share of its user",
-    "custom": "the key of the program",
-    "submitted": "the order of submission",
-}
-
-
-def _value(keys: SortKeys, name: str) -> str:
-    if name in ("ratio", "shares"):
-        return ", ".join(map(str, keys.shares)) or "none"
-    if name == "rank":
-        return keys.custom
-    return str(getattr(keys, name))
-
-
-class _Item(Protocol):
-    """A child queue or an application, as one of several siblings."""
-
-    key: _Key | None
-    priority: int
-    submitted: int
-
-
-_ItemT = TypeVar("_ItemT", bound=_Item)
-
-
-class _Ranked:
-    """The base of everything in a heap: entries with equal keys belong to the same item."""
-
-    __slots__ = ()
-
-    def __lt__(self, other: object) -> bool:
-        return False
-
-
 @final
-class _Siblings(Generic[_ItemT]):
-    """The children or the applications of a queue that have pending requests.
-
-    Entries of outdated values stay in the heaps, until they come to the top or are more than the current ones.
-    """
-
-    __slots__ = ("_by_key", "_by_priority", "_by_submission", "_count")
-
-    def __init__(self) -> None:
-        self._by_key: list[tuple[_Key, _ItemT]] = []
-        self._by_priority: list[tuple[int, _ItemT]] = []
-        self._by_submission: list[tuple[int, _ItemT]] = []
-        #: The number of items with a key.
-        self._count = 0
-
-    def best(self) -> _ItemT | None:
-        """Return the first one; None if there is none."""
-        heap = self._by_key
-        while heap:
-            key, item = heap[0]
-            if item.key is key:
-                return item
-            heappop(heap)
-        return None
-
-    def runner_up(self) -> _ItemT | None:
-        """Return the second one; None if there is none."""
-        if self.best() is None:
-            return None
-        entry = heappop(self._by_key)
-        found = self.best()
-        heappush(self._by_key, entry)
-        return found
-
-    def by_submission(self) -> Iterator[_ItemT]:
-        """Yield all of them by their submission, the earliest first; one may occur again."""
-        heap, size = self._by_submission, len(self._by_submission)
-        frontier = [(heap[0], 0)] if heap else []
-        # The children of an entry are not earlier.
-        while frontier:
-            (at, item), index = heappop(frontier)
-            if item.key is not None and item.submitted == at:
-                yield item
-            for child in (2 * index + 1, 2 * index + 2):
-                if child < size:
-                    heappush(frontier, (heap[child], child))
-
-    def with_key_start(self, start: _Key) -> Iterator[_ItemT]:
-        """Yield all whose key begins with that of the first one; *start* is its beginning."""
-        heap, length, indices = self._by_key, len(start), [0]
-        # The children of an entry are not smaller.
-        for index in indices:
-            if index < len(heap) and not start < heap[index][0][:length]:
-                key, item = heap[index]
-                if item.key is key:
-                    yield item
-                indices += (2 * index + 1, 2 * index + 2)
-
-    def priority(self) -> int | None:
-        """Return the highest priority; None if there is none."""
-        heap = self._by_priority
-        while heap:
-            negative, item = heap[0]
-            if item.key is not None and item.priority == -negative:
-                return item.priority
-            heappop(heap)
-        return None
-
-    def submitted(self) -> int | None:
-        """Return the earliest submission; None if there is none."""
-        heap = self._by_submission
-        while heap:
-            at, item = heap[0]
-            if item.key is not None and item.submitted == at:
-                return at
-            heappop(heap)
-        return None
-
-    def remove(self, item: _ItemT) -> None:
-        """Remove an item, because nothing is pending there."""
-        if item.key is not None:
-            item.key = None
-            self._count -= 1
-
-    def update(self, item: _ItemT, key: _Key, priority: int, submitted: int) -> None:
-        """Change the keys of an item."""
-        is_new = item.key is None
-        if is_new:
-            self._count += 1
-        if len(self._by_key) > 64 + 4 * self._count:
-            # Rarely, so that it costs little per entry.
-            self._clean()
-        if is_new or item.key != key:
-            item.key = key
-            heappush(self._by_key, (key, item))
-        if is_new or item.priority != priority:
-            item.priority = priority
-            heappush(self._by_priority, (-priority, item))
-        if is_new or item.submitted != submitted:
-            item.submitted = submitted
-            heappush(self._by_submission, (submitted, item))
-
-    def _clean(self) -> None:
-        """Remove all entries of outdated values."""
-        items = [item for key, item in self._by_key if item.key is key]
-        self._by_key = [(item.key, item) for item in items if item.key is not None]
-        self._by_priority = [(-item.priority, item) for item in items]
-        self._by_submission = [(item.submitted, item) for item in items]
-        heapify(self._by_key)
-        heapify(self._by_priority)
-        heapify(self._by_submission)
-
-
-@final
-class OrderedQueue(_Ranked):
+class OrderedQueue(HeapItem):
     """A queue of an `OrderTree`."""
 
     __slots__ = (
@@ -309,9 +112,9 @@ class OrderedQueue(_Ranked):
     used: dict[str, int]
     #: The first key of the order of its applications besides their priority; None for the submission.
     first_key: Callable[[OrderedApplication], Any] | None
-    children: _Siblings[OrderedQueue]
-    applications: _Siblings[OrderedApplication]
-    key: _Key | None
+    children: Siblings[OrderedQueue]
+    applications: Siblings[OrderedApplication]
+    key: HeapKey | None
     #: Valid while something is pending.
     priority: int
     submitted: int
@@ -335,8 +138,8 @@ class OrderedQueue(_Ranked):
             self.fair_maximum = {**parent.fair_maximum, **maximum}
         self.used = {}
         self.first_key = shares_of if settings.policy == "fair" else None
-        self.children = _Siblings()
-        self.applications = _Siblings()
+        self.children = Siblings()
+        self.applications = Siblings()
         self.key = None
         self.priority = self.submitted = 0
         self._ratio: Ratio | None = ZERO_RATIO
@@ -422,7 +225,7 @@ class OrderedQueue(_Ranked):
             return
         ratio = self.ratio
         if parent.settings.priority_first:
-            key: _Key = (-priority, ratio.nearest, ratio, submitted, self.path)
+            key: HeapKey = (-priority, ratio.nearest, ratio, submitted, self.path)
         else:
             key = (ratio.nearest, ratio, -priority, submitted, self.path)
         parent.children.update(self, key, priority, submitted)
@@ -442,7 +245,7 @@ class OrderedQueue(_Ranked):
 
 
 @final
-class OrderedApplication(_Ranked):
+class OrderedApplication(HeapItem):
     """An application of an `OrderTree`."""
 
     __slots__ = (
@@ -466,7 +269,7 @@ class OrderedApplication(_Ranked):
     used: Mapping[str, int]
     #: Its pending requests by id, each with its place.
     requests: dict[str, OrderEntry]
-    key: _Key | None
+    key: HeapKey | None
     priority: int
     submitted: int
     #: The submission, also while nothing is pending.
@@ -525,13 +328,13 @@ class OrderedApplication(_Ranked):
             return
         priority = request.priority
         if queue.first_key is None:
-            parts: _Key = (number,)
+            parts: HeapKey = (number,)
         else:
             self.value = queue.first_key(self.source or self)
             parts = (self.value, number)
         name = self.application_id
         if queue.settings.priority_first:
-            key: _Key = (-priority, *parts, name)
+            key: HeapKey = (-priority, *parts, name)
         else:
             key = (parts[0], -priority, *parts[1:], name)
         queue.applications.update(self, key, priority, number)
