@@ -218,7 +218,7 @@ class Grouped(Journaled):
     def build(self) -> None:
         """Make the partition."""
         self.path = next(self._paths)
-        self.partition = self.journaled = open_partition(self.path, CONFIG, durability="group")
+        self.partition = self.journaled = self.open(self.path, CONFIG, durability="group")
         from unit.partition.test_interruptions import fill  # noqa: PLC0415 - a helper of this scene alone
 
         fill(self.partition)

@@ -14,6 +14,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -295,6 +296,9 @@ class Journaled(Scene):
 
     uses = _USES
 
+    #: Opens a journal at the time of the other scenes: a promised end depends on the second of its change.
+    open = staticmethod(partial(open_partition, clock=lambda: 1_000_000))
+
     def __init__(self, folder: Path) -> None:
         self._paths: Iterator[Path] = (folder / str(number) for number in itertools.count())
         self._start = b""
@@ -304,12 +308,12 @@ class Journaled(Scene):
         """Make the partition from a file that is written once."""
         if not self._start:
             path = next(self._paths)
-            with open_partition(path, CONFIG) as partition:
+            with self.open(path, CONFIG) as partition:
                 self.fill(partition)
             self._start = path.read_bytes()
         self.path = next(self._paths)
         self.path.write_bytes(self._start)
-        self.partition = self.journaled = open_partition(self.path)
+        self.partition = self.journaled = self.open(self.path)
         self._seen = self.journaled.journal.number
 
     def require_sound(self) -> None:
@@ -317,7 +321,7 @@ class Journaled(Scene):
         self.partition.configure(None)
         state = self.state()
         self.journaled.journal.close()
-        with open_partition(self.path) as again:
+        with self.open(self.path) as again:
             again.verify()
             assert shown(again) == state
 

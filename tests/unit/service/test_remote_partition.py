@@ -50,8 +50,8 @@ MANY: Final = Resource({"memory": 2**70, "nvidia.com/gpu": 3})
 
 
 def busy() -> Partition:
-    """Return a partition with allocations of every kind."""
-    partition = Partition(FIRST)
+    """Return a partition with allocations of every kind, at the same time in each call."""
+    partition = Partition(FIRST, clock=lambda: 1000)
     partition.add_node("n1", memory(100))
     partition.add_node("n2", Resource(memory=10, gpu=2))
     assert partition.submit("one", SUE, "root.a", tags={"team": "red"})
