@@ -105,8 +105,13 @@ class ThresholdCrossed(NamedTuple):
     def __str__(self) -> str:
         counted = "applications" if self.resource is None else self.resource
         crossed = "at or above" if self.rising else "below"
+        return f"{self._where()}: {self.used} of {self.limit} {counted}, {crossed} {self.threshold} %"
+
+    def _where(self) -> str:
+        if self.kind == _BUDGET:
+            return f"budget {self.place!r} of {self.name!r}"
         place = "" if self.kind in (TrackingType.QUEUE, _ELASTIC_GROUP) else f" in {self.place}"
-        return f"{self.kind} {self.name!r}{place}: {self.used} of {self.limit} {counted}, {crossed} {self.threshold} %"
+        return f"{self.kind} {self.name!r}{place}"
 
 
 def _plain(amount: int | Fraction) -> int | str:

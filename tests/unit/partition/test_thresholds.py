@@ -275,7 +275,7 @@ def test_values() -> None:
     }
     assert budget.to_dict()["used"] == "7/2"
     assert budget._replace(used=Fraction(7)).to_dict()["used"] == 7
-    assert str(budget) == "budget 'sue' in monthly: 7/2 of 10 memory, below 95 %"
+    assert str(budget) == "budget 'monthly' of 'sue': 7/2 of 10 memory, below 95 %"
 
 
 @pytest.mark.parametrize(
