@@ -28,7 +28,7 @@ from ugm.elastic import (
     verify,
 )
 from ugm.elastic.sharing import divide, divide_in_rounds
-from ugm.elastic.tree_copy import TreeCopy
+from ugm.elastic.tree_copy import KnownGroups, TreeCopy
 
 #: Who wants how much, group by group.
 Wanted = dict[str, Resource]
@@ -109,6 +109,36 @@ def test_a_copy_has_the_status_of_every_group(scene: tuple[list[ElasticGroup], R
 
     assert {group["group"]: group for group in copy.groups()} == expected
     assert copy.total == total
+
+
+_changes = st.lists(
+    st.tuples(st.integers(0, 9), totals, st.sampled_from(["total", "pod", "limits", "add"])), max_size=6
+)
+
+
+@given(scenes, _changes)
+def test_copies_may_follow_one_another(
+    scene: tuple[list[ElasticGroup], Resource, Wanted, bool], changes: list[tuple[int, Resource, str]]
+) -> None:
+    """A copy that reuses the results of another copy has the same groups as one that computes all of them."""
+    groups, total, wanted, scale = scene
+    tree, known = fill(ElasticTree(total, groups, scale_min=scale), wanted), KnownGroups()
+    for number, amount, change in changes:
+        group, earlier = groups[number % len(groups)], TreeCopy(tree, known)
+        if change == "total":
+            tree.set_total(amount)
+        elif change == "pod":
+            tree.change_request(group.name, amount)
+            tree.change_used(group.name, amount)
+        else:
+            name, parent = (group.name, group.parent) if change == "limits" else ("new", groups[0].name)
+            tree.put(ElasticGroup(name, parent, max=amount))
+        complete = TreeCopy(tree).groups()
+
+        assert TreeCopy(tree, known).groups() == complete
+        earlier.groups()
+        assert TreeCopy(tree, known).groups() == complete
+        assert TreeCopy(tree, known).groups() is TreeCopy(tree, known).groups()
 
 
 @given(counts, sharers())

@@ -26,7 +26,7 @@ from ugm.elastic.group import DEFAULT_GROUP, ROOT_GROUP
 from ugm.elastic.lending import borrowers, overuse
 from ugm.elastic.pods import Pod, require_pod
 from ugm.elastic.quota import ElasticQuota
-from ugm.elastic.tree_copy import TreeCopy
+from ugm.elastic.tree_copy import KnownGroups, TreeCopy
 from ugm.errors import InvariantError, RequestError
 from ugm.model import Borrower, Claim, OrderNode, ReportingModel, SetupViolation
 from ugm.resources import Resource
@@ -108,6 +108,8 @@ class ElasticModel(ReportingModel):
         if type(unrestricted) is not bool:
             raise RequestError("unrestricted", unrestricted, "expected True or False")
         self.quota: Final = quota
+        #: The last computation of the state.
+        self._known: Final = KnownGroups()
         #: The claim that was checked last and its pod, which a charge of the same claim uses.
         self._checked: tuple[Claim, Pod] | None = None
         #: The names of all pods that are claims. After an interruption it may include pods that no longer exist.
@@ -198,8 +200,11 @@ class ElasticModel(ReportingModel):
         return self.quota.all_limits()
 
     def capture_state(self) -> Callable[[], Mapping[str, Any]]:
-        """Copy the numbers of all groups; the returned function computes their runtimes."""
-        copy = TreeCopy(self.quota.tree)
+        """Copy the numbers of all groups; the returned function computes the runtimes that have changed.
+
+        The states share the groups that have not changed, so they must not be modified.
+        """
+        copy = TreeCopy(self.quota.tree, self._known)
         return lambda: {
             "kind": "elastic",
             "total": dict(copy.total),

@@ -37,7 +37,7 @@ from ugm.quotatree._tree import QuotaTree
 from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
 from ugm.quotatree.manager import QuotaManager
 from ugm.quotatree.rejection import Rejection
-from ugm.quotatree.view import capture_view
+from ugm.quotatree.view import KnownNodes, capture_state
 
 __all__ = ["ForestModel", "InMaintenance", "NoGroup", "TreeModel", "UnknownForest", "UnknownNode", "UnknownTree"]
 
@@ -122,6 +122,8 @@ class _Model(ReportingModel, ABC):
         self._latest: ConsumerInfo | None = None
         #: The ids of the claims that were charged before a reset and not since.
         self._withdrawn: Final[set[str]] = set()
+        #: The last state of each tree.
+        self._known: Mapping[str, KnownNodes] = {}
         if self._unknown({}) is not None:
             raise RequestError(f"{self._kind.removeprefix('quota ')}_name", name, f"there is no such {self._kind}")
 
@@ -293,10 +295,20 @@ class _Model(ReportingModel, ABC):
         )
 
     def capture_state(self) -> Callable[[], Mapping[str, Any]]:
-        """Copy the trees; the returned function converts them to plain data."""
-        views = self._charging.read(lambda forest: (capture_view(managed.tree) for managed in forest.trees.values()))
+        """Copy the trees; the returned function converts the nodes that have changed to plain data.
+
+        The states share the nodes that have not changed, so they must not be modified.
+        """
+        known: dict[str, KnownNodes] = {}
+
+        def capture(forest: Forest) -> Iterator[Callable[[], Mapping[str, Any]]]:
+            for name, managed in forest.trees.items():
+                known[name] = self._known.get(name) or KnownNodes()
+                yield capture_state(managed.tree, known[name])
+
+        captured, self._known = self._charging.read(capture), known
         mode = self._registry.mode.value
-        return lambda: {"kind": "quota trees", "mode": mode, "trees": [view().to_dict() for view in views]}
+        return lambda: {"kind": "quota trees", "mode": mode, "trees": [state() for state in captured]}
 
     def state(self) -> Mapping[str, Any]:
         """Return the mode of the manager, and all trees with their consumers."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from operator import sub
-from typing import NamedTuple
+from typing import NamedTuple, final
 
 from ugm.quotatree._node import TreeNode
 from ugm.quotatree._tree import QuotaTree
 from ugm.quotatree.consumer import TreeRequest
 from ugm.resources import Resource
 
-__all__ = ["ConsumerView", "NodeView", "TreeView", "capture_view", "view_of"]
+__all__ = ["ConsumerView", "KnownNodes", "NodeView", "TreeView", "capture_state", "view_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,26 +97,67 @@ class _CopiedNode(NamedTuple):
 
 def view_of(tree: QuotaTree) -> TreeView:
     """Return the current state of a tree."""
-    return capture_view(tree)()
+    copied = _copied_nodes(tree)
+    borrowed = _borrowed(copied)
+    nodes = tuple(_view(one, tree.resources, borrowed[one.node.name]) for one in copied)
+    return TreeView(tree.name, tree.resources, nodes)
 
 
-def capture_view(tree: QuotaTree) -> Callable[[], TreeView]:
-    """Return a function that returns the state of a tree at this moment.
-
-    This copies only the numbers, about half a microsecond for each node and consumer. The returned function converts
-    them to values, and does not need the lock of the tree.
-    """
-    name, resources = tree.name, tree.resources
-    copied = [
+def _copied_nodes(tree: QuotaTree) -> list[_CopiedNode]:
+    return [
         _CopiedNode(node, node.free, [(consumer.id, consumer.entry, consumer.leaf) for consumer in node.consumers()])
         for node in (tree.root.walk() if tree.root else ())
     ]
 
-    def view() -> TreeView:
-        borrowed = _borrowed(copied)
-        return TreeView(name, resources, tuple(_view(one, resources, borrowed[one.node.name]) for one in copied))
 
-    return view
+class _KnownNode(NamedTuple):
+    """A node as plain data, with the copy and the borrowed amounts from which it was made."""
+
+    copied: _CopiedNode
+    borrowed: Mapping[str, int]
+    state: dict[str, object]
+
+
+@final
+class KnownNodes:
+    """The last state of one tree. States may be computed in several threads, in any order.
+
+    Attributes:
+        latest: the resources and the nodes by name; None before the first state. It is replaced, and never changed.
+    """
+
+    __slots__ = ("latest",)
+
+    def __init__(self) -> None:
+        self.latest: tuple[tuple[str, ...], dict[str, _KnownNode]] | None = None
+
+
+def capture_state(tree: QuotaTree, known: KnownNodes) -> Callable[[], dict[str, object]]:
+    """Return a function that returns the state of a tree at this moment, as `TreeView.to_dict`.
+
+    This copies only the numbers, about half a microsecond for each node and consumer. The returned function converts
+    them to plain data, and does not need the lock of the tree.
+
+    Args:
+        tree: the tree.
+        known: the last state of the tree, whose unchanged nodes are the same objects in the next one.
+    """
+    name, resources, copied = tree.name, tree.resources, _copied_nodes(tree)
+
+    def known_node(one: _CopiedNode, borrowed: Mapping[str, int], before: _KnownNode | None) -> _KnownNode:
+        if before is not None and before.copied == one and before.borrowed == borrowed:
+            return before
+        return _KnownNode(one, borrowed, _view(one, resources, borrowed).to_dict())
+
+    def state() -> dict[str, object]:
+        latest, borrowed = known.latest, _borrowed(copied)
+        before = latest[1] if latest is not None and latest[0] == resources else {}
+        names = [one.node.name for one in copied]
+        nodes = [known_node(one, borrowed[each], before.get(each)) for each, one in zip(names, copied, strict=True)]
+        known.latest = resources, dict(zip(names, nodes, strict=True))
+        return {"name": name, "resources": list(resources), "nodes": [node.state for node in nodes]}
+
+    return state
 
 
 def _view(copied: _CopiedNode, resources: tuple[str, ...], borrowed: Mapping[str, int]) -> NodeView:

@@ -14,7 +14,7 @@ from ugm.server.cooperative import cooperatively
 from ugm.server.history import History
 from ugm.server.payloads import ApiError
 from ugm.server.queue_rows import QueueRow, QueueRows
-from ugm.server.trees import ModelTree, trees_of
+from ugm.server.trees import KnownTrees, ModelTree, trees_of
 from ugm.server.usage_history import UsageHistory
 from ugm.server.worker import Worker
 
@@ -43,7 +43,9 @@ class ServedPartition:
     __slots__ = (
         "_history",
         "_models",
+        "_models_lock",
         "_newest",
+        "_nodes",
         "_order",
         "_order_lock",
         "_rows",
@@ -80,6 +82,9 @@ class ServedPartition:
         #: Held while the newest snapshot is replaced or its rows are encoded, so that all threads share them.
         self._snapshot_lock: Final = Lock()
         self._models = None
+        self._nodes: Final = KnownTrees()
+        #: Held while the quota models are read again, so that all threads share them.
+        self._models_lock: Final = Lock()
         self._order: tuple[float, float, tuple[Turn, ...]] | None = None
         self._order_lock: Final = Lock()
 
@@ -110,10 +115,11 @@ class ServedPartition:
 
     def models(self, since: float) -> Models:
         """Return the quota models at a moment that is not before *since*, like `snapshot`."""
-        if self._models is None or self._models[0] < since:
-            began, reports = perf_counter(), self.partition.model_reports()
-            self._models = began, Models(reports, trees_of(reports))
-        return self._models[1]
+        with self._models_lock:
+            if self._models is None or self._models[0] < since:
+                began, reports = perf_counter(), self.partition.model_reports()
+                self._models = began, Models(reports, trees_of(reports, self._nodes))
+            return self._models[1]
 
     def order(self) -> tuple[float, tuple[Turn, ...]]:
         """Return the pending requests in scheduling order, with the time of this order in seconds since 1970.

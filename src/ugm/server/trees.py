@@ -9,14 +9,15 @@ however large the tree is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import count
+from operator import is_
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from ugm.partition import CooperativeIteration, ModelReport
 
-__all__ = ["MEASURES", "BorrowingConsumer", "ModelTree", "TreeItem", "TreeRow", "trees_of"]
+__all__ = ["MEASURES", "BorrowingConsumer", "KnownTrees", "ModelTree", "TreeItem", "TreeRow", "trees_of"]
 
 _Amounts: TypeAlias = Mapping[str, int]
 
@@ -95,10 +96,6 @@ class ModelTree:
         self.mode: Final = mode
         self.nodes: Final = nodes
         self.borrowers: Final = borrowers
-
-    def renamed(self, name: str) -> ModelTree:
-        """Return the tree with another name."""
-        return ModelTree(name, self.kind, self.mode, self.nodes, self.borrowers)
 
     @cached_property
     def children(self) -> Mapping[str, list[TreeItem]]:
@@ -217,14 +214,71 @@ def _share(used: int, most: int) -> float:
 # Reading
 
 
-def trees_of(reports: Iterable[ModelReport]) -> list[ModelTree]:
-    """Return the trees of all models, each with a name of its own."""
+class _TreeState(NamedTuple):
+    """A tree of a report, with its nodes as plain data."""
+
+    name: str
+    kind: str
+    mode: str
+    nodes: Sequence[Mapping[str, Any]]
+    borrowers: tuple[BorrowingConsumer, ...]
+
+
+@final
+class KnownTrees:
+    """The nodes that were read last, so that unchanged ones are not read again.
+
+    A node is unchanged if its state is the same object as before; see `ugm.model.ReportingModel.capture_state`.
+    """
+
+    __slots__ = ("_trees",)
+
+    def __init__(self) -> None:
+        #: The states of the nodes with the tree that was read from them, by the name of the tree.
+        self._trees: dict[str, tuple[Sequence[Mapping[str, Any]], list[TreeItem | None], ModelTree]] = {}
+
+    def tree(
+        self,
+        name: str,
+        kind: str,
+        mode: str,
+        states: Sequence[Mapping[str, Any]],
+        borrowers: tuple[BorrowingConsumer, ...],
+    ) -> ModelTree:
+        """Return the tree for the states of its nodes."""
+        read = _NODE_READERS[kind]
+        known, items, tree = self._trees.get(name, ((), [], None))
+        if tree is None or tree.kind != kind or len(states) != len(known):
+            items = list(map(read, states))
+        elif not all(map(is_, states, known)):
+            before = zip(states, known, items, strict=True)
+            items = [item if state is old else read(state) for state, old, item in before]
+        elif (mode, borrowers) == (tree.mode, tree.borrowers):
+            return tree
+        tree = ModelTree(name, kind, mode, {item.name: item for item in items if item}, borrowers)
+        self._trees[name] = states, items, tree
+        return tree
+
+    def forget_others(self, names: Collection[str]) -> None:
+        """Forget all trees with other names."""
+        self._trees = {name: known for name, known in self._trees.items() if name in names}
+
+
+def trees_of(reports: Iterable[ModelReport], known: KnownTrees | None = None) -> list[ModelTree]:
+    """Return the trees of all models, each with a name of its own.
+
+    Args:
+        reports: the reports of the models.
+        known: the nodes of the last call, which are replaced; None to read all nodes.
+    """
     found: dict[str, ModelTree] = {}
+    nodes = known or KnownTrees()
     for report in reports:
         read = _READERS.get(str(report.state.get("kind")))
-        for tree in read(report.state) if read else ():
-            unique = next(name for name in _names(tree.name) if name not in found)
-            found[unique] = tree if unique == tree.name else tree.renamed(unique)
+        for name, kind, mode, states, borrowers in read(report.state) if read else ():
+            unique = next(each for each in _names(name) if each not in found)
+            found[unique] = nodes.tree(unique, kind, mode, states, borrowers)
+    nodes.forget_others(found)
     return list(found.values())
 
 
@@ -235,10 +289,8 @@ def _names(name: str) -> Iterator[str]:
         yield f"{name}-{number}"
 
 
-def _elastic(state: Mapping[str, Any]) -> Iterator[ModelTree]:
-    yield ModelTree(
-        "elastic", "elastic", "", {one["group"]: _group(one) for one in state["groups"] if not _is_idle(one)}
-    )
+def _elastic(state: Mapping[str, Any]) -> Iterator[_TreeState]:
+    yield _TreeState("elastic", "elastic", "", state["groups"], ())
 
 
 def _is_idle(group: Mapping[str, Any]) -> bool:
@@ -247,21 +299,22 @@ def _is_idle(group: Mapping[str, Any]) -> bool:
     return is_built_in and not any(group[measure] for measure in MEASURES["elastic"])
 
 
-def _group(group: Mapping[str, Any]) -> TreeItem:
+def _group(group: Mapping[str, Any]) -> TreeItem | None:
+    if _is_idle(group):
+        return None
     amounts = {measure: group[measure] for measure in MEASURES["elastic"]}
     return TreeItem(group["group"], group["parent"], is_hard=False, amounts=amounts)
 
 
-def _quota_trees(state: Mapping[str, Any]) -> Iterator[ModelTree]:
+def _quota_trees(state: Mapping[str, Any]) -> Iterator[_TreeState]:
     for tree in state["trees"]:
-        nodes = {node["name"]: _quota_node(node) for node in tree["nodes"]}
         borrowers = tuple(
             BorrowingConsumer(**{field: consumer[field] for field in BorrowingConsumer._fields})
             for node in tree["nodes"]
             for consumer in node["consumers"]
             if consumer["group"] != node["name"]
         )
-        yield ModelTree(tree["name"], "quota", state["mode"], nodes, borrowers)
+        yield _TreeState(tree["name"], "quota", state["mode"], tree["nodes"], borrowers)
 
 
 def _quota_node(node: Mapping[str, Any]) -> TreeItem:
@@ -269,7 +322,11 @@ def _quota_node(node: Mapping[str, Any]) -> TreeItem:
     return TreeItem(node["name"], node["parent"], is_hard=node["hard"], amounts=amounts)
 
 
-_READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Iterator[ModelTree]]]] = {
+_READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Iterator[_TreeState]]]] = {
     "elastic": _elastic,
     "quota trees": _quota_trees,
+}
+_NODE_READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], TreeItem | None]]] = {
+    "elastic": _group,
+    "quota": _quota_node,
 }

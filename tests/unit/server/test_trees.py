@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from ugm import Partition, Resource
 from ugm.partition import AbstractPartition
 from ugm.server import PartitionCollector
 from ugm.server.metrics import exposition
+from ugm.server.state import ServedPartition
 
 #: Every test runs with partitions in memory, with journaled ones and with clients of a service.
 pytestmark = pytest.mark.usefixtures("storage")
@@ -231,3 +233,21 @@ def test_a_suspended_model_is_counted() -> None:
 
     assert get(partition, "trees") == {"trees": [], "models": [{"model": "Failing", "is_suspended": True}]}
     assert series_of(PartitionCollector({"default": partition}))["ugm_suspended_models", ()] == 1
+
+
+def test_unchanged_nodes_are_not_read_again() -> None:
+    """After a change of one group, only this group, those above it and siblings with other shares are read again."""
+    partition = crowd_of_groups(300)
+    served = ServedPartition("default", partition)
+    before = served.models(perf_counter()).trees
+    partition.release("team1-3/1")
+    after = served.models(perf_counter()).trees
+
+    assert served.models(perf_counter()).trees == after
+    elastic, quota = (
+        {name for name, node in one.nodes.items() if node is not other.nodes[name]}
+        for one, other in zip(after, before, strict=True)
+    )
+    assert elastic >= {"koordinator-root-quota", "team1", "team1-3"}
+    assert {name.partition("-")[0] for name in elastic} == {"koordinator", "team1"}
+    assert quota == {"R", "team1", "team1-3"}
