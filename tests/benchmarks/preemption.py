@@ -21,7 +21,7 @@ from time import process_time_ns
 from typing import Any, Final
 
 from ugm import AllocationRequest, Partition, Resource, UserGroup, parse_config
-from ugm.partition.preemption import Preempting, require_preemption_call
+from ugm.partition.preemption import PreemptionPlanning, require_preemption_call
 from ugm.resources import sum_of
 
 CHILDREN: Final = 20
@@ -78,7 +78,7 @@ def planning(partition: Partition, size: int) -> tuple[Callable[[], Any], Callab
     """Return a call that plans, and one that copies what a plan reads under the lock."""
     usage = Resource(vcore=1500 * size, memory=1500 * MIB * size)
     request = AllocationRequest("new-0", "new", usage, priority=2)
-    preempting: Preempting = partition._preempting
+    preempting: PreemptionPlanning = partition._preempting
     call = require_preemption_call(request, 0, 100, (), may_preempt=True, within_queue=False)
     return (lambda: partition.plan_preemption(request, since=0, now=100)), (lambda: preempting._copy(call))
 

@@ -1,4 +1,4 @@
-"""The order of users by Fair Tree: who has used least of the shares of the own accounts comes first.
+"""The order of users by Fair Tree: the user with the least usage for the shares of its accounts is first.
 
 The problem: the fairest user is the one whose *key* is highest: the list of the levels of its accounts, from the top
 down, and of the user itself. Accounts with equal keys must not be ordered by chance, so their users compete as if they

@@ -36,7 +36,7 @@ RESERVATION: Final = "ugm.reservation"
 PROPERTIES: Final = {
     POLICY: "'fifo', 'fair', 'share'",
     _PRIORITY: "'enabled', 'disabled'",
-    _OFFSET: "a number of 32 bits",
+    _OFFSET: "a number from -2147483648 to 2147483647",
     _FENCE: "'default', 'fence'",
 }
 

@@ -95,7 +95,7 @@ class JournalTransactionLog:
             # Commit under the lock of the partition, so that other threads see only durable changes. `wait` raises the
             # error.
             with suppress(JournalError):
-                self.writer.acknowledge(self.writer.number)
+                self.writer.wait_until_durable(self.writer.number)
 
     def _serialised(self, events: Sequence[Event]) -> bytes:
         try:
@@ -122,7 +122,7 @@ class JournalTransactionLog:
         if deferral is not None:
             deferral.change, deferral.event = change, event
             return False
-        self.writer.acknowledge(change)
+        self.writer.wait_until_durable(change)
         return True
 
     @property

@@ -305,7 +305,7 @@ class Writer:
 
     # Committing
 
-    def acknowledge(self, number: int) -> None:
+    def wait_until_durable(self, number: int) -> None:
         """Wait until a change is durable.
 
         Raises:

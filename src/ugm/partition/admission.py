@@ -206,7 +206,7 @@ class Admission:
     def allocate_entry(
         self, request: AllocationRequest, entry: LedgerEntry, objections: Sequence[Violation]
     ) -> Decision:
-        """Decide like `allocate` about an entry, which objections deny that no limit denies.
+        """Decide like `allocate` about an entry. If no limit denies it, the objections do.
 
         Args:
             request: the request.

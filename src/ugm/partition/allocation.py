@@ -94,7 +94,7 @@ def traits_of(state: AllocationState, request: AllocationRequest, now: int = 0) 
     if type(placeholder) is not bool:
         raise RequestError("placeholder", placeholder, "expected True or False")
     if type(priority) is not int or not -_PRIORITY_BOUND <= priority < _PRIORITY_BOUND:
-        raise RequestError("priority", priority, "expected a number of 32 bits")
+        raise RequestError("priority", priority, "expected an int from -2**31 to 2**31 - 1")
     if type(preemptible) is not bool:
         raise RequestError("preemptible", preemptible, "expected True or False")
     if duration is None:

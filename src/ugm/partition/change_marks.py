@@ -1,7 +1,7 @@
 """Marks of changes: what a reader of the partition has to read again.
 
-A scheduling pass keeps a copy of what decides the order. Between two of its questions, other callers may change the
-partition. Each reader has `ChangeMarks`, which the partition fills under its lock, and takes them when it reads.
+A scheduling pass keeps a copy of the values that decide the order. Between two of its heads, other callers may change
+the partition. Each reader has `ChangeMarks`, which the partition fills under its lock, and takes them when it reads.
 
 Marks are set with every step of a change, also if the change is undone later. So a mark means "perhaps".
 """

@@ -203,7 +203,7 @@ class BudgetChanged(NamedTuple):
 
 
 class PartitionClosed(NamedTuple):
-    """The partition is being removed and accepts no more requests."""
+    """The partition is closed and accepts no more requests."""
 
 
 class ConfigurationChanged(NamedTuple):

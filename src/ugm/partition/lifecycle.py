@@ -94,7 +94,7 @@ class ApplicationLifecycle:
 
     def _require_open(self, submission: Submission) -> None:
         if self._state.closed:
-            raise RequestError("application_id", submission.application_id, "the partition is being removed")
+            raise RequestError("application_id", submission.application_id, "the partition is closed")
 
     # End
 

@@ -185,7 +185,7 @@ class ModelQueries:
 
 
 def _fill(most: _Amounts, fits: Callable[[_Amounts], bool]) -> _Amounts:
-    """Return amounts that fit, and fit with no unit more; all zero if not even nothing fits."""
+    """Return the largest amounts that fit together; zeros if even an empty request is denied."""
     granted: _Amounts = {}
     if not fits(granted):
         return dict.fromkeys(most, 0)

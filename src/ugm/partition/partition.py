@@ -67,13 +67,13 @@ from ugm.partition.plan import (
     require_confirmed,
 )
 from ugm.partition.preemption import (
-    Preempting,
+    PreemptionPlanning,
     require_preemption_call,
     require_preemption_plan,
     require_reduction_call,
 )
 from ugm.partition.queries import CopiedAllocations, Queries
-from ugm.partition.reclaim import Reclaiming, require_reclaim_plan
+from ugm.partition.reclaim import ReclaimPlanning, require_reclaim_plan
 from ugm.partition.reclaim_plan import ReclaimPlan
 from ugm.partition.reconcile import reconcile
 from ugm.partition.reduction_timers import ReductionTimers, SettingsCache
@@ -230,9 +230,9 @@ class Partition(FastPath):
         self._lifecycle = ApplicationLifecycle(state, models, self._admission)
         self._administration = Administration(state, models, self._admission, self._timers)
         self._subject_queries = SubjectQueries(state, models, self._admission)
-        self._reclaiming = Reclaiming(state, models, self._admission, self._subject_queries)
+        self._reclaiming = ReclaimPlanning(state, models, self._admission, self._subject_queries)
         self._reservations = Reservations(state, models, self._admission, self._start_marking)
-        self._preempting = Preempting(
+        self._preempting = PreemptionPlanning(
             state,
             models,
             self._admission,

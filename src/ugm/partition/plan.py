@@ -445,7 +445,7 @@ def require_change_count(most: int) -> int:
         RequestError: it is not a number of changes.
     """
     if type(most) is not int or most < 0:
-        raise RequestError("most", most, "expected a number of changes")
+        raise RequestError("most", most, "expected an int >= 0")
     return most
 
 

@@ -8,7 +8,7 @@ the victims that queues and the cluster still need. Then all limits decide, with
 Victims of models that are not needed are removed.
 
 Between plan and execution the partition may change. So a plan contains the usage, maxima and guarantees that it depends
-on, and `Preempting.carry_out` compares them. This takes a pass over the ledger under the lock.
+on, and `PreemptionPlanning.carry_out` compares them. This takes a pass over the ledger under the lock.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ from ugm.resources import Resource
 from ugm.tracking.self_check import ReadLocked
 
 __all__ = [
-    "Preempting",
     "PreemptionCall",
+    "PreemptionPlanning",
     "require_preemption_call",
     "require_preemption_plan",
     "require_reduction_call",
@@ -66,7 +66,7 @@ _FINAL: Final = frozenset((Outcome.BLOCKED, Outcome.NEVER, Outcome.UNWILLING, Ou
 
 
 class PreemptionCall(NamedTuple):
-    """The checked arguments of `Preempting.plan`."""
+    """The checked arguments of `PreemptionPlanning.plan`."""
 
     request: AllocationRequest
     since: int
@@ -162,7 +162,7 @@ class _ReductionCopy(NamedTuple):
 
 
 @final
-class Preempting:
+class PreemptionPlanning:
     """Makes plans for requests and for queues above their maxima, and carries them out.
 
     Args:

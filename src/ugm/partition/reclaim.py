@@ -1,4 +1,4 @@
-"""Reclaiming: the choice of allocations that other groups have to return to a group that asks within its guarantee.
+"""Reclaim: the choice of allocations that other groups have to return to a group that asks within its guarantee.
 
 **Problem.** Groups lend each other what they do not use. If the owner asks for it, allocations of other groups must
 end. Several models may lend, users and queues have limits as well, and no group may lose what it is guaranteed.
@@ -36,7 +36,7 @@ from ugm.partition.subject import Subject, UserInQueue
 from ugm.partition.subject_queries import QueryRequest, SubjectQueries, require_subject
 from ugm.resources import Resource
 
-__all__ = ["Reclaiming", "require_reclaim_plan"]
+__all__ = ["ReclaimPlanning", "require_reclaim_plan"]
 
 #: The limits that eviction from other groups does not resolve.
 _BLOCKING: Final = (TrackingType.USER, TrackingType.GROUP)
@@ -65,7 +65,7 @@ class _Request(NamedTuple):
 
 
 @final
-class Reclaiming:
+class ReclaimPlanning:
     """Makes plans and carries them out. The caller holds the lock, and has called `require_subject`."""
 
     __slots__ = ("_admission", "_models", "_queries", "_state")

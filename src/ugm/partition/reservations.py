@@ -1,4 +1,4 @@
-"""The reservations of a partition: who has one, when they start, and which requests they hold back.
+"""The reservations of a partition: the requests that have one, their starts, and the requests that they hold back.
 
 A reservation is stored in the state as the queue and the id of the request, so it survives the order of the other
 requests, and a journal restores it. Everything else is planned from the ledger and the clock; see
@@ -222,7 +222,7 @@ class Reservations:
         )
 
     def _reserve(self, waiting: CandidateRequest, violations: Iterable[Violation]) -> None:
-        """Let a denied request have the reservations of its queues for which it is the first one that queues block."""
+        """Reserve the queues of a denied request that no other request has reserved, if only queues block it."""
         if not is_blocked_by_queues(violations):
             return
         for path in self._free_paths(waiting):

@@ -122,7 +122,7 @@ class PartitionState:
     terminating: set[str]
     #: Called after the configuration or its limits have changed, under the lock; None for a state without a partition.
     config_changed: Callable[[], None] | None
-    #: Whether the partition is being removed and accepts no more requests.
+    #: Whether the partition is closed and accepts no more requests.
     closed: bool
     #: The pending request that reserves capacity for a queue, by the path of the queue; the earliest reservation first.
     #: An entry whose request is no longer pending has no effect.

@@ -247,7 +247,7 @@ class SubjectQueries:
 
     def _check_user(self, subject: UserInQueue, query: QueryRequest) -> Decision:
         if self._state.closed:
-            raise RequestError("queue_path", subject.queue_path, "the partition is being removed")
+            raise RequestError("queue_path", subject.queue_path, "the partition is closed")
         usage, claim = require_resource("usage", query.usage), self.claim(subject, query)
         violations = self.own_violations(subject, usage)
         if self._models:

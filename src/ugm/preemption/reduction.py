@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple, final
 from ugm.preemption.facts import World
 from ugm.preemption.laws import Law
 from ugm.preemption.plan import GuaranteeUse, QueueInput, Victim, queue_input
-from ugm.preemption.reduction_search import Takes, choose_reduction
+from ugm.preemption.reduction_search import ReductionProgress, choose_reduction
 from ugm.preemption.search import DEFAULT_STEPS
 from ugm.preemption.usage_tree import AllocationClass, QueueNode, QueueUsageTree
 from ugm.resources import Resource, format_amount
@@ -212,7 +212,7 @@ class _Planner:
     def _reduce(self, node: QueueNode, timer: ReductionTimer) -> Reduction:
         """Choose the victims of one queue."""
         excess = self._excess(node)
-        takeable = _Takeable(self, node)
+        takeable = _ReducibleAmounts(self, node)
         target = {name: takeable.target(name, amount) for name, amount in excess.items()}
         shares: dict[str, dict[str, int]] = {}
         for name, amount in sorted(target.items()):
@@ -243,8 +243,8 @@ class _Planner:
             for one in self.candidates(node)
             if any(target.get(name) for name in one.usage)
         ]
-        takes = Takes(excess, shares, self._bounds(excess), overshoot=self._overshoot)
-        chosen = choose_reduction(candidates, takes, self._steps)
+        progress = ReductionProgress(excess, shares, self._bounds(excess), overshoot=self._overshoot)
+        chosen = choose_reduction(candidates, progress, self._steps)
         self._is_optimal = self._is_optimal and chosen.is_optimal
         owners = {position: one for one, positions in candidates for position in positions}
         for position in chosen.positions or ():
@@ -319,7 +319,7 @@ class _Planner:
 
 
 @final
-class _Takeable:
+class _ReducibleAmounts:
     """The amounts that may be taken from a queue and from those below."""
 
     __slots__ = ("_node", "_planner", "_preemptible", "_takeable")

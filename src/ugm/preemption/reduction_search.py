@@ -16,10 +16,10 @@ from heapq import heapify, heappop, heappush
 from math import lcm
 from typing import Final, NamedTuple, TypeAlias, final
 
-from ugm.preemption.search import ALWAYS_COMPLETE, Chosen
+from ugm.preemption.search import ALWAYS_COMPLETE, Chosen, StepLimitReachedError
 from ugm.preemption.usage_tree import AllocationClass
 
-__all__ = ["Takes", "choose_reduction"]
+__all__ = ["ReductionProgress", "choose_reduction"]
 
 #: The excess left, the amount beyond shares, the number, the priorities (highest first) and the negative positions.
 _Cost: TypeAlias = tuple[int, int, int, list[int], list[int]]
@@ -29,7 +29,7 @@ _MOST_OPTIONS: Final = 200
 
 
 @final
-class Takes:
+class ReductionProgress:
     """The excess of a queue, what was taken of it, and from where.
 
     Args:
@@ -131,37 +131,35 @@ class _Option(NamedTuple):
     positions: Sequence[int]
 
 
-def choose_reduction(candidates: Sequence[tuple[AllocationClass, Sequence[int]]], takes: Takes, steps: int) -> Chosen:
+def choose_reduction(
+    candidates: Sequence[tuple[AllocationClass, Sequence[int]]], progress: ReductionProgress, steps: int
+) -> Chosen:
     """Return the victims with the least cost; there may be none.
 
     Args:
         candidates: the classes of allocations that may be victims, with the positions of their members.
-        takes: the excess of the queue.
+        progress: the excess of the queue, and what was taken of it.
         steps: the limit of the search; it does not apply to a few candidates.
     """
     options = [_Option(one, sorted(positions, reverse=True)) for one, positions in candidates if positions]
     options.sort(key=lambda option: (option.one.priority, -option.positions[0]))
-    search = _Search(options, takes, None if sum(len(o.positions) for o in options) <= ALWAYS_COMPLETE else steps)
+    search = _Search(options, progress, None if sum(len(o.positions) for o in options) <= ALWAYS_COMPLETE else steps)
     search.run()
     return Chosen(tuple(sorted(search.best)), search.is_complete)
-
-
-class _StepLimitReachedError(Exception):
-    """The search has used all its steps."""
 
 
 @final
 class _Search:
     """The search for one queue; see the module."""
 
-    __slots__ = ("_best_cost", "_chosen", "_limit", "_offered", "_options", "_takes", "best", "is_complete")
+    __slots__ = ("_best_cost", "_chosen", "_limit", "_offered", "_options", "_progress", "best", "is_complete")
 
     best: list[int]
     is_complete: bool
 
-    def __init__(self, options: Sequence[_Option], takes: Takes, steps: int | None) -> None:
+    def __init__(self, options: Sequence[_Option], progress: ReductionProgress, steps: int | None) -> None:
         self._options: Final = options
-        self._takes: Final = takes
+        self._progress: Final = progress
         self._limit = steps
         self._chosen: Final[list[tuple[int, int]]] = []
         #: The usage of each option and those after it.
@@ -175,20 +173,20 @@ class _Search:
         self._choose_greedily()
         self._record()
         for index, taken in reversed(self._chosen):
-            self._takes.change(self._options[index].one, -1)
+            self._progress.change(self._options[index].one, -1)
             del taken
         self._chosen.clear()
         try:
             if len(self._options) <= _MOST_OPTIONS:
                 self._extend(0)
                 self.is_complete = True
-        except _StepLimitReachedError:
+        except StepLimitReachedError:
             pass
 
     def _cost(self) -> _Cost:
         priorities = sorted([self._options[index].one.priority for index, _ in self._chosen], reverse=True)
         ages = sorted([-self._options[index].positions[taken] for index, taken in self._chosen], reverse=True)
-        return self._takes.left, self._takes.beyond, len(self._chosen), priorities, ages
+        return self._progress.left, self._progress.beyond, len(self._chosen), priorities, ages
 
     def _record(self) -> None:
         cost = self._cost()
@@ -201,15 +199,15 @@ class _Search:
         if self._limit is not None:
             self._limit -= 1
             if self._limit < 0:
-                raise _StepLimitReachedError
+                raise StepLimitReachedError
         if not self._can_improve(index):
             return
         if index == len(self._options):
             self._record()
             return
         option, taken = self._options[index], 0
-        while taken < len(option.positions) and self._takes.is_lawful(option.one):
-            self._takes.change(option.one, 1)
+        while taken < len(option.positions) and self._progress.is_lawful(option.one):
+            self._progress.change(option.one, 1)
             self._chosen.append((index, taken))
             taken += 1
         # Many victims first, because the excess that is left matters most.
@@ -219,12 +217,12 @@ class _Search:
                 return
             taken -= 1
             self._chosen.pop()
-            self._takes.change(option.one, -1)
+            self._progress.change(option.one, -1)
 
     def _can_improve(self, index: int) -> bool:
         """Return whether the options at *index* and later ones can lead to less cost."""
-        least = self._takes.least_left(self._offered[index])
-        return (least, self._takes.beyond, len(self._chosen)) <= self._best_cost[:3]
+        least = self._progress.least_left(self._offered[index])
+        return (least, self._progress.beyond, len(self._chosen)) <= self._best_cost[:3]
 
     def _choose_greedily(self) -> None:
         """Choose victims step by step, and remove those that are not needed."""
@@ -235,10 +233,10 @@ class _Search:
             *_, index, taken = entry
             option = self._options[index]
             current = self._entry(index, taken)
-            if not current[1] or not self._takes.is_lawful(option.one):
+            if not current[1] or not self._progress.is_lawful(option.one):
                 continue
             if current == entry:
-                self._takes.change(option.one, 1)
+                self._progress.change(option.one, 1)
                 self._chosen.append((index, taken))
                 taken += 1
             if taken < len(option.positions):
@@ -248,18 +246,18 @@ class _Search:
     def _entry(self, index: int, taken: int) -> tuple[int, int, int, int, int, int]:
         option = self._options[index]
         one, position = option
-        beyond, gain = self._takes.beyond_with(one), self._takes.gain(one)
+        beyond, gain = self._progress.beyond_with(one), self._progress.gain(one)
         return beyond, -gain, one.priority, -position[taken], index, taken
 
     def _remove_needless(self) -> None:
-        left = self._takes.left
+        left = self._progress.left
         for victim in sorted(self._chosen, key=lambda chosen: self._importance(*chosen)):
             one = self._options[victim[0]].one
-            self._takes.change(one, -1)
-            if self._takes.left == left:
+            self._progress.change(one, -1)
+            if self._progress.left == left:
                 self._chosen.remove(victim)
             else:
-                self._takes.change(one, 1)
+                self._progress.change(one, 1)
 
     def _importance(self, index: int, taken: int) -> tuple[int, int]:
         option = self._options[index]

@@ -23,7 +23,7 @@ from ugm.preemption.laws import Situation
 from ugm.preemption.options import Option, PlanningProblem
 from ugm.preemption.usage_tree import AllocationClass
 
-__all__ = ["ALWAYS_COMPLETE", "DEFAULT_STEPS", "Chosen", "choose"]
+__all__ = ["ALWAYS_COMPLETE", "DEFAULT_STEPS", "Chosen", "StepLimitReachedError", "choose"]
 
 #: Up to this number of candidates the search has no limit.
 ALWAYS_COMPLETE: Final = 14
@@ -39,6 +39,10 @@ DEFAULT_STEPS: Final = 5_000
 
 #: The waste, the priorities (highest first) and the negative positions (oldest first) of a set.
 _Cost: TypeAlias = tuple[int, list[int], list[int]]
+
+
+class StepLimitReachedError(Exception):
+    """A search has used all its steps."""
 
 
 class Chosen(NamedTuple):
@@ -73,7 +77,7 @@ def choose(situation: Situation, candidates: Sequence[AllocationClass], steps: i
             if search.best is not None:
                 # If the search was stopped, all smaller sets are excluded nevertheless, so the set is minimal.
                 return Chosen(_sorted(search.best), is_optimal=search.is_complete)
-    except _StepLimitReachedError:
+    except StepLimitReachedError:
         # The options of the last number are nearly always enough.
         found = choose_greedily(problem, options) or choose_greedily(problem, problem.options())
         return Chosen(_sorted(found), is_optimal=False)
@@ -82,10 +86,6 @@ def choose(situation: Situation, candidates: Sequence[AllocationClass], steps: i
 
 def _sorted(positions: Iterable[int] | None) -> tuple[int, ...] | None:
     return None if positions is None else tuple(sorted(positions))
-
-
-class _StepLimitReachedError(Exception):
-    """The search has used all its steps."""
 
 
 @final
@@ -106,7 +106,7 @@ class _Budget:
         if self._left is not None:
             self._left -= steps
             if self._left < 0:
-                raise _StepLimitReachedError
+                raise StepLimitReachedError
 
 
 @final
@@ -138,7 +138,7 @@ class _Search:
 
     def __init__(self, problem: PlanningProblem, options: Sequence[Option], number: int, budget: _Budget) -> None:
         if number > _MOST_VICTIMS:
-            raise _StepLimitReachedError
+            raise StepLimitReachedError
         # A search that cannot compare all options for each victim finds little.
         budget.spend((number - 1) * len(options) // 4)
         self._problem: Final = problem
@@ -169,12 +169,12 @@ class _Search:
         """Find the best set.
 
         Raises:
-            _StepLimitReachedError: the search was stopped before it has found a set.
+            StepLimitReachedError: the search was stopped before it has found a set.
         """
         try:
             self._extend(0, 0, self._number)
             self.is_complete = True
-        except _StepLimitReachedError:
+        except StepLimitReachedError:
             if self.best is None:
                 raise
 

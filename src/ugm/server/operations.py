@@ -70,10 +70,6 @@ def _allocation_ids(names: tuple[str, ...]) -> object:
     return {"allocation_ids": list(names)}
 
 
-def _nothing(_result: None) -> object:
-    return {}
-
-
 class PartitionOperation(NamedTuple):
     """An operation: a method of a partition, with the fields of its body and the form of its result."""
 

@@ -1,10 +1,10 @@
-"""ReplayGauges: the usage under each limit during a replay, and the held jobs that wait for the limit.
+"""Gauges: the usage under each limit during a replay, and the held jobs that wait for the limit.
 
 The partition makes all decisions; gauges only count. A *gauge* follows one limit on one resource, or on the number of
 running applications, of one user, group or queue. The report shows the peak of each gauge. The replay uses gauges to
 decide when to request a held job again: it cannot start before the limit that denied it has enough free.
 
-ReplayGauges of one limit of the configuration share a `ConfiguredLimit`: a user wildcard has one gauge for each user.
+Gauges of one limit of the configuration share a `ConfiguredLimit`: a user wildcard has one gauge for each user.
 
 The limits of other quota models change with the requests and the usage of all groups. Their gauges only know the
 largest amount that a group can ever use, and what a denial has reported in the same round (`Gauge.reported_free`).

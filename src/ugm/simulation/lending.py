@@ -1,4 +1,4 @@
-"""Lending during a replay: the amounts that groups of quota models use beyond their guarantees, and whose they are.
+"""Lending during a replay: the amounts that groups of quota models use beyond their guarantees, and their lenders.
 
 A group *borrows* what it uses beyond its guarantee. It borrows from other groups only as far as the amounts that are
 guaranteed to no group are used up. The lent amount is then divided among the lenders in proportion to what they leave

@@ -192,12 +192,12 @@ class _Guarantee:
     unmet_since: int | None = None
 
     def update(self, now: int) -> None:
-        """Note what a change of the usage or of the waiting jobs means."""
-        self.note(now, is_unmet=any(self.is_unmet(key[2]) for key in self.keys))
+        """Record whether the guarantee is unmet after a change of the usage or of the waiting jobs."""
+        self.note(now, is_unmet=any(self.fits(key[2]) for key in self.keys))
         self.entitled = tuple(key for key in self.keys if self.entitles(key[2]))
 
-    def is_unmet(self, usage: Resource) -> bool:
-        """Return whether an amount fits into the guarantee."""
+    def fits(self, usage: Resource) -> bool:
+        """Return whether an amount fits into the guarantee. If a waiting one does, the guarantee is unmet."""
         return self._fits(self.used, usage)
 
     def entitles(self, usage: Resource) -> bool:
@@ -300,7 +300,7 @@ class _Replay:
         self._preempt()
 
     def finish(self) -> None:
-        """Continue until nothing happens any more."""
+        """Continue until no event is left."""
         while self._events:
             self._advance(self._events[0][0])
 

@@ -111,7 +111,7 @@ class PartitionModel(PartitionModelState):
         """
         known = self.applications.get(new.application_id)
         if known is None and self.closed:
-            raise RequestError("application_id", new.application_id, "the partition is being removed")
+            raise RequestError("application_id", new.application_id, "the partition is closed")
         if known is None:
             return False
         as_before = new.queue.lower() in (known.queue.lower(), known.queue_path)

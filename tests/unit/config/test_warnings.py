@@ -159,7 +159,7 @@ def test_unknown_sort_properties() -> None:
             4,
             70,
             "queue-property-unknown",
-            "'5000000000' is unknown, so the default is used (allowed: a number of 32 bits)",
+            "'5000000000' is unknown, so the default is used (allowed: a number from -2147483648 to 2147483647)",
         ),
         (6, 47, "queue-property-unknown", "'true' is unknown, so the default is used (allowed: 'enabled', 'disabled')"),
     ]

@@ -302,10 +302,10 @@ def test_close(partition: Partition) -> None:
 
 @pytest.mark.parametrize("call", ["submit", "adopt_application"])
 def test_closed(partition: Partition, call: str) -> None:
-    """A partition that is being removed takes no more applications, and still answers for those it has."""
+    """A closed partition takes no more applications, and still answers for those it has."""
     partition.allocate("1", "app", memory(1))
     partition.close()
-    with refused(partition, "application_id 'new': the partition is being removed"):
+    with refused(partition, "application_id 'new': the partition is closed"):
         getattr(partition, call)("new", SUE, "root.b")
     assert partition.submit("app", SUE, "root.a").queue_path == "root.a"
 

@@ -178,12 +178,12 @@ def test_negative_usage(partition: Partition, call: Callable[..., Any]) -> None:
         ("placeholder", 1, "expected True or False"),
         ("placeholder", None, "expected True or False"),
         ("preemptible", 0, "expected True or False"),
-        ("priority", True, "expected a number of 32 bits"),
-        ("priority", False, "expected a number of 32 bits"),
-        ("priority", 0.0, "expected a number of 32 bits"),
-        ("priority", 1.0, "expected a number of 32 bits"),
-        ("priority", 2**31, "expected a number of 32 bits"),
-        ("priority", -(2**31) - 1, "expected a number of 32 bits"),
+        ("priority", True, "expected an int from -2**31 to 2**31 - 1"),
+        ("priority", False, "expected an int from -2**31 to 2**31 - 1"),
+        ("priority", 0.0, "expected an int from -2**31 to 2**31 - 1"),
+        ("priority", 1.0, "expected an int from -2**31 to 2**31 - 1"),
+        ("priority", 2**31, "expected an int from -2**31 to 2**31 - 1"),
+        ("priority", -(2**31) - 1, "expected an int from -2**31 to 2**31 - 1"),
     ],
 )
 def test_no_trait(partition: Partition, call: Callable[..., Any], trait: str, value: Wrong, reason: str) -> None:
@@ -197,7 +197,7 @@ def test_no_usual_priority(priority: Wrong) -> None:
     """What only equals the usual priority is refused also where no other model would look at it."""
     partition = partition_of()
     started(partition, "app", 3)
-    text = f"priority {priority!r}: expected a number of 32 bits"
+    text = f"priority {priority!r}: expected an int from -2**31 to 2**31 - 1"
     with refused(partition, text, RequestError):
         partition.allocate("new", "app", memory(1), priority=priority)
     with refused(partition, text, RequestError):

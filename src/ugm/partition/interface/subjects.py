@@ -37,7 +37,7 @@ class AbstractSubjectQueries(ABC):
         resources in between; only the answer of `allocate` is binding.
 
         Raises:
-            RequestError: the application does not exist or is failing, the partition is being removed, or an argument
+            RequestError: the application does not exist or is failing, the partition is closed, or an argument
                 is invalid.
         """
 
@@ -147,5 +147,5 @@ class AbstractSubjectQueries(ABC):
             duration: as for `allocate`.
 
         Raises:
-            RequestError: an argument is invalid, or the partition is being removed.
+            RequestError: an argument is invalid, or the partition is closed.
         """
