@@ -395,8 +395,10 @@ class ReportingModel:
         """Return a function that returns the state of this moment.
 
         The partition holds its lock during this call, and not during a call of the returned function. So a large model
-        copies its data here, and converts them later. States may share the objects of parts that have not changed, so
-        callers must not modify a state. The default calls `state` now.
+        copies its data here, and converts them later. The default calls `state` now.
+
+        States may share the objects of parts that have not changed, so callers must not modify a state. A part that has
+        changed is a new object.
         """
         state = self.state()
         return lambda: state

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import pytest
@@ -120,6 +121,21 @@ def crowd(town: Town) -> None:
     for name, queue, amount in [("1", "a", 1), ("2", "a", 1), ("3", "b", 1), ("4", "c", 1), ("5", "c", 2)]:
         assert town.partition.allocate(name, queue, cpu(amount))
     assert town.partition.allocate("p", "a", cpu(1), placeholder=True)
+
+
+def test_states_that_follow_one_another_are_complete(town: Town) -> None:
+    """A state that reuses the unchanged nodes of the state before has all changes of the tree."""
+    steps: list[Callable[[], object]] = [
+        partial(crowd, town),
+        partial(town.partition.release, "1"),
+        partial(town.partition.resize, "5", cpu(1)),
+        partial(town.partition.release, "4"),
+    ]
+    for step in steps:
+        step()
+        states = [tree for report in town.partition.model_reports() for tree in report.state["trees"]]
+
+        assert states == [town.manager.view(tree["name"]).to_dict() for tree in states]
 
 
 #: What is denied, or raises, after something was charged or refunded.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import Any
 
@@ -13,6 +14,7 @@ from support.lending import crowd_of_groups, lending, lending_models
 from support.partition_fixtures import BrokenError, config, started
 from support.server_fixtures import PREFIX, busy, client, create_partition
 from ugm import Partition, Resource
+from ugm.elastic import ElasticModel
 from ugm.partition import AbstractPartition
 from ugm.server import PartitionCollector
 from ugm.server.metrics import exposition
@@ -251,3 +253,22 @@ def test_unchanged_nodes_are_not_read_again() -> None:
     assert elastic >= {"koordinator-root-quota", "team1", "team1-3"}
     assert {name.partition("-")[0] for name in elastic} == {"koordinator", "team1"}
     assert quota == {"R", "team1", "team1-3"}
+
+
+def test_views_of_one_moment_share_a_capture(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All views of requests that arrived before a capture share it; a later request gets a new one."""
+    partition, captures = crowd_of_groups(100), 0
+    capture = ElasticModel.capture_state
+
+    def counted(model: ElasticModel) -> Callable[[], Mapping[str, Any]]:
+        nonlocal captures
+        captures += 1
+        return capture(model)
+
+    monkeypatch.setattr(ElasticModel, "capture_state", counted)
+    served, arrived = ServedPartition("default", partition), perf_counter()
+
+    assert served.models(arrived) is served.models(arrived)
+    assert captures == 1
+    assert served.models(perf_counter()).trees[0] is served.models(arrived).trees[0]
+    assert captures == 2
