@@ -25,9 +25,9 @@ from ugm.partition.owner_limits import OwnerLimits
 from ugm.partition.partition import Partition
 from ugm.partition.pending_usage import PendingHeadroom
 from ugm.partition.plan import DrainingQueue, Plan, PlanInput, PlannedReduction, ScheduledChange
+from ugm.partition.planned_start import Reservation
 from ugm.partition.reclaim_plan import Protection, ReclaimOutcome, ReclaimPlan, ReclaimVictim, SparedAllocations
 from ugm.partition.reports import ApplicationReport, OwnedAllocation, PreemptionStatus, SubmissionReport
-from ugm.partition.reservation import Reservation
 from ugm.partition.scheduling_order import ApplicationKey, Turn, by_share
 from ugm.partition.scheduling_pass import Head, SchedulingPass
 from ugm.partition.snapshot import PartitionSnapshot

@@ -66,6 +66,7 @@ from ugm.partition.plan import (
     require_change_count,
     require_confirmed,
 )
+from ugm.partition.planned_start import Reservation
 from ugm.partition.preemption import (
     PreemptionPlanning,
     require_preemption_call,
@@ -78,7 +79,6 @@ from ugm.partition.reclaim_plan import ReclaimPlan
 from ugm.partition.reconcile import reconcile
 from ugm.partition.reduction_timers import ReductionTimers, SettingsCache
 from ugm.partition.reports import ApplicationReport, OwnedAllocation, PreemptionStatus, SubmissionReport
-from ugm.partition.reservation import Reservation
 from ugm.partition.reservations import Reservations
 from ugm.partition.scheduling_order import (
     ApplicationKey,

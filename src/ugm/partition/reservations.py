@@ -2,7 +2,7 @@
 
 A reservation is stored in the state as the queue and the id of the request, so it survives the order of the other
 requests, and a journal restores it. Everything else is planned from the ledger and the clock; see
-`ugm.partition.reservation`. A plan is made again when something has changed that it did not make itself.
+`ugm.partition.planned_start`. A plan is made again when something has changed that it did not make itself.
 
 Only scheduling passes and the waiting list respect reservations. A call of `allocate` by the program does not.
 """
@@ -21,7 +21,7 @@ from ugm.partition.application import LedgerEntry
 from ugm.partition.change_marks import ChangeMarks
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.model_set import ModelSet, charging
-from ugm.partition.reservation import (
+from ugm.partition.planned_start import (
     CandidateRequest,
     Change,
     CounterPlace,

@@ -20,7 +20,7 @@ from ugm.model import Claim, OrderNode, TreeOrderModel
 from ugm.partition.allocation import AllocationRequest
 from ugm.partition.application import Application, ApplicationCopy, ApplicationInfo, LedgerEntry
 from ugm.partition.compiled_config import CompiledConfig
-from ugm.partition.reservation import Reservation
+from ugm.partition.planned_start import Reservation
 from ugm.partition.state import PartitionState
 from ugm.queues.queue import Queue
 from ugm.resources import Resource

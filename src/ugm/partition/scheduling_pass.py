@@ -12,7 +12,7 @@ from ugm.model import OrderNode
 from ugm.operation_lock import OperationLock
 from ugm.partition.allocation import AllocationRequest
 from ugm.partition.change_marks import ChangeMarks
-from ugm.partition.reservation import Reservation
+from ugm.partition.planned_start import Reservation
 from ugm.partition.scheduling_order import (
     ApplicationChange,
     ApplicationKey,

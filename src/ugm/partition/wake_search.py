@@ -30,7 +30,7 @@ from ugm.partition.change_marks import ChangeMarks
 from ugm.partition.config_schedule import NEVER
 from ugm.partition.model_set import ModelSet, charging
 from ugm.partition.pending_views import BlockingLimit, Owner, PendingViews
-from ugm.partition.reservation import CandidateRequest
+from ugm.partition.planned_start import CandidateRequest
 from ugm.partition.reservations import Reservations
 from ugm.partition.scheduling_order import ApplicationOrder, OrderCopy, allocation_request
 from ugm.partition.state import PartitionState

@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 
 from ugm.partition.allocation import AllocationRequest
+from ugm.partition.planned_start import Reservation
 from ugm.partition.reclaim_plan import ReclaimPlan
 from ugm.partition.reports import PreemptionStatus
-from ugm.partition.reservation import Reservation
 from ugm.partition.scheduling_order import Turn
 from ugm.partition.subject import Subject
 from ugm.preemption import PreemptionPlan, ReductionPlan, ReductionTimer

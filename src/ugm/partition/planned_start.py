@@ -1,4 +1,4 @@
-"""Reservations: the capacity that is kept for pending requests, and the times at which they can start.
+"""The planned start of a reserved request: the time at which promised ends have made room for it.
 
 The problem: a large request waits for ever if smaller ones take all that becomes free. If everything waited for it,
 capacity would be idle meanwhile.
