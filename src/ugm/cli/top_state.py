@@ -55,14 +55,14 @@ class TopState:
         self._query = query
         self._lines: Final = query.lines
         #: An element of `TABLES`.
-        self.table = TABLES[0]
+        self.table: str = TABLES[0]
         #: The lines that are scrolled away.
-        self.offset = 0
+        self.offset: int = 0
         #: The lines of a page.
-        self.page = 1
-        self.paused = False
-        self.helping = False
-        self.finished = False
+        self.page: int = 1
+        self.paused: bool = False
+        self.helping: bool = False
+        self.finished: bool = False
         #: The text of the filter while it is edited.
         self.editing: str | None = None
 

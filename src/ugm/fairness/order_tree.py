@@ -378,7 +378,7 @@ class RankKey:
     __slots__ = ("_users", "rank")
 
     def __init__(self, rank: FairRank, users: Mapping[str, str]) -> None:
-        self.rank = rank
+        self.rank: FairRank = rank
         self._users: Final = users
 
     def __call__(self, application: OrderedApplication) -> int:

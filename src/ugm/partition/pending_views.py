@@ -68,7 +68,7 @@ class RequestSize:
         self.usage: Final = usage
         self.refused: Final = set(refused)
         self.view: Final = PendingView(self, None, OrderView(order.tree, log, self.refused))
-        self.count = 0
+        self.count: int = 0
 
 
 @final
@@ -88,7 +88,7 @@ class PendingView:
         self.size: Final = size
         self.limit: Final = limit
         self.view: Final = view
-        self.is_open = limit is None
+        self.is_open: bool = limit is None
 
 
 class ViewedRequest(NamedTuple):

@@ -27,6 +27,7 @@ from support.server_fixtures import (
     create_partition,
     served,
 )
+from support.service_fixtures import eventually
 from ugm import Problem, RequestError, UserInQueue, parse_config
 from ugm.config import PartitionConfig, QueueConfig
 from ugm.journal import open_partition
@@ -390,8 +391,14 @@ def test_attempts_survive_a_restart(tmp_path: Path) -> None:
             with TestClient(app, base_url="http://localhost") as asked:
                 if uploads:
                     asked.put("/api/v1/config", content=TIGHTER, headers=UPLOAD)
-                found: list[dict[str, Any]] = asked.get("/api/v1/config/changes").json()["attempts"]
-                return found
+
+                def found() -> list[dict[str, Any]]:
+                    listed: list[dict[str, Any]] = asked.get("/api/v1/config/changes").json()["attempts"]
+                    return listed
+
+                # The journal is read in the background.
+                eventually(found)
+                return found()
 
     (first,) = attempts(uploads=True)
     now = 60.0
