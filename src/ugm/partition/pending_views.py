@@ -35,7 +35,7 @@ __all__ = ["BlockingLimit", "PendingView", "PendingViews", "RequestSize", "Viewe
 _MOST_SIZES: Final = 64
 #: With more open views of limits than this, the oldest one is dissolved.
 _MOST_OPEN: Final = 16
-#: A view of at most so many applications is dissolved when its limit has room after a search.
+#: A view of at most this many applications is dissolved if its limit has room after a search.
 _FEW: Final = 8
 
 #: The owner of limits: the kind and the name, for example ``("user", "ana")``.

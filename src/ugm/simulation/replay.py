@@ -73,7 +73,7 @@ from ugm.simulation.workload import Job
 __all__ = ["Progress", "simulate"]
 
 #: After the last job, a replay waits for the next change of limits or budgets while jobs are held, unless none was
-#: released or started for so many seconds.
+#: released or started for this time, in seconds.
 _PATIENCE: Final = 400 * 86_400
 #: The kinds of limits that evictions of other groups do not relieve.
 _OTHERS: Final = frozenset({TrackingType.USER.value, TrackingType.GROUP.value, BUDGET})
