@@ -45,6 +45,11 @@ class Events:
         return [event for event in events if event["event"] != "denied"]
 
     @property
+    def denials(self) -> list[Denied]:
+        """All denials."""
+        return [event for _, events in self.batches for event in events if isinstance(event, Denied)]
+
+    @property
     def ids(self) -> list[str]:
         """The ids of the allocations of all events."""
         return [event["allocation"]["allocation_id"] for event in self.all if "allocation" in event]
@@ -99,7 +104,10 @@ def test_same_events_as_at_the_leader(journal: str | None, quick_folder: Path) -
 
 
 def test_denials(service: Service, client: ConnectedPartition) -> None:
-    """A subscriber that wants denials gets each of them, between the changes and with the number of the one before."""
+    """A subscriber that wants denials gets each of them, in order, with the number of the last change before it.
+
+    A change and a denial that the leader publishes together arrive in two messages, the change first.
+    """
     plain, full = Events(), Events()
     with client.subscribe(plain), client.subscribe(full, denials=True) as subscription:
         for name, amount in (("one", 1), ("huge", 5000), ("two", 1), ("vast", 6000)):
@@ -107,13 +115,13 @@ def test_denials(service: Service, client: ConnectedPartition) -> None:
         service.partition.allocate("large", "app", memory(7000))
         service.partition.allocate("three", "app", memory(1))
         eventually(lambda: full.ids == plain.ids == ["one", "two", "three"])
+        eventually(lambda: len(full.denials) == 3)
         assert subscription.number >= full.batches[-1][0]
-    denied = [event for _, events in full.batches for event in events if isinstance(event, Denied)]
-    assert [event.requests[0].allocation_id for event in denied] == ["huge", "vast", "large"]
-    assert denied[1].decision == decision
+    assert [event.requests[0].allocation_id for event in full.denials] == ["huge", "vast", "large"]
+    assert full.denials[1].decision == decision
     numbers = [first for first, _ in full.batches]
     assert numbers == sorted(numbers)
-    assert not [event for _, events in plain.batches for event in events if isinstance(event, Denied)]
+    assert not plain.denials
 
 
 def test_changes_of_the_process_that_leads(service: Service, client: ConnectedPartition) -> None:
