@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from dataclasses import replace
 from random import Random
 from typing import Any, Final, NamedTuple
 
@@ -258,44 +258,55 @@ def test_amounts_that_change_while_an_account_is_idle(carry: Carry) -> None:
 
 
 class Machine:
-    """A partition with budgets of a user, which executes drawn operations."""
+    """A partition with a budget for everybody and one of Sue, which executes drawn operations."""
 
     def __init__(self, budget: Budget) -> None:
         self.now = START
-        self.model = Budgets([budget])
+        self.model = Budgets([budget, replace(budget, name="sue", user="sue")])
         self.partition = Partition(CONFIG, models=[self.model], clock=lambda: self.now)
         self.partition.submit("app", SUE, "root.a")
 
-    def account(self) -> AccountState:
-        """Return the account now."""
+    def accounts(self) -> tuple[AccountState, AccountState]:
+        """Return the account of everybody and that of Sue, now."""
         self.partition.verify()
-        (account,) = self.model.accounts()
-        return account
+        everybody, sue = self.model.accounts()
+        return everybody, sue
 
-    def run(self, data: st.DataObject, number: int) -> bool:
-        """Execute an operation, and return whether it may raise what remains."""
+    def committed(self) -> int:
+        """Return what is promised from now on, computed from the allocations."""
+        held = self.partition.allocations()
+        return sum(one.usage["vcore"] * max(one.until - self.now, 0) for one in held if one.until is not None)
+
+    def run(self, data: st.DataObject, number: int) -> tuple[str, int]:
+        """Execute an operation, and return its name and the amount that it added to a budget or moved."""
         partition, name = self.partition, f"a-{number}"
         size, duration = Resource(vcore=data.draw(st.integers(0, 3))), data.draw(st.integers(1, DAY))
-        known = data.draw(st.sampled_from(partition.allocation_ids() or ("none",)))
+        known, other = (data.draw(st.sampled_from(partition.allocation_ids() or ("none",))) for _ in range(2))
         amounts = Resource(vcore=data.draw(st.integers(0, 2 * DAY)))
-        calls: dict[str, tuple[Callable[[], object], bool]] = {
-            "allocate": (lambda: partition.allocate(name, "app", size, duration=duration), False),
-            "adopt": (lambda: partition.adopt(name, "app", size, duration=duration), False),
-            "request": (lambda: partition.request(name, "app", size, duration=duration), False),
-            "check": (lambda: partition.check("app", size, duration=duration), False),
-            "expire": (partition.expire, False),
-            "wait": (lambda: self.wait(data.draw(st.integers(0, 2 * DAY))), False),
-            "release": (lambda: partition.release(known), True),
-            "resize": (lambda: partition.resize(known, size), True),
-            "renew": (lambda: partition.renew(known, duration), True),
-            "set": (lambda: partition.change_budget(BudgetChange.set("b", amounts)), True),
-            "refill": (lambda: partition.change_budget(BudgetChange.refill("b", amounts)), True),
+        options: Any = {"duration": duration, "placeholder": data.draw(st.booleans())}
+        calls: dict[str, Callable[[], object]] = {
+            "allocate": lambda: partition.allocate(name, "app", size, **options),
+            "adopt": lambda: partition.adopt(name, "app", size, **options),
+            "request": lambda: partition.request(name, "app", size, duration=duration),
+            "check": lambda: partition.check("app", size, duration=duration),
+            "expire": partition.expire,
+            "wait": lambda: self.wait(data.draw(st.integers(0, 2 * DAY))),
+            "release": lambda: partition.release(known),
+            "resize": lambda: partition.resize(known, size),
+            # The other allocation may be pending, with a duration of its own.
+            "replace": lambda: partition.replace(known, data.draw(st.sampled_from([other, name])), size),
+            "renew": lambda: partition.renew(known, duration),
+            "set": lambda: partition.change_budget(BudgetChange.set("b", amounts)),
+            "refill": lambda: partition.change_budget(BudgetChange.refill("b", amounts)),
+            "transfer": lambda: partition.change_budget(BudgetChange.transfer("b", "sue", amounts)),
         }
-        call, may_rise = calls[data.draw(st.sampled_from(sorted(calls)))]
-        # An allocation may be pending, terminating or unknown.
-        with suppress(RequestError):
-            call()
-        return may_rise
+        call = data.draw(st.sampled_from(sorted(calls)))
+        # An allocation may be pending, terminating or unknown, and less may remain than is moved.
+        try:
+            calls[call]()
+        except RequestError:
+            return call, 0
+        return call, amounts["vcore"]
 
     def wait(self, seconds: int) -> None:
         """Let time pass."""
@@ -305,14 +316,31 @@ class Machine:
 @laws
 @given(budgets_of(), st.data())
 def test_what_may_raise_remaining(budget: Budget, data: st.DataObject) -> None:
-    """Remaining rises only by a release, a resize or renewal, a period change, a refill or a new amount."""
+    """Remaining rises only by these operations, and by what they leave unpromised, add or move.
+
+    They are a release; a resize, a replacement or a renewal that takes less; a period change; a refill, a transfer and
+    a new amount.
+    """
     machine = Machine(budget)
-    before = machine.account()
+    before, promised = machine.accounts(), machine.committed()
     for number in range(data.draw(st.integers(1, 15))):
-        may_rise = machine.run(data, number)
-        after = machine.account()
-        assert may_rise or after.remaining <= before.remaining or after.renews != before.renews
-        before = after
+        call, moved = machine.run(data, number)
+        after, still_promised = machine.accounts(), machine.committed()
+        if call == "wait":
+            assert all(
+                new.remaining <= old.remaining or new.renews != old.renews
+                for old, new in zip(before, after, strict=True)
+            )
+        else:
+            added = {"refill": (moved, 0), "transfer": (-moved, moved)}.get(call, (0, 0))
+            if call == "set":
+                added = after[0].limit - before[0].limit, 0  # type: ignore[assignment] # no weights
+            freed = promised - still_promised
+            assert freed <= 0 or call in ("release", "resize", "replace", "renew")
+            assert [new.remaining - old.remaining for old, new in zip(before, after, strict=True)] == [
+                freed + more for more in added
+            ]
+        before, promised = after, still_promised
 
 
 @laws
@@ -322,12 +350,12 @@ def test_growth_never_raises_remaining(budget: Budget, data: st.DataObject) -> N
     machine = Machine(budget)
     amount, duration = data.draw(st.integers(0, 3)), data.draw(st.integers(1, DAY))
     machine.partition.adopt("a", "app", Resource(vcore=amount), duration=duration)
-    before = machine.account().remaining
+    before = machine.accounts()[0].remaining
     machine.partition.resize("a", Resource(vcore=amount + data.draw(st.integers(0, 3))))
-    grown = machine.account().remaining
+    grown = machine.accounts()[0].remaining
     machine.partition.renew("a", duration + data.draw(st.integers(0, DAY)))
 
-    assert machine.account().remaining <= grown <= before
+    assert machine.accounts()[0].remaining <= grown <= before
 
 
 @laws
@@ -344,6 +372,6 @@ def test_a_budget_never_stops_anything(budget: Budget, data: st.DataObject) -> N
     machine.model.set("b", Resource(vcore=0))
     machine.now += data.draw(st.integers(0, 40 * DAY))
     machine.partition.expire()
-    machine.account()
+    machine.accounts()
 
     assert set(machine.partition.allocation_ids()) == held
