@@ -7,7 +7,7 @@ function of time. The same holds for the promised amounts, until the next promis
 coefficients of both functions, and nothing happens when time passes. A period that has ended is closed by the next
 call that reads the account.
 
-Invariants: the rate is the sum of the charged claims. `_promised` and `_product` are the sums of their amounts, and of
+Invariants: the rate is the sum of the charged claims. `promised` and `product` are the sums of their amounts, and of
 amounts times ends, over the claims in `_ending`. An end that has passed leaves them before they are read.
 
 The cost: a charge takes the logarithm of the number of different promised ends.
@@ -88,16 +88,16 @@ class Account:
         now: the time, in seconds.
     """
 
-    __slots__ = ("_ending", "_ends", "_last", "_next_end", "_product", "_promised", "history", "owner", "terms")
+    __slots__ = ("_ending", "_ends", "_last", "history", "next_end", "owner", "product", "promised", "terms")
 
     history: History
     #: The sums of the amounts, and of amounts times ends, of the promised ends.
-    _promised: int
-    _product: int
+    promised: int
+    product: int
     #: A heap of promised ends, some of which may be dead, and the amounts of the claims of each end. No amount is 0.
     _ends: list[int]
     #: The first end in the heap; `NEVER` if it is empty.
-    _next_end: int
+    next_end: int
     _ending: dict[int, int]
     #: The last promised end, unless it was withdrawn.
     _last: int
@@ -110,27 +110,27 @@ class Account:
 
     def clear_promises(self) -> None:
         """Forget all promised ends."""
-        self._promised = self._product = 0
-        self._ends, self._ending, self._last, self._next_end = [], {}, 0, NEVER
+        self.promised = self.product = 0
+        self._ends, self._ending, self._last, self.next_end = [], {}, 0, NEVER
 
     # Changes
 
     def add(self, wanted: int, until: int | None, now: int) -> None:
         """Count a claim from now on, or no longer if *wanted* is negative."""
-        # Every allocation executes this method and `violation`, so they execute as few instructions as possible.
+        # Every allocation executes this method and `Budgets.check`, so they execute as few instructions as possible.
         period, end, spent, rate, bonus = self.history
         if end <= now:
             period, end, spent, rate, bonus = self._rolled(now)
         self.history = period, end, spent - wanted * now, rate + wanted, bonus
         if until is None or until <= now:
             return
-        self._promised += wanted
-        self._product += wanted * until
+        self.promised += wanted
+        self.product += wanted * until
         ending = self._ending
         if until not in ending:
             ending[until] = wanted
             heappush(self._ends, until)
-            self._last, self._next_end = max(self._last, until), self._ends[0]
+            self._last, self.next_end = max(self._last, until), self._ends[0]
         elif amount := ending[until] + wanted:
             ending[until] = amount
         else:
@@ -193,10 +193,10 @@ class Account:
         while self._ends and self._ends[0] <= now:
             until = heappop(self._ends)
             amount = self._ending.pop(until, 0)
-            self._promised -= amount
-            self._product -= amount * until
-        self._next_end = self._ends[0] if self._ends else NEVER
-        return self._product - self._promised * now
+            self.promised -= amount
+            self.product -= amount * until
+        self.next_end = self._ends[0] if self._ends else NEVER
+        return self.product - self.promised * now
 
     def violation(self, amounts: Mapping[str, int], until: int | None, now: int) -> BudgetViolation | None:
         """Return the denial of a claim; None if the account has enough for it.
@@ -206,26 +206,7 @@ class Account:
             until: its promised end; None for none.
             now: the time.
         """
-        # `left` and `committed` are repeated here; see `add`.
-        terms = self.terms
-        if until is None or not terms.is_plain:
-            return self._checked(terms.wanted(amounts), until, now)
-        wanted = amounts.get(terms.resource)
-        if not wanted:
-            return None
-        _, end, spent, rate, bonus = self.history
-        if end <= now:
-            _, _, spent, rate, bonus = self._rolled(now)
-        left = terms.amount + bonus - spent - rate * now
-        if self._next_end <= now:
-            self.committed(now)
-        # The first sum is positive if the claim lasts, so that nothing is left implies that it does not fit.
-        if until > now and wanted * (until - now) + self._product - self._promised * now <= left:
-            return None
-        return self._checked(wanted, until, now)
-
-    def _checked(self, wanted: int, until: int | None, now: int) -> BudgetViolation | None:
-        """Return the denial of a claim by its usage per second; None if the account has enough for it."""
+        wanted = self.terms.wanted(amounts)
         if not wanted:
             return None
         left = self.left(now)
@@ -251,7 +232,7 @@ class Account:
         # Rounded so that no denial looks as if the request fitted.
         used = -(-(limit - left + self.committed(now)) // scale)
         amounts = limit // scale, used, -(-requested // scale)
-        fits_without = self._promised > 0 and left > 0 and requested <= left
+        fits_without = self.promised > 0 and left > 0 and requested <= left
         outlook = Outlook(
             requested <= top and top > 0,
             self._last_end() - now if fits_without else None,
@@ -309,4 +290,4 @@ class Account:
     def coefficients(self, now: int) -> tuple[int, int, int]:
         """Return the rate, and the coefficients of the promised amounts, both from the charged claims."""
         self.committed(now)
-        return self.rate, self._promised, self._product
+        return self.rate, self.promised, self.product

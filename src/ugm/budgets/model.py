@@ -138,7 +138,22 @@ class Budgets(ReportingModel):
                 amounts, until, now, found = claim.usage.amounts, claim.until, self._now, []
                 user = claim.user
                 known = self._by_claim.get((user.name, user.groups, claim.queue_path))
+                seconds = 0 if until is None else until - now
                 for account in self._accounts_of(claim) if known is None else known:
+                    terms = account.terms
+                    if seconds > 0 and terms.is_plain:
+                        # The same as `Account.violation` while no period and no promise ends, without a call.
+                        wanted = amounts.get(terms.resource)
+                        if not wanted:
+                            continue
+                        _, end, spent, rate, bonus = account.history
+                        if (
+                            end > now < account.next_end
+                            # The left side is positive, so this implies that something is left.
+                            and wanted * seconds + account.product - account.promised * now
+                            <= terms.amount + bonus - spent - rate * now
+                        ):
+                            continue
                     denial = account.violation(amounts, until, now)
                     if denial is not None:
                         found.append(denial)

@@ -38,7 +38,15 @@ from ugm.hierarchy import RequestVector, fits
 from ugm.identity import MAX_NAME
 from ugm.operation_lock import CHANGING, OperationLock
 from ugm.partition.admission import Admission
-from ugm.partition.allocation import DEFAULT_PRIORITY, Allocation, AllocationRequest, AllocationState, traits_of
+from ugm.partition.allocation import (
+    DEFAULT_PRIORITY,
+    Allocation,
+    AllocationRequest,
+    AllocationState,
+    require_duration,
+    shared_traits,
+    traits_of,
+)
 from ugm.partition.application import Application, LedgerEntry
 from ugm.partition.events import Allocated, Released
 from ugm.partition.explanation import require_holder_count
@@ -100,11 +108,18 @@ class ShortPath:
                 if layout is not epoch.layout:
                     vector = epoch.layout.vector(usage)
                 stored: Resource | LedgerEntry = usage
-                if priority is not DEFAULT_PRIORITY or preemptible is not True or duration is not None:
-                    now = 0 if duration is None else self._models.clock.now(changes=True)
-                    stored = LedgerEntry(application, usage, traits_of(_HELD, request, now))
-                    if duration is not None:
-                        self._state.ledger.ends.add(now + duration, allocation_id)
+                if duration is not None:
+                    require_duration(duration)
+                    until = self._models.clock.now(changes=True) + duration
+                    if priority is DEFAULT_PRIORITY and preemptible is True:
+                        traits = shared_traits(_HELD, False, DEFAULT_PRIORITY, True, until)  # noqa: FBT003 - cached
+                    else:
+                        traits = traits_of(_HELD, request, until - duration)
+                    # `LedgerEntry(...)` takes longer.
+                    stored = tuple.__new__(LedgerEntry, (application, usage, traits))
+                    self._state.ledger.ends.add(until, allocation_id)
+                elif priority is not DEFAULT_PRIORITY or preemptible is not True:
+                    stored = LedgerEntry(application, usage, traits_of(_HELD, request))
                 if holding is None:
                     return self._start(request, application, vector, stored)
                 if holding.try_charge(vector):
