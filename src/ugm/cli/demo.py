@@ -72,8 +72,14 @@ def create_player() -> tuple[Player, History]:
     history = History()
     config = load_config(_bundled("demo.yaml")).partition()
     jobs = [replace(job, tags=tags_of(job.user)) for job in JobMapping().jobs(read_swf(_bundled("grid.swf.gz")))]
-    partition = Partition(config, cluster=_CLUSTER, models=create_models(), subscribers=[history])
-    return Player(partition, endless(jobs)), history
+    begin = int(time.time()) - START
+
+    def now() -> int:
+        return begin + player.now
+
+    partition = Partition(config, cluster=_CLUSTER, models=create_models(), subscribers=[history], clock=now)
+    player = Player(partition, endless(jobs))
+    return player, history
 
 
 def play(player: Player, speed: float, over: threading.Event) -> None:

@@ -6,6 +6,7 @@ all events. A job is one application with one allocation.
 
 Jobs start by the same rule as in `simulate`: jobs that end at a second are released first; then the waiting jobs are
 requested in the order of their arrival, and each that fits starts; jobs that arrive at that second are last.
+Jobs promise their durations if the partition has budgets; its clock must then follow that of the player.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import TypeAlias, final
 
+from ugm.budgets import Budgets
 from ugm.identity import UserGroup
 from ugm.partition import AbstractPartition
 from ugm.resources import Resource
@@ -25,7 +27,7 @@ from ugm.simulation.workload import Job
 __all__ = ["Player"]
 
 #: The key of equal jobs: if one of them is denied, the others are, too.
-_JobKey: TypeAlias = tuple[str, UserGroup, Resource, TagItems]
+_JobKey: TypeAlias = tuple[str, UserGroup, Resource, TagItems, int | None]
 
 
 @final
@@ -64,8 +66,11 @@ class Player:
     #: The waiting jobs by key, each with its order of arrival; the oldest is first, and no list is empty.
     _waiting: dict[_JobKey, deque[tuple[int, Job]]] = field(default_factory=dict)
 
+    _has_budgets: bool = field(init=False)
+
     def __post_init__(self) -> None:
         self._next = next(self.jobs, None)
+        self._has_budgets = any(report.model == Budgets.__name__ for report in self.partition.model_reports())
 
     @property
     def running(self) -> int:
@@ -123,8 +128,9 @@ class Player:
         placement = self.partition.submit(job.application_id, job.user, job.queue, tags=job.tags)
         if placement.queue_path is None:
             return
-        self.partition.request(job.application_id, job.application_id, job.usage)
-        key = (placement.queue_path, job.user, job.usage, tuple(sorted(job.tags.items())))
+        duration = self._duration(job)
+        self.partition.request(job.application_id, job.application_id, job.usage, duration=duration)
+        key = (placement.queue_path, job.user, job.usage, tuple(sorted(job.tags.items())), duration)
         self._arrived += 1
         waiting = self._waiting.get(key)
         if waiting is not None:
@@ -134,10 +140,14 @@ class Player:
 
     def _start(self, job: Job) -> bool:
         """Try to start a job, and return whether it runs; a job that can never run is removed."""
-        decision = self.partition.allocate(job.application_id, job.application_id, job.usage)
+        name = job.application_id
+        decision = self.partition.allocate(name, name, job.usage, duration=self._duration(job))
         if decision:
             self._started += 1
             heappush(self._running, (self.now + job.run_time, self._started, job))
         elif not decision.can_wait:
-            self.partition.remove(job.application_id)
+            self.partition.remove(name)
         return decision.allowed
+
+    def _duration(self, job: Job) -> int | None:
+        return job.promised_time if self._has_budgets else None

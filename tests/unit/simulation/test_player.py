@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from itertools import islice
 
 from hypothesis import given, settings
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from support.examples import examples
 from ugm import Partition, Resource, UserGroup, parse_config
+from ugm.budgets import Budget, Budgets, Period
 from ugm.cli.demo import endless, play
 from ugm.server import History
 from ugm.simulation import Job, simulate
@@ -50,6 +52,21 @@ def test_what_never_fits_is_turned_away() -> None:
     player = Player(partition, iter([job(1, 0, 10, vcore=9), job(2, 0, 10, queue="root.none")]))
     player.advance(0)
     assert (player.running, player.waiting, partition.application_ids()) == (0, 0, ())
+
+
+def test_jobs_promise_their_durations_to_budgets() -> None:
+    """With budgets, jobs promise the requested time, and a job above the budget is rejected."""
+    now = 0
+    budgets = Budgets([Budget("each", user="*", amounts=Resource(vcore=10), period=Period.NONE)])
+    partition = Partition(LIMITS, models=[budgets], clock=lambda: now)
+    jobs = [replace(job(1, 0, 4), requested_time=8), job(2, 0, 3), job(3, 0, 11)]
+    player = Player(partition, iter(jobs))
+    player.advance(3)
+    assert [(each.allocation_id, each.until) for each in partition.allocations()] == [("job-1", 8), ("job-2", None)]
+    assert (player.running, player.waiting) == (1, 1), "8 seconds are promised of 10"
+    now = 4
+    player.advance(4)
+    assert [(each.allocation_id, each.until) for each in partition.allocations()] == [("job-2", 7)]
 
 
 @settings(max_examples=examples(50))
