@@ -64,6 +64,9 @@ _LONG: Final = 2**40
 @click.option(
     "--partition", "partition_name", metavar="NAME", help="The partition.  [default: the only one, or default]"
 )
+@click.option(
+    "--duration", type=click.IntRange(min=1), metavar="SECONDS", help="The promised duration, which budgets require."
+)
 @click.option("--most", type=click.IntRange(0, 100), default=3, help="The most holders per limit.")
 @click.option("--preempt", is_flag=True, help="Also print which allocations could be preempted; needs --application.")
 @click.option("--priority", type=int, default=0, help="The priority of the allocation, for --preempt.")
@@ -80,6 +83,7 @@ def explain_command(  # noqa: PLR0913 - one for each option
     quota: Resource | None,
     cluster: Resource | None,
     partition_name: str | None,
+    duration: int | None,
     most: int,
     preempt: bool,
     priority: int,
@@ -106,7 +110,9 @@ def explain_command(  # noqa: PLR0913 - one for each option
         if user is None
         else {"user": user, "groups": list(groups), "queue": queue or "", "tags": tags}
     )
-    terms = {} if quota is None else {"quota": dict(quota)}
+    terms: dict[str, Any] = {} if quota is None else {"quota": dict(quota)}
+    if duration is not None:
+        terms["duration"] = duration
     body = {**subject, **terms, "usage": dict(usage or {}), "most": most}
     explanation = _explain(source, partition_name, body, cluster)
     if preempt:

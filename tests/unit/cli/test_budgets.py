@@ -102,3 +102,18 @@ def test_hours(resource: str, amount: int, text: str) -> None:
     from ugm.cli.budgets import _hours  # noqa: PLC0415 - the only test of it
 
     assert _hours(resource, amount) == text
+
+
+def test_explain_with_a_duration(tmp_path: Path) -> None:
+    """An explanation for a promised duration is that of the budgets."""
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        "partitions: [{queues: [{name: a}], ugm: {budgets: [{name: lab, amounts: {gpu: 2}, unit: hour}]}}]", "utf-8"
+    )
+    arguments = ["explain", str(path), "--user", "ana", "--queue", "root.a", "--usage", "gpu=2"]
+    outputs = {seconds: CliRunner().invoke(ugm, [*arguments, *seconds]) for seconds in ((), ("--duration", "3600"))}
+
+    assert [(one.exit_code, "without a promised duration" in one.stdout) for one in outputs.values()] == [
+        (3, True),
+        (0, False),
+    ]

@@ -31,6 +31,7 @@ export function show(route) {
       field("vcore", "Cores", "2.5 or 500m", { inputmode: "text" }),
       field("memory", "Memory", "4Gi"),
       field("others", "Other resources", "nvidia.com/gpu=1"),
+      field("hours", "Promised hours, for budgets", "1.5", { type: "number", min: "0.001", step: "any" }),
       h("div", { class: "submit" }, h("button", { type: "submit" }, "Ask")),
     ),
     h("section", { id: "answer", "aria-label": "Answer" }, result(route.partition)),
@@ -64,7 +65,8 @@ async function submit(event, partition) {
   try {
     const usage = amounts(text("vcore"), text("memory"), text("others"));
     const groups = text("groups").split(/[\s,]+/).filter(Boolean);
-    const explanation = await post(path(partition, "explain"), { user: text("user"), groups, queue: text("queue"), usage });
+    const promise = text("hours") && { duration: Math.ceil(Number(text("hours")) * 3600) };
+    const explanation = await post(path(partition, "explain"), { user: text("user"), groups, queue: text("queue"), usage, ...promise });
     Object.assign(answer, { explanation, error: "", user: text("user") });
     announce(headline(explanation));
   } catch (error) {
