@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, final
 
 from ugm.errors import value_text
 from ugm.hierarchy import UNLIMITED, Counter, RequestVector, is_named
@@ -24,6 +24,8 @@ __all__ = [
     "Exhaustion",
     "Explanation",
     "Holder",
+    "LimitRise",
+    "ScheduledViolation",
     "Violation",
     "already_exceeded",
     "effective_limits",
@@ -38,6 +40,15 @@ _PENDING: Final = "pending "
 
 #: The kind of a violation for a whole quota model, whose state is unknown after a failure.
 SUSPENDED: Final = "suspended quota model"
+
+
+class LimitRise(NamedTuple):
+    """A later maximum of a limit that changes by a schedule, in which a request fits without other usage."""
+
+    #: The second since 1970 from which the maximum is in force.
+    at: int
+    #: None if the resource is not limited then.
+    limit: int | None
 
 
 class Violation(NamedTuple):
@@ -76,9 +87,21 @@ class Violation(NamedTuple):
         """True if the request fits once enough of the other usage is released; False for a suspended quota model."""
         return self.kind != SUSPENDED and self.requested <= self.limit
 
+    @property
+    def rise(self) -> LimitRise | None:
+        """The first change of the limit by a schedule that helps a request that is too large now; None for none."""
+        return None
+
     def to_dict(self) -> dict[str, Any]:
-        """Return the violation for JSON, with the names of its attributes."""
-        return {**self._asdict(), "kind": str(self.kind), "shortfall": self.shortfall, "can_wait": self.can_wait}
+        """Return the violation for JSON, with the names of its attributes and its text."""
+        return {
+            **self._asdict(),
+            "kind": str(self.kind),
+            "shortfall": self.shortfall,
+            "can_wait": self.can_wait,
+            "rise": None if self.rise is None else self.rise._asdict(),
+            "text": str(self),
+        }
 
     def __repr__(self) -> str:
         return _tuple_text(self)
@@ -105,6 +128,42 @@ class Violation(NamedTuple):
         if not self.can_wait:
             return f"{requested} {self.resource} requested, never more than {limit} allowed"
         return f"{requested} {self.resource} requested, {used} of {limit} used, {shortfall} too much"
+
+
+@final
+class ScheduledViolation(Violation):
+    """A limit that is too small for a request now, and that a schedule raises later.
+
+    >>> violation = Violation(TrackingType.QUEUE, "root.prod", "root.prod", "", "gpu", 4, 0, 8)
+    >>> print(ScheduledViolation.of(violation, LimitRise(1_795_824_000, 16)))
+    queue root.prod: 8 gpu requested, never more than 4 allowed until 2026-11-28 00:00 UTC, when the limit becomes 16
+    """
+
+    _rise: LimitRise
+
+    @classmethod
+    def of(cls, violation: Violation, rise: LimitRise) -> Self:
+        """Return a violation with the change that helps."""
+        made = cls(*violation)
+        made._rise = rise
+        return made
+
+    @property
+    def can_wait(self) -> bool:
+        """True: the request fits after the change."""
+        return True
+
+    @property
+    def rise(self) -> LimitRise:
+        """The first change of the limit after which the request fits without other usage."""
+        return self._rise
+
+    def _what(self) -> str:
+        resource, (at, later) = self.resource or "", self._rise
+        requested, limit = (format_amount(resource, amount) for amount in (self.requested, self.limit))
+        time_text = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(at))
+        change = f"the limit becomes {format_amount(resource, later)}" if later is not None else "it is not limited"
+        return f"{requested} {resource} requested, never more than {limit} allowed until {time_text}, when {change}"
 
 
 class Exhaustion(NamedTuple):
@@ -159,7 +218,7 @@ class Decision(NamedTuple):
 
     @property
     def can_wait(self) -> bool:
-        """True if the request can be granted without a change of limits, now or after other usage is released."""
+        """True if the request can be granted now, after other usage is released, or later by a schedule or budget."""
         return all(violation.can_wait for violation in self.violations)
 
     def to_dict(self) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import pickle
 import pytest
 
 from ugm import Decision, TrackingType, Violation
+from ugm.decision import LimitRise, ScheduledViolation
 
 GIB = 2**30
 
@@ -98,10 +99,26 @@ def test_to_dict() -> None:
                 "requested": 1,
                 "shortfall": 1,
                 "can_wait": True,
+                "rise": None,
+                "text": "user 'sue' in root: 2 of 2 applications running, 1 more requested (limit for 'sue')",
             }
         ],
         "evictions": [],
     }
+
+
+def test_limit_that_rises_later() -> None:
+    """A denial by a limit that a schedule raises has the second and the new maximum, also as a copy."""
+    violation = ScheduledViolation.of(TOO_LARGE, LimitRise(1_795_824_000, 16_000))
+
+    for one in (violation, copy.deepcopy(violation), pickle.loads(pickle.dumps(violation))):  # noqa: S301 - our own
+        assert one == TOO_LARGE
+        assert (one.can_wait, one.to_dict()["rise"]) == (True, {"at": 1_795_824_000, "limit": 16_000})
+        assert str(one) == (
+            "group 'dev' in root: 12 vcore requested, never more than 10 allowed until 2026-11-28 00:00 UTC, "
+            "when the limit becomes 16 (limit for 'dev')"
+        )
+    assert "when it is not limited" in str(ScheduledViolation.of(TOO_LARGE, LimitRise(1_795_824_000, None)))
 
 
 def test_evictions_are_told() -> None:

@@ -3,7 +3,7 @@
 `AbstractPartition` describes the operations. `Partition` keeps everything in memory.
 """
 
-from ugm.decision import Explanation, Holder, headroom_of
+from ugm.decision import Explanation, Holder, LimitRise, ScheduledViolation, headroom_of
 from ugm.partition.allocation import Allocation, AllocationRequest, AllocationState
 from ugm.partition.application import ApplicationInfo, ApplicationState, GangStyle
 from ugm.partition.audit import AuditReport, Difference, RunningAllocation
@@ -57,6 +57,7 @@ __all__ = [
     "Head",
     "Holder",
     "LimitChange",
+    "LimitRise",
     "LimitRisk",
     "LimitUtilization",
     "LimitValue",
@@ -80,6 +81,7 @@ __all__ = [
     "RunningAllocation",
     "ScheduleChange",
     "ScheduledChange",
+    "ScheduledViolation",
     "SchedulingPass",
     "SparedAllocations",
     "Subject",

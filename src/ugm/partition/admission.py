@@ -286,7 +286,9 @@ class Admission:
         return not violations
 
     def deny(self, requests: Iterable[AllocationRequest], decision: Decision) -> Decision:
-        """Record a denial and return it."""
+        """Record a denial and return it, with the changes by a schedule that help."""
+        if self._state.compiled.schedule is not None:
+            decision = decision._replace(violations=self._state.compiled.with_rises(decision.violations))
         if self._state.record:
             self._state.record(Denied(tuple(requests), decision))
         return decision
@@ -315,6 +317,7 @@ class Admission:
         own, found = self._state.holding_of(application).violations(vector), self._models.check(claim)
         if not own and not found:
             return ALLOWED
+        own = self._state.compiled.with_rises(own)
         return Decision(own + found, self._evictions(claim, entry) if found else ())
 
     def violations(self, allocation_id: str, entry: LedgerEntry) -> tuple[Violation, ...]:

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, Self
 from ugm._declared_models import ModelDefinition, definitions_of
 from ugm._thresholds import require_thresholds
 from ugm.configuration import PartitionConfig, PlacementRule
+from ugm.decision import Violation
 from ugm.identity import TrackingType
 from ugm.partition.config_schedule import NEVER, ActiveEntries, ConfigSchedule
 from ugm.partition.pending_limits import PendingLimits, PendingMaximum
@@ -87,6 +88,12 @@ class CompiledConfig(NamedTuple):
             return self
         limits, specs = self.schedule.compiled(active)
         return self._replace(limits=limits, specs=specs, active=active)
+
+    def with_rises(self, violations: tuple[Violation, ...]) -> tuple[Violation, ...]:
+        """Return violations with the changes by the schedule that help a request which is too large now."""
+        if self.schedule is None or self.changes_at >= NEVER:
+            return violations
+        return tuple(self.schedule.with_rise(one, self.changes_at) for one in violations)
 
     def at(self, second: int) -> Self:
         """Return the configuration with the limits that are in force at a second.

@@ -13,9 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Final, Self, TypeAlias, final
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias, final
 
 from ugm.configuration import LimitConfig, LimitExtensions, PartitionConfig, QueueConfig, ScheduledLimit
+from ugm.decision import LimitRise, ScheduledViolation, Violation
+from ugm.identity import TrackingType
 from ugm.queues.specs import QueueSpecs
 from ugm.resources import Resource
 from ugm.tracking.limits import Limits, checked_limit
@@ -27,8 +30,11 @@ __all__ = ["NEVER", "ActiveEntries", "ConfigSchedule", "highest_limits"]
 
 #: After the year 9999.
 NEVER: Final = 2**63
-#: The number of compiled variants that are kept.
+#: The number of compiled variants that are kept, and of places whose later maxima are.
 _MOST_VARIANTS: Final = 16
+_MOST_PLACES: Final = 1024
+#: The seconds in which every entry that is not ended by a date begins at least once, also if a zone skips a time.
+_CYCLE: Final = 15 * 86_400
 
 #: For each scheduled place of a configuration the position of the entry in force; None for none.
 ActiveEntries: TypeAlias = tuple[int | None, ...]
@@ -36,6 +42,35 @@ ActiveEntries: TypeAlias = tuple[int | None, ...]
 _Maxima: TypeAlias = tuple[Resource | None, int]
 #: Returns the maxima that replace others, which have a schedule.
 _Choice: TypeAlias = Callable[[_Maxima, tuple[ScheduledLimit, ...]], _Maxima]
+
+
+#: The kind of the owner, the queue, and the name in the configuration; see `ugm.Violation`.
+_PlaceKey: TypeAlias = tuple[str, str, str]
+
+
+class _Place(NamedTuple):
+    """A scheduled limit: the maxima of each entry, and last those at all other times."""
+
+    entries: tuple[ScheduleEntry, ...]
+    maxima: tuple[_Maxima, ...]
+
+    def active(self, second: int) -> int | None:
+        """Return the position of the first entry that applies at a second; None for none."""
+        return next((position for position, entry in enumerate(self.entries) if entry.applies(second)), None)
+
+    def later(self, second: int) -> tuple[tuple[int, _Maxima], ...]:
+        """Return the maxima in force at a second and at later ones, each with the first such second, in this order.
+
+        Between the dates of entries, the maxima repeat every week. So a search of some days after each date finds all.
+        """
+        dates = {bound for entry in self.entries for bound in (entry.first, entry.last) if second < bound < NEVER}
+        found: dict[int | None, int] = {}
+        for begin, end in pairwise((second, *sorted(dates), NEVER)):
+            at = begin
+            while at < min(end, begin + _CYCLE):
+                found.setdefault(self.active(at), at)
+                at = min(entry.next_change(at) for entry in self.entries)
+        return tuple((at, self.maxima[-1 if position is None else position]) for position, at in found.items())
 
 
 @final
@@ -46,7 +81,7 @@ class ConfigSchedule:
         config: a configuration with at least one schedule.
     """
 
-    __slots__ = ("_config", "_places", "compiled")
+    __slots__ = ("_by_key", "_config", "_later", "_places", "compiled")
 
     def __init__(self, config: PartitionConfig) -> None:
         # Imported late: most configurations have no schedules.
@@ -54,14 +89,24 @@ class ConfigSchedule:
 
         self._config: Final = config
         #: The entries of each scheduled place, in the order of `_extensions`.
-        self._places: Final[tuple[tuple[ScheduleEntry, ...], ...]] = tuple(
-            tuple(map(parse_entry, one.schedule)) for one in _extensions(config.root) if one.schedule
-        )
+        #: The places by what a violation says about them; None for a limit without a schedule.
+        self._by_key: Final[dict[_PlaceKey, _Place | None]] = {}
+        places = []
+        for keys, base, extensions in _limits_of(config.root):
+            place = None
+            if extensions.schedule:
+                entries = tuple(map(parse_entry, extensions.schedule))
+                place = _Place(entries, (*(_maxima_with(base, one) for one in extensions.schedule), base))
+                places.append(place)
+            for key in keys:
+                self._by_key.setdefault(key, place)
+        self._places: Final = tuple(places)
         for one in _extensions(config.root):
             for entry in one.schedule:
                 checked_limit("max_resources", entry.max_resources)
         #: Returns the compiled limits and queues with some entries in force.
         self.compiled: Final = lru_cache(_MOST_VARIANTS)(self._compile)
+        self._later: Final = lru_cache(_MOST_PLACES)(self._later_maxima)
 
     @classmethod
     def compile(cls, config: PartitionConfig | None) -> Self | None:
@@ -76,38 +121,58 @@ class ConfigSchedule:
 
     def active(self, second: int) -> ActiveEntries:
         """Return the entries that are in force at a second: of each place the first one that applies."""
-        return tuple(
-            next((position for position, entry in enumerate(entries) if entry.applies(second)), None)
-            for entries in self._places
-        )
+        return tuple(place.active(second) for place in self._places)
 
     def next_change(self, second: int) -> int:
         """Return the next second at which another entry may apply; `NEVER` if there is none."""
-        return min(entry.next_change(second) for entries in self._places for entry in entries)
+        return min(entry.next_change(second) for place in self._places for entry in place.entries)
+
+    def with_rise(self, violation: Violation, second: int) -> Violation:
+        """Return a violation with the change that helps, if the request alone exceeds the limit and a change helps.
+
+        Args:
+            violation: a violation of a limit of a user, group or queue; others are returned as they are.
+            second: the first second that counts.
+        """
+        kind, _, queue_path, limit_name, resource, *_ = violation
+        if violation.can_wait or resource is None:
+            return violation
+        for at, (resources, _) in self._later((kind, queue_path, limit_name), second):
+            limit = None if resources is None else resources.get(resource)
+            if limit is None or limit >= violation.requested:
+                return ScheduledViolation.of(violation, LimitRise(at, limit))
+        return violation
+
+    def _later_maxima(self, key: _PlaceKey, second: int) -> tuple[tuple[int, _Maxima], ...]:
+        place = self._by_key.get(key)
+        return () if place is None else place.later(second)
 
     def _compile(self, active: ActiveEntries) -> tuple[Limits, QueueSpecs]:
         root = _variant(self._config.root, partial(_maxima_of_entry, iter(active)))
         return Limits.compile(PartitionConfig(queues=(root,))), QueueSpecs.compile(root)
 
 
-def highest_limits(config: PartitionConfig, *, ever_unlimited: bool) -> PartitionConfig:
+def highest_limits(config: PartitionConfig) -> PartitionConfig:
     """Return a configuration without schedules, in which each maximum is the highest that is in force at any time.
 
-    Args:
-        config: the configuration.
-        ever_unlimited: the meaning of a resource that is unlimited at some time: it is unlimited, or the highest
-            maximum that it has at other times applies.
+    A resource that is unlimited at some time has the highest maximum of the other times.
     """
-    root = _variant(config.root, partial(_highest_maxima, ever_unlimited))
-    return replace(config, queues=(root,), limits=())
+    return replace(config, queues=(_variant(config.root, _highest_maxima),), limits=())
+
+
+def _limits_of(root: QueueConfig) -> Iterator[tuple[list[_PlaceKey], _Maxima, LimitExtensions]]:
+    """Yield the names, the maxima and the extensions of every queue, those of the queue before those of its limits."""
+    for path, queue in root.walk():
+        yield [(TrackingType.QUEUE, path, "")], (queue.max_resources, queue.max_applications), queue.ugm
+        for limit in queue.limits:
+            users = [(TrackingType.USER, path, name) for name in limit.users]
+            groups = [(TrackingType.GROUP, path, name) for name in limit.groups]
+            yield [*users, *groups], (limit.max_resources, limit.max_applications), limit.ugm
 
 
 def _extensions(root: QueueConfig) -> Iterator[LimitExtensions]:
     """Yield the extensions of every queue, those of the queue before those of its limits."""
-    for _, queue in root.walk():
-        yield queue.ugm
-        for limit in queue.limits:
-            yield limit.ugm
+    return (extensions for _, _, extensions in _limits_of(root))
 
 
 def _variant(queue: QueueConfig, choose: _Choice) -> QueueConfig:
@@ -142,16 +207,9 @@ def _maxima_with(base: _Maxima, entry: ScheduledLimit) -> _Maxima:
     )
 
 
-def _highest_maxima(ever_unlimited: bool, base: _Maxima, schedule: tuple[ScheduledLimit, ...]) -> _Maxima:  # noqa: FBT001 - bound by `partial`
+def _highest_maxima(base: _Maxima, schedule: tuple[ScheduledLimit, ...]) -> _Maxima:
     variants = [base, *(_maxima_with(base, entry) for entry in schedule)]
     resources = [most or Resource() for most, _ in variants]
-    applications = [most for _, most in variants]
-    names = {
-        name: None
-        for most in resources
-        for name in most
-        if not ever_unlimited or all(name in other for other in resources)
-    }
+    names = dict.fromkeys(name for most in resources for name in most)
     highest = Resource({name: max(most.get(name, 0) for most in resources) for name in names})
-    is_unlimited = ever_unlimited and 0 in applications
-    return highest or None, 0 if is_unlimited else max(applications)
+    return highest or None, max(applications for _, applications in variants)

@@ -57,7 +57,14 @@ _HISTORY_RECORD: Final[Schema] = {
     "additionalProperties": True,
 }
 _VIOLATION: Final = attributes(
-    Violation, limit=AMOUNT, used=AMOUNT, requested=AMOUNT, shortfall=AMOUNT, can_wait=BOOLEAN
+    Violation,
+    limit=AMOUNT,
+    used=AMOUNT,
+    requested=AMOUNT,
+    shortfall=AMOUNT,
+    can_wait=BOOLEAN,
+    rise=optional(record(at=COUNT, limit=optional(AMOUNT))),
+    text=TEXT,
 )
 _VIOLATION_WITH_HOLDERS: Final = record(**_VIOLATION, holders=listing(reference("Holder")))
 _DECISION: Final = {

@@ -13,7 +13,7 @@ from typing import Any, Final, final
 
 from ugm.budgets import AccountState
 from ugm.configuration import PartitionConfig
-from ugm.decision import ALLOWED, Decision, Violation
+from ugm.decision import ALLOWED, Decision, LimitRise, Violation
 from ugm.errors import RequestError
 from ugm.identity import TrackingType, UserGroup
 from ugm.partition import Plan, PlanInput
@@ -100,14 +100,19 @@ _KIND: Final = Shape(str, None, _kind)
 
 @final
 class _ModelViolation(Violation):
-    """A violation of a class of a quota model, which the client may not have: the leader sends what it has computed."""
+    """A violation of another class, which the client may not have: the leader sends what it has computed."""
 
     _can_wait: bool
     _text: str
+    _rise: LimitRise | None
 
     @property
     def can_wait(self) -> bool:
         return self._can_wait
+
+    @property
+    def rise(self) -> LimitRise | None:
+        return self._rise
 
     def __str__(self) -> str:
         return self._text
@@ -117,7 +122,7 @@ def _violation_to_plain(violation: Violation) -> Plain:
     kind, *fields = violation
     if type(violation) is Violation:
         return kind, *fields
-    return (kind, violation.can_wait, str(violation)), *fields
+    return (kind, violation.can_wait, str(violation), violation.rise), *fields
 
 
 def violation_of(plain: Plain) -> Violation:
@@ -125,9 +130,10 @@ def violation_of(plain: Plain) -> Violation:
     kind, name, queue_path, limit_name, resource, limit, used, requested = plain
     fields = (name, queue_path, limit_name, resource, limit, used, requested)
     if type(kind) is not str:
-        kind, can_wait, text = kind
+        kind, can_wait, text, rise = kind
         violation = _ModelViolation(_KINDS.get(kind, kind), *fields)
         violation._can_wait, violation._text = can_wait, text  # noqa: SLF001 - of this module
+        violation._rise = None if rise is None else LimitRise(*rise)  # noqa: SLF001 - of this module
         return violation
     # `Violation(...)` takes twice as long.
     return tuple.__new__(Violation, (_KINDS.get(kind, kind), *fields))
@@ -143,8 +149,10 @@ def _decision(plain: Plain) -> Decision:
     return ALLOWED if plain is True else Decision(tuple(map(violation_of, plain[0])), plain[1])
 
 
-#: The plain type of an exceeded limit. If it is one of a quota model, the kind has two more parts.
-VIOLATION_FIELDS: Final[Hint] = tuple[str | tuple[str, bool, str], str, str, str, str | None, int, int, int]
+#: What is sent of a violation of another class: its kind, `can_wait`, its text, and the change that helps.
+_SPECIAL_KIND: Final[Hint] = tuple[str, bool, str, tuple[int, int | None] | None]
+#: The plain type of an exceeded limit.
+VIOLATION_FIELDS: Final[Hint] = tuple[str | _SPECIAL_KIND, str, str, str, str | None, int, int, int]
 _VIOLATION: Final = _of_class(Violation, VIOLATION_FIELDS, _violation_to_plain, violation_of)
 _DECISION: Final = _of_class(
     Decision,

@@ -31,7 +31,7 @@ from ugm.simulation.report import LimitSummary, UserImpact
 from ugm.simulation.workload import Job
 from ugm.tracking import EffectiveLimit
 
-__all__ = ["PROBE", "ConfiguredLimit", "Gauge", "JobClass", "ReplayGauges", "TagItems", "is_tracked"]
+__all__ = ["ConfiguredLimit", "Gauge", "JobClass", "ReplayGauges", "TagItems", "is_tracked"]
 
 #: The tags of a job, as a key.
 TagItems: TypeAlias = tuple[tuple[str, str], ...]
@@ -40,7 +40,7 @@ TagItems: TypeAlias = tuple[tuple[str, str], ...]
 _TRACKED: Final = frozenset(map(str, TrackingType))
 
 #: The id of a temporary application, of which the limits are queried.
-PROBE: Final = "probe"
+_PROBE: Final = "probe"
 
 
 class _LimitKey(NamedTuple):
@@ -260,9 +260,9 @@ class ReplayGauges:
 
     def _limits_of(self, user: UserGroup, queue_path: str, tags: Mapping[str, str]) -> tuple[EffectiveLimit, ...]:
         """Return all limits of a user in a queue, which is created if it does not exist."""
-        self.partition.adopt_application(PROBE, user, queue_path, tags=tags)
-        limits = tuple(limit for limit in self.partition.limits(PROBE) if limit.kind != BUDGET)
-        self.partition.remove(PROBE)
+        self.partition.adopt_application(_PROBE, user, queue_path, tags=tags)
+        limits = tuple(limit for limit in self.partition.limits(_PROBE) if limit.kind != BUDGET)
+        self.partition.remove(_PROBE)
         return limits
 
     def _gauge(self, limit: EffectiveLimit | Violation, place: str, resource: str | None, most: int) -> Gauge:

@@ -54,7 +54,7 @@ from ugm.budgets.calendar import NEVER
 from ugm.budgets.declared import declared_budget
 from ugm.budgets.denial import KIND as BUDGET
 from ugm.configuration import PartitionConfig
-from ugm.decision import Decision, Violation
+from ugm.decision import Decision
 from ugm.errors import InvariantError, RequestError
 from ugm.identity import TrackingType, UserGroup
 from ugm.model import QuotaModel
@@ -63,7 +63,7 @@ from ugm.partition.config_schedule import highest_limits
 from ugm.resources import MAX_QUANTITY, Resource
 from ugm.simulation.budget_log import BudgetLog
 from ugm.simulation.counters import ReplayCounters
-from ugm.simulation.gauges import PROBE, Gauge, JobClass, ReplayGauges, TagItems, is_tracked
+from ugm.simulation.gauges import Gauge, JobClass, ReplayGauges, TagItems
 from ugm.simulation.job_order import JobOrder, JobOrderName, order_of, require_order, without_shares
 from ugm.simulation.recorder import Recorder
 from ugm.simulation.report import Report
@@ -148,8 +148,9 @@ def simulate(  # noqa: PLR0913 - one for each option
     partition = Partition(limits, cluster=cluster, models=given, group_limits=group_limits, clock=timeline.second)
     job_order = order_of(require_order(order), config, partition, cluster)
     # Charging does not depend on *group_limits*, so the gauges query a partition that enforces all limits.
-    highest, loosest = (_untimed(limits, ever_unlimited=choice) for choice in (False, True))
-    gauges = ReplayGauges(Partition(highest, cluster=cluster, models=models()), job_order, timeline.is_scheduled)
+    gauges = ReplayGauges(
+        Partition(_untimed(limits), cluster=cluster, models=models()), job_order, timeline.is_scheduled
+    )
     has_models = any(report.model != Budgets.__name__ for report in partition.model_reports())
     replay = _Replay(
         partition,
@@ -162,7 +163,6 @@ def simulate(  # noqa: PLR0913 - one for each option
         has_models and reclaims,
         timeline,
         BudgetLog(partition, timeline, bool(budgets), bool(config.ugm.thresholds.shares)),
-        Partition(loosest, cluster=cluster) if timeline.is_scheduled else None,
     )
     for job in jobs:
         if until is not None and job.submit_time > until:
@@ -172,9 +172,9 @@ def simulate(  # noqa: PLR0913 - one for each option
     return replay.report()
 
 
-def _untimed(config: PartitionConfig, *, ever_unlimited: bool) -> PartitionConfig:
+def _untimed(config: PartitionConfig) -> PartitionConfig:
     """Return a configuration without budgets and with the highest of all scheduled limits."""
-    return highest_limits(replace(config, ugm=replace(config.ugm, budgets=())), ever_unlimited=ever_unlimited)
+    return highest_limits(replace(config, ugm=replace(config.ugm, budgets=())))
 
 
 #: A job class that fits a gauge: the key of its line, its order, its amount, and the gauge.
@@ -225,8 +225,6 @@ class _Replay:
     reclaims: bool
     timeline: Timeline
     budgets: BudgetLog
-    #: An empty partition with the highest limits of all times; None without a schedule.
-    loosest: AbstractPartition | None
     counters: ReplayCounters = field(default_factory=ReplayCounters)
     #: A job class is dropped with the last of its held or running jobs, because each job may have its own size.
     classes: WeakValueDictionary[tuple[str, UserGroup, Resource, TagItems, int | None], JobClass] = field(
@@ -294,21 +292,11 @@ class _Replay:
             self._hold(job_class, job, order)
         elif decision := self._request(job_class, job):
             self._start(job_class, job, order)
-        elif never := self._never(job_class, decision):
+        elif never := tuple(violation for violation in decision.violations if not violation.can_wait):
             job_class.never = never
             self._reject(job_class, job)
         else:
             self._hold(job_class, job, order, decision)
-
-    def _never(self, job_class: JobClass, decision: Decision) -> tuple[Violation, ...]:
-        """Return the limits that a single job exceeds at all times."""
-        never = tuple(violation for violation in decision.violations if not violation.can_wait)
-        if not never or self.loosest is None:
-            return never
-        self.loosest.adopt_application(PROBE, job_class.user, job_class.queue_path)
-        always = {one[:5] for one in self.loosest.check(PROBE, job_class.usage).violations}
-        self.loosest.remove(PROBE)
-        return tuple(one for one in never if one[:5] in always or not is_tracked(one))
 
     def _class_of(self, queue_path: str, job: Job) -> JobClass:
         tags: TagItems = tuple(sorted(job.tags.items())) if job.tags else ()

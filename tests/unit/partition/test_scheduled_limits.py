@@ -7,15 +7,30 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.examples import examples
 from support.partition_fixtures import SUE, memory
-from ugm import ConfigError, Manager, Partition, RequestError, parse_config
+from ugm import (
+    ConfigError,
+    Manager,
+    Partition,
+    RequestError,
+    Resource,
+    TrackingType,
+    UserGroup,
+    UserInQueue,
+    Violation,
+    parse_config,
+)
 from ugm._schedules import NEVER, parse_entry
-from ugm.config import ScheduledLimit, dump_config, export_config
+from ugm.config import PartitionConfig, QueueConfig, QueueResources, ScheduledLimit, dump_config, export_config
+from ugm.configuration import LimitExtensions
+from ugm.decision import LimitRise
 from ugm.journal import open_partition
 from ugm.partition import changes
+from ugm.partition.config_schedule import ConfigSchedule
 
 TEXT = """
 partitions:
@@ -358,3 +373,112 @@ def test_timers_of_reductions(clock: Clock, subscribers: tuple[object, ...]) -> 
     clock.now += 61
     assert partition.plan_reductions()
     partition.verify()
+
+
+NIGHT, SATURDAY = MONDAY + 10 * HOUR, MONDAY + 4 * 24 * HOUR + 12 * HOUR
+
+
+@pytest.mark.parametrize("subscribers", [(), (lambda _first, _events: None,)], ids=["alone", "followed"])
+def test_denials_name_the_change_that_helps(clock: Clock, subscribers: tuple[object, ...]) -> None:
+    """A request is denied for ever only if no later limit is large enough; otherwise the denial has the change."""
+    partition = running(clock, subscribers=subscribers)
+    answers = {
+        5: (True, LimitRise(NIGHT, 6)),
+        7: (True, LimitRise(SATURDAY, 8)),
+        9: (False, None),
+    }
+    for size, expected in answers.items():
+        decisions = (
+            partition.check("app", memory(size)),
+            partition.check(UserInQueue(SUE, "root.a"), memory(size)),
+            partition.explain("app", memory(size)).decision,
+            partition.allocate(f"b-{size}", "app", memory(size)),
+            partition.allocate_all([(f"c-{size}", "app", memory(size))]),
+            partition.allocate_evicting(f"d-{size}", "app", memory(size)),
+            partition.resize("a", memory(size)),
+        )
+        for decision in decisions:
+            (violation,) = (one for one in decision.violations if one.resource is not None)
+            assert (decision.can_wait, violation.rise) == expected
+    assert "never more than 4 allowed until 2026-11-23 22:00 UTC, when the limit becomes 6" in str(
+        partition.check("app", memory(5))
+    )
+    (violation,) = partition.check("app", memory(4)).violations
+    assert (violation.can_wait, violation.rise) == (True, None), "a release helps"
+    partition.verify()
+
+
+def test_denials_after_the_last_change(clock: Clock) -> None:
+    """A change that lies in the past does not help; a limit that ends at a date does."""
+    text = """
+    partitions:
+    - queues:
+      - name: a
+        limits:
+        - users: ["*"]
+          maxresources: {memory: 2}
+          ugm:
+            schedule:
+            - {until: 2026-11-25, maxresources: {vcore: 1}}
+            - {until: 2026-12-01, maxresources: {memory: 9}}
+        - groups: [dev]
+          maxresources: {memory: 3}
+          ugm: {schedule: [{from: 2027-05-01, days: tue, hours: "01:00-02:00", maxresources: {memory: 5}}]}
+    """
+    partition = Partition(parse_config(text).partition(), clock=clock)
+    partition.submit("app", UserGroup("ben", ("dev",)), "root.a")
+    tuesday = int(datetime(2027, 5, 4, 1, tzinfo=ZoneInfo("UTC")).timestamp())
+
+    def rises(size: int) -> list[tuple[str, bool, LimitRise | None]]:
+        return [(one.kind, one.can_wait, one.rise) for one in partition.check("app", memory(size)).violations]
+
+    assert rises(4) == [("group", True, LimitRise(tuesday, 5))]
+    assert rises(6) == [("group", False, None)]
+    clock.now = MONDAY + 2 * 24 * HOUR
+    assert rises(10) == [("user", False, None), ("group", False, None)]
+    clock.now = MONDAY + 30 * 24 * HOUR
+    assert rises(4) == [("user", False, None), ("group", True, LimitRise(tuesday, 5))]
+
+
+_FIRST = datetime(2027, 3, 1, tzinfo=ZoneInfo("UTC"))
+_HALF_HOURS = st.integers(0, 47).map(lambda half: half * 30)
+
+
+def _entries() -> st.SearchStrategy[ScheduledLimit]:
+    """Draw an entry that may begin or end in the next weeks."""
+
+    def entry(days: str, span: tuple[int, int], first: int | None, last: int | None, zone: str, most: int | None):  # type: ignore[no-untyped-def]  # noqa: ANN202 - used below only
+        start, until = (f"{_FIRST + timedelta(days=day):%Y-%m-%d}" if day else "" for day in (first, last))
+        limit = memory(most) if most else Resource(vcore=1)
+        hours = f"{_hours(span[0])}-{_hours(span[1])}"
+        return ScheduledLimit(days=days, hours=hours, start=start, until=until, zone=zone, max_resources=limit)
+
+    return st.builds(
+        entry,
+        st.sampled_from(["", "mon", "sat,sun", "tue-thu"]),
+        st.tuples(_HALF_HOURS, _HALF_HOURS).filter(lambda pair: pair[0] != pair[1]),
+        st.none() | st.integers(0, 20),
+        st.none() | st.integers(21, 40),
+        st.sampled_from(["UTC", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu"]),
+        st.none() | st.integers(1, 9),
+    )
+
+
+@pytest.mark.ci
+@settings(max_examples=examples(60))
+@given(st.lists(_entries(), min_size=1, max_size=3), st.integers(0, 40 * 96), st.integers(2, 9))
+def test_rise_is_the_first_change_that_helps(entries: list[ScheduledLimit], quarters: int, size: int) -> None:
+    """The change in a denial is that of a naive search of each quarter of an hour, also over changes of the clocks."""
+    begin = int(_FIRST.timestamp()) + quarters * 900
+    queue = QueueConfig("a", resources=QueueResources(max=memory(1)), ugm=LimitExtensions(schedule=tuple(entries)))
+    schedule = ConfigSchedule(PartitionConfig(queues=(queue,)))
+    violation = Violation(TrackingType.QUEUE, "root.a", "root.a", "", "memory", 1, 0, size)
+    found = schedule.with_rise(violation, begin).rise
+
+    for at in range(begin, begin + 20 * 86_400, 900):
+        (active,) = schedule.active(at)
+        limit = memory(1) if active is None else entries[active].max_resources or Resource()
+        if limit.get("memory", size) >= size:
+            assert found == LimitRise(at, limit.get("memory"))
+            return
+    assert found is None or found.at >= begin + 20 * 86_400

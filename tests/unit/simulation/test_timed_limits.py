@@ -159,13 +159,13 @@ def test_a_limit_of_users_by_schedule() -> None:
 
 
 def test_jobs_that_no_change_helps() -> None:
-    """A replay ends if a held job cannot start for more than a year."""
-    entry = ScheduledLimit(until="2020-01-01", max_resources=Resource(gpu=4))
+    """A replay ends if a held job cannot start for more than a year; jobs that can never start are rejected."""
+    entry = ScheduledLimit(until="2026-12-01", max_resources=Resource(gpu=4))
     queue = QueueConfig("a", resources=QueueResources(max=Resource(gpu=1)), ugm=LimitExtensions(schedule=(entry,)))
-    config = declaring(lab(100), queue=queue)
-    report = simulate([job(1, 0, 10, 2)], config, start=START)
+    config = declaring(lab(100_000), queue=queue)
+    report = simulate([job(1, 0, 100, 3), job(2, 1, 10, 2), job(3, 70, 10, 3)], config, start=START)
 
-    assert (report.held, report.started) == (1, 0)
+    assert (report.held, report.started, report.rejected) == (1, 1, 1)
 
 
 def test_the_clock_stops() -> None:

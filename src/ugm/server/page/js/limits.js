@@ -32,13 +32,14 @@ export function linesOf(limits, wanted = {}) {
 }
 
 /**
- * Return the requested amounts of the violated limits.
+ * Return the requested amounts of the violated limits. Those of budgets are amounts times seconds, and do not count.
  *
  * @param {import("./types.js").Violation[]} violations
  * @returns {import("./types.js").Amounts}
  */
 export function requested(violations) {
-  return Object.fromEntries(violations.filter((found) => found.resource !== null).map((found) => [found.resource, found.requested]));
+  const counted = violations.filter((found) => found.resource !== null && found.kind !== "budget");
+  return Object.fromEntries(counted.map((found) => [found.resource, found.requested]));
 }
 
 /**
@@ -115,9 +116,10 @@ export function reasons(partition, violations) {
   return h(
     "ul",
     { class: "reasons" },
-    violations.map((found) =>
-      h("li", null, owner(partition, found), place(partition, found), ": ", sentence(found), holders(partition, found)),
-    ),
+    violations.map((found) => {
+      const text = isPlain(found) ? [owner(partition, found), place(partition, found), ": ", sentence(found)] : found.text;
+      return h("li", null, text, holders(partition, found));
+    }),
   );
 }
 
@@ -127,6 +129,16 @@ export function reasons(partition, violations) {
  */
 function place(partition, found) {
   return found.kind === "queue" || !found.queue_path ? null : [" in ", queueLink(partition, found.queue_path)];
+}
+
+/**
+ * Return whether a limit is one of a user, group or queue that does not change by a schedule. Others, such as budgets,
+ * have texts of their own.
+ *
+ * @param {import("./types.js").Violation} found
+ */
+function isPlain(found) {
+  return !found.rise && ["user", "group", "queue"].includes(found.kind);
 }
 
 /** @param {import("./types.js").Violation} found */

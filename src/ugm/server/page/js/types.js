@@ -22,7 +22,7 @@
  *
  * @typedef {{kind: string, name: string, queue_path: string, limit_name: string, resource: string | null,
  *   limit: Amount, used: Amount, requested: Amount, shortfall: Amount, can_wait: boolean,
- *   holders?: Holder[]}} Violation
+ *   rise: {at: number, limit: Amount | null} | null, text: string, holders?: Holder[]}} Violation
  * @typedef {{application_id: string, user: string, queue_path: string, amount: Amount}} Holder
  * @typedef {{allowed: boolean, can_wait: boolean, queue_path: string | null, text: string, evictions: string[],
  *   violations: Violation[], limits: EffectiveLimit[], headroom: Amounts | null}} Explanation
