@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gzip
 import os
+from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
-from itertools import pairwise
+from heapq import heappop, heappush
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import pytest
 from hypothesis import given
@@ -297,63 +298,95 @@ def test_equals_a_naive_replay(
 MONTHLY: Final = 1000 * 3600
 
 
+#: The cores and the duration that a job promises, and the seconds that it runs.
+LogJob: TypeAlias = tuple[int, int, int]
+
+
 @dataclass
 class Account:
     """The account of a group, computed from the log."""
 
     amount: int
-    denied: dict[int, int] = field(default_factory=dict)
+    #: The first second of each month, and the present one.
+    bounds: list[int]
+    month: int = 0
+    now: int = 0
+    #: By month: the number of denied jobs, the first denial, and the usage.
+    denied: Counter[int] = field(default_factory=Counter)
     first: dict[int, int] = field(default_factory=dict)
-    settled: dict[int, int] = field(default_factory=dict)
-    #: The end and the cores of the started jobs.
-    started: list[tuple[int, int]] = field(default_factory=list)
-    held: list[tuple[int, int]] = field(default_factory=list)
-    #: The settled and promised usage of the month.
-    charged: int = 0
+    settled: Counter[int] = field(default_factory=Counter)
+    #: A heap of the end, the order of start, the cores and the promised end of running jobs.
+    running: list[tuple[int, int, int, int]] = field(default_factory=list)
+    #: The promised ends and cores of jobs that run as long as they have promised, or longer.
+    late: list[tuple[int, int]] = field(default_factory=list)
+    #: The cores of running jobs; of those before their promised end; and these times the promised ends.
+    cores: int = 0
+    promised: int = 0
+    product: int = 0
+    starts: int = 0
+    #: Held jobs by what they promise, each with the order of its arrival.
+    held: dict[int, deque[tuple[int, LogJob]]] = field(default_factory=dict)
 
-    def fits(self, cores: int, run: int, held: int = 0) -> bool:
-        """Return whether a job fits the rest of the month, in which others hold something."""
-        return self.charged + held + cores * max(run, 1) <= self.amount
+    def advance(self, until: int) -> None:
+        """Let time pass, and start held jobs when others end, and when a month begins."""
+        while (at := min([self.bounds[self.month + 1], *(one[0] for one in self.running[:1])])) <= until:
+            self._move(at)
+            self.month += at == self.bounds[self.month + 1]
+            while self.running and self.running[0][0] == at:
+                end, _, cores, promise = heappop(self.running)
+                self.cores -= cores
+                if promise > end:
+                    self._count(-cores, promise)
+            self._retry()
+        self._move(until)
 
-    def deny(self, month: int, now: int) -> None:
-        """Note the first denial in a month."""
-        self.first.setdefault(month, now)
+    def _move(self, at: int) -> None:
+        self.settled[self.month] += self.cores * (at - self.now)
+        self.now = at
+        while self.late and self.late[0][0] <= at:
+            promise, cores = heappop(self.late)
+            self._count(-cores, promise)
 
-    def start(self, now: int, cores: int, run: int, bounds: list[int]) -> None:
-        """Count a job in every month in which it runs."""
-        self.charged += cores * run
-        self.started.append((now + run, cores))
-        for month, (begin, end) in enumerate(pairwise(bounds)):
-            shared = min(now + run, end) - max(now, begin)
-            if shared > 0:
-                self.settled[month] = self.settled.get(month, 0) + cores * shared
+    def _count(self, cores: int, promise: int) -> None:
+        self.promised += cores
+        self.product += cores * promise
 
-    def submit(self, month: int, now: int, cores: int, run: int, bounds: list[int]) -> None:
+    def submit(self, order: int, job: LogJob) -> None:
         """Start, hold or reject a job."""
-        if self.fits(cores, run):
-            self.start(now, cores, run, bounds)
+        cores, duration, _ = job
+        if self._start(job):
             return
-        self.deny(month, now)
-        self.denied[month] = self.denied.get(month, 0) + 1
-        if cores * max(run, 1) <= self.amount:
-            self.held.append((cores, run))
+        self.denied[self.month] += 1
+        if cores * duration <= self.amount:
+            self.held.setdefault(cores * duration, deque()).append((order, job))
 
-    def renew(self, month: int, now: int, bounds: list[int]) -> None:
-        """Begin a month, and start the held jobs that fit, in their order."""
-        self.charged = sum(cores * (end - now) for end, cores in self.started if end > now)
-        ended = 1
-        while ended:
-            left: list[tuple[int, int]] = []
-            ended = 0
-            for cores, run in self.held:
-                if self.fits(cores, run, ended):
-                    self.start(now, cores, run, bounds)
-                    # A job of no time promises a second, and ends when all held jobs were requested.
-                    ended += 0 if run else cores
+    def _start(self, job: LogJob) -> bool:
+        """Start a job if it fits the rest of the month, or note the denial."""
+        cores, duration, run = job
+        if self.settled[self.month] + self.product - self.promised * self.now + cores * duration > self.amount:
+            self.first.setdefault(self.month, self.now)
+            return False
+        end, promise = self.now + run, self.now + duration
+        self.starts += 1
+        heappush(self.running, (end, self.starts, cores, promise))
+        if promise <= end:
+            heappush(self.late, (promise, cores))
+        self.cores += cores
+        self._count(cores, promise)
+        return True
+
+    def _retry(self) -> None:
+        """Start the held jobs that fit, in their order."""
+        heads = sorted((jobs[0][0], promised) for promised, jobs in self.held.items())
+        while heads:
+            _, promised = heappop(heads)
+            jobs = self.held[promised]
+            if self._start(jobs[0][1]):
+                jobs.popleft()
+                if jobs:
+                    heappush(heads, (jobs[0][0], promised))
                 else:
-                    self.deny(month, now)
-                    left.append((cores, run))
-            self.held = left
+                    del self.held[promised]
 
 
 def from_log(lines: list[list[int]], start: int, amount: int, end: int) -> set[tuple[object, ...]]:
@@ -365,30 +398,25 @@ def from_log(lines: list[list[int]], start: int, amount: int, end: int) -> set[t
     ]
     bounds = [int(month.timestamp()) - start for month in months]
     accounts: dict[int, Account] = {}
-    month = 0
-    for fields in [*lines, [0, end + 1, 0, 0, 1, *[-1] * 13]]:
-        while bounds[month + 1] <= min(fields[1], end):
-            month += 1
-            for account in accounts.values():
-                account.renew(month, bounds[month], bounds)
-        if fields[1] <= end:
-            cores = next(number for number in (fields[4], fields[7], 1) if number != -1) * 1000
-            account = accounts.setdefault(fields[12], Account(amount))
-            account.submit(month, fields[1], cores, max(fields[3], 0), bounds)
+    for order, fields in enumerate(lines):
+        cores = next(number for number in (fields[4], fields[7], 1) if number != -1) * 1000
+        run, requested = max(fields[3], 0), fields[8]
+        account = accounts.setdefault(fields[12], Account(amount, bounds))
+        account.advance(fields[1])
+        account.submit(order, (cores, requested if requested > 0 else max(run, 1), run))
+    for account in accounts.values():
+        account.advance(end)
     return {
-        (f"group{name}", None if bounds[number + 1] > end else bounds[number + 1], account.settled.get(number, 0),
-         account.first.get(number), account.denied.get(number, 0))
+        (f"group{name}", None if bounds[number + 1] > end else bounds[number + 1], account.settled[number],
+         account.first.get(number), account.denied[number])
         for name, account in accounts.items()
-        for number in range(month + 1)
-        if account.settled.get(number) or number in account.first
+        for number in range(account.month + 1)
+        if account.settled[number] or number in account.first
     }  # fmt: skip
 
 
 def compare_with_log(path: Path, hours: int) -> tuple[BudgetUse, ...]:
-    """Compare the figures of the report with those of the log, and return the former.
-
-    Jobs promise their run times, so that a month is charged for each job when it starts.
-    """
+    """Compare the figures of the report with those of the log, and return the former."""
     with gzip.open(path, "rt", encoding="utf-8") as stream:
         text = list(stream)
     lines = [list(map(int, line.split())) for line in text if not line.startswith(";")]
@@ -398,7 +426,7 @@ def compare_with_log(path: Path, hours: int) -> tuple[BudgetUse, ...]:
     budgets = tuple(BudgetConfig(f"of{name}", group=f"group{name}", amounts=amounts, period="month") for name in names)
     jobs = JobMapping(queue_levels=(), default_queue="a").jobs(read_swf(path))
 
-    report = simulate((replace(one, requested_time=None) for one in jobs), declaring(*budgets), start=start)
+    report = simulate(jobs, declaring(*budgets), start=start)
 
     assert report.is_clean
     found = {(one.owner, one.end, one.settled, one.ran_out, one.denied_jobs) for one in report.budgets}
