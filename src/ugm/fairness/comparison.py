@@ -17,7 +17,7 @@ class SortKeys(NamedTuple):
     priority: int
     #: The ratio of the queue; or the shares of the application, the largest first, for the order ``fair``.
     shares: tuple[Fraction, ...]
-    #: The key of the program, or the rank of the user for the order ``share``, as a text; empty if there is none.
+    #: The key of the program, or the place of the user for the order ``share``, as a text; empty if there is none.
     custom: str
     #: The place in the order of submission of the application, or of the first one in the queue.
     submitted: int

@@ -188,7 +188,7 @@ class FairShares(ReportingModel):
     # Reports
 
     def state(self) -> Mapping[str, Any]:
-        """Return the users with usage, ranks and levels, the best first, and the accounts. Exact numbers are texts."""
+        """Return the users with usage, places and levels, the best first, and the accounts. Exact numbers are texts."""
         return self.capture_state()()
 
     def capture_state(self) -> Callable[[], Mapping[str, Any]]:
@@ -241,4 +241,4 @@ def _ranked(rank: FairRank) -> dict[str, object]:
 def _users(rank: FairRank) -> Iterator[dict[str, object]]:
     for group in rank.order:
         for path in group:
-            yield {"user": _last(path), "rank": rank.rank(path), **rank.node(path).to_dict()}
+            yield {"user": _last(path), "place": rank.place(path), "rank": rank.rank(path), **rank.node(path).to_dict()}

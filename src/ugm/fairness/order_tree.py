@@ -386,7 +386,7 @@ class RankKey:
         return self.rank.position(self._users[application.application_id])
 
     def text(self, application: OrderedApplication) -> str:
-        """Return the rank of the user of an application as a text."""
+        """Return the place of the user of an application as a text."""
         return self.rank.describe(self._users[application.application_id])
 
 

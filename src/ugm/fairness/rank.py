@@ -194,6 +194,14 @@ class FairRank:
             raise RequestError("user", user, "the share tree has no such user")
         return self._ranks[user]
 
+    def place(self, user: str) -> int:
+        """Return the place of a user in the order: 1 plus the number of better users. Users that tie share a place.
+
+        Raises:
+            RequestError: there is no such user.
+        """
+        return len(self._ranks) + 1 - self.rank(user)
+
     @property
     def ranks(self) -> Mapping[str, int]:
         """The rank of every user by path; the best user has the highest rank."""
@@ -211,9 +219,9 @@ class FairRank:
         return self._positions.get(self._paths.get(owner, ""), len(self.order))
 
     def describe(self, owner: str) -> str:
-        """Return the rank of a user as a text, given its path or a name that only one user has."""
+        """Return the place of a user as a text, given its path or a name that only one user has."""
         path = self._paths.get(owner, "")
-        return f"rank {self._ranks[path]} of {len(self._ranks)}" if path in self._ranks else "no rank"
+        return f"place {self.place(path)} of {len(self._ranks)}" if path in self._ranks else "no place"
 
     def factor(self, user: str) -> Fraction:
         """Return the rank of a user divided by the number of users: 1 for the best user.

@@ -115,7 +115,7 @@ class ModelMetrics:
             if one["user"] not in users:
                 continue
             labels = {"partition": self._partition, "user": one["user"], "account": one["path"].rpartition("/")[0]}
-            self._samples.add("ugm_fair_share_position", one["rank"], **labels)
+            self._samples.add("ugm_fair_share_position", one["place"], **labels)
             self._samples.add("ugm_fair_share_usage_share", _number(one["used"]), **labels)
             self._samples.add("ugm_fair_share_level", _number(one["level"]), **labels)
             if one["share"] is not None:

@@ -281,7 +281,7 @@ RESPONSE_SCHEMAS: Final[Mapping[str, Schema]] = {
     ),
     "Thresholds": record(shares=listing(COUNT), total=COUNT, crossed=listing(reference("ThresholdCrossed"))),
     "RankedUser": record(
-        **dict.fromkeys(("user", "path", "level", "used", "usage"), TEXT), rank=COUNT, share=optional(TEXT)
+        **dict.fromkeys(("user", "path", "level", "used", "usage"), TEXT), place=COUNT, rank=COUNT, share=optional(TEXT)
     ),
     "ComparedNode": record(**dict.fromkeys(("path", "level", "used", "usage"), TEXT), share=optional(TEXT)),
     "RankExplanation": record(

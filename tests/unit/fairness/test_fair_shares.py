@@ -93,7 +93,7 @@ def test_explanation_names_the_ranks() -> None:
     scene.wait("ana", "ben")
 
     assert scene.partition.order()[0].explain().splitlines()[-1] == (
-        "ben comes before ana by the fair share of its user: rank 2 of 2 against rank 1 of 2"
+        "ben comes before ana by the fair share of its user: place 1 of 2 against place 2 of 2"
     )
 
 
@@ -207,4 +207,4 @@ def test_names_that_are_paths() -> None:
     rank = shares.rank([UserGroup("a"), UserGroup("b/c")])
 
     assert rank.order == (("a/a",),)
-    assert rank.describe("b/c") == "no rank"
+    assert rank.describe("b/c") == "no place"

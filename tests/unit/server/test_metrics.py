@@ -317,3 +317,20 @@ def test_budgets_and_shares() -> None:
     ) == pytest.approx(200_000, abs=4000)
     assert of(series, "ugm_fair_share_position", **user) == 1
     assert of(series, "ugm_fair_share_entitled_share", **user) == 1
+
+
+def test_positions_of_several_users() -> None:
+    """The best user has position 1, users that tie share a position, and the next one comes after both."""
+    shares = "{users: {ana: 1, ben: 1, eva: 1, zoe: 9}, halflife: 3600}"
+    text = f"partitions: [{{ugm: {{fairshare: {shares}}}, queues: [{{name: a}}]}}]"
+    now = 1_000
+    partition = create_partition(parse_config(text).partition(), clock=lambda: now)
+    for user, vcore in (("ana", 2), ("ben", 1), ("eva", 1), ("zoe", 1)):
+        partition.submit(user, UserGroup(user), "root.a")
+        assert partition.allocate(f"{user}.0", user, Resource(vcore=vcore))
+    now = 2_000
+    assert partition.allocate("zoe.1", "zoe", Resource(vcore=1))
+    series = read(PartitionCollector({"default": partition}))
+
+    places = {user: of(series, "ugm_fair_share_position", user=user, account="") for user in ("ana", "ben", "eva", "zoe")}
+    assert places == {"ana": 4, "ben": 2, "eva": 2, "zoe": 1}

@@ -90,9 +90,9 @@ def test_shares_over_rest() -> None:
     fill_shared(partition)
     found = client(partition).get(f"{PREFIX}/shares", params={"first": "sue", "second": "bob"}).json()
 
-    assert [(one["path"], one["rank"], one["level"]) for one in found["users"]] == [
-        ("bob", 2, "infinity"),
-        ("lab/sue", 1, "1"),
+    assert [(one["path"], one["place"], one["rank"], one["level"]) for one in found["users"]] == [
+        ("bob", 1, 2, "infinity"),
+        ("lab/sue", 2, 1, "1"),
     ]
     assert found["explanation"]["text"] == ("lab/sue comes after bob: lab has level 1/2, bob has level infinity")
     assert [(one["path"], one["level"]) for one in found["accounts"]] == [("lab", "1/2")]

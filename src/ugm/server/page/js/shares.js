@@ -2,7 +2,7 @@
  * The view of fair shares: the accounts and users with their part of the shares and of the usage, the best first.
  *
  * @typedef {{path: string, level: string, share: string | null, used: string, usage: string}} Ranked numbers are fractions
- * @typedef {{as_of: number | null, total: number, users: (Ranked & {user: string, rank: number})[], accounts: Ranked[]}} Shares
+ * @typedef {{as_of: number | null, total: number, users: (Ranked & {user: string, place: number})[], accounts: Ranked[]}} Shares
  */
 
 import { get, path } from "./api.js";
@@ -38,12 +38,12 @@ export function show(route, data) {
   };
   const user = (/** @type {Shares["users"][number]} */ one) => {
     const above = one.path.slice(0, one.path.lastIndexOf("/"));
-    const place = h("td", { class: "place", title: `${counted(one.rank, "user")} of all, itself included, are not better` }, count(one.rank));
+    const place = h("td", { class: "place", title: `${counted(one.place - 1, "user")} of all come before` }, count(one.place));
     return h("tr", { key: one.path }, place, h("th", { scope: "row" }, nameLink(route.partition, "users", one.user, CLIP), above && h("span", { class: "quiet clip", title: above }, above)), cells(one));
   };
   return [
     h("div", { class: "tools" }, addressField(route, "find", "Find a user or account"), h("span", { class: "quiet" }, counted(data.total, "user"), route.query.find ? " found" : "", ", the best first")),
-    data.total ? table("Users", [["Rank", "place"], "User", ...heads], data.users.map(user), "list shares wide") : emptyNote(route.query.find ? "No user or account has this in the name." : "No user has shares or usage yet."),
+    data.total ? table("Users", [["Place", "place"], "User", ...heads], data.users.map(user), "list shares wide") : emptyNote(route.query.find ? "No user or account has this in the name." : "No user has shares or usage yet."),
     pages(route, data.total, PAGE),
     data.accounts.length > 0 && table("Accounts of these users", ["Account", ...heads], data.accounts.map(account), "shares wide"),
     h("p", { class: "quiet" }, "The level is the part of the shares divided by the part of the usage of its account: above 1, less is used than the share. The mark of a bar is the share. The usage is decayed and weighted."),
