@@ -4,7 +4,7 @@ Each period has an index. A period begins with the first second of its first day
 the period begins with the first later second; if the midnight occurs twice, with the first one. So a day may have 23 or
 25 hours. A date that a zone skips as a whole is a period of 0 seconds.
 
-All functions take the same time for any distance between two periods.
+The time of a call does not depend on the distance between the periods.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _DAY: Final = 86400
 _EPOCH: Final = date(1970, 1, 1).toordinal()
 #: The ordinal of December 31, 9999.
 LAST_DAY: Final = date.max.toordinal()
-#: A second that is before the year 10000 in every zone.
+#: The last second that is supported: in every time zone it is before the year 10000.
 LAST_SECOND: Final = (LAST_DAY - _EPOCH) * _DAY - 1
 #: The number of days after Monday of January 1, 1970.
 _WEEKDAY: Final = 3

@@ -19,7 +19,8 @@ class Outlook(NamedTuple):
 
     #: Whether waiting helps.
     can_wait: bool
-    #: The seconds until the last promised grant ends, if the claim would fit without promised grants.
+    #: The seconds until the last promised end, if the claim would fit without the promised allocations. It then fits in
+    #: this period only if some of them end early.
     promised: int | None = None
     #: The second at which the budget is renewed; None if it has no period.
     renews: int | None = None
@@ -32,8 +33,8 @@ class Outlook(NamedTuple):
             return "never, also after it is renewed" if renewed else "never, because it is not renewed"
         if self.promised is None:
             return f"never in this period; renewed on {renewed}"
-        later = f", or when it is renewed on {renewed}" if renewed else ""
-        return f"in {duration_text(self.promised)} at the latest, when the promised grants end{later}"
+        known = f"promised allocations end early, known in {duration_text(self.promised)} at the latest"
+        return f"fits if {known}; otherwise when it is renewed on {renewed}" if renewed else f"fits only if {known}"
 
 
 @final
@@ -69,7 +70,7 @@ class BudgetViolation(Violation):
 
     @property
     def can_wait(self) -> bool:
-        """True if the claim fits when promised grants end, or when the budget is renewed."""
+        """True if the claim can fit after promised allocations end early, or when the budget is renewed."""
         return self._outlook is not None and self._outlook.can_wait
 
     def _where(self) -> str:

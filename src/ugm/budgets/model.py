@@ -62,7 +62,7 @@ class Budgets(ReportingModel):
     True
     >>> print(partition.allocate("train.1", "train", Resource(gpu=2), duration=3600))
     denied, waiting can help:
-      budget 'lab' in root: 7200 gpu times seconds requested, 3600 of 7200 used or promised; in 1 h at the latest, when the promised grants end (limit for 'lab')
+      budget 'lab' in root: 7200 gpu times seconds requested, 3600 of 7200 used or promised; fits only if promised allocations end early, known in 1 h at the latest (limit for 'lab')
     """  # noqa: E501 - the text of a denial
 
     __slots__ = (

@@ -56,7 +56,7 @@ def export_config(config: SchedulerConfig) -> Exported:
     >>> exported.config.partition().limits[0].users
     ('ana',)
     >>> print(*exported.left_out, sep=chr(10))
-    partitions[0].limits[0].users[1]: user '8-x' has no limit: the name is not accepted
+    partitions[0].limits[0].users[1]: user '8-x' is left out: Apache YuniKorn does not accept the name
     """
     export = _Export()
     partitions = tuple(export.partition(each, ("partitions", at)) for at, each in enumerate(config.partitions))
@@ -125,7 +125,9 @@ class _Export:
             if name == WILDCARD or is_yunikorn_name(kind, name):
                 kept.append(name)
             else:
-                self._leave_out((*path, index), f"{kind} {quote(name)} has no limit: the name is not accepted")
+                self._leave_out(
+                    (*path, index), f"{kind} {quote(name)} is left out: Apache YuniKorn does not accept the name"
+                )
         return tuple(kept)
 
 

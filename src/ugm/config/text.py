@@ -53,7 +53,7 @@ class Review(NamedTuple):
 
 
 def load_config(path: str | os.PathLike[str]) -> SchedulerConfig:
-    """Read a configuration from a file. The names of files in it are relative to its folder.
+    """Read a configuration from a file. Relative file names in it are resolved against its directory.
 
     Raises:
         ConfigError: the file cannot be read, or the configuration is not valid; with all problems.

@@ -4,7 +4,7 @@
 `ugm.Partition` and a `ugm.Manager` are configured with a `PartitionConfig`, and a journal stores the same value.
 
 The values mirror the file. The YAML name of a field is its name here without underscores, except ``limit`` (here
-`LimitConfig.label`) and ``parent`` (here `QueueConfig.declared_parent`).
+`LimitConfig.label`), ``parent`` (here `QueueConfig.declared_parent`) and ``from`` (here `ScheduledLimit.start`).
 
 A value is immutable, compares by content, and checks the type of each field when it is built. The rules of a whole
 configuration, for example that no two queues have the same path, are checked by `ugm.config` for a file and by the

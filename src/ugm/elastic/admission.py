@@ -45,7 +45,7 @@ class RuntimeViolation(Violation):
 class AdmissionRules(NamedTuple):
     """The rules for admitting pods."""
 
-    #: Whether the limit is the runtime of the group, or its maximum alone, without borrowing.
+    #: True: the limit is the runtime of the group. False: the maximum, independent of the usage of other groups.
     by_runtime: bool = True
     #: Whether the groups above are checked as well.
     check_parents: bool = False

@@ -83,7 +83,7 @@ class SharingResult:
     available: int
     #: The share of each group.
     runtime: dict[str, int]
-    #: The minimums in force: scaled down in a shortage, plus the parts of groups without weight in the rest.
+    #: The minimums in force: scaled down in a shortage. That of a group without weight includes its part of the rest.
     min: dict[str, int]
     #: The share of each group before the rounds.
     floor: dict[str, int]

@@ -1,7 +1,7 @@
 """The tree of elastic groups: their requests, their usage and their runtimes, always consistent.
 
-A tree accepts all groups that can form a tree, like a scheduler that starts with configured groups. It refuses only an
-unknown parent and a group below itself. `ugm.elastic.rules` checks changes, and `ugm.elastic.ElasticQuota` uses both.
+A tree checks only its structure: it refuses an unknown parent and a cycle. `ugm.elastic.rules` checks changes, and
+`ugm.elastic.ElasticQuota` uses both.
 
 Every answer follows from the present groups, requests and total. It does not depend on the order in which these came
 about. Reads do not change later answers. There is no lock: the owner of the tree has one.

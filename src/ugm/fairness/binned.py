@@ -3,8 +3,8 @@
 Each second of each run counts in its own bin, also while the run goes on. Bins are stored undecayed, as integers. The
 decay is applied when a value is read.
 
-The cost: a change takes time proportional to the bins that it crosses, of which at most all that count. The memory is
-one number for each bin and owner.
+The cost: a change takes time proportional to the number of bins since the last change, at most to the number of bins
+that count. The memory is one number for each bin and owner.
 """
 
 from __future__ import annotations

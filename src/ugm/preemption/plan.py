@@ -236,7 +236,7 @@ def _head(plan: PreemptionPlan, name: str) -> Iterator[str]:
     yield _HEADS[plan.outcome].format(
         name=name,
         due=plan.due,
-        now=plan.now,
+        wait=0 if plan.due is None else plan.due - plan.now,
         victims=", ".join(repr(victim.allocation_id) for victim in (*plan.by_model, *plan.victims)),
     )
     yield from map(str, () if plan.decision is None else plan.decision.violations)
@@ -248,9 +248,9 @@ _HEADS: Final = {
     Outcome.BLOCKED: "{name} is denied by a limit that preemption cannot resolve",
     Outcome.NEVER: "{name} never fits: it alone exceeds a maximum",
     Outcome.UNWILLING: "{name} must not preempt",
-    Outcome.EARLY: "{name} may preempt from {due} on, and it is {now}",
+    Outcome.EARLY: "{name} may preempt in {wait} s (from second {due})",
     Outcome.PLAN: "{name} would fit without {victims}",
-    Outcome.NONE: "no allocation may be evicted for {name}",
+    Outcome.NONE: "no permitted set of evictions makes room for {name}",
 }
 
 

@@ -5,7 +5,7 @@ They are properties of queues, as in Apache YuniKorn:
 ==========================  ===========================================================================
 ``preemption.policy``       ``default``, ``fence`` or ``disabled``; see `PreemptionPolicy`
 ``preemption.delay``        how long a request waits before it may preempt, 30 s by default; inherited
-``quota.preemption.delay``  how long a queue may be above its maximum before it is reduced; 0 for ever
+``quota.preemption.delay``  how long a queue may be above its maximum before it is reduced; 0: never reduced
 ==========================  ===========================================================================
 
 A delay is a number with a unit, or several: ``90s``, ``1m30s``, ``1h``. Parts of a second are rounded up.

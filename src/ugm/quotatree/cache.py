@@ -23,10 +23,10 @@ from ugm.quotatree.view import TreeView, view_of
 
 __all__ = ["DEFAULT_RESOURCES", "DEFAULT_TREE_NAME", "TreeCache"]
 
-#: The resources of a tree that names none.
+#: The default resources of a tree.
 DEFAULT_RESOURCES: Final = ("cpu", "memory", "nvidia.com/gpu")
 
-#: The name of a tree that has none.
+#: The default name of a tree.
 DEFAULT_TREE_NAME: Final = "default"
 
 _NO_NODES: Final[Mapping[str, NodeSpec]] = MappingProxyType({})

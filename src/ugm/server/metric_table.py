@@ -186,7 +186,9 @@ def _thresholds() -> Iterator[MetricDescription]:
 def _shares() -> Iterator[MetricDescription]:
     labels = ("partition", "user", "account")
     yield MetricDescription(
-        "ugm_fair_share_position", "Place of the user in the order by shares; 1 is the best, and ties share a place.", labels
+        "ugm_fair_share_position",
+        "Place of the user in the order by shares; 1 is the best, and ties share a place.",
+        labels,
     )
     yield MetricDescription("ugm_fair_share_entitled_share", "Part of the whole to which the user is entitled.", labels)
     yield MetricDescription("ugm_fair_share_usage_share", "Part of the decayed usage of all that the user has.", labels)

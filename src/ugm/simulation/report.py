@@ -118,7 +118,7 @@ class LimitSummary:
     waiting time.
     """
 
-    #: A `ugm.TrackingType`: users, a group or the queue itself.
+    #: A `ugm.TrackingType`: users, a group or the queue itself; or the term of a quota model for its limit.
     kind: str
     #: Limits on resources of the queue ``root`` are the size of the cluster.
     queue_path: str

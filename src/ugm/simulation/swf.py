@@ -102,7 +102,7 @@ _MAXIMA: Final = tuple(MAX_SECONDS if name in _TIMES else _MAX_NUMBER for name i
 
 
 def read_swf(path: str | os.PathLike[str]) -> Iterator[SwfRecord]:
-    """Yield the jobs of a workload file, plain or gzipped, lazily.
+    """Yield the records of a workload file, plain or gzipped, lazily.
 
     Lines for parts of an interrupted job (status 2, 3 and 4) are skipped, because another line describes the whole job.
 
@@ -117,12 +117,12 @@ def read_swf(path: str | os.PathLike[str]) -> Iterator[SwfRecord]:
 
 
 def parse_swf(stream: BufferedReader, name: str, header: SwfHeader | None = None) -> Iterator[SwfRecord]:
-    """Yield the jobs of an open file, plain or gzipped, and close it at its end.
+    """Yield the records of an open file, plain or gzipped, and close it at its end.
 
     Args:
         stream: the bytes of the file.
         name: the name of the file in errors.
-        header: filled with the header, which is complete before the first job.
+        header: filled with the header, which is complete before the first record.
 
     Raises:
         WorkloadError: a line is invalid, or the compressed data are damaged or incomplete.

@@ -60,18 +60,27 @@ def hours(number: int) -> Resource:
     return gpu(number * 3600)
 
 
-def test_a_denial_says_when_promised_grants_end() -> None:
-    """What would fit without the promises of others waits for them."""
+def test_a_denial_says_that_promised_allocations_may_end_early() -> None:
+    """A request that fits without the promises of others fits if they end early, and never if all are used."""
     setting = Setting(Budget("lab", group="lab", amounts=hours(4)))
     setting.allocate("1", "sue", duration=3 * 3600)
 
     assert setting.allocate("2", "sue", 2) == (
         "denied, waiting can help:\n"
         "  budget 'lab' in root: 7200 gpu times seconds requested, 10800 of 14400 used or promised; "
-        "in 3 h at the latest, when the promised grants end (limit for 'lab')"
+        "fits only if promised allocations end early, known in 3 h at the latest (limit for 'lab')"
     )
     setting.partition.release("1")
     assert setting.allocate("2", "sue", 2) == "allowed"
+
+
+def test_used_promises_leave_nothing() -> None:
+    """A request that only an early end would have let fit never fits after the promised end."""
+    setting = Setting(Budget("lab", group="lab", amounts=hours(4)))
+    setting.allocate("1", "sue", duration=3 * 3600)
+    setting.now += 3 * 3600
+
+    assert setting.allocate("2", "sue", 2).endswith("; never, because it is not renewed (limit for 'lab')")
 
 
 def test_a_denial_says_when_the_budget_is_renewed() -> None:

@@ -18,7 +18,7 @@ def test_export(tmp_path: Path) -> None:
     file = tmp_path / "queues.yaml"
     file.write_text(TEXT)
     result = CliRunner().invoke(ugm, ["export", str(file)])
-    left_out = "partitions[0].limits[0].users[1]: user '8-x' has no limit: the name is not accepted"
+    left_out = "partitions[0].limits[0].users[1]: user '8-x' is left out: Apache YuniKorn does not accept the name"
 
     assert result.exit_code == 0
     assert result.stdout.startswith(f"# left out: {left_out}\npartitions:\n")
@@ -36,7 +36,10 @@ def test_export_as_json(tmp_path: Path) -> None:
     assert said["file"] == str(file)
     assert parse_config(said["yaml"]).partition().name == "default"
     assert said["left_out"] == [
-        {"path": "partitions[0].limits[0].users[1]", "message": "user '8-x' has no limit: the name is not accepted"}
+        {
+            "path": "partitions[0].limits[0].users[1]",
+            "message": "user '8-x' is left out: Apache YuniKorn does not accept the name",
+        }
     ]
 
 

@@ -165,7 +165,9 @@ def test_export() -> None:
         "partitions[0].limits[0].users[3]",
     ]
     assert len(exported.left_out) == 14
-    assert str(exported.left_out[0]).endswith("user '8f3c2a10-11aa' has no limit: the name is not accepted")
+    assert str(exported.left_out[0]).endswith(
+        "user '8f3c2a10-11aa' is left out: Apache YuniKorn does not accept the name"
+    )
     limits = exported.config.partition().limits
     assert [(limit.users, limit.groups) for limit in limits] == [(("ana@x.org",), ()), ((), ("dev",))]
     assert parse_config(dump_config(exported.config)) == exported.config

@@ -147,6 +147,7 @@ def test_outcomes_follow_limits_and_settings() -> None:
     assert plan(partition, may_preempt=False).outcome is Outcome.UNWILLING
     early = partition.plan_preemption(request(3), since=10, now=99)
     assert (early.outcome, early.due) == (Outcome.EARLY, 100)
+    assert str(early).splitlines()[0].endswith("may preempt in 1 s (from second 100)")
     assert partition.plan_preemption(request(3), since=10, now=100).outcome is Outcome.PLAN
 
 

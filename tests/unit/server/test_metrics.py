@@ -332,5 +332,7 @@ def test_positions_of_several_users() -> None:
     assert partition.allocate("zoe.1", "zoe", Resource(vcore=1))
     series = read(PartitionCollector({"default": partition}))
 
-    places = {user: of(series, "ugm_fair_share_position", user=user, account="") for user in ("ana", "ben", "eva", "zoe")}
+    places = {
+        user: of(series, "ugm_fair_share_position", user=user, account="") for user in ("ana", "ben", "eva", "zoe")
+    }
     assert places == {"ana": 4, "ben": 2, "eva": 2, "zoe": 1}

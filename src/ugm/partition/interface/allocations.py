@@ -74,7 +74,7 @@ class AbstractAllocations(ABC):
 
         Returns:
             The decision. A denial contains every limit that the allocation would exceed, and changes nothing. A
-            repeated call gets the same answer as the first, and does not move the promised end.
+            repeated call after a grant is allowed again and does not move the promised end.
 
         Raises:
             RequestError: an argument is invalid, the application does not exist or is failing, or the id belongs to
