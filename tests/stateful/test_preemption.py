@@ -21,7 +21,7 @@ from ugm import AllocationRequest, Partition, RequestError, Resource, UserGroup,
 from ugm.configuration import PartitionConfig
 from ugm.journal import JournaledPartition, open_partition
 from ugm.partition import AllocationState
-from ugm.preemption import Outcome, PreemptionPlan, ReductionPlan, updated_timers
+from ugm.preemption import Outcome, PreemptionPlan, ReductionPlan
 
 SMALL: Final = settings(max_examples=examples(16), stateful_step_count=20)
 DEEP: Final = settings(max_examples=300, stateful_step_count=50)
@@ -240,7 +240,7 @@ class PreemptionMachine(RuleBasedStateMachine):
     def timers_follow_from_usage(self) -> None:
         """A timer runs exactly while a queue that takes part is above its maximum."""
         if hasattr(self, "partition"):
-            self.timers = updated_timers(self.timers, exceeded(self.partition), self.time)
+            self.timers = {path: self.timers.get(path, self.time) for path in exceeded(self.partition)}
             found = self.partition.reduction_timers()
             assert {timer.queue_path: timer.since for timer in found} == self.timers
 

@@ -17,7 +17,7 @@ from ugm.configuration import LimitConfig, PartitionConfig, QueueConfig
 from ugm.errors import cut
 from ugm.identity import ROOT
 
-__all__ = ["KINDS", "Finding", "LimitChain", "NamedLimit", "PartitionSpot", "QueueSpot"]
+__all__ = ["KINDS", "Finding", "LimitChain", "LocatedPartition", "LocatedQueue", "NamedLimit"]
 
 #: The two kinds of names in a limit, and the fields that list them.
 KINDS: Final = (("user", "users"), ("group", "groups"))
@@ -46,7 +46,7 @@ class NamedLimit(NamedTuple):
 class LimitChain(NamedTuple):
     """The limits of one name from a queue upward; names with the same limits on the whole path share one chain."""
 
-    spot: QueueSpot
+    located: LocatedQueue
     named: NamedLimit
     #: The chain of the next queue above that limits the name; None if no queue does.
     above: LimitChain | None
@@ -60,7 +60,7 @@ class LimitChain(NamedTuple):
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class QueueSpot:
+class LocatedQueue:
     """A queue with its place in the tree and in the file."""
 
     queue: QueueConfig
@@ -71,7 +71,7 @@ class QueueSpot:
     below: Path | None = None
     #: The path of its limits if they are not inside the queue in the file.
     limits_elsewhere: Path | None = None
-    parent: QueueSpot | None = None
+    parent: LocatedQueue | None = None
     #: The names of users and groups that its limits may contain; see `ugm.config.names`.
     names: str = YUNIKORN
     #: The maximum of each resource.
@@ -80,8 +80,8 @@ class QueueSpot:
     named_limits: Mapping[str, Mapping[str, NamedLimit]] = field(init=False)
     #: By field and name.
     chains: Mapping[str, Mapping[str, LimitChain]] = field(init=False)
-    children: Sequence[QueueSpot] = field(init=False)
-    _by_name: dict[str, QueueSpot] | None = field(init=False, default=None)
+    children: Sequence[LocatedQueue] = field(init=False)
+    _by_name: dict[str, LocatedQueue] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.maxima = dict(self.queue.max_resources or {})
@@ -89,7 +89,7 @@ class QueueSpot:
         self.named_limits = {names: _first_limits(limits, names) for _, names in KINDS}
         self.chains = {names: self._chains(names) for _, names in KINDS}
         self.children = [
-            QueueSpot(queue, ("queues", index), parent=self, names=self.names)
+            LocatedQueue(queue, ("queues", index), parent=self, names=self.names)
             for index, queue in enumerate(self.queue.queues)
         ]
 
@@ -99,9 +99,9 @@ class QueueSpot:
             return {}
         above: dict[str, LimitChain] = {}
         missing = set(limits)
-        for spot in self.ancestors():
-            found = spot.chains[field].keys() & missing
-            above.update((name, spot.chains[field][name]) for name in found)
+        for located in self.ancestors():
+            found = located.chains[field].keys() & missing
+            above.update((name, located.chains[field][name]) for name in found)
             missing -= found
         shared: dict[tuple[int, int], LimitChain] = {}
         chains: dict[str, LimitChain] = {}
@@ -117,47 +117,47 @@ class QueueSpot:
     @property
     def queue_path(self) -> str:
         """The path of the queue in messages, for example ``root.prod``; long names are truncated."""
-        names = [cut(spot.queue.name) for spot in (self, *self.ancestors()) if spot.parent]
+        names = [cut(located.queue.name) for located in (self, *self.ancestors()) if located.parent]
         return ".".join([ROOT, *reversed(names)])
 
     @property
     def path(self) -> Path:
         """The path of the queue in the file; if the file leaves the root queue out, the path of the queues below it."""
         parts: list[Path] = []
-        spot = self
-        while spot.parent is not None:
-            above = spot.parent
+        located = self
+        while located.parent is not None:
+            above = located.parent
             if above.below is not None:
-                return (*above.below, *spot.at[1:], *chain.from_iterable(reversed(parts)))
-            parts.append(spot.at)
-            spot = above
-        return (*spot.at, *chain.from_iterable(reversed(parts)))
+                return (*above.below, *located.at[1:], *chain.from_iterable(reversed(parts)))
+            parts.append(located.at)
+            located = above
+        return (*located.at, *chain.from_iterable(reversed(parts)))
 
     @property
     def limits_path(self) -> Path:
         """The path of its limits in the file."""
         return (*self.path, "limits") if self.limits_elsewhere is None else self.limits_elsewhere
 
-    def child(self, name: str) -> QueueSpot | None:
+    def child(self, name: str) -> LocatedQueue | None:
         """Return the first child queue with a name."""
         if self._by_name is None:
-            self._by_name = {spot.queue.name: spot for spot in reversed(self.children)}
+            self._by_name = {located.queue.name: located for located in reversed(self.children)}
         return self._by_name.get(name)
 
-    def ancestors(self) -> Iterator[QueueSpot]:
+    def ancestors(self) -> Iterator[LocatedQueue]:
         """Yield the queues above, the nearest first."""
         above = self.parent
         while above is not None:
             yield above
             above = above.parent
 
-    def walk(self) -> Iterator[QueueSpot]:
+    def walk(self) -> Iterator[LocatedQueue]:
         """Yield the queue and everything below it, parents first."""
         pending = [self]
         while pending:
-            spot = pending.pop()
-            yield spot
-            pending.extend(reversed(spot.children))
+            located = pending.pop()
+            yield located
+            pending.extend(reversed(located.children))
 
 
 def _first_limits(limits: Sequence[NamedLimit], field_name: str) -> Mapping[str, NamedLimit]:
@@ -165,7 +165,7 @@ def _first_limits(limits: Sequence[NamedLimit], field_name: str) -> Mapping[str,
     return {name: named for named in reversed(limits) for name in getattr(named.limit, field_name)}
 
 
-class PartitionSpot:
+class LocatedPartition:
     """A partition with its place in the file."""
 
     __slots__ = ("partition", "path", "root")
@@ -175,7 +175,7 @@ class PartitionSpot:
         self.path: Final = path
         inserted, queues = partition.root_inserted, (*path, "queues")
         has_own_limits = not inserted and partition.queues and partition.queues[0].limits
-        self.root: Final = QueueSpot(
+        self.root: Final = LocatedQueue(
             partition.root,
             queues if inserted else (*queues, 0),
             below=queues if inserted else None,

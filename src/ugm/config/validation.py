@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from ugm._declared_models import definitions_of
-from ugm.config.findings import Finding, PartitionSpot
+from ugm.config.findings import Finding, LocatedPartition
 from ugm.config.validation_budgets import BUDGET_RULES
 from ugm.config.validation_limits import LIMIT_RULES
 from ugm.config.validation_models import MODEL_RULES
@@ -35,15 +35,17 @@ def find_problems(config: SchedulerConfig) -> Iterator[Finding]:
     """Apply every rule to a configuration."""
     yield from partitions_exist(config)
     yield from partition_names_differ(config)
-    spots = [PartitionSpot(partition, ("partitions", index)) for index, partition in enumerate(config.partitions)]
-    if pattern := next(placement_patterns_are_short(spots), None):
+    located_partitions = [
+        LocatedPartition(partition, ("partitions", index)) for index, partition in enumerate(config.partitions)
+    ]
+    if pattern := next(placement_patterns_are_short(located_partitions), None):
         yield pattern
         return
-    for spot in spots:
+    for located in located_partitions:
         for rule in PARTITION_RULES:
-            yield from rule(spot)
-        yield from guaranteed_fits_above(spot.root)
-        for queue in spot.root.walk():
+            yield from rule(located)
+        yield from guaranteed_fits_above(located.root)
+        for queue in located.root.walk():
             for queue_rule in _WITH_LIMITS if queue.queue.limits else _WITHOUT_LIMITS:
                 yield from queue_rule(queue)
 
@@ -90,82 +92,82 @@ def partition_names_differ(config: SchedulerConfig) -> Iterator[Finding]:
             yield Finding(path, "partition-name-duplicate", message, (path, ("partitions", earlier, "name")))
 
 
-def partition_name_is_short(spot: PartitionSpot) -> Iterator[Finding]:
+def partition_name_is_short(located: LocatedPartition) -> Iterator[Finding]:
     """The name of a partition has at most 256 characters, like all names."""
-    length = len(spot.partition.name)
+    length = len(located.partition.name)
     if length > MAX_NAME:
         message = f"the name of the partition has {length} characters (allowed: up to {MAX_NAME})"
-        yield Finding((*spot.path, "name"), "partition-name-too-long", message)
+        yield Finding((*located.path, "name"), "partition-name-too-long", message)
 
 
-def partition_has_queues(spot: PartitionSpot) -> Iterator[Finding]:
+def partition_has_queues(located: LocatedPartition) -> Iterator[Finding]:
     """A partition lists its queues, even if there are none below the root.
 
     Source: Apache YuniKorn, partition and queue configuration, "Queues".
     """
-    if spot.partition.queues is None:
+    if located.partition.queues is None:
         yield Finding(
-            (*spot.path, "queues"), "queues-missing", "the partition has no list of queues (allowed: an empty list)"
+            (*located.path, "queues"), "queues-missing", "the partition has no list of queues (allowed: an empty list)"
         )
 
 
-def root_has_no_resources(spot: PartitionSpot) -> Iterator[Finding]:
+def root_has_no_resources(located: LocatedPartition) -> Iterator[Finding]:
     """The root queue sets no resources, because its maximum is the sum of the nodes. An empty mapping counts as set.
 
     Source: Apache YuniKorn, resource quota management, on the quota of the root queue.
     """
-    if spot.partition.root_inserted:
+    if located.partition.root_inserted:
         return
-    resources = spot.partition.root.resources
-    path = (*spot.path, "queues", 0, "resources")
+    resources = located.partition.root.resources
+    path = (*located.path, "queues", 0, "resources")
     message = "the root queue must not set resources: its maximum is the sum of the nodes"
     for name, amounts in (("guaranteed", resources.guaranteed), ("max", resources.max)):
         if amounts is not None:
             yield Finding((*path, name), "root-has-resources", message)
 
 
-def partition_limits_are_root_limits(spot: PartitionSpot) -> Iterator[Finding]:
+def partition_limits_are_root_limits(located: LocatedPartition) -> Iterator[Finding]:
     """Limits of the partition and of the root queue are the same setting, and are equal if both are given.
 
     Quantities are compared by amount, so 1Gi equals 1024Mi; order and descriptions count.
 
     Source: Apache YuniKorn, user based quota enforcement, "Generic behaviour".
     """
-    if spot.partition.root_inserted:
+    if located.partition.root_inserted:
         return
-    limits, root_limits = spot.partition.limits, spot.partition.root.limits
+    limits, root_limits = located.partition.limits, located.partition.root.limits
     if limits and limits != root_limits:
-        path = (*spot.path, "limits")
+        path = (*located.path, "limits")
         message = "the limits of the partition and those of its root queue are both given and differ"
-        sources = (path, (*spot.path, "queues", 0, "limits"))
+        sources = (path, (*located.path, "queues", 0, "limits"))
         yield Finding(path, "partition-limits-differ", message, sources)
 
 
-def node_sort_policy_is_known(spot: PartitionSpot) -> Iterator[Finding]:
+def node_sort_policy_is_known(located: LocatedPartition) -> Iterator[Finding]:
     """Nodes are sorted ``fair`` or ``binpacking``.
 
     Source: Apache YuniKorn, sorting policies, "Node sorting".
     """
-    policy = spot.partition.node_sort_policy.type
+    policy = located.partition.node_sort_policy.type
     if policy not in _NODE_SORT_POLICIES:
         message = f"unknown node sort policy {quote(policy)} (allowed: 'fair', 'binpacking')"
-        yield Finding((*spot.path, "nodesortpolicy", "type"), "node-sort-policy-unknown", message)
+        yield Finding((*located.path, "nodesortpolicy", "type"), "node-sort-policy-unknown", message)
 
 
-def node_sort_weights_are_not_negative(spot: PartitionSpot) -> Iterator[Finding]:
+def node_sort_weights_are_not_negative(located: LocatedPartition) -> Iterator[Finding]:
     """The weight of a resource is 0 or more.
 
     Source: Apache YuniKorn, sorting policies, "Node sorting".
     """
-    for name, weight in spot.partition.node_sort_policy.resource_weights.items():
+    for name, weight in located.partition.node_sort_policy.resource_weights.items():
         if weight < 0:
-            path = (*spot.path, "nodesortpolicy", "resourceweights", name)
+            path = (*located.path, "nodesortpolicy", "resourceweights", name)
             yield Finding(
                 path, "node-sort-weight-negative", f"the weight of {quote(name)} is {weight:g} (allowed: 0 or more)"
             )
 
 
-PARTITION_RULES: Final[tuple[Callable[[PartitionSpot], Iterator[Finding]], ...]] = (
+PARTITION_RULES: Final[tuple[Callable[[LocatedPartition], Iterator[Finding]], ...]] = (
     partition_name_is_short,
     partition_has_queues,
     root_has_no_resources,

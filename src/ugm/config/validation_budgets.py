@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from ugm._documents.places import Path
-from ugm.config.findings import Finding, PartitionSpot
+from ugm.config.findings import Finding, LocatedPartition
 from ugm.configuration import BudgetConfig
 from ugm.errors import RequestError, quote
 from ugm.identity import MAX_NAME, canonical_path, is_name
@@ -17,10 +17,10 @@ __all__ = ["BUDGET_RULES"]
 _OWNERS: Final = ("user", "group", "elastic_group", "tree_node")
 
 
-def budgets_have_names(spot: PartitionSpot) -> Iterator[Finding]:
+def budgets_have_names(located: LocatedPartition) -> Iterator[Finding]:
     """Every budget has a name of its own."""
     first: dict[str, int] = {}
-    for at, budget, path in _budgets(spot):
+    for at, budget, path in _budgets(located):
         place, name = (*path, "name"), budget.name
         if not is_name(name):
             message = f"the budget has no name (allowed: 1 to {MAX_NAME} characters)"
@@ -30,9 +30,9 @@ def budgets_have_names(spot: PartitionSpot) -> Iterator[Finding]:
             yield Finding(place, "budget-name-duplicate", message, (place, (*path[:-1], first[name], "name")))
 
 
-def budgets_limit_something(spot: PartitionSpot) -> Iterator[Finding]:
+def budgets_limit_something(located: LocatedPartition) -> Iterator[Finding]:
     """A budget limits at least one resource, and with weights exactly one number."""
-    for _, budget, path in _budgets(spot):
+    for _, budget, path in _budgets(located):
         place = (*path, "amounts")
         if not budget.amounts:
             yield Finding(place, "budget-amounts-missing", "the budget limits no resource", (path,))
@@ -41,9 +41,9 @@ def budgets_limit_something(spot: PartitionSpot) -> Iterator[Finding]:
             yield Finding(place, "budget-weights-amounts", message, (place, (*path, "weights")))
 
 
-def budgets_have_one_owner(spot: PartitionSpot) -> Iterator[Finding]:
+def budgets_have_one_owner(located: LocatedPartition) -> Iterator[Finding]:
     """A budget belongs to a user, a group, an elastic group, a tree node or a queue."""
-    for _, budget, path in _budgets(spot):
+    for _, budget, path in _budgets(located):
         owners = [field for field in _OWNERS if getattr(budget, field)]
         for field in owners[1:]:
             message = f"the budget has several owners: {' and '.join(map(_key, owners))} (allowed: one)"
@@ -59,9 +59,9 @@ def _key(field: str) -> str:
     return field.replace("_", "")
 
 
-def budget_queues_are_paths(spot: PartitionSpot) -> Iterator[Finding]:
+def budget_queues_are_paths(located: LocatedPartition) -> Iterator[Finding]:
     """The queue of a budget is a queue path. The queue need not exist yet."""
-    for _, budget, path in _budgets(spot):
+    for _, budget, path in _budgets(located):
         try:
             canonical_path(budget.queue)
         except RequestError as error:
@@ -69,9 +69,9 @@ def budget_queues_are_paths(spot: PartitionSpot) -> Iterator[Finding]:
             yield Finding((*path, "queue"), "budget-queue-invalid", message)
 
 
-def budgets_carry_over_periods(spot: PartitionSpot) -> Iterator[Finding]:
+def budgets_carry_over_periods(located: LocatedPartition) -> Iterator[Finding]:
     """Only a budget with a period carries something over, and only up to a cap if it has one."""
-    for _, budget, path in _budgets(spot):
+    for _, budget, path in _budgets(located):
         carry, cap = (*path, "carry"), (*path, "cap")
         if budget.carry != "none" and budget.period == "none":
             message = "a budget without a period carries nothing over"
@@ -88,12 +88,12 @@ def budgets_carry_over_periods(spot: PartitionSpot) -> Iterator[Finding]:
                 yield Finding((*cap, name), "budget-cap-unused", message, (cap, (*path, "amounts")))
 
 
-def budget_zones_exist(spot: PartitionSpot) -> Iterator[Finding]:
+def budget_zones_exist(located: LocatedPartition) -> Iterator[Finding]:
     """The time zone of a budget is in the database of time zones."""
     # Imported late: most configurations declare no budgets.
     from ugm.budgets.calendar import Period, calendar_of  # noqa: PLC0415 - as above
 
-    for _, budget, path in _budgets(spot):
+    for _, budget, path in _budgets(located):
         try:
             calendar_of(Period.DAY, budget.zone)
         except RequestError:
@@ -101,13 +101,13 @@ def budget_zones_exist(spot: PartitionSpot) -> Iterator[Finding]:
             yield Finding((*path, "zone"), "budget-zone-unknown", message)
 
 
-def budget_groups_exist(spot: PartitionSpot) -> Iterator[Finding]:
+def budget_groups_exist(located: LocatedPartition) -> Iterator[Finding]:
     """The elastic group or tree node of a budget is declared in the same partition."""
-    extensions = spot.partition.ugm
+    extensions = located.partition.ugm
     groups = set() if extensions.elastic is None else {group.name for group in extensions.elastic.groups}
     nodes = {f"{one.tree.name}/{node.name}" for one in extensions.quota_trees for node in one.tree.nodes}
-    declared = (*spot.path, "ugm", "elastic"), (*spot.path, "ugm", "quotatrees")
-    for _, budget, path in _budgets(spot):
+    declared = (*located.path, "ugm", "elastic"), (*located.path, "ugm", "quotatrees")
+    for _, budget, path in _budgets(located):
         if budget.elastic_group and budget.elastic_group not in groups:
             place = (*path, "elasticgroup")
             message = f"there is no elastic group {quote(budget.elastic_group)}"
@@ -118,13 +118,13 @@ def budget_groups_exist(spot: PartitionSpot) -> Iterator[Finding]:
             yield Finding(place, "budget-node-unknown", message, (place, declared[1]))
 
 
-def _budgets(spot: PartitionSpot) -> Iterator[tuple[int, BudgetConfig, Path]]:
+def _budgets(located: LocatedPartition) -> Iterator[tuple[int, BudgetConfig, Path]]:
     """Yield the position, the value and the path of each budget."""
-    for at, budget in enumerate(spot.partition.ugm.budgets):
-        yield at, budget, (*spot.path, "ugm", "budgets", at)
+    for at, budget in enumerate(located.partition.ugm.budgets):
+        yield at, budget, (*located.path, "ugm", "budgets", at)
 
 
-BUDGET_RULES: Final[tuple[Callable[[PartitionSpot], Iterator[Finding]], ...]] = (
+BUDGET_RULES: Final[tuple[Callable[[LocatedPartition], Iterator[Finding]], ...]] = (
     budgets_have_names,
     budgets_limit_something,
     budgets_have_one_owner,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from ugm._documents.places import Path
-from ugm.config.findings import KINDS, Finding, LimitChain, NamedLimit, QueueSpot
+from ugm.config.findings import KINDS, Finding, LimitChain, LocatedQueue, NamedLimit
 from ugm.config.names import invalid_name_reason
 from ugm.configuration import LimitConfig, LimitExtensions
 from ugm.errors import cut, quote
@@ -16,43 +16,43 @@ from ugm.resources import format_amount
 __all__ = ["LIMIT_RULES"]
 
 
-def limit_has_names(spot: QueueSpot) -> Iterator[Finding]:
+def limit_has_names(located: LocatedQueue) -> Iterator[Finding]:
     """A limit names at least one user or group.
 
     Source: Apache YuniKorn, partition and queue configuration, "Limits".
     """
-    for index, limit in enumerate(spot.queue.limits):
+    for index, limit in enumerate(located.queue.limits):
         if not limit.users and not limit.groups:
-            path = (*spot.limits_path, index)
+            path = (*located.limits_path, index)
             sources = ((*path, "users"), (*path, "groups"))
             yield Finding(path, "limit-names-nobody", "the limit names no user and no group", sources)
 
 
-def limit_names_are_valid(spot: QueueSpot) -> Iterator[Finding]:
+def limit_names_are_valid(located: LocatedQueue) -> Iterator[Finding]:
     """The names in a limit are valid names of users and groups, or the wildcard; see the setting ``names``.
 
     Source: Apache YuniKorn, partition and queue configuration, "Limits".
     """
-    for kind, name, place in _names(spot):
-        if name != WILDCARD and (reason := invalid_name_reason(kind, name, spot.names)):
-            yield Finding((*spot.limits_path, *place), f"limit-{kind}-name-invalid", reason)
+    for kind, name, place in _names(located):
+        if name != WILDCARD and (reason := invalid_name_reason(kind, name, located.names)):
+            yield Finding((*located.limits_path, *place), f"limit-{kind}-name-invalid", reason)
 
 
-def limit_names_are_unique(spot: QueueSpot) -> Iterator[Finding]:
+def limit_names_are_unique(located: LocatedQueue) -> Iterator[Finding]:
     """No user or group, nor the wildcard, is in the limits of a queue twice: only the first entry would count.
 
     Source: Apache YuniKorn, partition and queue configuration, "Limits".
     """
     first: dict[tuple[str, str], int] = {}
-    for kind, name, place in _names(spot):
+    for kind, name, place in _names(located):
         if (kind, name) in first:
             earlier = f"limits[{first[kind, name]}]"
-            message = f"{kind} {quote(name)} already has a limit in {spot.queue_path} ({earlier})"
-            yield Finding((*spot.limits_path, *place), f"limit-{kind}-duplicate", message)
+            message = f"{kind} {quote(name)} already has a limit in {located.queue_path} ({earlier})"
+            yield Finding((*located.limits_path, *place), f"limit-{kind}-duplicate", message)
         first.setdefault((kind, name), place[0])
 
 
-def limit_wildcard_is_last(spot: QueueSpot) -> Iterator[Finding]:
+def limit_wildcard_is_last(located: LocatedQueue) -> Iterator[Finding]:
     """The wildcard is the last name of its kind in the limits of a queue.
 
     It may end a list of names. Names after the wildcard would never count, because the search for a match stops there.
@@ -60,115 +60,113 @@ def limit_wildcard_is_last(spot: QueueSpot) -> Iterator[Finding]:
     Source: Apache YuniKorn, user based quota enforcement, "Wildcard interpretation".
     """
     wildcards: dict[str, int] = {}
-    for kind, name, place in _names(spot):
+    for kind, name, place in _names(located):
         if name == WILDCARD:
             wildcards[kind] = place[0]
         elif kind in wildcards:
             message = f"{kind} {quote(name)} follows the {kind} wildcard (limits[{wildcards[kind]}]) and has no effect"
-            yield Finding((*spot.limits_path, *place), f"limit-{kind}-after-wildcard", message)
+            yield Finding((*located.limits_path, *place), f"limit-{kind}-after-wildcard", message)
 
 
-def limit_group_wildcard_follows_a_group(spot: QueueSpot) -> Iterator[Finding]:
+def limit_group_wildcard_follows_a_group(located: LocatedQueue) -> Iterator[Finding]:
     """A named group precedes a group wildcard: alone, the wildcard would only be another maximum of the queue.
 
     Source: Apache YuniKorn, user based quota enforcement, "Group" under "Wildcard interpretation".
     """
-    first = next(((name, place) for kind, name, place in _names(spot) if kind == "group"), None)
+    first = next(((name, place) for kind, name, place in _names(located) if kind == "group"), None)
     if first and first[0] == WILDCARD:
         place = first[1]
-        message = f"no named group precedes the group wildcard in the limits of {spot.queue_path}"
-        sources = tuple((*spot.limits_path, earlier, "groups") for earlier in range(place[0] + 1))
-        yield Finding((*spot.limits_path, *place), "limit-group-wildcard-alone", message, sources)
+        message = f"no named group precedes the group wildcard in the limits of {located.queue_path}"
+        sources = tuple((*located.limits_path, earlier, "groups") for earlier in range(place[0] + 1))
+        yield Finding((*located.limits_path, *place), "limit-group-wildcard-alone", message, sources)
 
 
-def limit_sets_something(spot: QueueSpot) -> Iterator[Finding]:
+def limit_sets_something(located: LocatedQueue) -> Iterator[Finding]:
     """A limit sets a maximum of resources, of applications or of pending work.
 
     Source: Apache YuniKorn, partition and queue configuration, "Limits".
     """
-    for index, limit in enumerate(spot.queue.limits):
+    for index, limit in enumerate(located.queue.limits):
         if not limit.max_applications and not limit.max_resources and limit.ugm == LimitExtensions():
             message = "the limit sets neither maxresources nor maxapplications"
-            path = (*spot.limits_path, index)
+            path = (*located.limits_path, index)
             sources = ((*path, "maxresources"), (*path, "maxapplications"), (*path, "ugm"))
             yield Finding(path, "limit-sets-nothing", message, sources)
 
 
-def limit_resources_are_not_all_zero(spot: QueueSpot) -> Iterator[Finding]:
+def limit_resources_are_not_all_zero(located: LocatedQueue) -> Iterator[Finding]:
     """At least one resource of a limit is above 0; otherwise its users could run nothing.
 
     Source: Apache YuniKorn, partition and queue configuration, "Limits".
     """
-    for index, limit in enumerate(spot.queue.limits):
+    for index, limit in enumerate(located.queue.limits):
         if limit.max_resources and not any(limit.max_resources.values()):
-            path = (*spot.limits_path, index, "maxresources")
+            path = (*located.limits_path, index, "maxresources")
             message = "every resource of the limit is 0 (allowed: at least one above 0)"
             yield Finding(path, "limit-resources-zero", message)
 
 
-def limit_resources_fit_queue(spot: QueueSpot) -> Iterator[Finding]:
+def limit_resources_fit_queue(located: LocatedQueue) -> Iterator[Finding]:
     """No resource of a limit exceeds the maximum of the queue.
 
     Source: Apache YuniKorn, user based quota enforcement, "Quota checks".
     """
-    most = spot.queue.max_resources
+    most = located.queue.max_resources
     if not most:
         return
-    for index, limit in enumerate(spot.queue.limits):
+    for index, limit in enumerate(located.queue.limits):
         for name, amount in (limit.max_resources or {}).items():
             if amount > most.get(name, amount):
-                path = (*spot.limits_path, index, "maxresources", name)
-                allowed = format_amount(name, most[name])
-                message = (
-                    f"the limit allows {cut(name)} {format_amount(name, amount)}, but {spot.queue_path} only {allowed}"
-                )
+                path = (*located.limits_path, index, "maxresources", name)
+                allows, above = (format_amount(name, value) for value in (amount, most[name]))
+                message = f"the limit allows {cut(name)} {allows}, but {located.queue_path} only {above}"
                 yield Finding(path, "limit-resources-above-queue", message)
 
 
-def limit_applications_fit_queue(spot: QueueSpot) -> Iterator[Finding]:
+def limit_applications_fit_queue(located: LocatedQueue) -> Iterator[Finding]:
     """No limit allows more applications than the queue.
 
     Source: Apache YuniKorn, user based quota enforcement, "Quota checks".
     """
-    most = spot.queue.max_applications
-    for index, limit in enumerate(spot.queue.limits):
+    most = located.queue.max_applications
+    for index, limit in enumerate(located.queue.limits):
         if most and limit.max_applications > most:
-            path = (*spot.limits_path, index, "maxapplications")
-            message = f"the limit allows {limit.max_applications} applications, but {spot.queue_path} only {most}"
+            path = (*located.limits_path, index, "maxapplications")
+            message = f"the limit allows {limit.max_applications} applications, but {located.queue_path} only {most}"
             yield Finding(path, "limit-applications-above-queue", message)
 
 
-def limit_resources_fit_ancestors(spot: QueueSpot) -> Iterator[Finding]:
+def limit_resources_fit_ancestors(located: LocatedQueue) -> Iterator[Finding]:
     """No resource of a limit exceeds the limit above that applies to the same user or group; see `_name_sets`.
 
     Source: Apache YuniKorn, user based quota enforcement, "Quota checks".
     """
     exceeded: dict[tuple[int, int], bool] = {}
-    for named in _name_sets(spot):
+    for named in _name_sets(located):
         # If no limit above is exceeded, it does not matter which of them comes first.
         if not any(_exceeds(named, above, exceeded) for above in named.above):
             continue
         for resource, amount, most, above in named.excesses():
             requested, allowed = format_amount(resource, amount), format_amount(resource, most)
             text = f"may use {cut(resource)} {requested} here, but only {allowed} in {above}"
-            path, sources = (*spot.limits_path, named.position, "maxresources", resource), _limits_above(spot)
+            path, sources = (*located.limits_path, named.position, "maxresources", resource), _limits_above(located)
             kind = named.kind
             for name in named.names:
                 yield Finding(path, f"limit-{kind}-above-{above.relation}", f"{kind} {quote(name)} {text}", sources)
 
 
-def limit_applications_fit_ancestors(spot: QueueSpot) -> Iterator[Finding]:
+def limit_applications_fit_ancestors(located: LocatedQueue) -> Iterator[Finding]:
     """If an ancestor limits the applications of a user or group, each limit for it here sets at most that number.
 
     Source: Apache YuniKorn, user based quota enforcement, "Quota checks".
     """
-    for named in _name_sets(spot):
+    for named in _name_sets(located):
         kind, count = named.kind, named.limit.max_applications
         above = next((above for above in named.above if above.max_applications), None)
         if above is None or 0 < count <= above.max_applications:
             continue
-        path, where = (*spot.limits_path, named.position), f"here, but only {above.max_applications} in {above}"
-        sources = ((*path, "maxapplications"), *_limits_above(spot))
+        path, where = (*located.limits_path, named.position), f"here, but only {above.max_applications} in {above}"
+        sources = ((*path, "maxapplications"), *_limits_above(located))
         for name in named.names:
             subject = f"{kind} {quote(name)} may run"
             if not count:
@@ -192,7 +190,7 @@ def _exceeds(named: _NameSet, above: _LimitAbove, known: dict[tuple[int, int], b
 class _LimitAbove(NamedTuple):
     """A limit of a queue above that applies to names of a limit below."""
 
-    spot: QueueSpot
+    located: LocatedQueue
     named: NamedLimit
     #: ``ancestor`` if it contains the names, ``wildcard`` if it applies through the wildcard; a part of error codes.
     relation: str
@@ -207,7 +205,7 @@ class _LimitAbove(NamedTuple):
 
     def __str__(self) -> str:
         wildcard = "the wildcard of " if self.relation == "wildcard" else ""
-        return f"{wildcard}{self.spot.queue_path} (limits[{self.named.position}])"
+        return f"{wildcard}{self.located.queue_path} (limits[{self.named.position}])"
 
 
 def _amounts(limit: LimitConfig) -> Mapping[str, int]:
@@ -234,7 +232,7 @@ class _NameSet(NamedTuple):
                     yield resource, amount, most, above
 
 
-def _name_sets(spot: QueueSpot) -> Iterator[_NameSet]:
+def _name_sets(located: LocatedQueue) -> Iterator[_NameSet]:
     """Yield the names of the limits of a queue that limits above apply to.
 
     The limits above that contain a name apply to it; only if no queue above names it at all, the wildcards do. So a
@@ -244,16 +242,16 @@ def _name_sets(spot: QueueSpot) -> Iterator[_NameSet]:
     Names of a limit to which the same limits apply come together, so that their amounts are compared once; a limit may
     have thousands of names.
     """
-    for kind, field in KINDS if spot.parent else ():
+    for kind, field in KINDS if located.parent else ():
         wildcards = [
             _LimitAbove(above, above.named_limits[field][WILDCARD], "wildcard")
-            for above in spot.ancestors()
+            for above in located.ancestors()
             if WILDCARD in above.named_limits[field]
         ]
-        for index, limit in enumerate(spot.queue.limits):
+        for index, limit in enumerate(located.queue.limits):
             groups: dict[int, tuple[LimitChain | None, list[str]]] = {}
             for name in limit.users if field == "users" else limit.groups:
-                chain = spot.chains[field][name].above
+                chain = located.chains[field][name].above
                 groups.setdefault(id(chain), (chain, []))[1].append(name)
             for chain, names in groups.values():
                 above = [_LimitAbove(*link[:2], "ancestor") for link in chain.upward()] if chain else wildcards
@@ -261,20 +259,20 @@ def _name_sets(spot: QueueSpot) -> Iterator[_NameSet]:
                     yield _NameSet(kind, index, limit, names, above)
 
 
-def _limits_above(spot: QueueSpot) -> tuple[Path, ...]:
+def _limits_above(located: LocatedQueue) -> tuple[Path, ...]:
     """Return the paths of the limits of the queues above: if one cannot be read, another limit would apply."""
-    return tuple(above.limits_path for above in spot.ancestors())
+    return tuple(above.limits_path for above in located.ancestors())
 
 
-def _names(spot: QueueSpot) -> Iterator[tuple[str, str, tuple[int, str, int]]]:
+def _names(located: LocatedQueue) -> Iterator[tuple[str, str, tuple[int, str, int]]]:
     """Yield the users and groups in the limits of a queue: kind, name, and place (limit, field, position)."""
-    for index, limit in enumerate(spot.queue.limits):
+    for index, limit in enumerate(located.queue.limits):
         for kind, field, names in (("user", "users", limit.users), ("group", "groups", limit.groups)):
             for position, name in enumerate(names):
                 yield kind, name, (index, field, position)
 
 
-LIMIT_RULES: Final[tuple[Callable[[QueueSpot], Iterator[Finding]], ...]] = (
+LIMIT_RULES: Final[tuple[Callable[[LocatedQueue], Iterator[Finding]], ...]] = (
     limit_has_names,
     limit_names_are_valid,
     limit_names_are_unique,

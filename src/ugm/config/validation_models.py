@@ -8,7 +8,7 @@ from typing import Final
 
 from ugm._documents.places import Path
 from ugm._thresholds import threshold_problems
-from ugm.config.findings import Finding, PartitionSpot
+from ugm.config.findings import Finding, LocatedPartition
 from ugm.configuration import ElasticConfig, ElasticGroupConfig, GroupSource, QuotaTreeConfig
 from ugm.errors import quote
 from ugm.identity import MAX_NAME, is_name
@@ -37,18 +37,18 @@ _OF_ONE_GROUP: Final = frozenset(("already_exists", "namespace_bound", "min_key_
 _TAGGED: Final = ("tag", "namespace")
 
 
-def elastic_groups_are_valid(spot: PartitionSpot) -> Iterator[Finding]:
+def elastic_groups_are_valid(located: LocatedPartition) -> Iterator[Finding]:
     """Every elastic group has a name, and obeys the rules for groups and for their place in the tree.
 
     Source: Koordinator, multi-hierarchy elastic quota management, "Configuration Limit".
     """
-    elastic = spot.partition.ugm.elastic
+    elastic = located.partition.ugm.elastic
     if elastic is None:
         return
     # Imported late: most configurations declare no groups.
     from ugm.elastic.declared import broken_rules  # noqa: PLC0415 - as above
 
-    path = (*spot.path, "ugm", "elastic", "groups")
+    path = (*located.path, "ugm", "elastic", "groups")
     named = [at for at, group in enumerate(elastic.groups) if is_name(group.name)]
     for at in sorted(set(range(len(elastic.groups))) - set(named)):
         message = f"the elastic group has no name (allowed: 1 to {MAX_NAME} characters)"
@@ -76,11 +76,11 @@ def _sources(groups: Sequence[ElasticGroupConfig], position: int, rule: str, pat
     return tuple((*path, at) for at in compared)
 
 
-def elastic_sources_are_valid(spot: PartitionSpot) -> Iterator[Finding]:
+def elastic_sources_are_valid(located: LocatedPartition) -> Iterator[Finding]:
     """The sources of the elastic group of a claim name tags and groups that can be used."""
-    elastic = spot.partition.ugm.elastic
+    elastic = located.partition.ugm.elastic
     if elastic is not None:
-        path = (*spot.path, "ugm", "elastic")
+        path = (*located.path, "ugm", "elastic")
         yield from _source_findings(elastic.group_by, _usable_groups(elastic), path, (*path, "groups"))
 
 
@@ -106,7 +106,7 @@ def _source_findings(
                 yield Finding((*below, "names", value), "group-source-group-unknown", message, (below, declared))
 
 
-def quota_trees_are_valid(spot: PartitionSpot) -> Iterator[Finding]:
+def quota_trees_are_valid(located: LocatedPartition) -> Iterator[Finding]:
     """Every quota tree has a name of its own and one root, and all its nodes are connected to the root.
 
     The quota manager of MCAD leaves out nodes that are not connected; their quotas would have no effect.
@@ -114,8 +114,8 @@ def quota_trees_are_valid(spot: PartitionSpot) -> Iterator[Finding]:
     Source: MCAD, quota manager, "Quota Tree".
     """
     first: dict[str, int] = {}
-    for at, config in enumerate(spot.partition.ugm.quota_trees):
-        path = (*spot.path, "ugm", "quotatrees", at, "tree")
+    for at, config in enumerate(located.partition.ugm.quota_trees):
+        path = (*located.path, "ugm", "quotatrees", at, "tree")
         name = config.tree.name
         sources = ((*path[:-2], first.get(name, at), "tree"), path)
         if not is_name(name):
@@ -143,10 +143,10 @@ def _node_findings(config: QuotaTreeConfig, nodes: Path, path: Path) -> Iterator
             yield Finding((*nodes, node.name, "parent"), "quotatree-node-unconnected", message, (path,))
 
 
-def quota_tree_sources_are_valid(spot: PartitionSpot) -> Iterator[Finding]:
+def quota_tree_sources_are_valid(located: LocatedPartition) -> Iterator[Finding]:
     """A quota tree has a source for the leaf of a claim, a default leaf, or limits only what has a leaf."""
-    for at, config in enumerate(spot.partition.ugm.quota_trees):
-        path = (*spot.path, "ugm", "quotatrees", at)
+    for at, config in enumerate(located.partition.ugm.quota_trees):
+        path = (*located.path, "ugm", "quotatrees", at)
         leaves, tree = _leaves(config), (*path, "tree")
         if not config.group_by and not config.default_group and not config.unrestricted:
             message = "the quota tree denies everything (required: groupby, defaultgroup or unrestricted)"
@@ -163,33 +163,33 @@ def _leaves(config: QuotaTreeConfig) -> set[str]:
     return leaves_of(config.tree)
 
 
-def fair_shares_are_valid(spot: PartitionSpot) -> Iterator[Finding]:
+def fair_shares_are_valid(located: LocatedPartition) -> Iterator[Finding]:
     """Shares are numbers, each below an account that exists, no user occurs twice, and usage decays in one way.
 
     Source: SchedMD Slurm, Fair Tree.
     """
-    shares = spot.partition.ugm.fair_share
+    shares = located.partition.ugm.fair_share
     if shares is None:
         return
     # Imported late: most configurations declare no shares.
     from ugm.fairness.declared import share_problems  # noqa: PLC0415 - as above
 
-    path = (*spot.path, "ugm", "fairshare")
+    path = (*located.path, "ugm", "fairshare")
     sources = ((*path, "accounts"), (*path, "users"))
     for problem in share_problems(shares):
         is_consequence = problem.code in ("fairshare-empty", "fairshare-account-missing", "fairshare-bins-missing")
         yield Finding((*path, *problem.path), problem.code, problem.message, (path, *sources) if is_consequence else ())
 
 
-def thresholds_are_valid(spot: PartitionSpot) -> Iterator[Finding]:
+def thresholds_are_valid(located: LocatedPartition) -> Iterator[Finding]:
     """Thresholds are percentages that differ, and their hysteresis is less than the smallest of them."""
-    path = (*spot.path, "ugm", "thresholds")
-    for problem in threshold_problems(spot.partition.ugm.thresholds):
+    path = (*located.path, "ugm", "thresholds")
+    for problem in threshold_problems(located.partition.ugm.thresholds):
         sources = ((*path, "hysteresis"), (*path, "shares")) if problem.path == ("hysteresis",) else ()
         yield Finding((*path, *problem.path), problem.code, problem.message, sources)
 
 
-MODEL_RULES: Final[tuple[Callable[[PartitionSpot], Iterator[Finding]], ...]] = (
+MODEL_RULES: Final[tuple[Callable[[LocatedPartition], Iterator[Finding]], ...]] = (
     elastic_groups_are_valid,
     elastic_sources_are_valid,
     quota_trees_are_valid,

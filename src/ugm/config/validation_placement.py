@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from ugm._documents.builder import MAX_DEPTH
 from ugm._documents.places import Path
-from ugm.config.findings import Finding, PartitionSpot, QueueSpot
+from ugm.config.findings import Finding, LocatedPartition, LocatedQueue
 from ugm.config.names import invalid_name_reason
 from ugm.configuration import FilterConfig, PlacementRule
 from ugm.errors import RequestError, cut, quote
@@ -50,22 +50,22 @@ def _chain(rule: PlacementRule, path: Path) -> list[_Rule]:
     return chain[::-1]
 
 
-def _chains(spot: PartitionSpot) -> Iterator[list[_Rule]]:
-    for index, rule in enumerate(spot.partition.placement_rules):
-        yield _chain(rule, (*spot.path, "placementrules", index))
+def _chains(located: LocatedPartition) -> Iterator[list[_Rule]]:
+    for index, rule in enumerate(located.partition.placement_rules):
+        yield _chain(rule, (*located.path, "placementrules", index))
 
 
-def _rules(spot: PartitionSpot) -> Iterator[_Rule]:
-    for chain in _chains(spot):
+def _rules(located: LocatedPartition) -> Iterator[_Rule]:
+    for chain in _chains(located):
         yield from chain
 
 
-def placement_rule_can_be_used(spot: PartitionSpot) -> Iterator[Finding]:
+def placement_rule_can_be_used(located: LocatedPartition) -> Iterator[Finding]:
     """A rule can be compiled: its name is known, and its value and its filter are valid.
 
     Source: Apache YuniKorn, placement rules, "Configuration", "Fixed rule", "Tag rule" and "Filter".
     """
-    for rule, path in _rules(spot):
+    for rule, path in _rules(located):
         if error := _refusal(finder, rule):
             yield _wrong_rule(rule, path, error)
         # Compile each part of the filter separately, so that all problems are reported.
@@ -109,36 +109,36 @@ def _parts(filter_config: FilterConfig) -> Iterator[FilterConfig]:
         yield FilterConfig(groups=filter_config.groups)
 
 
-def placement_filter_names_are_valid(spot: PartitionSpot) -> Iterator[Finding]:
+def placement_filter_names_are_valid(located: LocatedPartition) -> Iterator[Finding]:
     """A single entry of a filter list is a valid name or a regular expression.
 
     Among several entries, invalid names are accepted, because the scheduler ignores them.
 
     Source: Apache YuniKorn, placement rules, "Filter".
     """
-    for kind, field, name, path in _single_names(spot):
+    for kind, field, name, path in _single_names(located):
         if is_pattern([name]) or len(name) > MAX_NAME:
             continue
-        if reason := invalid_name_reason(kind, name, spot.partition.ugm.names):
+        if reason := invalid_name_reason(kind, name, located.partition.ugm.names):
             yield Finding(path, f"placement-filter-{field}-invalid", f"{reason}, and not a regular expression")
 
 
-def _single_names(spot: PartitionSpot) -> Iterator[tuple[str, str, str, Path]]:
+def _single_names(located: LocatedPartition) -> Iterator[tuple[str, str, str, Path]]:
     """Yield each name that is alone in a list of a filter: its kind, the field, the name and its path."""
-    for rule, path in _rules(spot):
+    for rule, path in _rules(located):
         for kind, field, names in (("user", "users", rule.filter.users), ("group", "groups", rule.filter.groups)):
             if len(names) == 1:
                 yield kind, field, names[0], (*path, "filter", field, 0)
 
 
-def placement_patterns_are_short(spots: Iterable[PartitionSpot]) -> Iterator[Finding]:
+def placement_patterns_are_short(located_partitions: Iterable[LocatedPartition]) -> Iterator[Finding]:
     """The regular expressions of all filters have at most 20,000 characters; with more, no other rule is checked.
 
     Repetitions count as if they were written out. The bound protects ugm; Apache YuniKorn has none.
     """
     total = 0
-    for spot in spots:
-        for *_, name, path in _single_names(spot):
+    for located in located_partitions:
+        for *_, name, path in _single_names(located):
             total += _size(name) if is_pattern([name]) else 0
             if total > _MAX_PATTERN_SIZE:
                 limit = f"allowed: {_MAX_PATTERN_SIZE} characters"
@@ -156,26 +156,26 @@ def _size(pattern: str) -> int:
         return len(pattern)
 
 
-def placement_queue_can_be_used(spot: PartitionSpot) -> Iterator[Finding]:
+def placement_queue_can_be_used(located: LocatedPartition) -> Iterator[Finding]:
     """The queue of a ``fixed`` rule exists or may be created. It is a leaf, or a parent if other rules add names.
 
     Source: Apache YuniKorn, placement rules, "Fixed rule".
     """
-    queues = (*spot.path, "queues")
-    for chain in _chains(spot):
+    queues = (*located.path, "queues")
+    for chain in _chains(located):
         fixed = _fixed_part(chain)
         if not fixed or not all(rule.value for rule, _ in fixed) or any(_is_qualified(r.value) for r, _ in fixed[1:]):
             continue
         names = ".".join(rule.value.lower() for rule, _ in fixed).split(".", MAX_DEPTH)
         if names[0] != ROOT:
             names.insert(0, ROOT)
-        found = _misplaced(spot.root, names, create=chain[-1].rule.create, adds=len(fixed) < len(chain))
+        found = _misplaced(located.root, names, create=chain[-1].rule.create, adds=len(fixed) < len(chain))
         if found:
             path = (*fixed[-1].path, "value")
             yield Finding(path, *found, (queues, *((*at, "value") for _, at in fixed)))
 
 
-def _misplaced(root: QueueSpot, names: list[str], *, create: bool, adds: bool) -> tuple[str, str] | None:
+def _misplaced(root: LocatedQueue, names: list[str], *, create: bool, adds: bool) -> tuple[str, str] | None:
     """Follow a path from the root; return the code and the message if its queue cannot be used, else None."""
     above, wanted = root, cut(".".join(names), _LONGEST_PATH)
     for depth, name in enumerate(names[1:], start=1):
@@ -209,7 +209,7 @@ def _is_qualified(value: str) -> bool:
     return value.lower().partition(".")[0] == ROOT
 
 
-PLACEMENT_RULES: Final[tuple[Callable[[PartitionSpot], Iterator[Finding]], ...]] = (
+PLACEMENT_RULES: Final[tuple[Callable[[LocatedPartition], Iterator[Finding]], ...]] = (
     placement_rule_can_be_used,
     placement_filter_names_are_valid,
     placement_queue_can_be_used,

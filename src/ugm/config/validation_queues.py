@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Final, TypeAlias
 
-from ugm.config.findings import Finding, QueueSpot
+from ugm.config.findings import Finding, LocatedQueue
 from ugm.errors import RequestError, cut, quote
 from ugm.fairness.sort_settings import RESERVATION, is_reservation_value
 from ugm.identity import ROOT
@@ -20,36 +20,36 @@ __all__ = ["QUEUE_RULES", "guaranteed_fits_above"]
 _QUEUE_NAME: Final = re.compile(r"[a-z0-9_:#/@-]{1,64}")
 
 #: The nearest maximum of each resource, and its queue.
-_Most: TypeAlias = dict[str, tuple[QueueSpot, int]]
+_Most: TypeAlias = dict[str, tuple[LocatedQueue, int]]
 
 
-def queue_name_is_valid(spot: QueueSpot) -> Iterator[Finding]:
+def queue_name_is_valid(located: LocatedQueue) -> Iterator[Finding]:
     """A queue name has 1 to 64 letters, digits or characters of ``_:#/@-``; no dots, which separate names in a path.
 
     Source: Apache YuniKorn, partition and queue configuration, "Queues".
     """
-    if spot.parent and not _QUEUE_NAME.fullmatch(spot.queue.name):
-        message = f"{quote(spot.queue.name)} is not a valid queue name ({QUEUE_NAMES})"
-        yield Finding((*spot.path, "name"), "queue-name-invalid", message)
+    if located.parent and not _QUEUE_NAME.fullmatch(located.queue.name):
+        message = f"{quote(located.queue.name)} is not a valid queue name ({QUEUE_NAMES})"
+        yield Finding((*located.path, "name"), "queue-name-invalid", message)
 
 
-def queue_name_is_not_root(spot: QueueSpot) -> Iterator[Finding]:
+def queue_name_is_not_root(located: LocatedQueue) -> Iterator[Finding]:
     """Only the root queue has the name ``root``; Apache YuniKorn accepts it for others, and then confuses the queues.
 
     Source: Apache YuniKorn, partition and queue configuration, "Queues".
     """
-    if spot.parent and spot.queue.name == ROOT:
-        message = f"a queue below {spot.parent.queue_path} has the name 'root', which only the root queue may have"
-        yield Finding((*spot.path, "name"), "queue-name-reserved", message)
+    if located.parent and located.queue.name == ROOT:
+        message = f"a queue below {located.parent.queue_path} has the name 'root', which only the root queue may have"
+        yield Finding((*located.path, "name"), "queue-name-reserved", message)
 
 
-def child_names_differ(spot: QueueSpot) -> Iterator[Finding]:
+def child_names_differ(located: LocatedQueue) -> Iterator[Finding]:
     """No two child queues of a queue have the same name (case-insensitive).
 
     Source: Apache YuniKorn, partition and queue configuration, "Queues".
     """
     first: dict[str, int] = {}
-    for index, child in enumerate(spot.children):
+    for index, child in enumerate(located.children):
         earlier = first.setdefault(child.queue.name, index)
         if earlier != index:
             path = (*child.path, "name")
@@ -58,38 +58,38 @@ def child_names_differ(spot: QueueSpot) -> Iterator[Finding]:
             yield Finding(path, "queue-name-duplicate", message, sources)
 
 
-def acls_have_two_parts(spot: QueueSpot) -> Iterator[Finding]:
+def acls_have_two_parts(located: LocatedQueue) -> Iterator[Finding]:
     """An access control list has users and, after one blank, groups; names are separated by commas alone.
 
     Source: Apache YuniKorn, access control lists, "Syntax".
     """
-    for field, acl in (("adminacl", spot.queue.admin_acl), ("submitacl", spot.queue.submit_acl)):
+    for field, acl in (("adminacl", located.queue.admin_acl), ("submitacl", located.queue.submit_acl)):
         try:
             Acl.parse(acl)
         except RequestError as error:
-            yield Finding((*spot.path, field), "acl-too-many-parts", f"{quote(acl)}: {error.reason}")
+            yield Finding((*located.path, field), "acl-too-many-parts", f"{quote(acl)}: {error.reason}")
 
 
-def max_fits_above(spot: QueueSpot) -> Iterator[Finding]:
+def max_fits_above(located: LocatedQueue) -> Iterator[Finding]:
     """The maximum of a queue does not exceed that of the nearest queue above that sets one, for each resource.
 
     Source: Apache YuniKorn, resource quota management, on quotas in a hierarchy.
     """
-    for name, amount in spot.maxima.items():
-        above = _nearest_max(spot.parent, name)
+    for name, amount in located.maxima.items():
+        above = _nearest_max(located.parent, name)
         if above and amount > above[1]:
-            message = f"{spot.queue_path} may use up to {_text(name, amount)}, but {_owner(above, name)}"
-            yield Finding((*spot.path, "resources", "max", name), "queue-max-above-parent", message)
+            message = f"{located.queue_path} may use up to {_text(name, amount)}, but {_owner(above, name)}"
+            yield Finding((*located.path, "resources", "max", name), "queue-max-above-parent", message)
 
 
-def guaranteed_fits_max(spot: QueueSpot) -> Iterator[Finding]:
+def guaranteed_fits_max(located: LocatedQueue) -> Iterator[Finding]:
     """The guarantee of a queue does not exceed its maximum.
 
     Source: Apache YuniKorn, partition and queue configuration, "Resources".
     """
-    for name, text in _guaranteed_above(spot.queue.guaranteed, spot.queue.max_resources):
-        path = (*spot.path, "resources")
-        message = f"{spot.queue_path} {text}"
+    for name, text in _guaranteed_above(located.queue.guaranteed, located.queue.max_resources):
+        path = (*located.path, "resources")
+        message = f"{located.queue_path} {text}"
         yield Finding((*path, "guaranteed", name), "queue-guaranteed-above-max", message, ((*path, "max"),))
 
 
@@ -100,7 +100,7 @@ def _guaranteed_above(guaranteed: Resource | None, most: Resource | None) -> Ite
             yield name, f"is guaranteed {_text(name, amount)}, but may use only {format_amount(name, most[name])}"
 
 
-def guaranteed_fits_above(spot: QueueSpot, most: _Most | None = None) -> Generator[Finding, None, dict[str, int]]:
+def guaranteed_fits_above(located: LocatedQueue, most: _Most | None = None) -> Generator[Finding, None, dict[str, int]]:
     """The sum of the guarantees of child queues exceeds neither the guarantee nor the maximum of their parent.
 
     A queue without a guarantee counts with the sum of the guarantees below it. Sums are exact.
@@ -108,78 +108,80 @@ def guaranteed_fits_above(spot: QueueSpot, most: _Most | None = None) -> Generat
     Source: Apache YuniKorn, resource quota management, on quotas in a hierarchy.
 
     Args:
-        spot: the queue, with everything below it.
+        located: the queue, with everything below it.
         most: the nearest maximum of each resource above; modified during the call and restored at the end.
 
     Returns:
         The guarantee with which the queue counts in its parent.
     """
     most = {} if most is None else most
-    own = spot.maxima
+    own = located.maxima
     hidden = {name: most[name] for name in own if name in most}
-    most.update((name, (spot, amount)) for name, amount in own.items())
+    most.update((name, (located, amount)) for name, amount in own.items())
     claimed: dict[str, int] = {}
-    for child in spot.children:
+    for child in located.children:
         claim = yield from guaranteed_fits_above(child, most)
         # Add the smaller sum to the larger one, because sums are passed up through many queues.
         claimed, claim = (claimed, claim) if len(claimed) >= len(claim) else (claim, claimed)
         for name, amount in claim.items():
             claimed[name] = claimed.get(name, 0) + amount
-    yield from _claimed_fits(spot, claimed, most)
+    yield from _claimed_fits(located, claimed, most)
     for name in own:
         del most[name]
     most.update(hidden)
-    guaranteed = spot.queue.guaranteed
+    guaranteed = located.queue.guaranteed
     return dict(guaranteed) if guaranteed and any(guaranteed.values()) else claimed
 
 
-def _claimed_fits(spot: QueueSpot, claimed: Mapping[str, int], most: _Most) -> Iterator[Finding]:
-    guaranteed = spot.queue.guaranteed or Resource()
+def _claimed_fits(located: LocatedQueue, claimed: Mapping[str, int], most: _Most) -> Iterator[Finding]:
+    guaranteed = located.queue.guaranteed or Resource()
     for name in claimed.keys() & guaranteed.keys():
         if claimed[name] > guaranteed[name]:
-            message = f"{_together(spot, name, claimed)}, but {spot.queue_path} only "
-            path, sources = (*spot.path, "resources", "guaranteed", name), ((*spot.path, "queues"),)
+            message = f"{_together(located, name, claimed)}, but {located.queue_path} only "
+            path, sources = (*located.path, "resources", "guaranteed", name), ((*located.path, "queues"),)
             code = "queue-guaranteed-sum-above-guaranteed"
             yield Finding(path, code, message + format_amount(name, guaranteed[name]), sources)
     for name in claimed.keys() & most.keys():
         if claimed[name] > most[name][1]:
-            message = f"{_together(spot, name, claimed)}, but {_owner(most[name], name)}"
-            path, sources = (*spot.path, "resources", "max", name), ((*spot.path, "queues"),)
+            message = f"{_together(located, name, claimed)}, but {_owner(most[name], name)}"
+            path, sources = (*located.path, "resources", "max", name), ((*located.path, "queues"),)
             yield Finding(path, "queue-guaranteed-sum-above-max", message, sources)
 
 
-def _together(spot: QueueSpot, name: str, claimed: Mapping[str, int]) -> str:
-    return f"the queues below {spot.queue_path} are guaranteed {_text(name, claimed[name])} together"
+def _together(located: LocatedQueue, name: str, claimed: Mapping[str, int]) -> str:
+    return f"the queues below {located.queue_path} are guaranteed {_text(name, claimed[name])} together"
 
 
-def applications_fit_above(spot: QueueSpot) -> Iterator[Finding]:
+def applications_fit_above(located: LocatedQueue) -> Iterator[Finding]:
     """Each child of a queue with a maximum of applications has a maximum, too, which is not larger.
 
     Source: Apache YuniKorn, partition and queue configuration, "Queues".
     """
-    if not spot.parent or not spot.parent.queue.max_applications:
+    if not located.parent or not located.parent.queue.max_applications:
         return
-    count, most = spot.queue.max_applications, spot.parent.queue.max_applications
+    count, most = located.queue.max_applications, located.parent.queue.max_applications
     if not count:
-        message = f"{spot.queue_path} has no maximum of applications, but {spot.parent.queue_path} has one of {most}"
-        sources = ((*spot.path, "maxapplications"),)
-        yield Finding(spot.path, "queue-applications-missing", message, sources)
+        message = (
+            f"{located.queue_path} has no maximum of applications, but {located.parent.queue_path} has one of {most}"
+        )
+        sources = ((*located.path, "maxapplications"),)
+        yield Finding(located.path, "queue-applications-missing", message, sources)
     elif count > most:
-        message = f"{spot.queue_path} may run {count} applications, but {spot.parent.queue_path} only {most}"
-        yield Finding((*spot.path, "maxapplications"), "queue-applications-above-parent", message)
+        message = f"{located.queue_path} may run {count} applications, but {located.parent.queue_path} only {most}"
+        yield Finding((*located.path, "maxapplications"), "queue-applications-above-parent", message)
 
 
-def template_fits_queue(spot: QueueSpot) -> Iterator[Finding]:
+def template_fits_queue(located: LocatedQueue) -> Iterator[Finding]:
     """A queue created from a template must satisfy the rules of queues; Apache YuniKorn does not check templates.
 
     The guarantee of the template does not exceed its maximum, and neither exceeds the maximum of its queue.
 
     Source: Apache YuniKorn, partition and queue configuration, "Child Template".
     """
-    template = spot.queue.child_template
+    template = located.queue.child_template
     if template is None:
         return
-    path, owner = (*spot.path, "childtemplate"), f"the child template of {spot.queue_path}"
+    path, owner = (*located.path, "childtemplate"), f"the child template of {located.queue_path}"
     guaranteed, most = template.resources.guaranteed, template.resources.max
     resources = (*path, "resources")
     for name, text in _guaranteed_above(guaranteed, most):
@@ -187,57 +189,57 @@ def template_fits_queue(spot: QueueSpot) -> Iterator[Finding]:
         yield Finding(at, "template-guaranteed-above-max", f"{owner} {text}", sources)
     for field, amounts, gives in (("guaranteed", guaranteed, "guarantees"), ("max", most, "allows")):
         for name, amount in (amounts or {}).items():
-            above = _nearest_max(spot, name)
+            above = _nearest_max(located, name)
             if above and amount > above[1]:
                 message = f"{owner} {gives} {_text(name, amount)}, but {_owner(above, name)}"
                 yield Finding((*resources, field, name), "template-above-queue", message)
-    count, applications = template.max_applications, spot.queue.max_applications
+    count, applications = template.max_applications, located.queue.max_applications
     if applications and count > applications:
-        message = f"{owner} allows {count} applications, but {spot.queue_path} may run only {applications}"
+        message = f"{owner} allows {count} applications, but {located.queue_path} may run only {applications}"
         yield Finding((*path, "maxapplications"), "template-above-queue", message)
 
 
-def _nearest_max(spot: QueueSpot | None, name: str) -> tuple[QueueSpot, int] | None:
+def _nearest_max(located: LocatedQueue | None, name: str) -> tuple[LocatedQueue, int] | None:
     """Find the nearest maximum of a resource, from a queue upward."""
-    while spot is not None:
-        if name in spot.maxima:
-            return spot, spot.maxima[name]
-        spot = spot.parent
+    while located is not None:
+        if name in located.maxima:
+            return located, located.maxima[name]
+        located = located.parent
     return None
 
 
-def _owner(above: tuple[QueueSpot, int], name: str) -> str:
-    spot, most = above
-    return f"{spot.queue_path} only {format_amount(name, most)}"
+def _owner(above: tuple[LocatedQueue, int], name: str) -> str:
+    located, most = above
+    return f"{located.queue_path} only {format_amount(name, most)}"
 
 
 def _text(name: str, amount: int) -> str:
     return f"{cut(name)} {format_amount(name, amount)}"
 
 
-def preemption_properties_are_valid(spot: QueueSpot) -> Iterator[Finding]:
+def preemption_properties_are_valid(located: LocatedQueue) -> Iterator[Finding]:
     """The properties of a queue and of its template that concern preemption have values that are allowed.
 
     Source: Apache YuniKorn, preemption; queue preemption properties.
     """
-    template = spot.queue.child_template
+    template = located.queue.child_template
     for field, properties in (
-        ("properties", spot.queue.properties),
+        ("properties", located.queue.properties),
         ("childtemplate", {} if template is None else template.properties),
     ):
-        path = (*spot.path, field) if field == "properties" else (*spot.path, field, "properties")
+        path = (*located.path, field) if field == "properties" else (*located.path, field, "properties")
         for name, value in properties.items():
             if not is_valid_value(name, value):
                 message = f"{quote(value)} is not allowed (allowed: {PROPERTIES[name]})"
                 yield Finding((*path, name), "queue-preemption-invalid", message)
 
 
-def reservation_property_is_valid(spot: QueueSpot) -> Iterator[Finding]:
+def reservation_property_is_valid(located: LocatedQueue) -> Iterator[Finding]:
     """The property of a queue and of its template that lets requests reserve capacity has a value that is allowed."""
-    template = spot.queue.child_template
+    template = located.queue.child_template
     for path, properties in (
-        ((*spot.path, "properties"), spot.queue.properties),
-        ((*spot.path, "childtemplate", "properties"), {} if template is None else template.properties),
+        ((*located.path, "properties"), located.queue.properties),
+        ((*located.path, "childtemplate", "properties"), {} if template is None else template.properties),
     ):
         value = properties.get(RESERVATION, "")
         if not is_reservation_value(value):
@@ -245,7 +247,7 @@ def reservation_property_is_valid(spot: QueueSpot) -> Iterator[Finding]:
             yield Finding((*path, RESERVATION), "queue-reservation-invalid", message)
 
 
-QUEUE_RULES: Final[tuple[Callable[[QueueSpot], Iterator[Finding]], ...]] = (
+QUEUE_RULES: Final[tuple[Callable[[LocatedQueue], Iterator[Finding]], ...]] = (
     queue_name_is_valid,
     queue_name_is_not_root,
     child_names_differ,

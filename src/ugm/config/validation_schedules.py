@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from ugm._documents.places import Path
-from ugm.config.findings import Finding, QueueSpot
+from ugm.config.findings import Finding, LocatedQueue
 from ugm.configuration import ScheduledLimit
 from ugm.errors import RequestError, quote
 
@@ -16,9 +16,9 @@ __all__ = ["SCHEDULE_RULES"]
 _KEYS: Final = {"start": "from"}
 
 
-def schedule_entries_have_times(spot: QueueSpot) -> Iterator[Finding]:
+def schedule_entries_have_times(located: LocatedQueue) -> Iterator[Finding]:
     """Every entry of a schedule has valid days, hours, dates and a known time zone, and ends after its beginning."""
-    for path, entry in _entries(spot):
+    for path, entry in _entries(located):
         # Imported late: most configurations have no schedules.
         from ugm._schedules import parse_entry  # noqa: PLC0415 - as above
 
@@ -30,9 +30,9 @@ def schedule_entries_have_times(spot: QueueSpot) -> Iterator[Finding]:
             yield Finding((*path, key), "schedule-time-invalid", f"{quote(str(error.value))}: {error.reason}", sources)
 
 
-def schedule_entries_set_something(spot: QueueSpot) -> Iterator[Finding]:
+def schedule_entries_set_something(located: LocatedQueue) -> Iterator[Finding]:
     """Every entry of a schedule sets a maximum of resources or of applications."""
-    for path, entry in _entries(spot):
+    for path, entry in _entries(located):
         if not entry.max_resources and not entry.max_applications:
             sources = ((*path, "maxresources"), (*path, "maxapplications"))
             message = "the entry sets neither maxresources nor maxapplications"
@@ -42,16 +42,16 @@ def schedule_entries_set_something(spot: QueueSpot) -> Iterator[Finding]:
             yield Finding((*path, "maxresources"), "schedule-resources-zero", message)
 
 
-def _entries(spot: QueueSpot) -> Iterator[tuple[Path, ScheduledLimit]]:
+def _entries(located: LocatedQueue) -> Iterator[tuple[Path, ScheduledLimit]]:
     """Yield the entries of all schedules of a queue with their paths."""
-    places = [((*spot.path, "ugm"), spot.queue.ugm)]
-    places += [((*spot.limits_path, index, "ugm"), limit.ugm) for index, limit in enumerate(spot.queue.limits)]
+    places = [((*located.path, "ugm"), located.queue.ugm)]
+    places += [((*located.limits_path, index, "ugm"), limit.ugm) for index, limit in enumerate(located.queue.limits)]
     for path, extensions in places:
         for index, entry in enumerate(extensions.schedule):
             yield (*path, "schedule", index), entry
 
 
-SCHEDULE_RULES: Final[tuple[Callable[[QueueSpot], Iterator[Finding]], ...]] = (
+SCHEDULE_RULES: Final[tuple[Callable[[LocatedQueue], Iterator[Finding]], ...]] = (
     schedule_entries_have_times,
     schedule_entries_set_something,
 )

@@ -25,7 +25,7 @@ from ugm.preemption.plan import (
     Victim,
 )
 from ugm.preemption.planner import plan_preemption
-from ugm.preemption.reduction import Reduction, ReductionPlan, ReductionTimer, plan_reductions, updated_timers
+from ugm.preemption.reduction import Reduction, ReductionPlan, ReductionTimer, plan_reductions
 
 __all__ = [
     "AllocationFacts",
@@ -49,5 +49,4 @@ __all__ = [
     "World",
     "plan_preemption",
     "plan_reductions",
-    "updated_timers",
 ]

@@ -27,7 +27,7 @@ from ugm.preemption.search import DEFAULT_STEPS
 from ugm.preemption.usage_tree import AllocationClass, QueueNode, QueueUsageTree
 from ugm.resources import Resource, format_amount
 
-__all__ = ["Reduction", "ReductionPlan", "ReductionTimer", "plan_reductions", "updated_timers"]
+__all__ = ["Reduction", "ReductionPlan", "ReductionTimer", "plan_reductions"]
 
 
 class ReductionTimer(NamedTuple):
@@ -124,20 +124,6 @@ class ReductionPlan:
                 f"{format_amount(use.resource, use.guaranteed)} {use.resource} guaranteed"
                 for use in victim.exceeds
             )
-
-
-def updated_timers(timers: Mapping[str, int], exceeded: Iterable[str], now: int) -> dict[str, int]:
-    """Return the timers after a change: kept while a queue is above its maximum, started at *now* for others.
-
-    Args:
-        timers: the times since which queues have been above their maximum.
-        exceeded: the queues that are above their maximum, and that reductions are turned on for.
-        now: the time of the change.
-
-    >>> updated_timers({"root.a": 10, "root.b": 20}, ["root.a", "root.c"], now=30)
-    {'root.a': 10, 'root.c': 30}
-    """
-    return {path: timers.get(path, now) for path in sorted(exceeded)}
 
 
 def plan_reductions(

@@ -132,7 +132,7 @@ class Rejection:
             "reason": str(self.reason),
             "violations": [violation.to_dict() for violation in self.violations],
             "blocked_by": self.blocked_by,
-            "victims": self.preemption_failure,
+            "preemption_failure": self.preemption_failure,
         }
 
     def __str__(self) -> str:

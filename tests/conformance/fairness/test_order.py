@@ -9,10 +9,11 @@ from typing import Any, Final
 
 import pytest
 
+from support.usage_shares import compare_shares, compare_usage, fairness_ratio, share_list
 from support.vectors import cases, vectors
 from ugm.fairness import Level
 from ugm.fairness.order_tree import OrderedRequest, OrderTree, SortSettings
-from ugm.fairness.ratios import Ratio, compare_shares, compare_usage, fair_maximum, fairness_ratio, share_list
+from ugm.fairness.ratios import Ratio, fair_maximum
 
 ALL: Final = vectors("ordering/queues")
 

@@ -10,7 +10,7 @@ import pytest
 from support.preemption_cases import world_of
 from support.vectors import vectors
 from ugm import Resource
-from ugm.preemption import QueueFacts, ReductionTimer, World, plan_reductions, updated_timers
+from ugm.preemption import QueueFacts, ReductionTimer, World, plan_reductions
 
 FILES: Final = ("preemption/laws", "reduction/yunikorn_quota_change")
 
@@ -106,7 +106,7 @@ def test_timer(case: Mapping[str, Any]) -> None:
         state |= {name: value for name, value in event.items() if name in state}
         node = QueueFacts("root", Resource(state["max"] or {}), reduction_delay=state["delay"])
         exceeded = any(state["usage"].get(name, 0) > maximum for name, maximum in node.maximum.items())
-        timers = updated_timers(timers, ["root"] if exceeded and node.reduction_delay else [], event["at"])
+        timers = {"root": timers.get("root", event["at"])} if exceeded and node.reduction_delay else {}
         due.append(timers["root"] + node.reduction_delay if timers else None)
 
     assert due == case["expected"]["due"]

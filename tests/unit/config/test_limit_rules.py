@@ -6,7 +6,7 @@ import pytest
 
 from support.config_cases import problems_of, table
 from ugm.config import LimitConfig, PartitionConfig, QueueConfig, parse_config
-from ugm.config.findings import PartitionSpot
+from ugm.config.findings import LocatedPartition
 from ugm.config.validation_limits import _name_sets, limit_resources_fit_ancestors
 from ugm.resources import Resource
 
@@ -332,7 +332,7 @@ def test_amounts_are_compared_once_for_many_names() -> None:
     limit = LimitConfig(users=names, max_resources=Resource(memory=2, vcore=1))
     above = (LimitConfig(users=names[:50], max_applications=1), LimitConfig(users=("*",), max_applications=1))
     child = QueueConfig(name="b", limits=(limit,))
-    root = PartitionSpot(PartitionConfig(queues=(QueueConfig(name="a", limits=above, queues=(child,)),)), ()).root
+    root = LocatedPartition(PartitionConfig(queues=(QueueConfig(name="a", limits=above, queues=(child,)),)), ()).root
 
     groups = list(_name_sets(root.children[0].children[0]))
 
@@ -345,7 +345,7 @@ def test_findings_come_one_by_one() -> None:
     limits = tuple(LimitConfig(users=(f"u{number}",), max_resources=Resource(memory=2)) for number in range(1000))
     above = LimitConfig(users=("*",), max_resources=Resource(memory=1))
     child = QueueConfig(name="b", limits=limits)
-    root = PartitionSpot(PartitionConfig(queues=(QueueConfig(name="a", limits=(above,), queues=(child,)),)), ()).root
+    root = LocatedPartition(PartitionConfig(queues=(QueueConfig(name="a", limits=(above,), queues=(child,)),)), ()).root
 
     finding = next(limit_resources_fit_ancestors(root.children[0].children[0]))
 

@@ -6,7 +6,7 @@ import pytest
 
 from support.config_cases import problems_of, table
 from ugm.config import PartitionConfig, PlacementRule, QueueConfig, parse_config
-from ugm.config.findings import PartitionSpot
+from ugm.config.findings import LocatedPartition
 from ugm.config.validation_placement import placement_queue_can_be_used
 
 PLACEMENT = table(r"""
@@ -239,11 +239,11 @@ def test_queues_are_found_by_name() -> None:
     """A rule finds its queue in an index, made once: queues are not searched for each rule."""
     queues = tuple(QueueConfig(name=f"q{number}") for number in range(50))
     rules = tuple(PlacementRule(name="fixed", value=f"q{number}") for number in range(50))
-    spot = PartitionSpot(PartitionConfig(queues=queues, placement_rules=rules), ())
-    index = spot.root.child("q0") and spot.root._by_name
+    located = LocatedPartition(PartitionConfig(queues=queues, placement_rules=rules), ())
+    index = located.root.child("q0") and located.root._by_name
 
-    assert list(placement_queue_can_be_used(spot)) == []
-    assert spot.root._by_name is index
+    assert list(placement_queue_can_be_used(located)) == []
+    assert located.root._by_name is index
 
 
 def test_of_two_queues_of_one_name_the_first_counts() -> None:

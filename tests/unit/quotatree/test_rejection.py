@@ -78,7 +78,7 @@ def test_rejection_for_json() -> None:
         "group": "R",
         "reason": "no room",
         "blocked_by": "",
-        "victims": "a request of priority 0 preempts no consumers",
+        "preemption_failure": "a request of priority 0 preempts no consumers",
     }
 
 
