@@ -434,7 +434,7 @@ def test_a_pod_that_surely_fits(scene: tuple[list[ElasticGroup], Resource, Wante
     nodes = tree.node(group).resources
     limited = {name: amount for name, amount in pod.usage.items() if name in nodes and nodes[name].is_limited}
     bounds = {name: nodes[name].lower_bound_with(amount) for name, amount in limited.items()}
-    fits = quota.surely_fits(pod)
+    fits = quota.surely_fits(pod, quota.group_of(pod))
 
     before = quota.check(pod)
     found = quota.if_expected(pod, lambda: {name: nodes[name].runtime() for name in bounds})

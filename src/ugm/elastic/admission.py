@@ -71,7 +71,7 @@ class GroupAdmission:
         """
         if not self.rules.by_runtime or self.rules.check_parents:
             return False
-        resources = self.tree.node(group).resources
+        resources = self.tree.nodes[group].resources
         for name, amount in usage.amounts.items():
             node = resources.get(name)
             if not amount or node is None or not node.is_limited:

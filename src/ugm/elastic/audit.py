@@ -76,7 +76,6 @@ def _sums(
     child_request = counted * node.own_request + sum(child.limited_request for child in below)
     request = child_request if node.lends else max(child_request, node.min)
     yield "child request", node.child_request, child_request
-    yield "request", node.request, request
     if group.parent is not None:
         yield "limited request", node.limited_request, min(request, node.max)
     else:

@@ -72,7 +72,7 @@ class ChildShares:
     _hungry_order: tuple[list[SharingChild], list[int]] | None = field(default=None, init=False)
     #: The amount that the last first round divided among them, and its parts.
     _first_round: tuple[int, list[int]] = field(default=(-1, []), init=False)
-    #: The hungry children that are guessed to stay unsatisfied, with their unsatisfied needs at the last computation.
+    #: The hungry children that are guessed to stay unsatisfied, with their unsatisfied needs if `_divided` is positive.
     _open: dict[SharingChild, int] = field(default_factory=dict, init=False)
     #: The sums of the needs and the weights of the open children.
     _open_needs: int = field(default=0, init=False)
@@ -100,32 +100,29 @@ class ChildShares:
 
     def set_request(self, child: SharingChild, limited_request: int) -> None:
         """Change the request of a child, in constant time."""
-        more, minimum = limited_request - child.limited_request, child.min
-        if child.limited_request > minimum < limited_request:
-            self._change_need(child, more)
+        before, minimum = child.limited_request, child.min
+        if before > minimum < limited_request:
             child.limited_request = limited_request
-        elif child.lends and child.limited_request <= minimum >= limited_request:
-            self.floors += more
-            self._shortage = None
-            child.limited_request = limited_request
-        else:
-            self._count(child, -1)
-            child.limited_request = limited_request
-            self._count(child, 1)
-
-    def _change_need(self, child: SharingChild, more: int) -> None:
-        if child.weight <= 0:
+            if child.weight > 0:
+                # This is most calls, so it is not a function of its own.
+                more, missing = limited_request - before, self._open.get(child)
+                self._shortage = None
+                self._needs += more
+                if missing is not None:
+                    self._open_needs += more
+                if missing and missing + more > 0:
+                    self._open[child] = missing + more
+                else:
+                    self._divided = -1
             return
         self._shortage = None
-        self._needs += more
-        missing = self._open.get(child)
-        if missing is None:
-            self._divided = -1
-            return
-        self._open_needs += more
-        self._open[child] = max(missing + more, 0)
-        if missing <= 0 or missing + more <= 0:
-            self._divided = -1
+        if child.lends:
+            self.floors += min(limited_request, minimum) - min(before, minimum)
+        if before > minimum:
+            self._count_hungry(child, -1)
+        child.limited_request = limited_request
+        if limited_request > minimum:
+            self._count_hungry(child, 1)
 
     def _count(self, child: SharingChild, sign: int) -> None:
         """Add a child to all sums, or subtract it."""
@@ -133,14 +130,24 @@ class ChildShares:
         floor = request if request < minimum and child.lends else minimum
         self.mins += sign * minimum
         self.floors += sign * floor
-        if request > minimum and child.weight > 0:
-            self._hungry += sign
-            self._needs += sign * (request - minimum)
-            self._weights += sign * child.weight
-            self._guess(child, is_open=sign > 0)
-            self._hungry_order = None
-        self._divided = -1
+        if request > minimum:
+            self._count_hungry(child, sign)
         self._shortage = None
+
+    def _count_hungry(self, child: SharingChild, sign: int) -> None:
+        """Add a child that requests more than its minimum to the sums of the rounds, or subtract it."""
+        if child.weight > 0:
+            need, weight = sign * (child.limited_request - child.min), sign * child.weight
+            self._hungry += sign
+            self._needs += need
+            self._weights += weight
+            if sign > 0 or self._open.pop(child, None) is not None:
+                self._open_needs += need
+                self._open_weights += weight
+            if sign > 0:
+                self._open[child] = 0
+            self._hungry_order = None
+            self._divided = -1
 
     def _guess(self, child: SharingChild, *, is_open: bool) -> None:
         """Guess whether a hungry child stays unsatisfied."""
@@ -178,14 +185,14 @@ class ChildShares:
         Changes nothing.
         """
         before, minimum, floors, needs = child.limited_request, child.min, self.floors, self._needs
-        need, need_before = request - minimum, before - minimum
-        if child.lends and (need < 0 or need_before < 0):
-            floors += min(need, 0) - min(need_before, 0)
-        if child.weight > 0:
-            if need > 0:
-                needs += need
-            if need_before > 0:
-                needs -= need_before
+        need = request - minimum
+        if before < minimum or need < 0:
+            if child.lends:
+                floors += min(request, minimum) - min(before, minimum)
+            if child.weight > 0:
+                needs += max(need, 0) - max(before - minimum, 0)
+        elif child.weight > 0:
+            needs += request - before
         if self.scales and is_short(available, self.mins, floors + needs):
             minimum = scaled_min(available, minimum, self.mins)
         elif need > 0 and child.weight > 0:

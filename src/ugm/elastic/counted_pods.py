@@ -61,9 +61,7 @@ class CountedPods:
         if pod.name in self.index.pods:
             raise RequestError("pod", pod.name, "there is already a pod of this name")
         try:
-            tracked = self.index.add(pod)
-            tracked.is_running = is_running
-            self.count(tracked, 1)
+            self.count(self.index.add(pod, is_running=is_running), 1)
         except BaseException:
             self._restore(pod.name, None)
             raise
@@ -74,7 +72,7 @@ class CountedPods:
         try:
             if old is not None:
                 self.remove(pod.name)
-            self.add(pod, is_running=True)
+            self.count(self.index.add(pod, is_running=True), 1)
         except BaseException:
             self._restore(pod.name, old)
             raise

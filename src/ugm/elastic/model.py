@@ -110,7 +110,7 @@ class ElasticModel(ReportingModel):
         self.quota: Final = quota
         #: The last computation of the state.
         self._known: Final = KnownGroups()
-        #: The claim that was checked last and its pod, which a charge of the same claim uses.
+        #: The claim that was checked last and its pod, which `charge` and `evictions` use for the same claim.
         self._checked: tuple[Claim, Pod] | None = None
         #: The names of all pods that are claims. After an interruption it may include pods that no longer exist.
         self._claims: Final[set[str]] = set()
@@ -167,12 +167,12 @@ class ElasticModel(ReportingModel):
         pod = self._pod(claim)
         self._checked = claim, pod
         group = self.quota.group_of(pod)
-        if self._has_no_group(group):
+        if group == DEFAULT_GROUP and self._has_no_group(group):
             return (_UnknownGroup.of(GROUP, pod.group) if pod.group else self._missing(),)
         if self.quota.refuses_pods(group):
             requested = pod.usage.without_zeros().amounts.items()
             return [Violation(GROUP, group, "", "", name, 0, 0, amount) for name, amount in requested]
-        if not self.quota.has_pod(pod.name) and self.quota.surely_fits(pod):
+        if not self.quota.has_pod(pod.name) and self.quota.surely_fits(pod, group):
             return ()
         return self._if_expected(pod, lambda: self.quota.violations(pod))
 
@@ -236,14 +236,15 @@ class ElasticModel(ReportingModel):
 
     def _has_no_group(self, group: str) -> bool:
         """Return whether a claim has no group and needs one."""
-        return group == DEFAULT_GROUP and not self._unrestricted and self.quota.tree.node(group).group is None
+        return group == DEFAULT_GROUP and not self._unrestricted and self.quota.tree.nodes[group].group is None
 
     def evictions(self, claim: Claim) -> Iterable[str]:
         """Return the allocations of lower priority in the same group to evict for *claim*.
 
         Empty if no eviction is necessary, or if none would help.
         """
-        pod = self._pod(claim)
+        checked = self._checked
+        pod = checked[1] if checked is not None and checked[0] is claim else self._pod(claim)
         if self._has_no_group(self.quota.group_of(pod)) or not self.quota.may_evict(pod):
             return ()
         return self._if_expected(pod, lambda: self.quota.plan_eviction(pod).victims)
@@ -286,7 +287,7 @@ class ElasticModel(ReportingModel):
         if started is None:
             self._charged += 1
         self._claims.add(pod.name)
-        self.quota.charge(Pod(*pod[:6], self._charged if started is None else started))
+        self.quota.charge(tuple.__new__(Pod, (*pod[:6], self._charged if started is None else started)))
         if started is None:
             self._refunded.clear()
         else:
@@ -343,20 +344,25 @@ class ElasticModel(ReportingModel):
 
     def _pod(self, claim: Claim) -> Pod:
         """Return the pod of a claim. Its name is the allocation id, or unused if the claim is only a query."""
-        name = claim.allocation_id or _QUERY_POD_NAME
-        while not claim.allocation_id and self.quota.has_pod(name):
-            name += _QUERY_POD_NAME
+        name = claim.allocation_id or self._unused_name()
         if self._sources:
             group, namespace = self._named(claim)
         else:
             group, namespace = claim.tags.get(self._group_tag, ""), claim.tags.get(self._namespace_tag, "")
         usage = claim.usage
-        pod = Pod(name, usage, group, namespace, claim.priority, claim.preemptible)
+        # `Pod(...)` takes twice as long.
+        pod = tuple.__new__(Pod, (name, usage, group, namespace, claim.priority, claim.preemptible, None))
         # A partition has checked its claims, so the whole check would take too long for each of them.
         is_plain = type(group) is str and type(namespace) is str and type(usage) is Resource
         if not is_plain or min(usage.amounts.values(), default=0) < 0:
             require_pod(pod)
         return pod
+
+    def _unused_name(self) -> str:
+        name = _QUERY_POD_NAME
+        while self.quota.has_pod(name):
+            name += _QUERY_POD_NAME
+        return name
 
     def _named(self, claim: Claim) -> tuple[str, str]:
         """Return the group that the configured sources name, or a namespace that has a group."""

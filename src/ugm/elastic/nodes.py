@@ -64,8 +64,6 @@ class ResourceNode:
     own_non_preemptible_used: int = 0
     #: The requests of the pods in the group, plus the limited requests of its child groups.
     child_request: int = 0
-    #: The same, but at least the minimum if the group does not lend it.
-    request: int = 0
     #: The request up to the maximum. This is the request to the parent.
     limited_request: int = 0
     #: The usage of the pods in and below the group.
@@ -84,7 +82,6 @@ class ResourceNode:
 
     def _adopt(self, terms: ResourceTerms) -> None:
         self.is_counted, self.min, self.max, self.weight, self.lends = terms
-        self.request = self.child_request if self.lends else max(self.child_request, self.min)
         self.limited_request = min(self.request, self.max)
 
     # The place in the tree
@@ -127,6 +124,11 @@ class ResourceNode:
             self.non_preemptible_used += sign * self.own_non_preemptible_used
 
     # Requests and usage
+
+    @property
+    def request(self) -> int:
+        """The requests in and below the group, but at least the minimum if the group does not lend it."""
+        return self.child_request if self.lends else max(self.child_request, self.min)
 
     @property
     def own_requests(self) -> tuple[int, int]:
@@ -172,11 +174,10 @@ class ResourceNode:
             child_request = node.child_request = node.child_request + delta
             parent = node.parent
             if parent is None:
-                node.request = child_request
                 return
-            request = child_request if node.lends or child_request > node.min else node.min
-            node.request = request
-            limited_request = min(node.max, request)
+            limited_request = child_request if node.lends or child_request > node.min else node.min
+            if limited_request > node.max:  # noqa: PLR1730 - a call of `min` takes longer
+                limited_request = node.max
             delta = limited_request - node.limited_request
             if delta:
                 if node.competes:

@@ -177,9 +177,9 @@ class PodIndex:
             if one < priority:
                 yield from pods.values()
 
-    def add(self, pod: Pod) -> TrackedPod:
+    def add(self, pod: Pod, *, is_running: bool = False) -> TrackedPod:
         """Add a new pod."""
-        tracked = TrackedPod(pod, self.group_of(pod), next(self._arrivals))
+        tracked = TrackedPod(pod, self.group_of(pod), next(self._arrivals), is_running)
         self.pods[pod.name] = tracked
         self._index(tracked)
         return tracked

@@ -152,7 +152,7 @@ class ElasticQuota:
             GroupError: the group is unknown.
         """
         group = self.tree.node(name).group
-        return name != DEFAULT_GROUP and group is not None and group.is_parent
+        return group is not None and group.is_parent and name != DEFAULT_GROUP
 
     def expect(self, pod: Pod) -> None:
         """Add a new waiting pod. From now on, its request is part of the request of its group.
@@ -258,9 +258,9 @@ class ElasticQuota:
         """Return every limit that a pod that is known to be valid would exceed, like `check`."""
         return tuple(self._violations(pod, {}))
 
-    def surely_fits(self, pod: Pod) -> bool:
-        """Return whether a new pod fits if it were expected, if a lower bound proves it. Changes nothing."""
-        return pod.preemptible and self._admission.surely_fits(self.group_of(pod), pod.usage)
+    def surely_fits(self, pod: Pod, group: str) -> bool:
+        """Return whether a new pod of a group fits if it were expected, if a lower bound proves it. Changes nothing."""
+        return pod.preemptible and self._admission.surely_fits(group, pod.usage)
 
     def _violations(self, pod: Pod, freed: dict[str, int]) -> Iterable[Violation]:
         return self._admission.violations(self.group_of(pod), pod.usage, preemptible=pod.preemptible, freed=freed)
@@ -270,8 +270,11 @@ class ElasticQuota:
         group = self.group_of(pod)
         # A resource that is not known in the group cannot affect the answer. Counting it would leave its name behind.
         known = self.tree.node(group).resources
-        usage = Resource({name: amount for name, amount in pod.usage.amounts.items() if name in known})
-        tracked = TrackedPod(pod._replace(usage=usage), group)
+        amounts = pod.usage.amounts
+        if not amounts.keys() <= known.keys():
+            amounts = {name: amount for name, amount in amounts.items() if name in known}
+            pod = pod._replace(usage=Resource(amounts))
+        tracked = TrackedPod(pod, group)
         try:
             self._pods.count_request(tracked, 1)
             found = answer()

@@ -31,8 +31,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import compress
-from operator import sub
+from itertools import compress, repeat
+from operator import gt, sub
 from typing import Any, NamedTuple, TypeVar
 
 __all__ = ["Sharer", "SharingResult", "SharingRound", "divide", "divide_in_rounds", "is_short", "scaled_min", "share"]
@@ -179,32 +179,31 @@ def divide_in_rounds(
     """
     parts = first
     while keys:
-        needs = list(map(sub, needs, parts))
-        left = -sum([need for need in needs if need < 0])
-        hungry = [need > 0 for need in needs]
+        unmet = list(map(sub, needs, parts))
+        hungry = list(map(gt, unmet, repeat(0)))
         keys, weights, needs = (
             list(compress(keys, hungry)),
             list(compress(weights, hungry)),
-            list(compress(needs, hungry)),
+            list(compress(unmet, hungry)),
         )
-        if not left:
+        # The sum of what the others return: their unmet needs are negative.
+        left = sum(needs) - sum(unmet)
+        if not left or not keys:
             break
         parts = divide(left, weights)
     return dict(zip(keys, needs, strict=True))
 
 
 def divide(amount: int, weights: Sequence[int]) -> list[int]:
-    """Divide an amount in proportion to weights by largest remainder. The first of equal remainders goes first.
+    """Divide an amount in proportion to one or more weights by largest remainder. Of equal remainders, the first wins.
 
     >>> divide(5, [1, 1, 1])
     [2, 2, 1]
     """
     total = sum(weights)
-    products = [weight * amount for weight in weights]
-    parts = [product // total for product in products]
+    parts, remainders = map(list, zip(*[divmod(weight * amount, total) for weight in weights], strict=True))
     units = amount - sum(parts)
     if units:
-        remainders = [product % total for product in products]
         # The sort is stable, also in reverse: equal remainders stay in order of names.
         for index in sorted(range(len(weights)), key=remainders.__getitem__, reverse=True)[:units]:
             parts[index] += 1

@@ -318,16 +318,17 @@ class ElasticTree:
         Raises:
             GroupError: the group is unknown.
         """
-        group = self.node(name)
+        group = self.nodes.get(name) or self.node(name)
         for resource, amount in usage.amounts.items():
             node = group.resources.get(resource) or self._resource_node(group, resource)
             if is_running:
                 node.count_running(amount if sign > 0 else -amount)
             else:
                 node.change_request(amount if sign > 0 else -amount)
-            if name in BUILT_IN:
+            if not node.competes:
                 self._refresh_root(resource)
-            if sign < 0 or not amount:
+            # The maximum of a configured group names each counted resource, so the node is still needed.
+            if not (node.own_request or (node.is_counted and node.competes)):
                 self._trim(group, resource)
 
     # Reads
