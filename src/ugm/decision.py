@@ -69,7 +69,8 @@ class Violation(NamedTuple):
     name: str
     #: The queue of the limit, which the request may be below. Empty if the limit does not belong to a queue.
     queue_path: str
-    #: The name that the limit was set for: the user or group itself, or the wildcard ``*``. Empty for other kinds.
+    #: The name that the limit was set for: the user or group itself, or the wildcard ``*``; of a node of a quota tree,
+    #: the tree. Empty for most other kinds.
     limit_name: str
     #: None for the number of running applications.
     resource: str | None
@@ -253,7 +254,8 @@ class EffectiveLimit:
     name: str
     #: The queue that sets the limit: the queue of the query or one above it. Empty for other quota models.
     queue_path: str
-    #: The name in the configuration: the user or group itself, or the wildcard ``*``; empty for other kinds.
+    #: The name in the configuration: the user or group itself, or the wildcard ``*``; of a node of a quota tree, the
+    #: tree; empty for most other kinds.
     limit_name: str
     #: The entry of the configuration, for example ``root.prod limits[2]``.
     place: str

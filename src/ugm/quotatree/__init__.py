@@ -19,7 +19,7 @@ from ugm.quotatree.documents import NodeSpec, consumer_from_struct, parse_consum
 from ugm.quotatree.manager import QuotaManager
 from ugm.quotatree.models import ForestModel, TreeModel
 from ugm.quotatree.picture import draw, to_graphviz, to_mermaid
-from ugm.quotatree.rejection import NodeQuota, Reason, Rejection, SoftQuotaViolation
+from ugm.quotatree.rejection import NodeQuota, QuotaNodeViolation, Reason, Rejection, SoftQuotaViolation
 from ugm.quotatree.victims import VictimPolicy, fewest, first_found
 from ugm.quotatree.view import ConsumerView, NodeView, TreeView
 
@@ -37,6 +37,7 @@ __all__ = [
     "NodeSpec",
     "NodeView",
     "QuotaManager",
+    "QuotaNodeViolation",
     "Reason",
     "Rejection",
     "SoftQuotaViolation",

@@ -52,7 +52,7 @@ def _limit(tree: QuotaTree, node: TreeNode, most: Iterable[int], *, may_borrow: 
         kind="quota node",
         name=node.name,
         queue_path="",
-        limit_name="",
+        limit_name=tree.name,
         place=f"quota tree {tree.name!r}",
         max_resources=named(most),
         max_applications=0,

@@ -36,7 +36,7 @@ from ugm.quotatree._registry import Mode
 from ugm.quotatree._tree import QuotaTree
 from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
 from ugm.quotatree.manager import QuotaManager
-from ugm.quotatree.rejection import Rejection
+from ugm.quotatree.rejection import QuotaNodeViolation, Rejection
 from ugm.quotatree.view import KnownNodes, capture_state
 
 __all__ = ["ForestModel", "InMaintenance", "NoGroup", "TreeModel", "UnknownForest", "UnknownNode", "UnknownTree"]
@@ -293,6 +293,10 @@ class _Model(ReportingModel, ABC):
         return self._charging.read(
             lambda forest: (limit for managed in forest.trees.values() for limit in all_limits(managed.tree))
         )
+
+    def exceeded(self) -> Iterable[Violation]:
+        """Return every quota that is exceeded, tree by tree."""
+        return [QuotaNodeViolation(*violation) for violation in super().exceeded()]
 
     def capture_state(self) -> Callable[[], Mapping[str, Any]]:
         """Copy the trees; the returned function converts the nodes that have changed to plain data.

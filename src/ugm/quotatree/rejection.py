@@ -13,10 +13,19 @@ from ugm.decision import Violation
 from ugm.quotatree._packed import Amounts
 from ugm.resources import format_amount
 
-__all__ = ["NodeQuota", "Reason", "Rejection", "SoftQuotaViolation"]
+__all__ = ["NodeQuota", "QuotaNodeViolation", "Reason", "Rejection", "SoftQuotaViolation"]
 
 
-class SoftQuotaViolation(Violation):
+class QuotaNodeViolation(Violation):
+    """A quota of a node that is exceeded, or that a request would exceed; ``limit_name`` is the tree."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name!r} of tree {self.limit_name!r}: {self._what()}"
+
+
+class SoftQuotaViolation(QuotaNodeViolation):
     """A request above a soft quota. A node above may hold it later, so waiting can help."""
 
     __slots__ = ()
@@ -92,8 +101,8 @@ class Rejection:
     def _violation(self, level: int, at: int, amount: int) -> Violation:
         node = (self.visited + self.above)[level]
         quota, used = node.quota[at], node.quota[at] - node.free[at]
-        kind = SoftQuotaViolation if amount > quota and self._may_borrow(level) else Violation
-        return kind("quota node", node.node, "", "", self.resources[at], quota, used, amount)
+        kind = SoftQuotaViolation if amount > quota and self._may_borrow(level) else QuotaNodeViolation
+        return kind("quota node", node.node, "", self.tree_name, self.resources[at], quota, used, amount)
 
     def _may_borrow(self, level: int) -> bool:
         """Return whether a node above a level may hold a request that exceeds the quota of the node at this level.

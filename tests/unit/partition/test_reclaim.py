@@ -149,7 +149,7 @@ def test_text() -> None:
     assert str(lent("tree").plan_reclaim("a", THREE)) == (
         "the request of 'a' would fit without 'b-0', 'b-1'\n"
         "  queue root: 3 gpu requested, 10 of 10 used, 3 too much\n"
-        "  quota node 'top': 3 gpu requested, 10 of 10 used, 3 too much\n"
+        "  quota node 'top' of tree 'tree': 3 gpu requested, 10 of 10 used, 3 too much\n"
         "  quota node 'a' would use 3 gpu of 4 gpu guaranteed: within its guarantee\n"
         "  evict 'b-0' of 'sue' in root.b (gpu 2): quota node 'b' would use 6 gpu, and is guaranteed 6 gpu\n"
         "  evict 'b-1' of 'sue' in root.b (gpu 2): quota node 'b' would use 6 gpu, and is guaranteed 6 gpu\n"

@@ -17,8 +17,8 @@ def test_no_room_without_priority() -> None:
 
     assert str(scene.ask("c", "A", 2)) == (
         "'c' rejected in group 'A' of tree 'T': no room\n"
-        "  quota node 'A': 2 cpu requested, 2 of 2 used, 2 too much\n"
-        "  quota node 'R': 2 cpu requested, 4 of 4 used, 2 too much\n"
+        "  quota node 'A' of tree 'T': 2 cpu requested, 2 of 2 used, 2 too much\n"
+        "  quota node 'R' of tree 'T': 2 cpu requested, 4 of 4 used, 2 too much\n"
         "  a request of priority 0 preempts no consumers"
     )
 
@@ -30,8 +30,8 @@ def test_hard_node_blocks_borrowing() -> None:
 
     assert str(scene.ask("b", "L", 2, priority=1)) == (
         "'b' rejected in group 'L' of tree 'T': no room\n"
-        "  quota node 'L': 2 cpu requested, 0 of 1 used, 1 too much\n"
-        "  quota node 'M': 2 cpu requested, 2 of 3 used, 1 too much\n"
+        "  quota node 'L' of tree 'T': 2 cpu requested, 0 of 1 used, 1 too much\n"
+        "  quota node 'M' of tree 'T': 2 cpu requested, 2 of 3 used, 1 too much\n"
         "  'M' is hard: nothing is borrowed above it\n"
         "  without all preemptible consumers, 1 cpu would still be missing at 'M'"
     )
