@@ -97,7 +97,7 @@ from ugm.partition.snapshot import PartitionSnapshot
 from ugm.partition.sorting import sort_in_parts
 from ugm.partition.state import PartitionState
 from ugm.partition.subject import Subject
-from ugm.partition.subject_queries import SubjectQueries, require_query_submission, require_subject
+from ugm.partition.subject_queries import QueryRequest, SubjectQueries, require_query_submission, require_subject
 from ugm.partition.submission import require_chosen_group, require_gang_style, require_leaf_path, require_submission
 from ugm.partition.transaction import TransactionLog, Transactions
 from ugm.partition.utilization import LimitUtilization
@@ -632,10 +632,16 @@ class Partition(FastPath):
     # Queries about a subject
 
     def plan_reclaim(
-        self, subject: Subject, usage: Resource, *, priority: int = 0, preemptible: bool = True
+        self,
+        subject: Subject,
+        usage: Resource,
+        *,
+        priority: int = 0,
+        preemptible: bool = True,
+        duration: int | None = None,
     ) -> ReclaimPlan:
         checked, amounts = require_subject(subject), require_resource("usage", usage)
-        return self._read(self._reclaiming.plan, checked, amounts, priority, preemptible)
+        return self._read(self._reclaiming.plan, checked, QueryRequest(amounts, priority, preemptible, duration))
 
     def plan_preemption(
         self,

@@ -76,12 +76,12 @@ class ReclaimPlanning:
         self._admission: Final = admission
         self._queries: Final = queries
 
-    def plan(self, subject: Subject, usage: Resource, priority: int, preemptible: bool) -> ReclaimPlan:  # noqa: FBT001 - as in `check`
+    def plan(self, subject: Subject, query: QueryRequest) -> ReclaimPlan:
         """Return the allocations to evict for a request."""
-        query = QueryRequest(usage, priority, preemptible)
         self._queries.check(subject, query)
+        usage, priority, preemptible, duration = query
         request = _Request(subject, usage, self._queries.claim(subject, query))
-        made = ReclaimPlan(_plain(subject), usage, priority, preemptible, ReclaimOutcome.FITS)
+        made = ReclaimPlan(_plain(subject), usage, priority, preemptible, ReclaimOutcome.FITS, duration=duration)
         if not self._shortage(request, ()):
             return made
         terminating = self._terminating()
@@ -155,7 +155,7 @@ class ReclaimPlanning:
                 victim.usage,
             ):
                 return f"allocation {victim.allocation_id!r} has changed"
-        subject, query = plan.subject, QueryRequest(plan.usage, plan.priority, plan.preemptible)
+        subject, query = plan.subject, QueryRequest(plan.usage, plan.priority, plan.preemptible, plan.duration)
         try:
             self._queries.check(subject, query)
         except RequestError as error:

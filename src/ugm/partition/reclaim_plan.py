@@ -129,6 +129,8 @@ class ReclaimPlan:
     victims: tuple[ReclaimVictim, ...] = ()
     #: All other allocations of other groups, counted by group and reason.
     spared: tuple[SparedAllocations, ...] = ()
+    #: The duration that the request promises; None if it promises none.
+    duration: int | None = None
 
     def __bool__(self) -> bool:
         return bool(self.victims)

@@ -91,7 +91,13 @@ def plan_reclaim(served: ServedPartition, request: RequestContext) -> object:
     else:
         subject = UserInQueue(UserGroup(body["user"], body.get("groups", ())), body["queue"], body.get("tags"))
     priority, preemptible = body.get("priority", 0), body.get("preemptible", True)
-    plan = partition.plan_reclaim(subject, parse_amounts(body["usage"]), priority=priority, preemptible=preemptible)
+    plan = partition.plan_reclaim(
+        subject,
+        parse_amounts(body["usage"]),
+        priority=priority,
+        preemptible=preemptible,
+        duration=body.get("duration"),
+    )
     return {**plan.to_dict(), "text": str(plan)}
 
 

@@ -160,7 +160,7 @@ RESPONSE_SCHEMAS: Final[Mapping[str, Schema]] = {
         )
     ),
     "ReclaimPlan": record(
-        **attributes(ReclaimPlan, "subject", "usage", "priority", "preemptible", text=TEXT),
+        **attributes(ReclaimPlan, "subject", "usage", "priority", "preemptible", "duration", text=TEXT),
     ),
     "PreemptionVictim": record(
         **attributes(PreemptionVictim, "frees", "exceeds", "entitled_by", priority=AMOUNT),

@@ -143,9 +143,9 @@ _EXPLAIN: Final[Schema] = {
 }
 _RECLAIM: Final[Schema] = {
     "anyOf": [
-        record(TRAITS, application_id=NAME, usage=QUANTITIES),
+        record({**TRAITS, **_DURATION}, application_id=NAME, usage=QUANTITIES),
         record(
-            {**TRAITS, "groups": SUBMISSION["groups"], "tags": SUBMISSION["tags"]},
+            {**TRAITS, **_DURATION, "groups": SUBMISSION["groups"], "tags": SUBMISSION["tags"]},
             user=USER,
             queue=QUEUE,
             usage=QUANTITIES,

@@ -467,7 +467,7 @@ class _Replay:
 
     def _reclaim(self, job_class: JobClass, job: Job) -> Decision | None:
         """Evict the jobs that other groups have to return for a job, and allocate the job; None if none may be."""
-        plan = self.partition.plan_reclaim(job.application_id, job_class.usage)
+        plan = self.partition.plan_reclaim(job.application_id, job_class.usage, duration=job_class.duration)
         if not plan:
             return None
         evicted = [self.evictable.pop(name) for name in self.partition.reclaim(plan)]

@@ -13,6 +13,7 @@ from support.partition_fixtures import SUE, Licences, config
 from support.reclaim_scenes import QUEUES, Held, lending_models, lending_partition, submit_groups
 from support.server_fixtures import PREFIX, client
 from ugm import Partition, RequestError, Resource, UserInQueue
+from ugm.budgets import Budget, Budgets
 from ugm.elastic.model import GROUP_TAG
 from ugm.journal import open_partition
 from ugm.partition import Protection, ReclaimOutcome, ReclaimPlan
@@ -39,6 +40,25 @@ def test_a_group_returns_what_it_borrows(kinds: str) -> None:
     assert partition.reclaim(plan) == ("b-0", "b-1")
     assert partition.allocate("a-0", "a", THREE)
     assert partition.plan_reclaim("a", Resource(gpu=1)).outcome is ReclaimOutcome.FITS
+    partition.verify()
+
+
+@KINDS
+def test_the_promised_duration_counts_for_budgets(kinds: str) -> None:
+    """A budget denies a request without a duration, or with one that is too long; other requests get victims."""
+    budget = Budgets([Budget("a", queue="root.a", amounts=Resource(gpu=3 * 3600))])
+    models = [*lending_models(kinds, GUARANTEED, 10), budget]
+    partition = Partition(config(QUEUES), cluster=Resource(gpu=10), models=models, clock=lambda: 0)
+    submit_groups(partition, GUARANTEED)
+    for number in range(5):
+        partition.adopt(f"b-{number}", "b", TWO)
+
+    assert partition.plan_reclaim("a", THREE).outcome is ReclaimOutcome.NEVER
+    assert partition.plan_reclaim("a", THREE, duration=3601).outcome is ReclaimOutcome.NEVER
+    plan = partition.plan_reclaim("a", THREE, duration=3600)
+    assert (plan.duration, plan.allocation_ids) == (3600, ("b-0", "b-1"))
+    assert partition.reclaim(plan) == ("b-0", "b-1")
+    assert partition.allocate("a-0", "a", THREE, duration=3600)
     partition.verify()
 
 

@@ -203,7 +203,7 @@ CALLS: Final[Mapping[str, Sequence[Callable[[AbstractPartition], object]]]] = {
     ],
     "plan_reclaim": [
         lambda p: p.plan_reclaim("two", memory(1)),
-        lambda p: p.plan_reclaim("one", memory(1), priority=3, preemptible=False),
+        lambda p: p.plan_reclaim("one", memory(1), priority=3, preemptible=False, duration=60),
         lambda p: p.plan_reclaim(UserInQueue(SUE, "root.a", {"a": "b"}), memory(200)),
         lambda p: p.plan_reclaim("nobody", memory(1)),
     ],

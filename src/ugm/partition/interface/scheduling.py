@@ -51,7 +51,13 @@ class AbstractScheduling(ABC):
 
     @abstractmethod
     def plan_reclaim(
-        self, subject: Subject, usage: Resource, *, priority: int = 0, preemptible: bool = True
+        self,
+        subject: Subject,
+        usage: Resource,
+        *,
+        priority: int = 0,
+        preemptible: bool = True,
+        duration: int | None = None,
     ) -> ReclaimPlan:
         """Return the allocations that other groups have to return, so that a request within its guarantee fits.
 
@@ -66,6 +72,7 @@ class AbstractScheduling(ABC):
             usage: as for `check`.
             priority: as for `check`.
             preemptible: as for `check`.
+            duration: as for `check`.
 
         Raises:
             RequestError: as for `check`.
