@@ -40,6 +40,7 @@ from ugm.operation_lock import OperationLock
 from ugm.partition import Partition
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.event_outbox import EventOutbox
+from ugm.partition.fast_path import RecordedPath
 from ugm.partition.model_set import ModelSet, claims_of
 from ugm.partition.state import PartitionState
 from ugm.resources import Resource
@@ -54,7 +55,7 @@ _CLUSTER: Final = "cluster"
 
 
 @final
-class JournaledPartition(Partition):
+class JournaledPartition(RecordedPath, Partition):
     """A partition with a journal; `open_partition` creates it.
 
     Every call that changes something returns after the change has reached the disk. If that fails, the call raises

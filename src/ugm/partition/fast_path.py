@@ -59,7 +59,7 @@ from ugm.partition.transaction import Transactions
 from ugm.resources import Resource
 from ugm.tracking.holding import Holding
 
-__all__ = ["FastPath", "ShortPath"]
+__all__ = ["FastPath", "RecordedPath", "ShortPath"]
 
 _HELD: Final = AllocationState.HELD
 
@@ -475,3 +475,29 @@ def _value(allocation_id: str, application: Application, stored: Resource | Ledg
         fields = (allocation_id, application.submission.application_id, stored, _HELD, False, 0, True, None, None)
         return tuple.__new__(Allocation, fields)
     return application.to_entry(stored).to_allocation(allocation_id)
+
+
+class RecordedPath(FastPath):
+    """The same methods of a partition with a log, for which the fast path would never decide.
+
+    They do not take the lock for an attempt. In a forked process, it may be held by a thread that does not exist there.
+    """
+
+    __slots__ = ()
+
+    def allocate(
+        self,
+        allocation_id: str,
+        application_id: str,
+        usage: Resource,
+        *,
+        placeholder: bool = False,
+        priority: int = 0,
+        preemptible: bool = True,
+        duration: int | None = None,
+    ) -> Decision:
+        request = AllocationRequest(allocation_id, application_id, usage, placeholder, priority, preemptible, duration)
+        return self._transactions.run(self._decisions.allocate, request)
+
+    def release(self, allocation_id: str) -> bool:
+        return self._transactions.run_without_space(self._decisions.release, allocation_id)

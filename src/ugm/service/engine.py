@@ -14,7 +14,6 @@ from time import time_ns
 from typing import Literal, NamedTuple, final
 
 from ugm.configuration import PartitionConfig
-from ugm.decision import Decision
 from ugm.events import Subscriber
 from ugm.journal.client_sessions import SessionTable
 from ugm.journal.declared_past import declared_models
@@ -23,12 +22,11 @@ from ugm.journal.opening import OpenLog, require_added_models
 from ugm.journal.writer import Writer
 from ugm.model import QuotaModel
 from ugm.operation_lock import OperationLock
-from ugm.partition.allocation import AllocationRequest
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.event_outbox import EventOutbox
+from ugm.partition.fast_path import RecordedPath
 from ugm.partition.model_set import DeclaredModel, ModelSet, PastCall, claims_of
 from ugm.partition.state import PartitionState
-from ugm.resources import Resource
 from ugm.service.batch_log import BatchLog
 from ugm.service.change_feed import ChangeFeed, ReadLog
 from ugm.service.committer import Committer
@@ -38,7 +36,7 @@ __all__ = ["Engine", "EngineSettings", "ServicePartition", "build_engine"]
 
 
 @final
-class ServicePartition(ListingPartition):
+class ServicePartition(RecordedPath, ListingPartition):
     """The partition of a leader."""
 
     __slots__ = ()
@@ -57,25 +55,6 @@ class ServicePartition(ListingPartition):
         self._assemble(state, models, outbox, log)
         state.active_limits.lock.mark_consistent()
         self._start_recording()
-
-    # Every change is recorded, so the fast path would never decide.
-
-    def allocate(
-        self,
-        allocation_id: str,
-        application_id: str,
-        usage: Resource,
-        *,
-        placeholder: bool = False,
-        priority: int = 0,
-        preemptible: bool = True,
-        duration: int | None = None,
-    ) -> Decision:
-        request = AllocationRequest(allocation_id, application_id, usage, placeholder, priority, preemptible, duration)
-        return self._transactions.run(self._decisions.allocate, request)
-
-    def release(self, allocation_id: str) -> bool:
-        return self._transactions.run_without_space(self._decisions.release, allocation_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,47 @@ def test_a_forked_process(path: Path, durability: str) -> None:
     """A forked process cannot change the journal of its parent, and its end does not affect the parent."""
     assert run(FORK.replace("DURABILITY", durability), path) == "True\nTrue\nTrue\nTrue True\n"
     with open_partition(path) as again:
-        assert [told.allocation_id for told in again.allocations()] == ["a0", "a1", "a2", "c"]
+        assert [allocation.allocation_id for allocation in again.allocations()] == ["a0", "a1", "a2", "c"]
+
+
+FORK_UNDER_LOCK = """
+import os, signal, sys, threading
+from support.partition_fixtures import memory
+from support.journal_fixtures import begin
+from ugm.journal import JournalError
+begun, partition = threading.Event(), None
+def clock():
+    if begun.is_set() and threading.current_thread() is not threading.main_thread():
+        inside.set()
+        forked.wait()
+    return 1_000
+inside, forked = threading.Event(), threading.Event()
+partition = begin(sys.argv[1], durability="DURABILITY", clock=clock)
+begun.set()
+thread = threading.Thread(target=partition.allocate, args=("a", "app", memory(1)))
+thread.start()
+inside.wait()
+if not os.fork():
+    signal.alarm(20)
+    for call in (lambda: partition.allocate("b", "app", memory(1)), lambda: partition.release("b")):
+        try:
+            call()
+        except JournalError as error:
+            print(error.reason.startswith("it belongs to process"), flush=True)
+    os._exit(0)
+os.wait()
+forked.set()
+thread.join()
+partition.journal.close()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.parametrize("durability", ["each", "group"])
+def test_fork_while_a_thread_holds_the_lock(path: Path, durability: str) -> None:
+    """A change in the forked process is refused, although a thread of the parent was in the middle of one."""
+    program = "import warnings; warnings.simplefilter('ignore')" + FORK_UNDER_LOCK
+    assert run(program.replace("DURABILITY", durability), path) == "True\nTrue\n"
 
 
 EXIT = """
