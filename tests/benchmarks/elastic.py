@@ -31,19 +31,25 @@ SIBLINGS = 2000
 Step = tuple[str, Resource]
 
 
-def read_group(told: dict[str, Any]) -> ElasticGroup:
+def read_group(fields: dict[str, Any]) -> ElasticGroup:
     """Return a group of a workload."""
-    weight = told["shared_weight"]
-    least, most = Resource(told["min"]), Resource(told["max"])
+    weight = fields["shared_weight"]
+    least, most = Resource(fields["min"]), Resource(fields["max"])
     given = None if weight is None else Resource(weight)
     return ElasticGroup(
-        told["name"], told["parent"], least, most, given, allow_lent=told["allow_lent"], is_parent=told["is_parent"]
+        fields["name"],
+        fields["parent"],
+        least,
+        most,
+        given,
+        allow_lent=fields["allow_lent"],
+        is_parent=fields["is_parent"],
     )
 
 
-def read_steps(told: list[tuple[str, int, int]]) -> list[Step]:
+def read_steps(result: list[tuple[str, int, int]]) -> list[Step]:
     """Return the steps of a workload, with the objects that a scheduler would keep."""
-    return [(sys.intern(name), Resource(cpu=cpu, memory=memory)) for name, cpu, memory in told]
+    return [(sys.intern(name), Resource(cpu=cpu, memory=memory)) for name, cpu, memory in result]
 
 
 def prepared(workload: dict[str, Any], groups: list[ElasticGroup], initial: list[Step]) -> ElasticTree:
@@ -90,7 +96,7 @@ def creating(groups: list[ElasticGroup], *, judged: bool) -> float:
 
 def measure(workload: dict[str, Any]) -> dict[str, Any]:
     """Return the figures of one workload."""
-    groups = [read_group(told) for told in workload["quotas"]]
+    groups = [read_group(quota) for quota in workload["quotas"]]
     initial, steps = read_steps(workload["initial_requests"]), read_steps(workload["steps"])
     runs = sorted(replay(prepared(workload, groups, initial), steps) for _ in range(RUNS))
     tree = prepared(workload, groups, initial)
@@ -112,7 +118,7 @@ def measure(workload: dict[str, Any]) -> dict[str, Any]:
 
 def one_parent(workload: dict[str, Any]) -> dict[str, Any]:
     """Return a workload with 2,000 of its leaves below one parent, and a cluster as large as their parents had."""
-    leaves = [told for told in workload["quotas"] if told["parent"]][:SIBLINGS]
+    leaves = [quota for quota in workload["quotas"] if quota["parent"]][:SIBLINGS]
     parents, kept = {leaf["parent"] for leaf in leaves}, {leaf["name"] for leaf in leaves}
     total = {name: amount * len(parents) // _parents(workload) for name, amount in workload["total"].items()}
     least = {name: sum(leaf["min"].get(name, 0) for leaf in leaves) for name in total}
@@ -129,7 +135,7 @@ def one_parent(workload: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parents(workload: dict[str, Any]) -> int:
-    return sum(1 for told in workload["quotas"] if not told["parent"])
+    return sum(1 for quota in workload["quotas"] if not quota["parent"])
 
 
 def workloads(path: str) -> Iterator[dict[str, Any]]:

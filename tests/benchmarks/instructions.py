@@ -84,11 +84,11 @@ def manager(traces: Path, steps: int) -> Run:
 
     def replay(part: list[Any]) -> None:
         increase, decrease = made.increase_tracked_resource, made.decrease_tracked_resource
-        for grows, queue, application, usage, user, told in part:
+        for grows, queue, application, usage, user, line in part:
             if grows:
                 increase(queue, application, usage, user)
             else:
-                decrease(queue, application, usage, user, told)
+                decrease(queue, application, usage, user, line)
 
     replay(trace[:WARM])
     return partial(replay, trace[WARM : WARM + steps])
@@ -170,7 +170,7 @@ def elastic(traces: Path, steps: int) -> Run:
     scripts = import_module("elastic")
     with gzip.open(traces / ELASTIC, "rt", encoding="utf-8") as lines:
         workload = json.loads(lines.readline())
-    groups = [scripts.read_group(told) for told in workload["quotas"]]
+    groups = [scripts.read_group(quota) for quota in workload["quotas"]]
     initial, changes = (scripts.read_steps(workload[name]) for name in ("initial_requests", "steps"))
     made = scripts.prepared(workload, groups, initial)
 

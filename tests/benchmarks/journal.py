@@ -1,8 +1,8 @@
-"""Durable decisions per second, reopening and bytes, each beside what SQLite does with the same bytes.
+"""Durable decisions per second, reopening and bytes, each compared with SQLite for the same bytes.
 
 Usage: python tests/benchmarks/journal.py [FOLDER] [--live NUMBER]
 
-FOLDER is where the journals are written (a temporary one unless told), on the disk to measure. Prints one JSON object:
+FOLDER is where the journals are written (a temporary one by default), on the disk to measure. Prints one JSON object:
 
 - `each`: allocations a second, one commit for each; `bare_each` inserts the same rows one by one with the same
   settings of SQLite (a log that is synced with every commit);
@@ -165,17 +165,17 @@ def reopening(folder: Path, live: int) -> dict[str, float]:
     with opened(path, durability="group") as partition:
         before = path.stat().st_size
         futures(partition, live)
-    told = {"live": live, "bytes_per_allocation": (path.stat().st_size - before) / live}
+    result = {"live": live, "bytes_per_allocation": (path.stat().st_size - before) / live}
     for name in ("from_changes", "from_snapshot"):
         start, began = perf_counter(), process_time()
         with open_partition(path) as partition:
-            told[f"reopen_{name}_seconds"] = perf_counter() - start
-            told[f"reopen_{name}_processor_seconds"] = process_time() - began
+            result[f"reopen_{name}_seconds"] = perf_counter() - start
+            result[f"reopen_{name}_processor_seconds"] = process_time() - began
             if name == "from_changes":
                 start = perf_counter()
                 partition.journal.compact()
-                told["compact_seconds"] = perf_counter() - start
-    return told
+                result["compact_seconds"] = perf_counter() - start
+    return result
 
 
 def main() -> None:
@@ -194,14 +194,14 @@ def main() -> None:
                 rows = connection.execute("SELECT * FROM changes ORDER BY number").fetchall()[-CHANGES:]
             for kind, synchronous, together, count in BARE:
                 found.setdefault(kind, []).append(bare(folder / "bare", rows[:count], synchronous, together))
-        told: dict[str, float] = {kind: round(median(rates)) for kind, rates in found.items()}
-        told |= {
+        result: dict[str, float] = {kind: round(median(rates)) for kind, rates in found.items()}
+        result |= {
             "bytes_of_data_per_change": sum(len(row[2]) for row in rows) / len(rows),
-            "each_to_bare_each": told["each"] / told["bare_each"],
-            "group_futures_to_bare_unsynced": told["group_futures"] / told["bare_unsynced"],
+            "each_to_bare_each": result["each"] / result["bare_each"],
+            "group_futures_to_bare_unsynced": result["group_futures"] / result["bare_unsynced"],
         }
-        told |= reopening(folder, given.live)
-    print(json.dumps({name: round(value, 3) for name, value in told.items()}, indent=2))  # noqa: T201 - the outcome
+        result |= reopening(folder, given.live)
+    print(json.dumps({name: round(value, 3) for name, value in result.items()}, indent=2))  # noqa: T201 - the outcome
 
 
 if __name__ == "__main__":

@@ -93,14 +93,14 @@ async def client(port: int, seconds: float) -> None:
     for task in listening:
         task.cancel()
     received = await asyncio.gather(*listening, return_exceptions=False)
-    told = {
+    result = {
         "responses_per_second": round(sum(count for count, _ in counts) / seconds, 1),
         "responses": sum(count for count, _ in counts),
         "inconsistent": sum(bad for _, bad in counts),
         "stream_messages": sum(received),
         "streams_without_message": sum(1 for count in received if not count),
     }
-    print(json.dumps(told), flush=True)  # noqa: T201 - the figures are the output
+    print(json.dumps(result), flush=True)  # noqa: T201 - the figures are the output
 
 
 def request(path: str) -> bytes:
@@ -150,8 +150,8 @@ def main() -> None:
         rounds = [measured(partition, port, seconds, int(users)) for _ in range(ROUNDS)]
     partition.verify()
     rounds.sort(key=lambda found: float(found["rate_ratio"]))
-    told = {"queues": queues, "users": users, "rounds": rounds}
-    print(json.dumps(told, indent=1))  # noqa: T201 - the figures are the output
+    result = {"queues": queues, "users": users, "rounds": rounds}
+    print(json.dumps(result, indent=1))  # noqa: T201 - the figures are the output
 
 
 if __name__ == "__main__":

@@ -82,11 +82,11 @@ def allowing(_traces: Path, steps: int) -> Workload:
 def elastic_groups(traces: Path, steps: int) -> Workload:
     """Return allocations and releases that follow the changes of requests of elastic groups."""
     with gzip.open(traces / "elastic.jsonl.gz", "rt", encoding="utf-8") as lines:
-        told = json.loads(lines.readline())
-    groups = [elastic.read_group(one) for one in told["quotas"]]
-    tree = partial(ElasticTree, Resource(told["total"]), groups, scale_min=told["scale_min"])
+        result = json.loads(lines.readline())
+    groups = [elastic.read_group(one) for one in result["quotas"]]
+    tree = partial(ElasticTree, Resource(result["total"]), groups, scale_min=result["scale_min"])
     held: defaultdict[str, deque[str]] = defaultdict(deque)
-    initial, changes = (elastic.read_steps(told[name]) for name in ("initial_requests", "steps"))
+    initial, changes = (elastic.read_steps(result[name]) for name in ("initial_requests", "steps"))
     calls: list[Call] = []
     for number, (name, delta) in enumerate([*initial, *changes]):
         if min(delta.amounts.values()) > 0:
@@ -106,17 +106,17 @@ def elastic_groups(traces: Path, steps: int) -> Workload:
 
 def quota_tree(name: str, traces: Path, steps: int) -> Workload:
     """Return arrivals and departures on a quota tree."""
-    told = quotatree.read(str(traces / name))
+    result = quotatree.read(str(traces / name))
 
     def make() -> TreeModel:
         manager = QuotaManager()
-        manager.add_tree_from_struct(told.tree)
+        manager.add_tree_from_struct(result.tree)
         manager.set_mode(Mode.NORMAL)
-        return TreeModel(manager, told.tree_name, lambda claim: claim.tags[TAG])
+        return TreeModel(manager, result.tree_name, lambda claim: claim.tags[TAG])
 
-    calls = [(one, *(asked or ("", Resource(), 0))) for one, asked in told.operations]
+    calls = [(one, *(requested or ("", Resource(), 0))) for one, requested in result.operations]
     groups = sorted({group for _, group, _, _ in calls if group})
-    return Workload(make, groups, [], calls[: told.warmup], calls[told.warmup : told.warmup + steps])
+    return Workload(make, groups, [], calls[: result.warmup], calls[result.warmup : result.warmup + steps])
 
 
 WORKLOADS: Final[dict[str, Callable[[Path, int], Workload]]] = {

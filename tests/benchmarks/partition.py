@@ -25,7 +25,7 @@ from statistics import median
 from time import perf_counter_ns
 from typing import Any
 
-import users_groups as users  # type: ignore[import-not-found] # the script beside this one
+import users_groups as users  # type: ignore[import-not-found] # the script in the same folder
 import yaml
 
 from ugm import Partition, Resource, UserGroup
@@ -68,12 +68,12 @@ def read(path: str) -> tuple[PartitionConfig, list[Step], list[tuple[str, UserGr
     ours: list[Step] = []
     submissions: dict[str, tuple[str, UserGroup, str]] = {}
     free: list[str] = []
-    for number, (grows, queue, app, usage, user, told) in enumerate(steps):
+    for number, (grows, queue, app, usage, user, step) in enumerate(steps):
         if grows:
             submissions.setdefault(app, (app, user, queue))
             allocation_id = free.pop() if free else f"allocation-{number}"
-            ours.append((allocation_id, app, usage, told))
-            if told:
+            ours.append((allocation_id, app, usage, step))
+            if step:
                 live.setdefault((app, usage), []).append(allocation_id)
             else:
                 free.append(allocation_id)
@@ -96,11 +96,11 @@ def replay(partition: Partition, steps: list[Step]) -> tuple[int, int]:
     allocate, release = partition.allocate, partition.release
     wrong = 0
     start = perf_counter_ns()
-    for allocation_id, application_id, usage, told in steps:
+    for allocation_id, application_id, usage, step in steps:
         if application_id is None:
             release(allocation_id)
         else:
-            wrong += bool(allocate(allocation_id, application_id, usage).violations) is told
+            wrong += bool(allocate(allocation_id, application_id, usage).violations) is step
     elapsed = perf_counter_ns() - start
     partition.verify()
     return elapsed, wrong
@@ -159,7 +159,7 @@ def by_live(config: PartitionConfig, queue: str, sizes: tuple[int, ...]) -> Iter
 
 
 def bytes_per_allocation(config: PartitionConfig, queue: str) -> int:
-    """Return what a live allocation takes, with its id, besides its application."""
+    """Return what a live allocation takes, with its id, without its application."""
     partition = Partition(config, cluster=CLUSTER)
     count = 200_000
     for number in range(count // 100):

@@ -63,8 +63,8 @@ class Tally:
         self.tree_name = self.manager.add_tree_from_struct(workload.tree)
         self.manager.set_mode("normal")
         self.operations = [
-            (consumer_id, ConsumerInfo(consumer_id, [TreeRequest(self.tree_name, *asked)]) if asked else None)
-            for consumer_id, asked in workload.operations
+            (consumer_id, ConsumerInfo(consumer_id, [TreeRequest(self.tree_name, *requested)]) if requested else None)
+            for consumer_id, requested in workload.operations
         ]
         self.rejected = self.preempted = 0
         # The workload is none of the manager's memory, and not to be gone through by each garbage collection.

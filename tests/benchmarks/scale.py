@@ -1,4 +1,4 @@
-"""Show that a decision costs the same however much there is besides, and what a configuration swap and a user cost.
+"""Show that a decision costs the same however much else there is, and what a configuration swap and a user cost.
 
 Usage: python tests/benchmarks/scale.py
 

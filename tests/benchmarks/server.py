@@ -9,7 +9,7 @@ connections, each the next request as soon as it has its answer. Every load is m
 Prints one JSON object. For a scheduler that never pauses, and for one that makes 10 decisions and then sleeps for a
 millisecond, and for each kind of read: requests answered in a second, decisions made in a second with the load and
 without, and their percentiles in microseconds. The ratio is that of the 99th percentile with the load to without; of
-five rounds the one with the median ratio is told.
+five rounds the one with the median ratio is reported.
 """
 
 from __future__ import annotations
@@ -77,20 +77,20 @@ def loaded(partition: Partition, port: int, path: str, seconds: float, *, pauses
         requests = json.loads(clients.stdout.readline())
     after = decide(partition, seconds / 2, 2000, pauses=pauses)
     alone = figures(sorted(before + after), seconds)
-    told = figures(during, seconds)
+    result = figures(during, seconds)
     return {
         "requests_per_second": round(requests / (seconds + 1)),
         "alone": alone,
-        "under_load": told,
-        "p99_ratio": round(told["p99"] / alone["p99"], 2),
+        "under_load": result,
+        "p99_ratio": round(result["p99"] / alone["p99"], 2),
     }
 
 
 def rounds(partition: Partition, port: int, path: str, seconds: float, *, pauses: bool) -> dict[str, Any]:
     """Return the round with the median ratio, and the ratios of all."""
     found = [loaded(partition, port, path, seconds, pauses=pauses) for _ in range(ROUNDS)]
-    found.sort(key=lambda told: float(told["p99_ratio"]))
-    return {**found[ROUNDS // 2], "p99_ratios": [told["p99_ratio"] for told in found]}
+    found.sort(key=lambda result: float(result["p99_ratio"]))
+    return {**found[ROUNDS // 2], "p99_ratios": [item["p99_ratio"] for item in found]}
 
 
 async def client(port: int, path: str, seconds: float) -> None:
@@ -121,14 +121,14 @@ def main() -> None:
     """Run everything and print the figures."""
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 2.0
     partition = populated()
-    told: dict[str, Any] = {"python": sys.version.split()[0], "seconds": seconds, "connections": CONNECTIONS}
+    result: dict[str, Any] = {"python": sys.version.split()[0], "seconds": seconds, "connections": CONNECTIONS}
     with running(create_app({"default": partition})) as port:
         for pauses in (False, True):
-            told["with pauses" if pauses else "without pauses"] = {
+            result["with pauses" if pauses else "without pauses"] = {
                 name: rounds(partition, port, path, seconds, pauses=pauses) for name, path in READS.items()
             }
     partition.verify()
-    print(json.dumps(told, indent=1))  # noqa: T201 - the figures are the output
+    print(json.dumps(result, indent=1))  # noqa: T201 - the figures are the output
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Decisions of a service for 1, 8 and 40 processes, beside the floors of its log and of its transport.
+"""Decisions of a service for 1, 8 and 40 processes, compared with the floors of its log and of its transport.
 
 Usage: python tests/benchmarks/service.py [--seconds S] [--rounds N] [--folder FOLDER] [--against CHECKOUT]
 
@@ -196,8 +196,8 @@ def measure_sql(checkout: Path, server: Server, schema: str, seconds: float, rou
     """Measure the engine in SQL of another checkout."""
     script = str(Path(__file__).with_name("sql_engine.py"))
     command = [sys.executable, script, str(checkout), server.conninfo, schema, str(seconds), *SQL_PROCESSES]
-    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603 - our own
-    for processes, found in json.loads(told).items():
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603 - our own
+    for processes, found in json.loads(printed).items():
         rounds.setdefault(name_of("sql", int(processes), 1), []).append(Measurement(*found))
 
 
@@ -289,24 +289,24 @@ def main() -> None:
     rounds: Rounds = {}
     floors: Floors = {}
     with database_server() as server:
-        told: dict[str, Any] = environment(server)
+        result: dict[str, Any] = environment(server)
         for number in range(given.rounds):
             with TemporaryDirectory(dir=given.folder) as folder:
                 measure_round(number, server, Path(folder), given, rounds, floors)
     best = {name: best_of(found) for name, found in rounds.items()}
     highest = {name: max(found) for name, found in floors.items()}
-    told["best"] = {name: found._asdict() for name, found in best.items()}
-    told["floors"] = highest
-    told["ratios"] = ratios(best, highest)
+    result["best"] = {name: found._asdict() for name, found in best.items()}
+    result["floors"] = highest
+    result["ratios"] = ratios(best, highest)
     if given.against is not None:
-        told["bars"] = bars(told["ratios"], highest, best["sql, 8 x 1"].rate)
-    print(json.dumps(_rounded(told), indent=2))  # noqa: T201 - the outcome
+        result["bars"] = bars(result["ratios"], highest, best["sql, 8 x 1"].rate)
+    print(json.dumps(_rounded(result), indent=2))  # noqa: T201 - the outcome
 
 
-def _rounded(told: Any) -> Any:  # noqa: ANN401 - JSON
-    if isinstance(told, dict):
-        return {name: _rounded(value) for name, value in told.items()}
-    return round(told, 3) if isinstance(told, float) else told
+def _rounded(fields: Any) -> Any:  # noqa: ANN401 - JSON
+    if isinstance(fields, dict):
+        return {name: _rounded(value) for name, value in fields.items()}
+    return round(fields, 3) if isinstance(fields, float) else fields
 
 
 if __name__ == "__main__":

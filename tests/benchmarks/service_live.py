@@ -125,8 +125,8 @@ def measure_live(folder: Path, live: int, seconds: float) -> dict[str, Any]:
 def step_seconds(script: str, trace: str) -> float:
     """Return the seconds of a step of a bare loop."""
     command = [sys.executable, script, trace]
-    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603 - given
-    return float(json.loads(told)["ns_per_step"]) / 1e9
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603 - given
+    return float(json.loads(printed)["ns_per_step"]) / 1e9
 
 
 def main() -> None:

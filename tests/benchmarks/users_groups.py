@@ -44,19 +44,21 @@ def read(path: str) -> list[Segment]:
     users: dict[str, UserGroup] = {}
     usages: dict[str, Resource] = {}
 
-    def step(told: dict[str, Any]) -> Step:
-        grows = told["op"] == "increase"
-        user = users.setdefault(f"{told['user']} {told['groups']}", UserGroup(told["user"], tuple(told["groups"])))
-        usage = usages.setdefault(str(told["usage"]), Resource(told["usage"]))
-        queue, application = sys.intern(told["queue"]), sys.intern(told["app"])
-        return grows, queue, application, usage, user, told["allowed" if grows else "remove_app"]
+    def step(fields: dict[str, Any]) -> Step:
+        grows = fields["op"] == "increase"
+        user = users.setdefault(
+            f"{fields['user']} {fields['groups']}", UserGroup(fields["user"], tuple(fields["groups"]))
+        )
+        usage = usages.setdefault(str(fields["usage"]), Resource(fields["usage"]))
+        queue, application = sys.intern(fields["queue"]), sys.intern(fields["app"])
+        return grows, queue, application, usage, user, fields["allowed" if grows else "remove_app"]
 
     segments: list[Segment] = [(partition(trace["queues"]), [])]
-    for told in trace["steps"]:
-        if told["op"] == "configure":
-            segments.append((partition(told["queues"]), []))
-        elif told["op"] in ("increase", "decrease"):
-            segments[-1][1].append(step(told))
+    for step_found in trace["steps"]:
+        if step_found["op"] == "configure":
+            segments.append((partition(step_found["queues"]), []))
+        elif step_found["op"] in ("increase", "decrease"):
+            segments[-1][1].append(step(step_found))
     return segments
 
 
@@ -73,13 +75,13 @@ def replay(segments: list[Segment]) -> tuple[int, int, int]:
     for config, steps in segments:
         manager.update_config(config)
         start = perf_counter_ns()
-        for grows, queue, app, usage, user, told in steps:
+        for grows, queue, app, usage, user, step in steps:
             if grows:
                 allowed = increase(queue, app, usage, user)
                 denied += not allowed
-                wrong += allowed is not told
+                wrong += allowed is not step
             else:
-                decrease(queue, app, usage, user, told)
+                decrease(queue, app, usage, user, step)
         elapsed += perf_counter_ns() - start
     manager.verify()
     return elapsed, denied, wrong
@@ -91,18 +93,18 @@ def latencies(segments: list[Segment]) -> list[int]:
     times = []
     for config, steps in segments:
         manager.update_config(config)
-        for grows, queue, app, usage, user, told in steps:
+        for grows, queue, app, usage, user, step in steps:
             start = perf_counter_ns()
             if grows:
                 manager.increase_tracked_resource(queue, app, usage, user)
             else:
-                manager.decrease_tracked_resource(queue, app, usage, user, told)
+                manager.decrease_tracked_resource(queue, app, usage, user, step)
             times.append(perf_counter_ns() - start)
     return sorted(times)
 
 
 def bytes_per_user(config: PartitionConfig, queues: list[str]) -> int:
-    """Return what a user with one application in each of three of *queues* takes, besides its names."""
+    """Return what a user with one application in each of three of *queues* takes, without its names."""
     draw = random.Random(1)
     usage = Resource(vcore=100, memory=1 << 20)
     requests = [

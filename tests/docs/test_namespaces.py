@@ -104,7 +104,7 @@ def test_quota_that_changes() -> None:
         terms = read_pod(pod(name, {"cpu": "3"}, applicationId=name), read_namespace(manifest))
         submit(partition, terms)
         partition.allocate(name, name, terms.usage)
-    assert [told.allocation_id for told in partition.allocations()] == ["first"]
+    assert [allocation.allocation_id for allocation in partition.allocations()] == ["first"]
     assert [str(over) for over in partition.exceeded_limits()] == ["queue root.dev: 3 vcore used of 2, 1 too much"]
     partition.verify()
 
@@ -177,6 +177,6 @@ def test_pod_is_charged() -> None:
     )
     assert submit(partition, terms).queue_path == "root.development"
     assert partition.allocate("pod", terms.application_id, terms.usage)
-    told = partition.queue("root.development")
-    assert told is not None
-    assert told.usage == terms.usage
+    queue = partition.queue("root.development")
+    assert queue is not None
+    assert queue.usage == terms.usage

@@ -132,7 +132,7 @@ def test_parent_of_900(distribution: dict[str, int]) -> None:
     assert parent is not None
     assert parent.usage == Resource(memory=900)
     for name in ["child1", "child2", "child3"]:
-        assert "root.parent" in [told.name for told in partition.check(name, Resource(memory=1)).violations]
+        assert "root.parent" in [violation.name for violation in partition.check(name, Resource(memory=1)).violations]
 
 
 def test_child_without_a_quota() -> None:
@@ -141,7 +141,9 @@ def test_child_without_a_quota() -> None:
     most = [partition.queue_maximum(f"root.parent.child{number}") for number in (1, 2, 3)]
     assert most == [Resource(memory=amount) for amount in (900, 750, 750)]
     partition.submit("app", ANA, "root.parent.child2")
-    assert [told.name for told in partition.check("app", Resource(memory=751)).violations] == ["root.parent.child2"]
+    assert [violation.name for violation in partition.check("app", Resource(memory=751)).violations] == [
+        "root.parent.child2"
+    ]
 
 
 def test_quota_above_the_parents() -> None:

@@ -109,14 +109,18 @@ async def compare(random: Random) -> None:
         retry_all(naive, waiting)
         tasks.append(asyncio.create_task(scheduler._granted(name, name, usage)))
         await asyncio.sleep(0)
-        held = [told.allocation_id for told in naive.allocations() if told.state != "pending"]
+        held = [allocation.allocation_id for allocation in naive.allocations() if allocation.state != "pending"]
         if held and random.random() < 0.7:
             ended = random.choice(held)
             naive.release(ended)
             retry_all(naive, waiting)
             scheduler.release(ended)
-        running = {told.allocation_id for told in naive.allocations() if told.state != "pending"}
-        assert running == {told.allocation_id for told in scheduler.partition.allocations() if told.state != "pending"}
+        running = {allocation.allocation_id for allocation in naive.allocations() if allocation.state != "pending"}
+        assert running == {
+            allocation.allocation_id
+            for allocation in scheduler.partition.allocations()
+            if allocation.state != "pending"
+        }
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

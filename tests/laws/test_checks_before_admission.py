@@ -1,7 +1,7 @@
 """Checks before admission: the answer to a new application is the one that its first allocation gets.
 
 Every scene has queues of the configuration, queues of namespaces with and without a quota of their own, templates,
-limits of users and groups, nodes, and a quota model beside them.
+limits of users and groups, nodes, and an additional quota model.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def test_check_of_a_user_is_submit_and_allocate(seed: int) -> None:
         assert path is not None
         before = partition.queue(), partition.applications(), partition.users()
         subject = UserInQueue(user, path, tags, quota)
-        told, explained = partition.check(subject, usage), partition.explain(subject, usage)
+        decision_found, explained = partition.check(subject, usage), partition.explain(subject, usage)
         limits, headroom = partition.limits(subject), partition.headroom(subject)
         report = partition.explain_submission(user, path, usage, tags, quota=quota)
         assert (partition.queue(), partition.applications(), partition.users()) == before
@@ -100,9 +100,9 @@ def test_check_of_a_user_is_submit_and_allocate(seed: int) -> None:
         assert (limits, headroom) == (partition.limits(name), partition.headroom(name))
         assert (explained.limits, explained.headroom) == (limits, headroom)
         decision = partition.allocate(name, name, usage)
-        assert told.allowed is explained.decision.allowed is decision.allowed
-        assert sorted_violations(told) == sorted_violations(decision)
-        assert explained.decision == told
+        assert decision_found.allowed is explained.decision.allowed is decision.allowed
+        assert sorted_violations(decision_found) == sorted_violations(decision)
+        assert explained.decision == decision_found
         if report.queue_path == path:
             assert report.explanation == explained
     partition.verify()
@@ -113,9 +113,9 @@ def test_quota_of_a_namespace_counts() -> None:
     config = parse_config("partitions: [{placementrules: [{name: provided, create: true}], queues: [{name: a}]}]")
     partition, ana, quota = Partition(config.partition()), UserGroup("ana"), Resource(vcore=4000)
     for _ in range(2):
-        told = partition.check(UserInQueue(ana, "root.fin", quota=quota), Resource(vcore=6000))
-        assert not told.can_wait
-        assert [violation.limit for violation in told.violations] == [4000]
+        decision = partition.check(UserInQueue(ana, "root.fin", quota=quota), Resource(vcore=6000))
+        assert not decision.can_wait
+        assert [violation.limit for violation in decision.violations] == [4000]
         assert partition.check(UserInQueue(ana, "root.fin", quota=quota), Resource(vcore=4000))
         partition.submit("app", ana, "root.fin", quota=quota)
     assert partition.check(UserInQueue(ana, "root.a", quota=quota), Resource(vcore=6000))

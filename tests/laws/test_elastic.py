@@ -150,7 +150,7 @@ def test_nobody_gets_more_than_it_asks_for(available: int, given: list[Sharer]) 
 
 
 @given(counts, sharers())
-def test_nothing_is_left_while_somebody_is_hungry(available: int, given: list[Sharer]) -> None:
+def test_nothing_is_left_while_a_group_is_hungry(available: int, given: list[Sharer]) -> None:
     """If something is left over, every group with a weight has its request."""
     shared = share(available, given)
 
@@ -258,7 +258,7 @@ def test_tree_follows_from_scratch(scene: tuple[list[ElasticGroup], Resource, Wa
     tree = fill(ElasticTree(total, groups, scale_min=scale), wanted)
     model = Naive(groups, total, scale, ())
     for name, request in wanted.items():
-        model.change(model.asked, name, request)
+        model.change(model.requested, name, request)
 
     verify(tree)
     for group in groups:
@@ -352,14 +352,14 @@ def test_never_means_never(
     names = st.sampled_from([group.name for group in groups])
     held = data.draw(st.lists(st.builds(Pod, st.uuids().map(str), amounts(st.integers(0, 30)), names), max_size=4))
     rules = AdmissionRules(by_runtime=by_runtime, check_parents=check_parents)
-    asked = Pod("asked", data.draw(amounts(st.integers(0, 60))), data.draw(names))
+    requested = Pod("asked", data.draw(amounts(st.integers(0, 60))), data.draw(names))
     for released in range(1 << len(held)):
         quota = ElasticQuota(ElasticTree(total, groups, scale_min=scale), rules=rules)
         for number, pod in enumerate(held):
             if not released >> number & 1:
                 quota.adopt(pod)
-        quota.expect(asked)
-        decision = quota.check(asked)
+        quota.expect(requested)
+        decision = quota.check(requested)
         if released == 0:
             first = decision
         if not first.can_wait:
@@ -400,7 +400,7 @@ def test_nobody_is_driven_below_its_minimum(
 ) -> None:
     """Where the minimums fit, nothing is taken from a group that uses no more than its minimum.
 
-    What a group uses beyond its own maximum is asked for nowhere above it, so it may be too much there.
+    The usage of a group above its own maximum is not part of the requests of its parents, so it may be too much there.
     """
     groups, total, _ = scene
     first = [group for group in groups if group.parent == ROOT_GROUP]

@@ -1,4 +1,4 @@
-"""Laws of a partition: true of every configuration, every stream of allocations, and every model beside it."""
+"""Laws of a partition: true of every configuration, every stream of allocations, and every additional model."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from support.law_partitions import (
     Licences,
     Scene,
     Seats,
-    beside,
     everything,
     grant_all,
+    other_models,
     scenes,
     traits_of,
 )
@@ -60,10 +60,10 @@ def without_past(shown: dict[str, Any]) -> dict[str, Any]:
 @given(scenes(), MODES)
 def test_release_undoes_allocate(scene: Scene, mode: Any) -> None:  # noqa: ANN401 - one of two texts
     """Releasing what was allocated leaves everything as it was, but that the application has run."""
-    models = beside()
+    models = other_models()
     partition = scene.partition(models, group_limits=mode)
     # What is still pending keeps an application running that has started.
-    assume(all(told.state != "accepted" for told in partition.applications()))
+    assume(all(application.state != "accepted" for application in partition.applications()))
     before, (*_, known) = without_past(exposed_partition(partition)), everything(partition, models)
     if allocated(partition, scene.request):
         assert partition.release(scene.request.allocation_id)
@@ -76,22 +76,22 @@ def test_release_undoes_allocate(scene: Scene, mode: Any) -> None:  # noqa: ANN4
 @given(scenes(), MODES)
 def test_allocate_equals_check(scene: Scene, mode: Any) -> None:  # noqa: ANN401 - one of two texts
     """What is asked about and then done is told the same, and asking changes nothing."""
-    models = beside()
+    models = other_models()
     partition = scene.partition(models, group_limits=mode)
     assume(partition.allocation(scene.request.allocation_id) is None)
     before = everything(partition, models)
-    told = partition.check(*scene.request[1:3])
+    decision = partition.check(*scene.request[1:3])
 
     assert everything(partition, models) == before
-    assert partition.allocate(*scene.request[:3]) == told
-    assert told.allowed or everything(partition, models) == before
+    assert partition.allocate(*scene.request[:3]) == decision
+    assert decision.allowed or everything(partition, models) == before
 
 
 @laws
 @given(scenes())
 def test_a_call_that_is_repeated_is_answered_as_before(scene: Scene) -> None:
     """A retry of anything that is held is allowed, and changes nothing, however full everything is."""
-    models = beside()
+    models = other_models()
     partition = scene.partition(models)
     before = everything(partition, models)
     for one in partition.allocations():
@@ -182,7 +182,7 @@ def test_own_ledger_has_no_differences(scene: Scene) -> None:
 @given(scenes(), st.data())
 def test_repairs_converge(scene: Scene, data: st.DataObject) -> None:
     """After a repair nothing differs but what runs for unknown applications, and repairing again does nothing."""
-    models = beside()
+    models = other_models()
     partition = scene.partition(models)
     partition.fail(data.draw(st.sampled_from(SUBMITTED)))
     truth = st.builds(
@@ -308,8 +308,8 @@ def test_a_denial_by_any_model_changes_nothing(
     partition = scene.partition(models, group_limits=mode)
     before = everything(partition, models)
     try:
-        told = OPERATIONS[operation](partition, scene)
+        result = OPERATIONS[operation](partition, scene)
     except RequestError:
-        told = None
+        result = None
 
-    assert told or everything(partition, models) == before
+    assert result or everything(partition, models) == before

@@ -24,7 +24,7 @@ from ugm.testing import (
     verify_all,
 )
 
-#: A configuration, what was asked before, and one more request.
+#: A configuration, earlier requests, and one more request.
 Scene = tuple[PartitionConfig, list[Request], Request]
 scenes = partitions().flatmap(lambda config: st.tuples(st.just(config), request_streams(config), requests(config)))
 streams = partitions().flatmap(lambda config: st.tuples(st.just(config), request_streams(config)))
@@ -293,10 +293,10 @@ def test_unless_user_limited_is_by_the_book(scene: Scene) -> None:
     manager, model = Manager(config, group_limits="unless-user-limited"), TrackerModel(config, "unless-user-limited")
     for before in stream:
         assert manager.increase(*before).allowed is (not model.increase(*before))
-    asked = (request.queue_path, request.application_id, request.user)
+    requested = (request.queue_path, request.application_id, request.user)
 
-    assert manager.headroom(*asked) == model.headroom(*asked)
-    assert manager.can_run_app(*asked) is model.can_run_app(*asked)
+    assert manager.headroom(*requested) == model.headroom(*requested)
+    assert manager.can_run_app(*requested) is model.can_run_app(*requested)
     assert exposed(manager) == model.exposed()
 
 
@@ -304,11 +304,11 @@ def test_unless_user_limited_is_by_the_book(scene: Scene) -> None:
 def test_unless_user_limited_grants_no_less(scene: Scene, path: str) -> None:
     """The exemption from group limits never denies a request that they would allow."""
     config, stream, request = scene
-    asked = request._replace(queue_path=path)
+    requested = request._replace(queue_path=path)
     strict, lenient = Manager(config), Manager(config, group_limits="unless-user-limited")
     for before in stream:
         strict.adopt(*before)
         lenient.adopt(*before)
 
-    assert lenient.check(*asked) or not strict.check(*asked)
+    assert lenient.check(*requested) or not strict.check(*requested)
     assert exposed(lenient) == exposed(strict)

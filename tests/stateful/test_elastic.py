@@ -38,7 +38,7 @@ class ElasticMachine(RuleBasedStateMachine):
     @rule(group=groups)
     def put(self, group: ElasticGroup) -> None:
         """Add, change or move a group; a change that is not a tree is refused."""
-        # No rule is asked: a minimum above the maximum makes no difference to a tree.
+        # No rule is checked: a minimum above the maximum makes no difference to a tree.
         try:
             self.tree.put(group)
         except GroupError:
@@ -61,7 +61,7 @@ class ElasticMachine(RuleBasedStateMachine):
     def change(self, data: st.DataObject, delta: Resource, uses: bool) -> None:  # noqa: FBT001 - as above
         """Change requests or usage; a negative result is refused."""
         name = data.draw(st.sampled_from([*BUILT_IN, *sorted(self.model.groups)]))
-        counts = self.model.used if uses else self.model.asked
+        counts = self.model.used if uses else self.model.requested
         own = counts.get(name, {})
         fits = all(own.get(resource, 0) + amount >= 0 for resource, amount in delta.items())
         try:

@@ -1,4 +1,4 @@
-"""The partition against the naive model, step by step, alone and with another quota model beside it."""
+"""The partition against the naive model, step by step, alone and with an additional quota model."""
 
 from __future__ import annotations
 

@@ -81,20 +81,20 @@ class Examination:
         """
         calls = [line for line in lines if "call" in line]
         names = {name for line in calls for name in line["names"]}
-        told = 0
+        result = 0
         for name in sorted(names):
             count, left = self._match(name, [line for line in calls if name in line["names"]])
             if is_released and left and left[-1] == "Released":
                 left.pop()
             # The process may have been killed while it made its last call.
             assert len(left) <= 1, f"{name}: the log has {left}, and no call"
-            told += count
-        return told
+            result += count
+        return result
 
     def _match(self, name: str, calls: list[dict[str, Any]]) -> tuple[int, list[str]]:
         """Return the number of acknowledged changes of a name, and the events after the last call."""
         events = iter(self.events[name])
-        expected, told = next(events, None), 0
+        expected, result = next(events, None), 0
         held: list[int] = []
         for call in calls:
             kind, usage = _effect(call, name, held)
@@ -104,10 +104,10 @@ class Examination:
             if expected == (kind, usage):
                 held = usage if kind != "Released" else []
                 expected = next(events, None)
-                told += is_certain
+                result += is_certain
             elif is_certain:
                 raise AssertionError(f"{name}: {call} is not in the log, which continues with {expected}")
-        return told, [kind for kind, _ in ([expected] if expected else []) + list(events)]
+        return result, [kind for kind, _ in ([expected] if expected else []) + list(events)]
 
 
 def _effect(call: dict[str, Any], name: str, held: list[int]) -> tuple[str, list[int]]:

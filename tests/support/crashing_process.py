@@ -48,13 +48,13 @@ def _change(partition: JournaledPartition, actor: Actor) -> None:
 def _change_together(partition: JournaledPartition, actor: Actor) -> None:
     free = BoundedSemaphore(WINDOW)
 
-    def told(_: object) -> None:
+    def count(_: object) -> None:
         _tell(None)
         free.release()
 
     while True:
         free.acquire()
-        partition.promise(actor.step, partition).add_done_callback(told)
+        partition.promise(actor.step, partition).add_done_callback(count)
 
 
 def _main(path: str, seed: str, durability: Any) -> None:  # noqa: ANN401 - one of two words

@@ -1,6 +1,6 @@
 """The examples in the README, the documentation and the docstrings are tests.
 
-`tests/conftest.py` registers this as a plugin: the hooks of a conftest would only see the files beside it.
+`tests/conftest.py` registers this as a plugin: the hooks of a conftest would only see the files in its folder.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ DEFECTS: Final = {
 #: In this one Koordinator also leaves idle what a group without weight misses of its minimum.
 BOTH_DEFECTS: Final = {"v-keys-0215": (STALE_NAMES, IDLE_SCALING)}
 
-#: Scenarios in which too much was taken off the root's request when a group that asked for more than its maximum left.
+#: Scenarios in which too much was taken off the root's request when a group that requested more than its maximum left.
 ROOT_REQUEST: Final = frozenset(("v-move-0211", "v-move-0223", "v-dirtydel-0274"))
 
 #: Recordings of revoking in which the runtime differs for the first reason above.

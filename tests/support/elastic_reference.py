@@ -15,11 +15,11 @@ from ugm.elastic import DEFAULT_GROUP, ROOT_GROUP, SYSTEM_GROUP, ElasticGroup
 
 __all__ = ["IDLE_SCALING", "NO_TOTAL", "STALE_NAMES", "Naive"]
 
-#: Minimums are scaled below a parent that gets little because little is asked of it.
+#: Minimums are scaled below a parent that gets little because its requests are small.
 IDLE_SCALING: Final = "idle scaling"
 #: A resource that the cluster does not have is granted up to the minimum.
 NO_TOTAL: Final = "no total"
-#: A resource goes on being counted when the maximum names it no more, and what was asked before it did is lost.
+#: A resource goes on being counted when the maximum names it no more, and earlier requests for it are lost.
 STALE_NAMES: Final = "stale names"
 
 #: More than any group asks for.
@@ -38,7 +38,7 @@ class Naive:
         self.ever = set(total)
         self.scale = scale
         self.defects = frozenset(defects)
-        self.asked: dict[str, dict[str, int]] = {}
+        self.requested: dict[str, dict[str, int]] = {}
         self.used: dict[str, dict[str, int]] = {}
 
     def change(self, counts: dict[str, dict[str, int]], name: str, delta: Mapping[str, int]) -> None:
@@ -55,7 +55,7 @@ class Naive:
 
     def drop(self, name: str) -> None:
         """Remove a group with its counts."""
-        for known in (self.groups, self.asked, self.used):
+        for known in (self.groups, self.requested, self.used):
             known.pop(name, None)
 
     def names(self, name: str, resource: str) -> bool:
@@ -74,13 +74,13 @@ class Naive:
         """Return the requests of the pods in a group and of its child groups."""
         below = sum(self.limited(group.name, resource) for group in self._children(name))
         served = sum(self.limited(each, resource) for each in _SERVED) if name == ROOT_GROUP else 0
-        return self._own(self.asked, name, resource) + below + served
+        return self._own(self.requested, name, resource) + below + served
 
     def request(self, name: str, resource: str) -> int:
         """Return the same, or the minimum of a group that does not lend."""
-        asked = self.child_request(name, resource)
+        requested = self.child_request(name, resource)
         group = self.groups.get(name)
-        return asked if group is None or group.allow_lent else max(asked, group.min.get(resource, 0))
+        return requested if group is None or group.allow_lent else max(requested, group.min.get(resource, 0))
 
     def limited(self, name: str, resource: str) -> int:
         """Return the request up to the maximum."""

@@ -63,10 +63,10 @@ class Failing:
     def check(self, claim: Claim) -> list[Violation]:
         """Deny more than there are."""
         self._pass("check", is_after=False)
-        used, asked = self.used, claim.usage.get(self.resource, 0)
-        short = asked > 0 and used + asked > self.limit
+        used, requested = self.used, claim.usage.get(self.resource, 0)
+        short = requested > 0 and used + requested > self.limit
         self._pass("check", is_after=True)
-        return [Violation("licence", "solver", "", "", self.resource, self.limit, used, asked)] if short else []
+        return [Violation("licence", "solver", "", "", self.resource, self.limit, used, requested)] if short else []
 
     def evictions(self, claim: Claim) -> tuple[str, ...]:
         """Give up what is there of what is to be given up."""

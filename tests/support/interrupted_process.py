@@ -41,7 +41,7 @@ class Worker:
 
     def held(self) -> Held:
         """Return what the partition holds."""
-        return {told.allocation_id: told.usage for told in self.partition.allocations()}
+        return {allocation.allocation_id: allocation.usage for allocation in self.partition.allocations()}
 
     def work(self) -> None:
         """Make some calls of every kind, in any order."""

@@ -1,4 +1,4 @@
-"""Partitions to try laws on: a configuration, where applications are, what they have asked, and models beside them."""
+"""Partitions to try laws on: a configuration, its applications with their requests, and additional models."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ __all__ = [
     "Licences",
     "Scene",
     "Seats",
-    "beside",
     "everything",
     "grant_all",
+    "other_models",
     "scenes",
     "traits_of",
 ]
@@ -80,11 +80,11 @@ class Backlog:
         self.waiting: dict[str, Claim] = {}
 
     def check(self, claim: Claim) -> Iterator[Violation]:
-        """Name the user who waits for too much besides this."""
+        """Return the user who also waits for too much."""
         mine = [one for one in self.waiting.values() if one.user.name == claim.user.name and one[0] != claim[0]]
-        asked = sum(one.usage.get("memory", 0) for one in mine)
-        if asked > 6:
-            yield Violation("backlog", claim.user.name, "", "", "memory", 6, asked, 0)
+        requested = sum(one.usage.get("memory", 0) for one in mine)
+        if requested > 6:
+            yield Violation("backlog", claim.user.name, "", "", "memory", 6, requested, 0)
 
     def charge(self, claim: Claim) -> None:
         """Note a claim, which must be new."""
@@ -103,14 +103,14 @@ class Backlog:
         assert self.waiting.pop(claim.allocation_id) == claim
 
 
-class Fault(Exception):  # noqa: N818 - it is the fault of a model, and no error of ugm
-    """What a faulty model raises."""
+class Fault(Exception):  # noqa: N818 - the fault of a model, not an error of ugm
+    """The exception of a faulty model."""
 
 
 class Faulty:
-    """Raises when one method is called the so-many-th time, and otherwise agrees with everything.
+    """A model that raises at the nth call of one method, and otherwise agrees with everything.
 
-    What it was charged with before it takes back without ado: whoever fails to do that cannot be undone.
+    A refund of an earlier charge never raises: a model that fails there cannot be undone.
     """
 
     def __init__(self) -> None:
@@ -165,7 +165,7 @@ class Scene(NamedTuple):
         return partition
 
 
-def beside() -> list[QuotaModel]:
+def other_models() -> list[QuotaModel]:
     """Return two other quota models."""
     return [Licences(6), Backlog()]
 
@@ -214,7 +214,7 @@ def scenes(draw: st.DrawFn, longest: int = 8) -> Scene:
 
 
 def everything(partition: Partition, models: Sequence[QuotaModel] = ()) -> tuple[object, ...]:
-    """Return all that can be seen of a partition and of the models beside it."""
+    """Return everything that queries show of a partition and of its additional models."""
     partition.verify()
     known = [{name: _copied(value) for name, value in vars(model).items()} for model in models]
     return exposed_partition(partition), known

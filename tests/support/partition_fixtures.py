@@ -98,8 +98,8 @@ def shown(partition: AbstractPartition) -> tuple[object, ...]:
         partition.groups(),
         partition.nodes(),
         partition.exceeded_limits(),
-        [partition.limits(told.application_id) for told in partition.applications()],
-        [partition.headroom(told.application_id) for told in partition.applications()],
+        [partition.limits(application.application_id) for application in partition.applications()],
+        [partition.headroom(application.application_id) for application in partition.applications()],
     )
 
 
@@ -128,9 +128,9 @@ class Licences:
 
     def check(self, claim: Claim) -> list[Violation]:
         """Deny more than there are."""
-        asked = claim.usage.get("licence", 0)
-        short = asked > 0 and self.used + asked > self.limit
-        return [Violation("licence", "solver", "", "", "licence", self.limit, self.used, asked)] if short else []
+        requested = claim.usage.get("licence", 0)
+        short = requested > 0 and self.used + requested > self.limit
+        return [Violation("licence", "solver", "", "", "licence", self.limit, self.used, requested)] if short else []
 
     def charge(self, claim: Claim) -> None:
         """Take them."""

@@ -66,9 +66,9 @@ class PartitionReplay:
         if not decision:
             self.partition.complete(app)
             return {"allowed": False}
-        told = self.partition.application(app)
-        assert told is not None
-        return {"allowed": True, "group": told.group}
+        application = self.partition.application(app)
+        assert application is not None
+        return {"allowed": True, "group": application.group}
 
     def _decrease(self, step: Mapping[str, Any]) -> Answer:
         app, held = step["app"], self.partition.allocation(step["app"])

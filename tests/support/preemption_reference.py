@@ -114,7 +114,7 @@ class ReferencePlanner:
         )
 
     def keeps_guarantees(self, victims: Victims) -> bool:
-        """Return whether every queue beside the path keeps its guarantee."""
+        """Return whether every queue outside the path keeps its guarantee."""
         for position in victims:
             one = self.world.allocations[position]
             for path in ancestors(one.queue_path):

@@ -247,15 +247,15 @@ def state(view: TreeView) -> dict[str, Any]:
     return {"name": view.name, "root": root, "resources": list(view.resources), "nodes": nodes}
 
 
-def agree(answer: Any, told: Any) -> bool:  # noqa: ANN401 - whatever a record holds
+def agree(answer: Any, fields: Any) -> bool:  # noqa: ANN401 - whatever a record holds
     """Return whether an answer is the recorded one.
 
     The order of consumers is compared where both have it. Where the group of a consumer is no node of the tree, its
     name is not: after a chain of renames MCAD has a name from the middle of the chain.
     """
-    if isinstance(told, dict) and isinstance(answer, dict):
-        return bool(_comparable(answer, told) == _comparable(told, answer))
-    return bool(answer == told)
+    if isinstance(fields, dict) and isinstance(answer, dict):
+        return bool(_comparable(answer, fields) == _comparable(fields, answer))
+    return bool(answer == fields)
 
 
 def _comparable(state: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -281,8 +281,8 @@ def _ok(call: Callable[..., None], *args: object) -> dict[str, Any]:
 
 
 def _created(response: TreeCreateResponse) -> dict[str, Any]:
-    told = response._asdict()
-    return told | {"dangling": list(response.dangling), "clean": response.is_clean}
+    fields = response._asdict()
+    return fields | {"dangling": list(response.dangling), "clean": response.is_clean}
 
 
 def _updated(done: UpdateResponse) -> dict[str, Any]:
@@ -304,7 +304,7 @@ def _category_of_document(error: ConfigError) -> str:
     if any(code.startswith(_SYNTAX) for code in codes):
         return "bad_json"
     for code, category in (("kind", "bad_kind"), ("consumer-id", "missing_id"), ("node", "bad_nodes")):
-        if any(told.startswith(code) for told in codes):
+        if any(code_found.startswith(code) for code_found in codes):
             return category
     raise AssertionError(codes)
 

@@ -64,10 +64,10 @@ class Actor:
         return f"{self._seed}-{self._names}"
 
     def _application(self, partition: Partition) -> str:
-        return self._one([told.application_id for told in partition.applications()])
+        return self._one([application.application_id for application in partition.applications()])
 
     def _allocation(self, partition: Partition) -> str:
-        return self._one([told.allocation_id for told in partition.allocations()])
+        return self._one([allocation.allocation_id for allocation in partition.allocations()])
 
     def _one(self, names: Sequence[str]) -> str:
         return self._random.choice(names) if names else "nobody"
@@ -105,7 +105,7 @@ class Actor:
         partition.request(self._new(), self._application(partition), self._usage(), **self._traits())
 
     def _allocate(self, partition: Partition) -> None:
-        pending = [told for told in partition.allocations() if told.state == "pending"]
+        pending = [allocation for allocation in partition.allocations() if allocation.state == "pending"]
         if pending and self._random.random() < 0.4:
             name, application_id, usage, _, *traits, _, duration = self._random.choice(pending)
             options: dict[str, Any] = dict(zip(("placeholder", "priority", "preemptible"), traits, strict=True))
@@ -150,10 +150,12 @@ class Actor:
     def _reconcile(self, partition: Partition) -> None:
         running = [
             RunningAllocation(
-                told.allocation_id, told.application_id, told.usage if self._random.random() < 0.9 else self._usage()
+                allocation.allocation_id,
+                allocation.application_id,
+                allocation.usage if self._random.random() < 0.9 else self._usage(),
             )
-            for told in partition.allocations()
-            if told.state != "pending" and self._random.random() < 0.9
+            for allocation in partition.allocations()
+            if allocation.state != "pending" and self._random.random() < 0.9
         ]
         partition.reconcile(partition.audit(running))
 

@@ -3,7 +3,7 @@
 ``python -m support.recorded_journals FOLDER`` writes them with the version of ugm that is installed: two journals with
 all that one can hold, and what both of them mean, as JSON in words that do not depend on the names in the code.
 
-`closed` was closed. `killed` was left by a process that was killed, so its last changes are in the log beside it.
+`closed` was closed. `killed` was left by a process that was killed, so its last changes are in the log next to it.
 """
 
 from __future__ import annotations
@@ -215,34 +215,39 @@ def described(partition: Partition) -> Any:  # noqa: ANN401 - as JSON
         "nodes": {name: _amounts(offers) for name, offers in partition.nodes().items()},
         "applications": [
             {
-                "id": told.application_id,
-                "user": told.user.name,
-                "groups": list(told.user.groups),
-                "queue": told.queue_path,
-                "state": told.state.value,
-                "charged to": told.group,
-                "usage": _amounts(told.usage),
-                "allocations": [told.allocations, told.terminating, told.placeholders, told.pending],
-                "tags": dict(told.tags),
+                "id": application_info.application_id,
+                "user": application_info.user.name,
+                "groups": list(application_info.user.groups),
+                "queue": application_info.queue_path,
+                "state": application_info.state.value,
+                "charged to": application_info.group,
+                "usage": _amounts(application_info.usage),
+                "allocations": [
+                    application_info.allocations,
+                    application_info.terminating,
+                    application_info.placeholders,
+                    application_info.pending,
+                ],
+                "tags": dict(application_info.tags),
             }
-            for told in partition.applications()
+            for application_info in partition.applications()
         ],
         "allocations": [
             {
-                "id": told.allocation_id,
-                "application": told.application_id,
-                "usage": _amounts(told.usage),
-                "state": told.state.value,
-                "placeholder": told.placeholder,
-                "priority": told.priority,
-                "preemptible": told.preemptible,
+                "id": allocation.allocation_id,
+                "application": allocation.application_id,
+                "usage": _amounts(allocation.usage),
+                "state": allocation.state.value,
+                "placeholder": allocation.placeholder,
+                "priority": allocation.priority,
+                "preemptible": allocation.preemptible,
             }
-            for told in partition.allocations()
+            for allocation in partition.allocations()
         ],
-        "users": {told.user_name: [dict(told.groups), _trees([told.queues])] for told in partition.users()},
+        "users": {user.user_name: [dict(user.groups), _trees([user.queues])] for user in partition.users()},
         "groups": {
-            told.group_name: [list(told.users), list(told.applications), _trees([told.queues])]
-            for told in partition.groups()
+            group.group_name: [list(group.users), list(group.applications), _trees([group.queues])]
+            for group in partition.groups()
         },
         "queues": _queues(partition.queue()),
         "over": sorted(

@@ -78,7 +78,7 @@ DECIDE_SECRET: Final = "another secret for schedulers"  # noqa: S105 - of the te
 DECIDE: Final = {"Authorization": f"Bearer {DECIDE_SECRET}"}
 YAML: Final = {"content-type": "application/yaml"}
 UPLOAD: Final = {**TOKEN, **YAML}
-#: A name that does harm wherever somebody forgets what it is.
+#: A name that does harm in any place that does not escape it.
 NASTY: Final = "<script>alert('1')</script>/../\"&\u2028"
 CONFIG: Final = """
 partitions:

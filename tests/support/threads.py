@@ -1,4 +1,4 @@
-"""Eight threads that start at once, and others beside them."""
+"""Eight threads that start at once, and other threads that run at the same time."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ def _switching_often() -> Iterator[None]:
         sys.setswitchinterval(before)
 
 
-def run(work: Callable[[int], None], *beside: Callable[[Event], None]) -> None:
-    """Run *work* in `THREADS` threads that start at once, and *beside* in one each until they are done."""
+def run(work: Callable[[int], None], *others: Callable[[Event], None]) -> None:
+    """Run *work* in `THREADS` threads that start at once, and each of *others* in one thread until they are done."""
     errors: list[BaseException] = []
-    barrier, done = Barrier(THREADS + len(beside)), Event()
+    barrier, done = Barrier(THREADS + len(others)), Event()
 
     def guarded(task: Callable[[], None]) -> None:
         try:
             barrier.wait()
             task()
-        except BaseException as error:  # noqa: BLE001 - told to the test below
+        except BaseException as error:  # noqa: BLE001 - raised in the test below
             errors.append(error)
 
     threads = [Thread(target=guarded, args=[lambda n=n: work(n)], daemon=True) for n in range(THREADS)]
-    helpers = [Thread(target=guarded, args=[lambda task=task: task(done)], daemon=True) for task in beside]
+    helpers = [Thread(target=guarded, args=[lambda task=task: task(done)], daemon=True) for task in others]
     with _switching_often():
         for thread in threads + helpers:
             thread.start()

@@ -13,9 +13,9 @@ from ugm.decision import LimitRise, ScheduledViolation
 
 GIB = 2**30
 
-#: Three of ten GiB are asked for while nine are used.
+#: A request for three of ten GiB while nine are used.
 FULL = Violation(TrackingType.USER, "sue", "root.prod", "*", "memory", 10 * GIB, 9 * GIB, 3 * GIB)
-#: Twelve cores are asked for where ten are allowed.
+#: A request for twelve cores where ten are allowed.
 TOO_LARGE = Violation(TrackingType.GROUP, "dev", "root", "dev", "vcore", 10_000, 0, 12_000)
 CROWDED = Violation(TrackingType.USER, "sue", "root", "sue", None, 2, 2, 1)
 

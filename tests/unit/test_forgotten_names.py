@@ -85,7 +85,7 @@ def with_a_history() -> Operation:
 
 
 def with_other_models() -> Operation:
-    """The same beside a quota tree and elastic groups."""
+    """The same with a quota tree and elastic groups."""
     manager = QuotaManager()
     tree = 'nodes: {company: {parent: nil, quota: {vcore: "100"}}}'
     manager.add_tree_from_string(f"kind: QuotaTree\nmetadata: {{name: C}}\nspec: {{resourceNames: [vcore], {tree}}}")

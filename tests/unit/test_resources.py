@@ -31,14 +31,14 @@ def test_multiplied(vector: Resource, count: int) -> None:
 @given(resources(), resources())
 def test_fits_in(usage: Resource, limit: Resource) -> None:
     """What a limit does not name is unlimited, or nothing of it is there where it is closed; a 0 always fits."""
-    asked = {name: amount for name, amount in usage.items() if amount}
+    requested = {name: amount for name, amount in usage.items() if amount}
 
-    assert usage.fits_in(limit) == all(amount <= limit[name] for name, amount in asked.items() if name in limit)
-    assert usage.fits_in(limit, closed=True) == all(amount <= limit.get(name, 0) for name, amount in asked.items())
+    assert usage.fits_in(limit) == all(amount <= limit[name] for name, amount in requested.items() if name in limit)
+    assert usage.fits_in(limit, closed=True) == all(amount <= limit.get(name, 0) for name, amount in requested.items())
     assert usage.fits_in(usage)
     assert usage.fits_in(usage, closed=True)
     assert usage.fits_in(None)
-    assert usage.fits_in(None, closed=True) == (not asked)
+    assert usage.fits_in(None, closed=True) == (not requested)
 
 
 def test_fits_in_overdrawn_headroom() -> None:

@@ -102,7 +102,7 @@ def follow(model: Naive, step: dict[str, Any]) -> None:
     elif step["op"] == "delete_quota":
         model.drop(step["name"])
     else:
-        model.change(model.asked if step["op"] == "request" else model.used, step["quota"], step["delta"])
+        model.change(model.requested if step["op"] == "request" else model.used, step["quota"], step["delta"])
 
 
 @pytest.mark.parametrize("scenario", [case for case in scenarios("runtime") if case.id in DEFECTS | BOTH_DEFECTS])
@@ -149,8 +149,8 @@ def test_admission(scenario: Mapping[str, Any]) -> None:
         answer = admitted(quota, pod)
         if answer != recorded:
             differing.add(BEYOND_DEFAULT if recorded["admitted"] else UNASKED)
-            asked = {each for each in recorded.get("exceeded", ()) if pod.usage.get(each)}
-            assert not asked or asked == set(answer["exceeded"]), step
+            requested = {each for each in recorded.get("exceeded", ()) if pod.usage.get(each)}
+            assert not requested or requested == set(answer["exceeded"]), step
 
     assert differing == {known for known in (UNASKED, BEYOND_DEFAULT) if name in known}
 

@@ -346,8 +346,8 @@ def test_quantity_that_does_not_parse() -> None:
     with pytest.raises(ConfigError) as caught:
         QuotaManager().add_tree_from_string(text)
 
-    told = "<text>:1:92: spec.nodes.R.quota.cpu: expected a whole number, found '5Gi' [quantity-invalid]"
-    assert str(caught.value) == told
+    message = "<text>:1:92: spec.nodes.R.quota.cpu: expected a whole number, found '5Gi' [quantity-invalid]"
+    assert str(caught.value) == message
 
 
 def test_no_consumer_preempts_its_preemptor() -> None:

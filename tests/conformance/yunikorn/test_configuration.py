@@ -1,7 +1,7 @@
 """The verdicts of Apache YuniKorn on whole configurations, and what is said instead of its refusals.
 
 `REFUSALS` maps each category of refusal to the codes of which at least one must be among those reported. Several codes
-stand where one refusal of the peer is told apart here, or where its first finding hides another.
+stand where one refusal of the peer is distinguished here, or where its first finding hides another.
 """
 
 from __future__ import annotations

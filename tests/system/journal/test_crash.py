@@ -16,7 +16,7 @@ from ugm.journal import open_partition
 
 pytestmark = pytest.mark.ci
 
-#: How many changes may be there that nobody was told of.
+#: The maximum number of changes on disk that were not acknowledged.
 _UNTOLD: Final = {"each": 1, "group": WINDOW}
 
 
@@ -24,12 +24,12 @@ def killed(path: Path, seed: str, durability: str, random: Random) -> int:
     """Run a process that changes a journal, kill it, and return the number of acknowledged changes."""
     with running(path, seed, durability) as process:
         assert process.stdout is not None
-        told = process.stdout.read(random.randrange(1, 60))
+        printed = process.stdout.read(random.randrange(1, 60))
         sleep(random.random() / 50)
         process.kill()
         rest = process.stdout.read()
-    assert told
-    return len(told + rest)
+    assert printed
+    return len(printed + rest)
 
 
 def follow(model: Partition, path: Path, seed: str, acknowledged: int, untold: int) -> None:
@@ -55,11 +55,11 @@ def crash(path: Path, durability: str, rounds: int) -> None:
         if random.random() < 0.2:
             with open_partition(path) as partition:
                 partition.journal.compact()
-        for told in model.applications()[:5]:
+        for application in model.applications()[:5]:
             # Keeps the partition small, by changes that are acknowledged to this process.
-            model.remove(told.application_id)
+            model.remove(application.application_id)
             with open_partition(path) as partition:
-                partition.remove(told.application_id)
+                partition.remove(application.application_id)
 
 
 @pytest.mark.parametrize("durability", ["each", "group"])

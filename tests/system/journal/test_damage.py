@@ -57,13 +57,13 @@ def damage(random: Random, folder: Path) -> str:
 
 def attempts(folder: Path, number: int) -> tuple[int, int]:
     """Damage a journal repeatedly, and count how often it was recovered and how often it was refused."""
-    told = []
+    events = []
     for kind in range(4):
         below = folder / str(kind)
         below.mkdir()
         state = write(below, compacted=bool(kind & 1), closed=bool(kind & 2))
-        told += [outcome(below, f"{kind} {seed}", state) for seed in range(number // 4)]
-    return told.count("recovered"), told.count("refused")
+        events += [outcome(below, f"{kind} {seed}", state) for seed in range(number // 4)]
+    return events.count("recovered"), events.count("refused")
 
 
 def outcome(folder: Path, seed: str, state: object) -> str:
@@ -107,7 +107,7 @@ def _path(tmp_path: Path) -> Path:
     return tmp_path / "live"
 
 
-def told(path: Path) -> str:
+def message_of(path: Path) -> str:
     """Return the error of opening a journal, without the path."""
     with pytest.raises(JournalDamagedError) as caught:
         open_partition(path)
@@ -127,7 +127,7 @@ def test_a_change_is_damaged(path: Path, statement: str, text: str) -> None:
     with closing(connect(str(path))) as connection:
         connection.execute(statement)
 
-    assert told(path) == f"{text}; changes up to number 19 are readable"
+    assert message_of(path) == f"{text}; changes up to number 19 are readable"
 
 
 def test_the_end_is_missing(path: Path) -> None:
@@ -136,7 +136,7 @@ def test_the_end_is_missing(path: Path) -> None:
         [last] = connection.execute("SELECT max(number) FROM changes").fetchone()
         connection.execute("DELETE FROM changes WHERE number > ?", (last - 2,))
 
-    assert told(path) == (
+    assert message_of(path) == (
         f"it ends with change {last - 2}, but {last} were acknowledged; changes up to number {last - 2} are readable"
     )
 
@@ -145,14 +145,14 @@ def test_the_file_is_missing(path: Path) -> None:
     """A missing journal with an ack marker is not created again."""
     path.unlink()
 
-    assert told(path).startswith("it is empty or missing, but ")
+    assert message_of(path).startswith("it is empty or missing, but ")
 
 
 def test_the_ack_marker_is_damaged(path: Path) -> None:
     """A damaged ack marker is refused, because the end of the journal could be missing."""
     Path(f"{path}-witness").write_bytes(b"nothing")
 
-    assert told(path) == "the ack marker PATH-witness is damaged; nothing is readable"
+    assert message_of(path) == "the ack marker PATH-witness is damaged; nothing is readable"
 
 
 def test_no_journal(tmp_path: Path) -> None:

@@ -108,7 +108,11 @@ def test_it_is_continued(journal: tuple[Path, dict[str, Any]], *, is_compacted: 
     if is_compacted:
         compact(path)
     with open_partition(path, clock=lambda: NOW + 1) as partition:
-        assert "pending-1" in [told.allocation_id for told in partition.allocations() if told.state == "held"]
+        assert "pending-1" in [
+            allocation_info.allocation_id
+            for allocation_info in partition.allocations()
+            if allocation_info.state == "held"
+        ]
         for allocation in meaning["state"]["allocations"]:
             assert partition.release(allocation["id"])
         for application in meaning["state"]["applications"]:

@@ -77,8 +77,8 @@ def test_plans_under_changing_configurations() -> None:
     for limit in (9, 3, 9):
         text = f"partitions: [{{queues: [{{name: a, resources: {{max: {{memory: {limit}}}}}}}]}}]"
         for _ in range(2):
-            told = json.loads(worker.plan(partition, "default", text).content)
-            assert bool(told["over"]) == (limit == 3)
+            result = json.loads(worker.plan(partition, "default", text).content)
+            assert bool(result["over"]) == (limit == 3)
         partition.configure(parse_config(text).partition())
 
 

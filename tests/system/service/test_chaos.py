@@ -36,13 +36,13 @@ def examine(cluster: Cluster) -> int:
     """Check the reports of all clients against the log, and return the number of acknowledged changes."""
     # PostgreSQL protects a leader whose connection was lost for half a second.
     sleep(1)
-    found, told = Examination(cluster.place), 0
+    found, result = Examination(cluster.place), 0
     for client, lines in cluster.reports().items():
         assert not [line for line in lines if "wrong" in line]
         assert not [line for line in lines if line.get("took", 0) > DEADLINE + LATE], client
-        told += found.require_reported(lines, is_released=client in cluster.released)
+        result += found.require_reported(lines, is_released=client in cluster.released)
     assert cluster.blocked() == []
-    return told
+    return result
 
 
 @pytest.mark.parametrize(
@@ -63,9 +63,9 @@ def test_faults(tmp_path: Path, kind: str, seconds: float, clients: int) -> None
             cluster.finish()
         finally:
             cluster.stop()
-        told = examine(cluster)
-        print(f"{kind}: {told} acknowledged changes, faults: {dict(cluster.faults)}")  # noqa: T201 - the measurement
-        assert told > 5 * seconds
+        result = examine(cluster)
+        print(f"{kind}: {result} acknowledged changes, faults: {dict(cluster.faults)}")  # noqa: T201 - the measurement
+        assert result > 5 * seconds
         assert sum(cluster.faults.values()) > seconds / 6
 
 

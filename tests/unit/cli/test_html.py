@@ -58,7 +58,7 @@ def grid_page() -> str:
 
 
 def test_self_contained() -> None:
-    """Nothing in the page is fetched or run, and its own policy forbids it besides."""
+    """Nothing in the page is fetched or run, and its own policy forbids it, too."""
     text = grid_page()
 
     assert FORBIDDEN.search(text) is None
@@ -105,7 +105,7 @@ def test_limit_plot() -> None:
 
 
 def test_every_limit_is_listed() -> None:
-    """All limits stand beside their peaks, however many there are."""
+    """All limits are listed with their peaks, however many there are."""
     section = tree(grid_page()).find(".//section[@id='limits']")
 
     assert section is not None
@@ -228,7 +228,7 @@ def _command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., R
 
 
 def test_command(command: Callable[..., Result]) -> None:
-    """The page is written besides what is printed, over one that is there."""
+    """The page is written in addition to the printed report, and replaces an existing file."""
     Path("report.html").write_text("old")
     result = command("--html", "report.html")
 

@@ -81,11 +81,11 @@ def test_show(file: Path) -> None:
 
 def test_show_json(file: Path) -> None:
     """The same for programs."""
-    told = json.loads(run("journal", "show", file, "--last", "1", "--json").stdout)
+    printed = json.loads(run("journal", "show", file, "--last", "1", "--json").stdout)
 
-    assert (told["number"], told["at"], told["applications"]) == (8, "2026-11-01T02:30:00.000Z", 2)
-    assert told["changes"][0]["at"] == told["at"]
-    assert [event["event"] for event in told["changes"][0]["events"]] == ["asked"]
+    assert (printed["number"], printed["at"], printed["applications"]) == (8, "2026-11-01T02:30:00.000Z", 2)
+    assert printed["changes"][0]["at"] == printed["at"]
+    assert [event["event"] for event in printed["changes"][0]["events"]] == ["asked"]
 
 
 def test_compact(file: Path) -> None:
@@ -182,10 +182,10 @@ def test_usage_json(file: Path) -> None:
 
 def test_verify_json(file: Path) -> None:
     """The result for programs."""
-    told = json.loads(run("journal", "verify", file, "--json").stdout)
+    printed = json.loads(run("journal", "verify", file, "--json").stdout)
 
-    assert (told["file"], told["sound"], told["number"]) == ("quota", True, 8)
-    assert told["at"] == "2026-11-01T02:30:00.000Z"
+    assert (printed["file"], printed["sound"], printed["number"]) == ("quota", True, 8)
+    assert printed["at"] == "2026-11-01T02:30:00.000Z"
 
 
 def test_verify_json_of_nothing(tmp_path: Path) -> None:
@@ -198,9 +198,9 @@ def test_verify_json_of_nothing(tmp_path: Path) -> None:
 
 def test_compact_json(file: Path) -> None:
     """What compacting has done, for programs."""
-    told = json.loads(run("journal", "compact", file, "--json").stdout)
+    printed = json.loads(run("journal", "compact", file, "--json").stdout)
 
-    assert (told["file"], told["changes"], told["snapshot_rows"] + told["history_rows"]) == ("quota", 8, 8)
+    assert (printed["file"], printed["changes"], printed["snapshot_rows"] + printed["history_rows"]) == ("quota", 8, 8)
 
 
 def test_export_has_instants(file: Path) -> None:
@@ -213,9 +213,9 @@ def test_export_has_instants(file: Path) -> None:
 def test_usage_table(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables count core hours and GiB hours, here month by month."""
     monkeypatch.setenv("COLUMNS", "140")
-    told = run("usage", file, "--by", "user", "--per", "month", "--until", "2026-11-01T01:00").stdout
+    printed = run("usage", file, "--by", "user", "--per", "month", "--until", "2026-11-01T01:00").stdout
 
-    rows = [[cell.strip() for cell in line.split("│")[3:-1]] for line in told.splitlines() if "sue" in line]
+    rows = [[cell.strip() for cell in line.split("│")[3:-1]] for line in printed.splitlines() if "sue" in line]
     assert rows == [["sue", "2.000", "4.000"], ["sue", "1.000", "2.000"]]
 
 

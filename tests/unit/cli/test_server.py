@@ -111,10 +111,10 @@ def test_explain_a_configuration(file: Path) -> None:
 )
 def test_usage_is_read_like_the_cluster(options: list[str], file: Path) -> None:
     """Several amounts may be given in one option or in several, and cores as decimal numbers."""
-    told = json.loads(run("explain", str(file), "--user", "sue", "--queue", "root.new", *options, "--json").stdout)
+    printed = json.loads(run("explain", str(file), "--user", "sue", "--queue", "root.new", *options, "--json").stdout)
     same = json.loads(run("explain", str(file), "--user", "sue", "--queue", "root.new", *TOGETHER, "--json").stdout)
 
-    assert told == same
+    assert printed == same
 
 
 TOGETHER = ["--usage", "memory=3,vcore=1250m"]
@@ -217,11 +217,11 @@ def test_top_once(url: str) -> None:
 
 def test_top_as_json(url: str) -> None:
     """As JSON it is what the server says."""
-    told = json.loads(run("top", url, "--json").stdout)
+    printed = json.loads(run("top", url, "--json").stdout)
 
-    assert told["users"]["utilizations"][0]["name"] == "sue"
-    assert set(told) == {"partition", "queues", "users", "groups", "denials"}
-    assert datetime.fromisoformat(told["denials"][0]["first_at"]).utcoffset() == timedelta()
+    assert printed["users"]["utilizations"][0]["name"] == "sue"
+    assert set(printed) == {"partition", "queues", "users", "groups", "denials"}
+    assert datetime.fromisoformat(printed["denials"][0]["first_at"]).utcoffset() == timedelta()
 
 
 def test_top_follows(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,15 +254,15 @@ def test_top_misused(server: str, status: int, text: str) -> None:
 def look(partition: AbstractPartition) -> dict[str, Any]:
     """Return what `ugm top` is told of a partition."""
     with running(served(partition)) as port:
-        told: dict[str, Any] = json.loads(run("top", f"http://127.0.0.1:{port}", "--json").stdout)
-    return told
+        printed: dict[str, Any] = json.loads(run("top", f"http://127.0.0.1:{port}", "--json").stdout)
+    return printed
 
 
-def drawn(told: dict[str, Any], lines: int = 8) -> str:
+def drawn(fields: dict[str, Any], lines: int = 8) -> str:
     """Return what a wide terminal shows."""
     console = Console(width=160, force_terminal=True, color_system=None)
     with console.capture() as capture:
-        console.print(render_top(told, RowSelection(lines=lines)))
+        console.print(render_top(fields, RowSelection(lines=lines)))
     return capture.get()
 
 
@@ -290,10 +290,12 @@ def test_top_without_limits() -> None:
 
 def test_top_is_no_longer_than_asked() -> None:
     """Each table has as many lines as were asked for."""
-    told = look(busy())
-    told["denials"] = [{"asks": [{"application_id": f"app-{n}"}], "times": 1, "decision": VIOLATION} for n in range(9)]
+    result = look(busy())
+    result["denials"] = [
+        {"asks": [{"application_id": f"app-{n}"}], "times": 1, "decision": VIOLATION} for n in range(9)
+    ]
 
-    assert [f"app-{n}" in drawn(told, 2) for n in (0, 1, 2)] == [True, True, False]
+    assert [f"app-{n}" in drawn(result, 2) for n in (0, 1, 2)] == [True, True, False]
 
 
 VIOLATION = {
@@ -309,13 +311,13 @@ def test_serve(file: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=environment) as process:  # noqa: S603 - our own program
         assert process.stdout is not None
-        told = json.loads(process.stdout.readline())
-        answers = [urllib.request.urlopen(told["url"] + path).status for path in ("/", "/metrics", "/api/v1/health")]  # noqa: S310 - our own server
+        printed = json.loads(process.stdout.readline())
+        answers = [urllib.request.urlopen(printed["url"] + path).status for path in ("/", "/metrics", "/api/v1/health")]  # noqa: S310 - our own server
         process.send_signal(signal.SIGTERM)
         process.wait(60)
 
     assert answers == [200, 200, 200]
-    assert (told["writable"], told["config"]) == (False, str(file))
+    assert (printed["writable"], printed["config"]) == (False, str(file))
 
 
 @pytest.mark.ci

@@ -177,7 +177,7 @@ partitions:
 partitions[0].queues[0].queues[0].name
 a queue below root has the name 'root', which only the root queue may have
 ====
-a queue called root beside others
+a queue called root next to others
 partitions:
 - queues:
   - name: root

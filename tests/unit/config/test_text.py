@@ -126,7 +126,7 @@ the queue root.a already exists (queues[0])
 partitions[0].queues[0].queues[1].adminacl
 expected a text, found a mapping
 ====
-what is sound is judged beside what is not
+valid parts are checked next to invalid ones
 partitions:
 - queues: nonsense
   limits: [{users: [ana]}]

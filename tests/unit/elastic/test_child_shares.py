@@ -34,8 +34,8 @@ def step(shares: ChildShares, nodes: dict[str, ResourceNode], draw: random.Rando
         shares.remove(nodes.pop(name))
     else:
         near = min(max(node.limited_request + draw.randint(-3, 3), 0), size)
-        asked = draw.choice((near, draw.randint(0, size)))
-        shares.set_request(node, asked if node.lends else max(asked, node.min))
+        requested = draw.choice((near, draw.randint(0, size)))
+        shares.set_request(node, requested if node.lends else max(requested, node.min))
 
 
 @pytest.mark.parametrize("size", [6, 60, 10**6, 2**70])

@@ -28,9 +28,9 @@ EXAMPLE = {"A": (5, 10, 10), "B": (20, 15, 60), "C": (40, 20, 50), "D": (50, 15,
 @pytest.fixture(name="tree")
 def _tree() -> ElasticTree:
     tree = ElasticTree(Resource(cpu=100))
-    for name, (asked, least, weight) in EXAMPLE.items():
+    for name, (requested, least, weight) in EXAMPLE.items():
         tree.put(ElasticGroup(name, "", Resource(cpu=least), Resource(cpu=100), Resource(cpu=weight)))
-        tree.change_request(name, Resource(cpu=asked))
+        tree.change_request(name, Resource(cpu=requested))
     return tree
 
 
@@ -60,7 +60,7 @@ def test_explanation_as_values(tree: ElasticTree) -> None:
 
 
 @pytest.mark.parametrize(
-    ("group", "asked", "total", "cap"),
+    ("group", "requested", "total", "cap"),
     [
         (ElasticGroup("x", max=Resource(cpu=10)), 5, 50, RuntimeCap.REQUEST),
         (ElasticGroup("x", max=Resource(cpu=10)), 15, 50, RuntimeCap.MAX),
@@ -69,10 +69,10 @@ def test_explanation_as_values(tree: ElasticTree) -> None:
         (ElasticGroup("x", "", Resource(cpu=2), Resource(cpu=10), allow_lent=False), 0, 50, RuntimeCap.NOT_LENT),
     ],
 )
-def test_caps(group: ElasticGroup, asked: int, total: int, cap: RuntimeCap) -> None:
+def test_caps(group: ElasticGroup, requested: int, total: int, cap: RuntimeCap) -> None:
     """An explanation has the reason why the group does not get more."""
     tree = ElasticTree(Resource(cpu=total), [group])
-    tree.change_request("x", Resource(cpu=asked))
+    tree.change_request("x", Resource(cpu=requested))
 
     assert explain(tree, "x", "cpu").share.cap is cap
 

@@ -88,12 +88,12 @@ def test_a_check_leaves_no_names(model: ElasticModel) -> None:
 def test_asked_without_an_id(model: ElasticModel) -> None:
     """A query without an allocation id gets the same answer, even if a pod is named `?`."""
     model.charge(claim("?", 60))
-    asked = claim("", 10, priority=1)
+    claim_found = claim("", 10, priority=1)
 
-    assert [violation.shortfall for violation in model.check(asked)] == [10]
-    assert list(model.evictions(asked)) == ["?"]
+    assert [violation.shortfall for violation in model.check(claim_found)] == [10]
+    assert list(model.evictions(claim_found)) == ["?"]
     model.refund(claim("?", 60))
-    assert not list(model.check(asked))
+    assert not list(model.check(claim_found))
 
 
 def test_in_a_partition(model: ElasticModel) -> None:

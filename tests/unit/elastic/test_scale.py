@@ -38,10 +38,10 @@ def change_and_read(tree: ElasticTree, delta: Resource) -> Resource:
 @pytest.mark.parametrize("read", READS)
 def test_reads_that_sums_decide(read: str) -> None:
     """A read that the sums decide costs the same with ten siblings and with five hundred."""
-    asked, others = READS[read]
+    requested, others = READS[read]
     trees = [grown(siblings, others) for siblings in (10, 500)]
     for tree in trees:
-        tree.change_request("g0000", Resource(cpu=asked - others))
+        tree.change_request("g0000", Resource(cpu=requested - others))
 
     assert len({lines_run_by(partial(change_and_read, tree, Resource(cpu=1))) for tree in trees}) == 1
 

@@ -104,8 +104,8 @@ def test_total(tree: ElasticTree) -> None:
 def test_total_up_and_back(larger: int) -> None:
     """After a cluster was larger for a while, all runtimes are as before."""
     tree = ElasticTree(Resource(cpu=50), [group(name) for name in "abc"])
-    for name, asked in (("a", 30), ("b", 31), ("c", 40)):
-        tree.change_request(name, Resource(cpu=asked))
+    for name, requested in (("a", 30), ("b", 31), ("c", 40)):
+        tree.change_request(name, Resource(cpu=requested))
     before = cpu_runtimes(tree, "a", "b", "c")
     tree.set_total(Resource(cpu=larger))
     cpu_runtimes(tree, "a")

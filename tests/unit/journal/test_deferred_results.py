@@ -122,7 +122,7 @@ def test_a_cancelled_task(path: Path) -> None:
 
     with begin(path, durability="group") as partition:
         assert asyncio.run(work(partition))
-        assert [told.allocation_id for told in partition.allocations()] == ["a", "b"]
+        assert [allocation.allocation_id for allocation in partition.allocations()] == ["a", "b"]
 
 
 def test_a_closed_loop(path: Path) -> None:

@@ -511,8 +511,8 @@ def test_unusable_clocks(path: Path) -> None:
     """A clock with an unusable value is refused before the state has changed."""
     with begin(path) as partition:
         number = partition.journal.number
-    for told in (2**63, 253_402_300_800_000):
-        with open_partition(path, clock=partial(int, told)) as partition:
+    for item in (2**63, 253_402_300_800_000):
+        with open_partition(path, clock=partial(int, item)) as partition:
             with pytest.raises(RequestError, match="expected whole milliseconds"):
                 partition.allocate("a", "app", memory(1))
             assert partition.journal.number == number

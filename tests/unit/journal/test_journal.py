@@ -136,14 +136,14 @@ def test_other_models_are_charged_again(path: Path) -> None:
 
 def test_subscribers(path: Path) -> None:
     """Subscribers receive durable events, and no replayed ones."""
-    told: list[Event] = []
+    events_found: list[Event] = []
     with begin(path) as partition:
         partition.allocate("a", "app", memory(1))
-    with open_partition(path, subscribers=[lambda _, events: told.extend(events)]) as partition:
+    with open_partition(path, subscribers=[lambda _, events: events_found.extend(events)]) as partition:
         partition.allocate("b", "app", memory(1))
         partition.promise(partition.allocate, "c", "app", memory(1)).result()
 
-    assert [event.allocation.allocation_id for event in told if isinstance(event, Allocated)] == ["b", "c"]
+    assert [event.allocation.allocation_id for event in events_found if isinstance(event, Allocated)] == ["b", "c"]
 
 
 # Answers
@@ -341,19 +341,19 @@ def test_deferred_results_in_doubt(path: Path) -> None:
         kept = [f"a{i}" for i, error in enumerate(errors) if error is None]
         partition.journal.compact()
     with open_partition(path) as again:
-        assert {told.allocation_id for told in again.allocations()} >= set(kept)
+        assert {allocation.allocation_id for allocation in again.allocations()} >= set(kept)
 
 
 def test_subscribers_and_changes_in_doubt(path: Path) -> None:
     """Subscribers receive the events of a change in doubt after it was written."""
-    told: list[Event] = []
-    with begin(path, subscribers=[lambda _, events: told.extend(events)]) as partition:
+    events_found: list[Event] = []
+    with begin(path, subscribers=[lambda _, events: events_found.extend(events)]) as partition:
         with at_most(2, partition):
             acknowledged = fill(partition)
         partition.release("nothing")
         partition.allocate("last", "app", Resource())
 
-    assert sum(isinstance(event, Allocated) for event in told) == acknowledged + 2
+    assert sum(isinstance(event, Allocated) for event in events_found) == acknowledged + 2
 
 
 @pytest.fixture(name="small_disk")
@@ -396,7 +396,7 @@ def test_releases_on_a_full_disk(small_disk: Path) -> None:
         fill(partition)
         assert all(partition.release(f"a{i}") for i in range(3000))
     with open_partition(path) as again:
-        assert not [told for told in again.allocations() if told.allocation_id.startswith("a")]
+        assert not [allocation for allocation in again.allocations() if allocation.allocation_id.startswith("a")]
 
 
 def expect_refusal_of_growth(partition: JournaledPartition) -> None:
@@ -488,7 +488,7 @@ def test_an_older_version(path: Path) -> None:
         state = state_of(partition)
     with closing(sqlite3.connect(path, isolation_level=None)) as old:
         changes = old.execute("SELECT number, at / 1000, data FROM changes").fetchall()
-        rows = [change_row(*told) for told in changes]
+        rows = [change_row(*change) for change in changes]
         old.execute("DROP TABLE history")
         old.executemany("REPLACE INTO changes VALUES (?, ?, ?, ?)", rows)
         old.execute("UPDATE version SET version = 1, sum = ?", (row_checksum(1, b"version"),))

@@ -194,10 +194,10 @@ def test_against_a_sum_over_every_millisecond(tmp_path: Path, seed: int) -> None
         for number in range(150):
             actor.step(partition)
             elapsed = random.randrange(3)
-            for told in partition.allocations():
-                info = partition.application(told.application_id)
-                if info is not None and told.state is not AllocationState.PENDING:
-                    naive[info.user.name] = naive.get(info.user.name, 0) + told.usage.get("memory", 0) * elapsed
+            for allocation in partition.allocations():
+                info = partition.application(allocation.application_id)
+                if info is not None and allocation.state is not AllocationState.PENDING:
+                    naive[info.user.name] = naive.get(info.user.name, 0) + allocation.usage.get("memory", 0) * elapsed
             clock.now += elapsed
             if number in (50, 100):
                 partition.journal.compact()

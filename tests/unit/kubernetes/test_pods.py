@@ -103,8 +103,8 @@ def test_restartable_init_containers_add_up() -> None:
     assert pod_usage(pod(container(cpu=1), init=init)) == Resource(vcore=4000)
 
 
-def test_init_container_beside_those_started_before() -> None:
-    """An init container runs beside the restartable ones before it, not beside those after it."""
+def test_init_container_with_earlier_restartable_ones() -> None:
+    """An init container runs with the restartable ones before it, not with the later ones."""
     init = (container(cpu=1, restartable=True), container(cpu=5), container(cpu=2, restartable=True))
 
     assert pod_usage(pod(container(cpu=1), init=init)) == Resource(vcore=6000)

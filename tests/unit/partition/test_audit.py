@@ -27,8 +27,13 @@ def _partition() -> Partition:
 
 def truth(partition: Partition) -> dict[str, RunningAllocation]:
     """Return what the ledger says that runs."""
-    held = [told for told in partition.allocations() if told.state.value != "pending"]
-    return {told.allocation_id: RunningAllocation(told.allocation_id, told.application_id, told.usage) for told in held}
+    held = [allocation for allocation in partition.allocations() if allocation.state.value != "pending"]
+    return {
+        allocation.allocation_id: RunningAllocation(
+            allocation.allocation_id, allocation.application_id, allocation.usage
+        )
+        for allocation in held
+    }
 
 
 def test_agreement(partition: Partition) -> None:
@@ -71,7 +76,7 @@ def test_differences(partition: Partition) -> None:
         "'other' of 'other' with memory 1 is in the ledger, but 'other' of 'app' with memory 1 runs\n"
         "'p' of 'app' with memory 1 is in the ledger but is not running"
     )
-    assert [told.allocation_id for told in report.differences] == ["app", "ghost", "new", "other", "p"]
+    assert [difference.allocation_id for difference in report.differences] == ["app", "ghost", "new", "other", "p"]
 
 
 def test_report_for_programs(partition: Partition) -> None:
@@ -90,7 +95,7 @@ def test_report_for_programs(partition: Partition) -> None:
 
 def test_tuples_will_do(partition: Partition) -> None:
     """What runs may be told as plain tuples, by any iterable."""
-    assert not partition.audit(tuple(told) for told in truth(partition).values())  # type: ignore[misc]  # as documented
+    assert not partition.audit(tuple(allocation) for allocation in truth(partition).values())  # type: ignore[misc]  # as documented
 
 
 def test_reconcile(partition: Partition) -> None:
@@ -103,8 +108,8 @@ def test_reconcile(partition: Partition) -> None:
     ]
     report = partition.audit(running)
     repaired = partition.reconcile(report)
-    assert [told.allocation_id for told in repaired.differences] == ["app", "new", "other", "p"]
-    assert [told.allocation_id for told in partition.audit(running).differences] == ["ghost"]
+    assert [difference.allocation_id for difference in repaired.differences] == ["app", "new", "other", "p"]
+    assert [difference.allocation_id for difference in partition.audit(running).differences] == ["ghost"]
     assert [over.used for over in partition.exceeded_limits()] == [35]
     partition.verify()
 
@@ -120,9 +125,9 @@ def test_reconcile_keeps_what_an_allocation_is(partition: Partition) -> None:
     partition.preempt("p")
     running = truth(partition) | {"p": RunningAllocation("p", "app", memory(2))}
     partition.reconcile(partition.audit(running.values()))
-    told = partition.allocation("p")
-    assert told is not None
-    assert told[2:] == (memory(2), "going", True, 2, True, None, None)
+    allocation = partition.allocation("p")
+    assert allocation is not None
+    assert allocation[2:] == (memory(2), "going", True, 2, True, None, None)
     partition.verify()
 
 
@@ -132,9 +137,9 @@ def test_reconcile_what_is_pending(partition: Partition, amount: int) -> None:
     partition.reconcile(
         partition.audit([*truth(partition).values(), RunningAllocation("waits", "app", memory(amount))])
     )
-    told = partition.allocation("waits")
-    assert told is not None
-    assert told[2:] == (memory(amount), "held", False, 3, True, None, None)
+    allocation = partition.allocation("waits")
+    assert allocation is not None
+    assert allocation[2:] == (memory(amount), "held", False, 3, True, None, None)
     partition.verify()
 
 
@@ -160,7 +165,7 @@ def test_reconcile_too_late(partition: Partition) -> None:
     partition.replace("p", "real", memory(1))
     partition.remove("other")
     with changing_nothing(partition):
-        assert [told.allocation_id for told in partition.reconcile(report).differences] == []
+        assert [difference.allocation_id for difference in partition.reconcile(report).differences] == []
 
 
 def test_reconcile_with_models() -> None:

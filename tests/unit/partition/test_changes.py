@@ -53,8 +53,8 @@ def test_details_of_a_queue() -> None:
     """A queue that changes tells what differs piece by piece, with an empty text where there is nothing."""
     (change,) = compared(QUOTA, "{name: a, maxapplications: 3, resources: {max: {vcore: 4}}}").queues
 
-    told = (("guaranteed vcore", "2", ""), ("maximum applications", "", "3"))
-    assert (change.sign, change.details()) == ("~", told)
+    result = (("guaranteed vcore", "2", ""), ("maximum applications", "", "3"))
+    assert (change.sign, change.details()) == ("~", result)
 
 
 @pytest.mark.parametrize(("old", "new", "sign"), [("", QUOTA, "+"), (QUOTA, "", "-"), (QUOTA, "{name: a}", "~")])

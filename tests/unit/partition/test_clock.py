@@ -92,9 +92,9 @@ def memory(amount: int) -> Resource:
 
 def until(partition: Partition, allocation_id: str) -> int | None:
     """Return the promised end of an allocation."""
-    told = partition.allocation(allocation_id)
-    assert told is not None
-    return told.until
+    allocation = partition.allocation(allocation_id)
+    assert allocation is not None
+    return allocation.until
 
 
 def test_a_grant_stores_the_promised_end(partition: Partition) -> None:
@@ -110,9 +110,9 @@ def test_a_grant_stores_the_promised_end(partition: Partition) -> None:
 def test_a_pending_allocation_has_a_duration_and_no_end(partition: Partition, clock: SetClock) -> None:
     """The duration counts from the grant, which has to promise the same."""
     partition.request("1", "app", memory(1), duration=60)
-    told = partition.allocation("1")
-    assert told is not None
-    assert (told.until, told.duration) == (None, 60)
+    allocation = partition.allocation("1")
+    assert allocation is not None
+    assert (allocation.until, allocation.duration) == (None, 60)
     clock.now = 2000
     for duration in (None, 61):
         with pytest.raises(RequestError, match="another allocation"):

@@ -65,20 +65,20 @@ def test_plan_for_people(partition: Partition) -> None:
 
 def test_plan_for_programs(partition: Partition) -> None:
     """A plan is told in JSON, with the same facts."""
-    told = json.loads(json.dumps(partition.plan(NEW).to_dict()))
+    plan = json.loads(json.dumps(partition.plan(NEW).to_dict()))
 
-    assert [change["queue_path"] for change in told["changes"]["queues"]] == ["root.a", "root.b", "root.c"]
-    assert told["changes"]["queues"][2]["before"] is None
-    assert told["changes"]["limits"][0] == {
+    assert [change["queue_path"] for change in plan["changes"]["queues"]] == ["root.a", "root.b", "root.c"]
+    assert plan["changes"]["queues"][2]["before"] is None
+    assert plan["changes"]["limits"][0] == {
         "queue_path": "root",
         "kind": "user",
         "name": "sue",
         "before": {"max_resources": {"memory": 9}, "max_applications": 0},
         "after": {"max_resources": {"memory": 8}, "max_applications": 3},
     }
-    assert told["changes"]["placement_rules"] is True
-    assert [over["name"] for over in told["over"]] == [over["name"] for over in told["newly_over"]] == ["root.a"]
-    assert told["leaving"] == [{"queue_path": "root.b", "applications": ["left"]}]
+    assert plan["changes"]["placement_rules"] is True
+    assert [over["name"] for over in plan["over"]] == [over["name"] for over in plan["newly_over"]] == ["root.a"]
+    assert plan["leaving"] == [{"queue_path": "root.b", "applications": ["left"]}]
 
 
 def test_plan_without_changes(partition: Partition) -> None:
@@ -90,8 +90,8 @@ def test_plan_without_changes(partition: Partition) -> None:
 def test_plan_tells_who_is_over_more_than_now(partition: Partition) -> None:
     """Who is over as much already is not newly over."""
     partition.adopt("ghost", "app", memory(5))
-    told = partition.plan(config("{name: a, resources: {max: {memory: 9}}}, {name: b}")).exceeded
-    assert [over.name for over in told] == ["root.a"]
+    exceeded = partition.plan(config("{name: a, resources: {max: {memory: 9}}}, {name: b}")).exceeded
+    assert [over.name for over in exceeded] == ["root.a"]
 
     plan = partition.plan(config("{name: a, resources: {max: {memory: 10}}}, {name: b, resources: {max: {memory: 0}}}"))
     assert [over.name for over in plan.exceeded] == ["root.a", "root.b"]
@@ -118,7 +118,7 @@ def test_plan_keeps_what_was_made() -> None:
     plan = partition.plan(None)
 
     assert plan.exceeded == ()
-    assert [told.queue_path for told in plan.draining] == ["root.p.x"]
+    assert [queue.queue_path for queue in plan.draining] == ["root.p.x"]
 
 
 def test_plan_keeps_groups() -> None:
@@ -135,7 +135,7 @@ def test_plan_leaves_out_who_does_not_run(partition: Partition) -> None:
     partition.submit("idle", SUE, "root.b")
     partition.release("left")
     plan = partition.plan(config("{name: a, resources: {max: {memory: 9}}}"))
-    assert (plan.exceeded, [told.applications for told in plan.draining]) == ((), [("idle", "left")])
+    assert (plan.exceeded, [queue.applications for queue in plan.draining]) == ((), [("idle", "left")])
 
 
 def test_apply_twice(partition: Partition) -> None:
@@ -197,8 +197,10 @@ def test_changes_of_two_files() -> None:
         "+ limit in root for group '*': memory 5\n"
         "+ limit in root for group 'x': memory 5"
     )
-    told = changes(config(TEMPLATE), config("{name: p, resources: {guaranteed: {vcore: 1}}, adminacl: ' ops'}"))
-    assert str(told) == (
+    changes_found = changes(
+        config(TEMPLATE), config("{name: p, resources: {guaranteed: {vcore: 1}}, adminacl: ' ops'}")
+    )
+    assert str(changes_found) == (
         "~ queue root.p: parent yes -> none; template maximum gpu 2, 1 application -> none; "
         "guaranteed none -> vcore 1; admin ACL none -> ' ops'"
     )
@@ -250,9 +252,9 @@ def test_new_queue_counts_what_runs(partition: Partition) -> None:
     partition.configure(
         config("{name: a, parent: true, maxapplications: 1, queues: [{name: x, maxapplications: 1}]}, {name: b}")
     )
-    told = partition.queue("root.a")
-    assert told is not None
-    assert (told.usage, told.running_applications) == (memory(7), 1)
+    queue = partition.queue("root.a")
+    assert queue is not None
+    assert (queue.usage, queue.running_applications) == (memory(7), 1)
     partition.verify()
 
 

@@ -97,7 +97,7 @@ def test_another_carry_over_applies_to_later_periods() -> None:
 
 
 @pytest.mark.parametrize("other", [{"period": "day"}, {"zone": "Asia/Kathmandu"}, {"queue": "root.a"}])
-def test_a_budget_with_other_accounts_begins_anew(other: dict[str, Any]) -> None:
+def test_a_budget_with_other_accounts_starts_empty(other: dict[str, Any]) -> None:
     """A budget with another period, time zone or owner has no past."""
     setting = Setting(lab())
     setting.partition.allocate("0", "a", gpu(1), duration=2 * HOUR)

@@ -59,9 +59,9 @@ class Follower:
 
     def news(self) -> list[Event]:
         """Return what was told since the last call."""
-        told = self.events[self._seen :]
+        events = self.events[self._seen :]
         self._seen = len(self.events)
-        return told
+        return events
 
 
 @pytest.fixture(name="follower")
@@ -208,25 +208,25 @@ def test_every_event_is_json(follower: Follower) -> None:
     follower.partition.allocate("a", "app", Resource(memory=9))
     follower.partition.allocate("a", "app", ONE)
     follower.partition.configure(None)
-    told = [json.loads(json.dumps(event_to_dict(event))) for event in follower.events]
+    events = [json.loads(json.dumps(event_to_dict(event))) for event in follower.events]
 
-    assert [each["event"] for each in told] == ["submitted", "denied", "linked", "allocated", "configured"]
-    assert told[0]["user"] == {"name": "sue", "groups": ["dev"]}
-    assert told[1]["decision"]["violations"][0]["name"] == "dev"
+    assert [each["event"] for each in events] == ["submitted", "denied", "linked", "allocated", "configured"]
+    assert events[0]["user"] == {"name": "sue", "groups": ["dev"]}
+    assert events[1]["decision"]["violations"][0]["name"] == "dev"
 
 
 def test_a_follower_that_fails_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
     """What a follower raises is logged; the models are told, and the call succeeds."""
-    told: list[Event] = []
+    events_found: list[Event] = []
 
     def fails(_: int, events: tuple[Event, ...]) -> None:
         raise OSError(len(events))
 
-    partition = Partition(CONFIG, subscribers=[fails, lambda _, events: told.extend(events)])
+    partition = Partition(CONFIG, subscribers=[fails, lambda _, events: events_found.extend(events)])
     with caplog.at_level(logging.ERROR):
         assert partition.submit("app", SUE, "root.a")
 
-    assert len(told) == 1
+    assert len(events_found) == 1
     assert f"subscriber {fails!r} failed on 1 events from number 1 on" in caplog.text
 
 

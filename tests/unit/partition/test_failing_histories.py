@@ -1,7 +1,7 @@
 """Long random histories of a partition with failing models, denials, interruptions by signal handlers, and threads.
 
-Nothing is admitted above a limit, lost, or charged twice; every model follows from the ledger, and whoever does again
-what the events say has the same partition.
+Nothing is admitted above a limit, lost, or charged twice; every model follows from the ledger, and a
+replay of the events leads to the same partition.
 """
 
 from __future__ import annotations
@@ -114,7 +114,9 @@ class History:
         return len([event for event in self.models[0].calls if event == "check"]) > adopted
 
     def _evict(self) -> bool:
-        names = [told.allocation_id for told in self.partition.allocations() if told.state != "pending"]
+        names = [
+            allocation.allocation_id for allocation in self.partition.allocations() if allocation.state != "pending"
+        ]
         self.random.shuffle(names)
         applications = self.partition.applications()
         if not applications:
@@ -122,12 +124,12 @@ class History:
         for model in self.models:
             model.gives_up = tuple(names[: self.random.randrange(4)])
         with suppress(RequestError):
-            told = self.partition.allocate_evicting(
+            decision = self.partition.allocate_evicting(
                 f"evicting {self.random.random()}",
                 self.random.choice(applications).application_id,
                 Resource(gpu=self.random.randrange(4), memory=self.random.randrange(8)),
             )
-            self.seen["evicted"] += bool(told.evictions) and told.allowed
+            self.seen["evicted"] += bool(decision.evictions) and decision.allowed
         return True
 
     def _require_no_excess(self, used: list[int], *, is_checked: bool) -> None:

@@ -156,7 +156,7 @@ def fails(case: Case) -> None:
     """Let a model fail in an operation, and make sure that all else is well."""
     scene = Scene(case.position, resettable=case.resettable)
     partition = scene.partition
-    before, told = shown(partition)[:-1], len(scene.events)
+    before, events = shown(partition)[:-1], len(scene.events)
     states = [model.state() for model in scene.models]
     scene.failing.arm(case.fuse)
     with pytest.raises(BrokenError):
@@ -173,7 +173,7 @@ def fails(case: Case) -> None:
     assert partition.allocate("after", "other", Resource())
     assert partition.release("2")
     scene.verify(failing=True)
-    assert len(scene.events) > told
+    assert len(scene.events) > events
     assert [number for number, _ in scene.events] == list(range(1, len(scene.events) + 1))
 
 
@@ -277,7 +277,7 @@ def test_reset_that_fails() -> None:
     with pytest.raises(BrokenError, match="charge"):
         scene.partition.allocate("n", "app", licences(1))
     scene.failing.trap = None
-    assert [told.kind for told in scene.partition.allocate("n", "app", licences(1)).violations] == [SUSPENDED]
+    assert [violation.kind for violation in scene.partition.allocate("n", "app", licences(1)).violations] == [SUSPENDED]
     scene.partition.replace_model(scene.failing, scene.failing)
     scene.verify(failing=True)
     assert scene.partition.allocate("n", "app", licences(1))

@@ -10,8 +10,8 @@ from ugm import Partition
 
 def state(partition: Partition) -> str | None:
     """Return how far the application has come; None if the partition knows it no more."""
-    told = partition.application("app")
-    return None if told is None else told.state.value
+    application = partition.application("app")
+    return None if application is None else application.state.value
 
 
 def gang(style: str, *placeholders: str, pending: tuple[str, ...] = ()) -> Partition:
@@ -65,8 +65,8 @@ def test_time_out_of_a_gang_partly_replaced(style: str, *, ended: bool) -> None:
 
 
 @styles
-def test_time_out_beside_a_real_allocation(style: str) -> None:
-    """An application that has a real allocation beside its placeholders goes on with it."""
+def test_time_out_with_a_real_allocation(style: str) -> None:
+    """An application with placeholders and a real allocation continues with the real one."""
     partition = gang(style, "1", "2")
     partition.allocate("real", "app", memory(2))
     assert partition.time_out_gang("app") == ("1", "2")
@@ -81,7 +81,7 @@ def test_soft_time_out() -> None:
     partition.request("real", "app", memory(2))
 
     assert partition.time_out_gang("app") == ("1", "2")
-    assert [told.state.value for told in partition.allocations()] == ["going", "going", "pending"]
+    assert [allocation.state.value for allocation in partition.allocations()] == ["going", "going", "pending"]
     for name in "12":
         partition.release(name)
     assert partition.allocate("real", "app", memory(2))
@@ -94,7 +94,10 @@ def test_hard_time_out() -> None:
     partition.request("real", "app", memory(2))
 
     assert partition.time_out_gang("app") == ("1", "2")
-    assert (state(partition), [told.allocation_id for told in partition.allocations()]) == ("failing", ["1", "2"])
+    assert (state(partition), [allocation.allocation_id for allocation in partition.allocations()]) == (
+        "failing",
+        ["1", "2"],
+    )
     for name in "12":
         partition.release(name)
     assert state(partition) is None

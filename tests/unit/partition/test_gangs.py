@@ -81,8 +81,8 @@ def test_gang_repeated(partition: Partition) -> None:
     assert partition.allocate("one-1", "one", memory(2))
     for _ in range(2):
         assert partition.allocate_all(requests("one", 3, 2))
-    (told,) = partition.users()
-    assert told.queues.usage == memory(5)
+    (users,) = partition.users()
+    assert users.queues.usage == memory(5)
     partition.verify()
 
 
@@ -103,15 +103,15 @@ def test_gang_of_pending_asks(partition: Partition) -> None:
         assert not partition.allocate_all(requests("one", 4, 5))
     partition.release("big")
     assert partition.allocate_all(requests("one", 4, 5))
-    assert {told.state.value for told in partition.allocations()} == {"held"}
+    assert {allocation.state.value for allocation in partition.allocations()} == {"held"}
 
 
 def test_gang_of_tuples(partition: Partition) -> None:
     """Asks may be plain tuples, from any iterable, with all traits of an allocation."""
     assert partition.allocate_all(iter([("one-0", "one", memory(1), True, 5, False)]))  # type: ignore[arg-type]  # as documented
-    told = partition.allocation("one-0")
-    assert told is not None
-    assert told[3:] == ("held", True, 5, False, None, None)
+    allocation = partition.allocation("one-0")
+    assert allocation is not None
+    assert allocation[3:] == ("held", True, 5, False, None, None)
 
 
 def test_gang_of_nobody(partition: Partition) -> None:
@@ -142,7 +142,7 @@ def test_replace_by_the_same(partition: Partition) -> None:
     usage = partition.users()
     assert partition.replace("p", "r", memory(9))
     assert partition.users() == usage
-    assert [tuple(told) for told in partition.allocations()] == [
+    assert [tuple(allocation) for allocation in partition.allocations()] == [
         ("r", "one", memory(9), "held", False, 3, False, None, None)
     ]
 
@@ -152,7 +152,7 @@ def test_replace_by_less(partition: Partition) -> None:
     placeholder(partition, 9)
     partition.adopt("ghost", "one", memory(9))
     assert partition.replace("p", "r", memory(8))
-    assert [told.queues.usage for told in partition.users()] == [memory(17)]
+    assert [user.queues.usage for user in partition.users()] == [memory(17)]
     partition.verify()
 
 
@@ -194,9 +194,9 @@ def test_replace_by_what_is_pending(partition: Partition) -> None:
     partition.request("r", "one", memory(4), priority=7)
     assert partition.replace("p", "r", memory(4))
 
-    told = partition.allocation("r")
-    assert told is not None
-    assert (told.state.value, told.priority, told.preemptible) == ("held", 7, True)
+    allocation = partition.allocation("r")
+    assert allocation is not None
+    assert (allocation.state.value, allocation.priority, allocation.preemptible) == ("held", 7, True)
     assert partition.applications(A)[0].pending == 0
 
 
@@ -240,7 +240,7 @@ def test_resize(partition: Partition) -> None:
         )
     assert partition.resize("1", memory(9))
     assert partition.resize("1", memory(9)), "it may be repeated"
-    assert [tuple(told) for told in partition.allocations()] == [
+    assert [tuple(allocation) for allocation in partition.allocations()] == [
         ("1", "one", memory(9), "held", False, 2, True, None, None)
     ]
     partition.verify()
@@ -258,8 +258,8 @@ def test_resize_to_nothing(partition: Partition) -> None:
     """An allocation of nothing keeps its application running."""
     partition.allocate("1", "one", memory(9))
     assert partition.resize("1", Resource())
-    (told,) = partition.users()
-    assert (told.queues.usage, told.queues.running_applications) == (Resource(), ("one",))
+    (users,) = partition.users()
+    assert (users.queues.usage, users.queues.running_applications) == (Resource(), ("one",))
     partition.verify()
 
 
@@ -268,9 +268,9 @@ def test_resize_what_is_going(partition: Partition) -> None:
     partition.allocate("1", "one", memory(5))
     partition.preempt("1")
     assert partition.resize("1", memory(4))
-    told = partition.allocation("1")
-    assert told is not None
-    assert told.state.value == "going"
+    allocation = partition.allocation("1")
+    assert allocation is not None
+    assert allocation.state.value == "going"
 
 
 def test_resize_what_is_not_held(partition: Partition) -> None:

@@ -186,7 +186,7 @@ class Scene:
         return shown(self.partition)
 
     def require_sound(self) -> None:
-        """Verify what is beside the partition, after `state`."""
+        """Verify the state outside the partition, after `state`."""
 
     def require_unchanged(self) -> None:
         """Verify the same where nothing has changed, and leave the scene as it was."""
@@ -207,44 +207,46 @@ class Followed(Scene):
 
     def build(self) -> None:
         """Make the partition."""
-        self.told: list[list[tuple[int, Event]]] = [[], []]
-        self.partition = Partition(CONFIG, subscribers=[self._follow(told) for told in self.told], clock=lambda: 1000)
+        self.batches: list[list[tuple[int, Event]]] = [[], []]
+        self.partition = Partition(
+            CONFIG, subscribers=[self._follow(batch) for batch in self.batches], clock=lambda: 1000
+        )
         self.fill(self.partition)
-        self._seen = len(self.told[0])
+        self._seen = len(self.batches[0])
 
-    def _follow(self, told: list[tuple[int, Event]]) -> Callable[[int, tuple[Event, ...]], None]:
-        return lambda first, events: told.extend(enumerate(events, first))
+    def _follow(self, result: list[tuple[int, Event]]) -> Callable[[int, tuple[Event, ...]], None]:
+        return lambda first, events: result.extend(enumerate(events, first))
 
     def require_sound(self) -> None:
         """Verify that each subscriber knows all events, in order, and none that did not happen."""
         self.partition.configure(None)
-        for told in self.told:
-            known = dict(told)
+        for batch in self.batches:
+            known = dict(batch)
             assert list(known) == list(range(1, len(known) + 1))
-            assert all(event == known[number] for number, event in told)
+            assert all(event == known[number] for number, event in batch)
             assert self._after(list(known.values())) == shown(self.partition)
 
     def require_unchanged(self) -> None:
         """Make sure that subscribers learn of the next changes, and of nothing that did not happen."""
         self.partition.request("probe", "one", memory(1))
         self.partition.release("probe")
-        for told in self.told:
-            known = dict(told)
+        for batch in self.batches:
+            known = dict(batch)
             assert list(known) == list(range(1, len(known) + 1))
-            assert all(event == known[number] for number, event in told)
+            assert all(event == known[number] for number, event in batch)
             *models, requested, withdrawn = list(known.values())[self._seen :]
             assert all(isinstance(event, Denied) for event in models)
             assert (type(requested), type(withdrawn)) == (AllocationRequested, RequestWithdrawn)
         self._seen = len(known)
 
     def _after(self, events: list[Event]) -> object:
-        told = [_comparable(event) for event in events]
+        events_found = [_comparable(event) for event in events]
         for replayed, state in self._replayed:
-            if replayed == told:
+            if replayed == events_found:
                 return state
         twin = Partition(CONFIG, clock=lambda: 1000)
         _replay(twin, events)
-        self._replayed.append((told, shown(twin)))
+        self._replayed.append((events_found, shown(twin)))
         # The operation has happened or has not, after some uses of the scene.
         assert len(self._replayed) < 3 * _USES
         return self._replayed[-1][1]
@@ -282,7 +284,9 @@ class Modelled(Scene):
 
     def require_sound(self) -> None:
         """Compare what each model counts with the ledger."""
-        allocations = {told.allocation_id: told.state.value == "pending" for told in self.partition.allocations()}
+        allocations = {
+            allocation.allocation_id: allocation.state.value == "pending" for allocation in self.partition.allocations()
+        }
         held = {name for name, is_pending in allocations.items() if not is_pending}
         assert (set(self.waiting.charged), set(self.waiting.waiting)) == (held, allocations.keys() - held)
         pods = {pod.name: self.elastic.is_running(pod.name) for pod in self.elastic.pods_in("ml")}

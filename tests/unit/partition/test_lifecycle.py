@@ -18,8 +18,8 @@ def _partition() -> Partition:
 
 def state(partition: Partition, application_id: str = "app") -> str | None:
     """Return how far an application has come; None if the partition knows it not or not any more."""
-    told = partition.application(application_id)
-    return None if told is None else told.state.value
+    application = partition.application(application_id)
+    return None if application is None else application.state.value
 
 
 def running(partition: Partition) -> int:
@@ -71,7 +71,7 @@ def test_running_while_something_is_pending(partition: Partition) -> None:
     partition.request("2", "app", memory(1))
     partition.release("1")
     assert (state(partition), running(partition)) == ("running", 1)
-    assert [told.running_applications for told in partition.queue("root.a").walk()] == [1]  # type: ignore[union-attr]  # it is there
+    assert [queue.running_applications for queue in partition.queue("root.a").walk()] == [1]  # type: ignore[union-attr]  # it is there
 
     partition.release("2")
     assert (state(partition), running(partition)) == ("completing", 0)
@@ -118,8 +118,8 @@ def test_complete(partition: Partition) -> None:
     partition.allocate("1", "app", memory(1))
     partition.release("1")
 
-    told = partition.complete("app")
-    assert (told.application_id, told.state, told.group) == ("app", ApplicationState.COMPLETED, None)
+    completed = partition.complete("app")
+    assert (completed.application_id, completed.state, completed.group) == ("app", ApplicationState.COMPLETED, None)
     assert state(partition) is None
     partition.verify()
 
@@ -185,7 +185,7 @@ def test_failing(partition: Partition) -> None:
 
     assert partition.fail("app") == ("1", "2")
     assert (state(partition), running(partition)) == ("failing", 1)
-    assert [told.state.value for told in partition.allocations()] == ["going", "going"]
+    assert [allocation.state.value for allocation in partition.allocations()] == ["going", "going"]
     assert partition.fail("app") == ("1", "2"), "it may be repeated"
 
 
@@ -265,9 +265,9 @@ def test_preempted_counts_until_released(partition: Partition) -> None:
     usage = partition.users()
 
     assert partition.preempt("1") is True
-    told = partition.application("app")
-    assert told is not None
-    assert (partition.users(), told.terminating, told.state.value) == (usage, 1, "running")
+    application = partition.application("app")
+    assert application is not None
+    assert (partition.users(), application.terminating, application.state.value) == (usage, 1, "running")
     assert partition.preempt("1") is True, "it may be repeated"
 
     partition.release("1")
@@ -293,7 +293,7 @@ def test_close(partition: Partition) -> None:
     started(partition, "other", 1, "root.b", BOB)
 
     assert partition.close() == ("2", "1", "other")
-    assert [told.state.value for told in partition.applications()] == ["failing", "failing"]
+    assert [application.state.value for application in partition.applications()] == ["failing", "failing"]
     for name in ["1", "2", "other"]:
         partition.release(name)
     assert (partition.applications(), partition.users()) == ((), ())
@@ -338,7 +338,7 @@ def test_a_quota_that_changes(partition: Partition) -> None:
 
 
 def test_a_quota_for_a_queue_of_the_configuration(partition: Partition) -> None:
-    """What the configuration says of a queue cannot be changed beside it."""
+    """The quota of a configured queue can only be changed in the configuration."""
     with refused(partition, "queue_path 'root.a': the configuration sets the quota of this queue"):
         partition.set_queue_quota("root.a", memory(4))
     with refused(partition, "queue_path 'root.x': there is no such queue"):

@@ -96,13 +96,13 @@ def test_usage_above_a_new_limit() -> None:
 def test_upload() -> None:
     """An upload refuses risks on request, and changes nothing then; otherwise it needs no confirmation."""
     partition = used(25)
-    asked = client(partition)
+    rest = client(partition)
 
     def upload(text: str, query: str = "") -> int:
-        return asked.put(f"/api/v1/config{query}", content=text, headers=UPLOAD).status_code
+        return rest.put(f"/api/v1/config{query}", content=text, headers=UPLOAD).status_code
 
     lowered = TEXT.replace("memory: 100", "memory: 60")
-    refused = asked.put("/api/v1/config?confirm=false", content=lowered, headers=UPLOAD)
+    refused = rest.put("/api/v1/config?confirm=false", content=lowered, headers=UPLOAD)
     assert (refused.status_code, refused.json()["code"]) == (409, "config-unconfirmed")
     assert "default: queue root.a: 60 memory instead of 100 memory" in refused.json()["message"]
     assert partition.config == config()

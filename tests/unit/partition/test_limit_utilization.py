@@ -42,5 +42,5 @@ def _partition() -> Partition:
 )
 def test_standings_are_found_and_paged(partition: Partition, query: str, total: int, names: list[str]) -> None:
     """The total counts all that match, whichever of them are on the page."""
-    told = client(partition).get(f"{PREFIX}/utilization/users{query}").json()
-    assert (told["total"], [one["name"] for one in told["utilizations"]]) == (total, names)
+    body = client(partition).get(f"{PREFIX}/utilization/users{query}").json()
+    assert (body["total"], [one["name"] for one in body["utilizations"]]) == (total, names)

@@ -263,7 +263,7 @@ def test_adopted_nowhere(partition: Partition, path: str, reason: str) -> None:
 
 
 def test_adopted_in_the_deepest_queue(partition: Partition) -> None:
-    """A queue as deep as placement makes them is adopted, and a configuration can be put in force beside it."""
+    """A queue as deep as placement makes them is adopted, and a configuration can be applied while it exists."""
     partition.adopt_application("new", SUE, "root" + ".b" * 99)
     partition.configure(None)
     partition.verify()

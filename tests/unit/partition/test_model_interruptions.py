@@ -36,17 +36,17 @@ class Scene:
     model: Any
 
     def __init__(self) -> None:
-        self.told: list[Held] = []
+        self.calls: list[Held] = []
 
     def tell(self, claim: Claim, *, is_held: bool = True) -> None:
         """Charge or expect a claim."""
         (self.model.charge if is_held else self.model.add_pending)(claim)
-        self.told.append(Held(claim, is_held))
+        self.calls.append(Held(claim, is_held))
 
     def recharge(self) -> None:
         """Do what a partition does after an interruption."""
         self.model.reset()
-        for claim, is_held in self.told:
+        for claim, is_held in self.calls:
             (self.model.charge if is_held else self.model.add_pending)(claim)
 
     def seen(self) -> object:
@@ -143,7 +143,8 @@ class TreeScene(Scene):
             for one in (claim("", group, 4, priority=9) for group in "abc")
         ]
         forest = {
-            one.claim.allocation_id: self.manager.is_allocated_forest("F", one.claim.allocation_id) for one in self.told
+            one.claim.allocation_id: self.manager.is_allocated_forest("F", one.claim.allocation_id)
+            for one in self.calls
         }
         return [self.manager.view(name) for name in self.manager.get_tree_names()], urgent, forest
 
@@ -162,12 +163,12 @@ class ForestScene(TreeScene):
 
     def make(self) -> TreeModel | ForestModel:
         """Return the model."""
-        return ForestModel(self.manager, "F", lambda asked: dict.fromkeys("TU", group_of(asked)))
+        return ForestModel(self.manager, "F", lambda claim: dict.fromkeys("TU", group_of(claim)))
 
 
-def group_of(asked: Claim) -> str:
+def group_of(claim: Claim) -> str:
     """Return the group in the tags of a claim."""
-    return asked.tags[GROUP_TAG]
+    return claim.tags[GROUP_TAG]
 
 
 def nonzero(amounts: Resource) -> Resource:

@@ -38,9 +38,9 @@ class Budget:
 
     def check(self, claim: Claim) -> list[Violation]:
         """Deny more than the budget."""
-        spent, asked, user = self.spent.get(claim.user.name, 0), claim.usage.get("coins", 0), claim.user.name
-        fits = spent + asked <= self.limit
-        return [] if fits else [Violation("budget", user, "", "", "coins", self.limit, spent, asked)]
+        spent, requested, user = self.spent.get(claim.user.name, 0), claim.usage.get("coins", 0), claim.user.name
+        fits = spent + requested <= self.limit
+        return [] if fits else [Violation("budget", user, "", "", "coins", self.limit, spent, requested)]
 
     def charge(self, claim: Claim) -> None:
         """Spend."""
@@ -74,7 +74,11 @@ def test_all_models_are_named() -> None:
     partition.submit("app", SUE, "root.a")
 
     decision = partition.allocate("1", "app", licences(4))
-    assert [(told.kind, told.limit) for told in decision.violations] == [("queue", 1), ("licence", 3), ("licence", 2)]
+    assert [(violation.kind, violation.limit) for violation in decision.violations] == [
+        ("queue", 1),
+        ("licence", 3),
+        ("licence", 2),
+    ]
     assert partition.check("app", licences(4)) == decision
 
 
@@ -254,10 +258,10 @@ def test_evict() -> None:
 
     assert str(decision) == "allowed, evicting '1'"
     assert list(model.charged) == ["mine", "2", "more"]
-    assert [told.allocation_id for told in partition.allocations()] == ["2", "mine", "more"]
-    told = partition.application("1")
-    assert told is not None
-    assert told.state.value == "completing"
+    assert [allocation.allocation_id for allocation in partition.allocations()] == ["2", "mine", "more"]
+    application = partition.application("1")
+    assert application is not None
+    assert application.state.value == "completing"
     partition.verify()
 
 
@@ -278,7 +282,7 @@ def test_evictions_that_do_not_help() -> None:
         decision = partition.allocate_evicting("more", "mine", licences(2))
         assert partition.check("mine", licences(2)) == decision
     assert model.state() == before
-    assert ([told.kind for told in decision.violations], decision.evictions) == (["queue", "licence"], ())
+    assert ([violation.kind for violation in decision.violations], decision.evictions) == (["queue", "licence"], ())
 
 
 def test_evictions_that_make_room_in_a_queue() -> None:
@@ -393,6 +397,6 @@ def test_model_raises_while_giving_back(operation: str, call: str, which: int) -
     partition.verify()
 
     other = models[1 - which]
-    allocations = {told.allocation_id: told.state.value for told in partition.allocations()}
+    allocations = {allocation.allocation_id: allocation.state.value for allocation in partition.allocations()}
     assert set(other.waiting) == {name for name, state in allocations.items() if state == "pending"}
     assert set(other.charged) == {name for name, state in allocations.items() if state != "pending"}

@@ -32,10 +32,10 @@ def test_counted_everywhere(partition: Partition) -> None:
     assert {queue.queue_path: queue.usage for queue in root.walk()} == dict.fromkeys(
         ["root", "root.a", IN_B], memory(5)
     )
-    assert [told.queues.usage for told in partition.users()] == [memory(5)]
-    assert [told.queues.usage for told in partition.groups()] == [memory(5)]
-    assert [told.user_name for told in partition.users()] == ["sue"]
-    assert [told.group_name for told in partition.groups()] == ["dev"]
+    assert [user.queues.usage for user in partition.users()] == [memory(5)]
+    assert [group.queues.usage for group in partition.groups()] == [memory(5)]
+    assert [user.user_name for user in partition.users()] == ["sue"]
+    assert [group.group_name for group in partition.groups()] == ["dev"]
     partition.verify()
 
 
@@ -100,10 +100,10 @@ def test_retry_after_a_denial(partition: Partition) -> None:
 def test_retry_with_other_content(partition: Partition, call: str, other: dict[str, object]) -> None:
     """An id that stands for an allocation is refused for anything else."""
     partition.submit("other", SUE, IN_B)
-    asked = {"application_id": "app", "usage": memory(5), **other}
+    requested = {"application_id": "app", "usage": memory(5), **other}
 
     with refused(partition, "allocation_id 'app': the id stands for another allocation, of application 'app'"):
-        getattr(partition, call)("app", **asked)
+        getattr(partition, call)("app", **requested)
 
 
 def test_id_can_be_used_again(partition: Partition) -> None:
@@ -118,7 +118,9 @@ def test_equal_ids_of_both_kinds() -> None:
     for name in ["?", "root", " ", "\N{SNOWMAN}\n"]:
         started(partition, name, 1)
 
-    assert [told.allocation_id for told in partition.allocations()] == sorted(["?", "root", " ", "\N{SNOWMAN}\n"])
+    assert [allocation.allocation_id for allocation in partition.allocations()] == sorted(
+        ["?", "root", " ", "\N{SNOWMAN}\n"]
+    )
     partition.verify()
 
 
@@ -138,9 +140,9 @@ def test_unlimited_beyond_the_number_for_it() -> None:
     started(partition, "app", UNLIMITED)
     assert partition.allocate("more", "app", memory(UNLIMITED))
 
-    told = partition.application("app")
-    assert told is not None
-    assert told.usage == memory(2 * UNLIMITED)
+    application = partition.application("app")
+    assert application is not None
+    assert application.usage == memory(2 * UNLIMITED)
 
 
 def test_nothing_starts_an_application() -> None:
@@ -163,9 +165,9 @@ def test_group_is_chosen_once() -> None:
     assert partition.release("app")
     assert partition.allocate("app", "app", memory(9))
 
-    told = partition.application("app")
-    assert told is not None
-    assert told.group == "dev"
+    application = partition.application("app")
+    assert application is not None
+    assert application.group == "dev"
 
 
 def test_user_limits_win() -> None:
@@ -174,7 +176,7 @@ def test_user_limits_win() -> None:
     partition = partition_of(limits=limits, group_limits="unless-user-limited")
     started(partition, "app", 6)
 
-    assert [told.queues.usage for told in partition.groups()] == [memory(6)]
+    assert [group.queues.usage for group in partition.groups()] == [memory(6)]
     assert [limit.kind for limit in partition.limits("app")] == ["user"]
     partition.verify()
 
@@ -204,7 +206,7 @@ def test_release_one_of_several(partition: Partition) -> None:
 def test_release_withdraws_what_is_pending(partition: Partition) -> None:
     """An allocation that is pending counts nowhere, and is withdrawn by a release."""
     partition.request("next", "app", memory(50))
-    assert [told.state.value for told in partition.allocations()] == ["held", "pending"]
+    assert [allocation.state.value for allocation in partition.allocations()] == ["held", "pending"]
     assert partition.queue_headroom(IN_B) == memory(2)
 
     assert partition.release("next") is True
@@ -219,9 +221,9 @@ def test_pending_is_granted(partition: Partition) -> None:
         partition.allocate("next", "app", memory(1))
     assert partition.allocate("next", "app", memory(1), priority=2)
 
-    told = partition.application("app")
-    assert told is not None
-    assert (told.allocations, told.pending) == (2, 0)
+    application = partition.application("app")
+    assert application is not None
+    assert (application.allocations, application.pending) == (2, 0)
 
 
 def test_pending_stays_after_a_denial(partition: Partition) -> None:
@@ -280,9 +282,9 @@ def test_exceeded_limits_leaf_to_root() -> None:
         partition.submit(name, user, IN_B)
         partition.adopt(name, name, memory(3))
 
-    told = [(over.kind, over.name, over.queue_path) for over in partition.exceeded_limits()]
+    exceeded = [(over.kind, over.name, over.queue_path) for over in partition.exceeded_limits()]
     users = [("user", "bob", "root"), ("user", "sue", "root")]
-    assert told == [*users, *(("queue", path, path) for path in [IN_B, "root.a", "root"])]
+    assert exceeded == [*users, *(("queue", path, path) for path in [IN_B, "root.a", "root"])]
 
 
 def test_no_group_is_a_choice() -> None:
@@ -290,6 +292,6 @@ def test_no_group_is_a_choice() -> None:
     partition = partition_of(limits="{groups: [dev, '*'], maxresources: {memory: 5}}")
     started(partition, "app", 9, user=UserGroup("eve"))
 
-    told = partition.application("app")
-    assert told is not None
-    assert (told.group, partition.groups()) == (None, ())
+    application = partition.application("app")
+    assert application is not None
+    assert (application.group, partition.groups()) == (None, ())

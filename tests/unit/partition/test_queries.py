@@ -35,16 +35,16 @@ def test_check_chooses_no_group(partition: Partition) -> None:
     """A check answers for the group that would be chosen, and chooses none."""
     partition.submit("new", BOB, "root.b")
     with changing_nothing(partition):
-        assert [told.name for told in partition.check("new", memory(30)).violations] == ["dev"]
+        assert [violation.name for violation in partition.check("new", memory(30)).violations] == ["dev"]
 
-    told = partition.application("new")
-    assert told is not None
-    assert told.group is None
+    application = partition.application("new")
+    assert application is not None
+    assert application.group is None
 
 
 @pytest.mark.parametrize("call", ["check", "allocate"])
 def test_failing_application(partition: Partition, call: str) -> None:
-    """Nothing is to be had for an application that is failing, whoever asks and whether or not it fits."""
+    """A failing application gets nothing, whether the request fits or not."""
     partition.fail("app")
     arguments = ("more", "app", memory(1)) if call == "allocate" else ("app", memory(1))
 
@@ -107,8 +107,8 @@ def test_explain_names_the_largest_holders(partition: Partition) -> None:
         started(partition, name, amount, user=user)
 
     with changing_nothing(partition):
-        told = partition.explain("app", memory(2))
-    assert str(told) == (
+        explanation = partition.explain("app", memory(2))
+    assert str(explanation) == (
         "denied, waiting can help:\n"
         "  user 'sue' in root: 2 memory requested, 5 of 6 used, 1 too much (limit for 'sue')\n"
         "    held by 'app' of 'sue' in root.a: 5\n"
@@ -121,10 +121,10 @@ def test_explain_names_the_largest_holders(partition: Partition) -> None:
 
 
 def test_explain_names_nobody_elsewhere() -> None:
-    """Who runs beside the queue of a limit, or holds nothing of the resource, holds nothing of what is missing."""
+    """An application outside the queue of a limit, or without the resource, is not a holder."""
     partition = partition_of("{name: a, resources: {max: {memory: 5}}}, {name: ab}")
     started(partition, "app", 5)
-    started(partition, "beside", 5, "root.ab")
+    started(partition, "outside", 5, "root.ab")
     started(partition, "nothing", 0)
 
     assert [[holder.application_id for holder in held] for held in partition.explain("app", memory(1)).holders] == [
@@ -164,11 +164,11 @@ def test_explain_names_nobody_for_what_never_fits(partition: Partition) -> None:
     """Holders are those who could make room: for a request that is above one of the limits nobody can."""
     explanation = partition.explain("app", memory(7))
 
-    assert [told.can_wait for told in explanation.decision.violations] == [False, True]
+    assert [violation.can_wait for violation in explanation.decision.violations] == [False, True]
     assert explanation.holders == ((), ())
     assert "held by" not in str(explanation)
     violations = explanation.to_dict()["violations"]
-    assert [told["holders"] for told in violations] == [[], []]  # type: ignore[attr-defined] # a list
+    assert [violation["holders"] for violation in violations] == [[], []]  # type: ignore[attr-defined] # a list
     assert partition.explain(UserInQueue(SUE, "root.a"), memory(7)).holders == ((), ())
 
 
@@ -187,8 +187,8 @@ def test_repr(partition: Partition) -> None:
 
 def test_explain_what_is_allowed(partition: Partition) -> None:
     """What would be granted needs no explanation."""
-    told = partition.explain("app", memory(1))
-    assert (str(told), told.holders, told.to_dict()["violations"]) == ("allowed", (), [])
+    explanation = partition.explain("app", memory(1))
+    assert (str(explanation), explanation.holders, explanation.to_dict()["violations"]) == ("allowed", (), [])
 
 
 def test_explain_limits_of_other_models() -> None:
@@ -196,11 +196,11 @@ def test_explain_limits_of_other_models() -> None:
     partition = partition_of(models=[Licences(1)])
     started(partition, "app", 1)
 
-    told = partition.explain("app", Resource(licence=2))
-    assert str(told) == (
+    explanation = partition.explain("app", Resource(licence=2))
+    assert str(explanation) == (
         "denied, waiting cannot help:\n  licence 'solver': 2 licence requested, never more than 1 allowed"
     )
-    assert json.loads(json.dumps(told.to_dict()))["violations"][0]["holders"] == []
+    assert json.loads(json.dumps(explanation.to_dict()))["violations"][0]["holders"] == []
 
 
 # What is shown
@@ -218,8 +218,8 @@ def test_applications_of_a_queue(partition: Partition) -> None:
     started(partition, "b", 1, "root.b", BOB)
     partition.submit("a", BOB, "root.a")
 
-    assert [told.application_id for told in partition.applications()] == ["a", "app", "b"]
-    assert [told.application_id for told in partition.applications("root.A")] == ["a", "app"]
+    assert [application.application_id for application in partition.applications()] == ["a", "app", "b"]
+    assert [application.application_id for application in partition.applications("root.A")] == ["a", "app"]
     assert partition.applications("root") == partition.applications()
     with refused(partition, "queue_path 'root.c': there is no such queue", RequestError):
         partition.applications("root.c")
@@ -230,8 +230,8 @@ def test_allocations_of_an_application(partition: Partition) -> None:
     started(partition, "b", 1, "root.b", BOB)
     partition.request("a", "app", memory(1), priority=-1, preemptible=False)
 
-    assert [told.allocation_id for told in partition.allocations()] == ["a", "app", "b"]
-    assert next(told.to_dict() for told in partition.allocations("app")) == {
+    assert [allocation.allocation_id for allocation in partition.allocations()] == ["a", "app", "b"]
+    assert next(allocation.to_dict() for allocation in partition.allocations("app")) == {
         "allocation_id": "a",
         "application_id": "app",
         "usage": {"memory": 1},
@@ -251,9 +251,9 @@ def test_application_for_json(partition: Partition) -> None:
     partition.preempt("p")
     partition.request("q", "b", memory(1))
 
-    told = partition.application("b")
-    assert told is not None
-    assert json.loads(json.dumps(told.to_dict())) == {
+    application = partition.application("b")
+    assert application is not None
+    assert json.loads(json.dumps(application.to_dict())) == {
         "application_id": "b",
         "user": {"name": "sue", "groups": ["dev"]},
         "queue_path": "root.b",

@@ -26,8 +26,8 @@ def _partition() -> Partition:
 
 def is_draining(partition: Partition, queue_path: str) -> bool | None:
     """Return whether a queue takes no more applications; None if there is no such queue."""
-    told = partition.queue(queue_path)
-    return None if told is None else told.is_draining
+    queue = partition.queue(queue_path)
+    return None if queue is None else queue.is_draining
 
 
 # Queues that leave
@@ -70,9 +70,12 @@ def test_parents_stay_with_their_queues(partition: Partition) -> None:
     partition.configure(config("{name: e, queues: [{name: f}, {name: g}]}"))
     started(partition, "deep", 1, "root.e.f")
     partition.configure(None)
-    told = partition.queue("root.e")
-    assert told is not None
-    assert [(queue.queue_path, queue.is_draining) for queue in told.walk()] == [("root.e", True), ("root.e.f", True)]
+    queue_info = partition.queue("root.e")
+    assert queue_info is not None
+    assert [(queue.queue_path, queue.is_draining) for queue in queue_info.walk()] == [
+        ("root.e", True),
+        ("root.e.f", True),
+    ]
     partition.remove("deep")
     assert partition.queue("root.e") is None
 
@@ -91,15 +94,15 @@ def test_queue_comes_back(partition: Partition) -> None:
 def test_leaf_becomes_parent(partition: Partition) -> None:
     """Applications stay in a leaf that becomes a parent; the next ones go below it."""
     plan = partition.plan(config("{name: a, queues: [{name: x}]}, {name: b}"))
-    assert [str(told) for told in plan.draining] == ["root.a takes no more applications, and has 'app'"]
+    assert [str(queue) for queue in plan.draining] == ["root.a takes no more applications, and has 'app'"]
     partition.apply(plan, confirm=True)
 
     assert str(partition.submit("new", SUE, "root.a")).endswith(": root.a is not a leaf")
     assert partition.allocate("more", "app", memory(1))
     started(partition, "new", 1, "root.a.x")
-    told = partition.queue("root.a")
-    assert told is not None
-    assert (told.usage, told.running_applications) == (memory(9), 2)
+    queue = partition.queue("root.a")
+    assert queue is not None
+    assert (queue.usage, queue.running_applications) == (memory(9), 2)
     partition.verify()
 
 
@@ -108,7 +111,7 @@ def test_parent_becomes_leaf() -> None:
     partition = partition_of("{name: p, parent: true}", CREATING)
     started(partition, "app", 1, "root.p.x")
     plan = partition.plan(config("{name: p}", CREATING))
-    assert [told.queue_path for told in plan.draining] == ["root.p.x"]
+    assert [queue.queue_path for queue in plan.draining] == ["root.p.x"]
     partition.apply(plan, confirm=True)
 
     assert str(partition.submit("1", BOB, "root.p.x")).endswith(": root.p.x is draining")
@@ -126,9 +129,9 @@ def test_template() -> None:
     """A queue that is made has what the template of the nearest queue above says, until the template changes."""
     partition = partition_of(TEMPLATE, CREATING)
     started(partition, "app", 1, "root.p.q.x")
-    told = partition.queue("root.p.q.x")
-    assert told is not None
-    assert (told.max_resources, told.max_applications, told.is_managed) == (Resource(gpu=2), 1, False)
+    queue = partition.queue("root.p.q.x")
+    assert queue is not None
+    assert (queue.max_resources, queue.max_applications, queue.is_managed) == (Resource(gpu=2), 1, False)
 
     partition.configure(config("{name: p, parent: true, childtemplate: {resources: {max: {gpu: 4}}}}", CREATING))
     assert partition.queue_maximum("root.p.q.x") == Resource(gpu=4)

@@ -84,7 +84,7 @@ def test_a_lowered_maximum_starts_a_timer() -> None:
     assert since(partition) == {}
 
 
-def test_a_timer_starts_anew() -> None:
+def test_a_timer_restarts() -> None:
     """A timer that has stopped in between starts at the next change that brings usage above the maximum."""
     time = Time()
     partition = running(time)

@@ -115,10 +115,10 @@ def test_check_of_a_user_in_a_queue(amount: int) -> None:
     partition = partition_of(QUEUES, limits=LIMITS)
     started(partition, "app", 3)
     with changing_nothing(partition):
-        told = partition.check(UserInQueue(SUE, "root.a"), memory(amount))
+        decision = partition.check(UserInQueue(SUE, "root.a"), memory(amount))
     partition.submit("new", SUE, "root.a")
 
-    assert told == partition.allocate("new", "new", memory(amount))
+    assert decision == partition.allocate("new", "new", memory(amount))
 
 
 def test_check_of_a_user_counts_the_application() -> None:
@@ -126,7 +126,9 @@ def test_check_of_a_user_counts_the_application() -> None:
     partition = partition_of(QUEUES, limits='{users: ["*"], maxapplications: 1}')
     started(partition, "app", 1)
 
-    assert [told.resource for told in partition.check(UserInQueue(SUE, "root.a"), memory(1)).violations] == [None]
+    assert [violation.resource for violation in partition.check(UserInQueue(SUE, "root.a"), memory(1)).violations] == [
+        None
+    ]
 
 
 def test_check_of_a_user_asks_other_models() -> None:
@@ -134,9 +136,9 @@ def test_check_of_a_user_asks_other_models() -> None:
     licences = Licences(2)
     partition = partition_of(QUEUES, models=[licences])
 
-    assert [told.kind for told in partition.check(UserInQueue(SUE, "root.a"), Resource(licence=3)).violations] == [
-        "licence"
-    ]
+    assert [
+        violation.kind for violation in partition.check(UserInQueue(SUE, "root.a"), Resource(licence=3)).violations
+    ] == ["licence"]
     assert licences.used == 0
 
 
@@ -146,11 +148,11 @@ def test_check_of_a_user_in_a_queue_that_would_be_created() -> None:
     partition = Partition(config(QUEUES, rules, root=root))
     assert partition.place(SUE, "root.new").queue_path == "root.new"
     with changing_nothing(partition):
-        told = partition.check(UserInQueue(SUE, "root.new"), memory(6))
+        decision = partition.check(UserInQueue(SUE, "root.new"), memory(6))
     partition.submit("new", SUE, "root.new")
 
-    assert not told
-    assert told == partition.allocate("new", "new", memory(6))
+    assert not decision
+    assert decision == partition.allocate("new", "new", memory(6))
 
 
 def test_explain_of_a_user() -> None:

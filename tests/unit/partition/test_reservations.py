@@ -49,7 +49,7 @@ def reserved(partition: AbstractPartition) -> list[tuple[str, tuple[str, ...], i
 
 
 def test_backfill() -> None:
-    """A request passes if it ends by the start, or fits beside the reserved one."""
+    """A request passes if it ends by the start, or fits together with the reserved one."""
     partition = clocked()
     fill(partition)
     partition.request("x.0", "x", memory(8), duration=50)

@@ -70,8 +70,8 @@ def test_snapshot_says_what_the_partition_says(seed: int) -> None:
         assert snapshot.queue_headroom(path) == partition.queue_headroom(path)
         assert snapshot.queue_maximum(path) == partition.queue_maximum(path)
     assert all(partition.user_usage(name) == snapshot.user(name) for name in snapshot.user_names)
-    for told in partition.users():
-        assert (told.user_name in snapshot.pending_of_users) or snapshot.user(told.user_name) == told
+    for user in partition.users():
+        assert (user.user_name in snapshot.pending_of_users) or snapshot.user(user.user_name) == user
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -109,16 +109,16 @@ def test_user_with_nothing_but_pending_work() -> None:
     partition.submit("app", SUE, "root.a")
     partition.request("x", "app", memory(5))
     snapshot = partition.snapshot()
-    (told,) = [snapshot.user("sue")]
+    (users,) = [snapshot.user("sue")]
 
     assert snapshot.user_names == ("sue",)
-    assert told is not None
-    assert (told.queues.usage, told.queues.running_applications) == (Resource(), ())
-    assert told.queues.max_resources == memory(1)
-    assert [child.queue_path for child in told.queues.children] == ["root.a"]
+    assert users is not None
+    assert (users.queues.usage, users.queues.running_applications) == (Resource(), ())
+    assert users.queues.max_resources == memory(1)
+    assert [child.queue_path for child in users.queues.children] == ["root.a"]
     assert snapshot.pending_of_users["sue"].amounts == memory(5)
     assert snapshot.user_utilization("sue").share == 0
-    assert partition.user_usage("sue") == told
+    assert partition.user_usage("sue") == users
     assert partition.snapshot().user("ben") is None
     assert partition.user_usage("ben") is None
 
@@ -264,7 +264,7 @@ def test_explanation() -> None:
 
 
 def test_explanation_of_a_submission() -> None:
-    """A report for somebody without an application starts with the placement."""
+    """A report for a user without an application starts with the placement."""
     partition = partition_of(limits='{users: ["*"], maxresources: {memory: 8}}')
     report, nowhere = (partition.explain_submission(SUE, queue, memory(9)) for queue in ("root.A", ""))
 

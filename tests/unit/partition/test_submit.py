@@ -87,9 +87,9 @@ def test_tags_are_copied() -> None:
     tags = {"namespace": "n"}
     partition.submit("new", SUE, "root.a", tags=tags)
     tags["namespace"] = "m"
-    told = partition.application("new")
-    assert told is not None
-    assert told.tags == {"namespace": "n"}
+    application = partition.application("new")
+    assert application is not None
+    assert application.tags == {"namespace": "n"}
     with refused(
         partition,
         "application_id 'new': the id belongs to an application that was submitted with other arguments",
@@ -123,9 +123,9 @@ def test_adopted_application() -> None:
     partition.adopt_application("old", SUE, "root.A", group="ops", gang_style="hard", tags={"namespace": "n"})
     assert partition.adopt("1", "old", memory(2)) == ()
 
-    told = partition.application("old")
-    assert told is not None
-    assert (told.queue_path, told.group, told.tags) == ("root.a", "ops", {"namespace": "n"})
+    application = partition.application("old")
+    assert application is not None
+    assert (application.queue_path, application.group, application.tags) == ("root.a", "ops", {"namespace": "n"})
     assert [group.group_name for group in partition.groups()] == ["ops"]
     partition.verify()
 
@@ -136,9 +136,9 @@ def test_adopted_without_a_group(group: str | None, chosen: str | None) -> None:
     partition = partition_of(limits="{groups: [dev], maxresources: {memory: 5}}")
     partition.adopt_application("old", SUE, "root.a", group=group)
     partition.adopt("1", "old", memory(2))
-    told = partition.application("old")
-    assert told is not None
-    assert told.group == chosen
+    application = partition.application("old")
+    assert application is not None
+    assert application.group == chosen
 
 
 def test_adopted_again(partition: Partition) -> None:
@@ -161,17 +161,17 @@ def test_adopted_in_a_queue_that_is_missing() -> None:
     partition.adopt_application("two", SUE, "root.p.y", quota=Resource(disk=3))
     assert partition.queue_maximum("root.p.x") == Resource(gpu=2)
     assert partition.headroom("two") == Resource(disk=3)
-    told = partition.queue("root.p.x")
-    assert told is not None
-    assert (told.is_draining, told.is_leaf) == (False, True)
+    queue = partition.queue("root.p.x")
+    assert queue is not None
+    assert (queue.is_draining, queue.is_leaf) == (False, True)
 
 
 def test_adopted_below_a_leaf(partition: Partition) -> None:
     """Below a leaf nothing is created any more: the queue is drained, and the leaf is a leaf."""
     partition.adopt_application("old", SUE, "root.a.x.y")
-    told = partition.queue("root.a")
-    assert told is not None
-    assert [(queue.queue_path, queue.is_draining) for queue in told.walk()] == [
+    queue_info = partition.queue("root.a")
+    assert queue_info is not None
+    assert [(queue.queue_path, queue.is_draining) for queue in queue_info.walk()] == [
         ("root.a", False),
         ("root.a.x", True),
         ("root.a.x.y", True),

@@ -55,7 +55,7 @@ class Race:
         self.partition = partition
         self.rounds = rounds
         self.round = 0
-        #: Who was granted the unit of each round, appended to by whoever is.
+        #: The thread that was granted the unit of each round; each such thread appends itself.
         self.winners: list[list[str]] = [[] for _ in range(rounds)]
         self.tickets = [count() for _ in range(rounds)]
 
@@ -67,7 +67,7 @@ class Race:
             self.request(number, number_of_round)
 
     def request(self, number: int, number_of_round: int) -> None:
-        """Ask for the one unit; whoever is the last to do so gives it back and opens the next round."""
+        """Request the one unit; the last thread to do so releases it and starts the next round."""
         allocation_id = f"{number_of_round}-{number}"
         if self.partition.allocate(allocation_id, f"app-{number}", ONE):
             self.winners[number_of_round].append(allocation_id)
@@ -184,7 +184,9 @@ def looking(partition: Partition) -> Callable[[Event], None]:
             assert root is not None
             assert root.usage.get("memory", 0) <= MOST
             assert [
-                told for told in partition.exceeded_limits() if told.queue_path == "root" and told.resource == "memory"
+                limit
+                for limit in partition.exceeded_limits()
+                if limit.queue_path == "root" and limit.resource == "memory"
             ] == []
             partition.audit(())
             partition.check("app-0", ONE)

@@ -53,7 +53,7 @@ def using(amount: int, settings: PartitionConfig) -> Partition:
     return partition
 
 
-def told(events: Iterable[ThresholdCrossed]) -> list[tuple[str, str, str | None, int, bool]]:
+def crossings(events: Iterable[ThresholdCrossed]) -> list[tuple[str, str, str | None, int, bool]]:
     """Return the events without their amounts."""
     return [(one.kind, one.name, one.resource, one.threshold, one.rising) for one in events]
 
@@ -128,12 +128,12 @@ def test_limits_of_all_kinds() -> None:
         assert partition.submit(name, SUE, "root.a")
         assert partition.allocate(name, name, Resource(memory=amount, gpu=2))
 
-    assert told(watch.update()) == [
+    assert crossings(watch.update()) == [
         ("group", "dev", "gpu", 80, True),
         ("queue", "root.a", "memory", 80, True),
         ("user", "sue", None, 80, True),
     ]
-    assert told(watch.crossed) == [
+    assert crossings(watch.crossed) == [
         ("group", "dev", "gpu", 80, True),
         ("queue", "root.a", "memory", 80, True),
         ("user", "sue", None, 80, True),
@@ -154,7 +154,7 @@ def test_each_user_of_a_wildcard() -> None:
         assert partition.submit(name, UserGroup(name), "root.b")
         assert partition.allocate(name, name, memory(amount))
 
-    assert told(watch.update()) == [("user", "ana", "memory", 80, True)]
+    assert crossings(watch.update()) == [("user", "ana", "memory", 80, True)]
 
 
 def test_cluster() -> None:
@@ -165,7 +165,7 @@ def test_cluster() -> None:
 
     partition.add_node("node", memory(100))
 
-    assert told(watch.update()) == [("queue", "root", "memory", 90, True)]
+    assert crossings(watch.update()) == [("queue", "root", "memory", 90, True)]
 
 
 def test_accounts_of_budgets() -> None:
@@ -207,7 +207,7 @@ def test_changed_limits() -> None:
     assert watch.update() == ()
 
     partition.configure(declared(queues=QUEUES.replace("100", "80")))
-    assert told(watch.update()) == [("queue", "root.a", "memory", 80, True)]
+    assert crossings(watch.update()) == [("queue", "root.a", "memory", 80, True)]
 
     partition.configure(declared(queues="{name: a}, {name: b}"))
     (left,) = watch.update()
@@ -218,7 +218,7 @@ def test_changed_thresholds() -> None:
     """A new threshold is crossed at once, and one that is removed is left, with the usage that there is."""
     partition = using(80, declared())
     watch = ThresholdWatch(partition)
-    assert told(watch.update()) == [("queue", "root.a", "memory", 80, True)]
+    assert crossings(watch.update()) == [("queue", "root.a", "memory", 80, True)]
 
     partition.configure(declared(ThresholdConfig(shares=(50,))))
     assert [(one.threshold, one.rising, one.used) for one in watch.update()] == [(80, False, 80), (50, True, 80)]
@@ -236,7 +236,7 @@ def test_limit_of_zero() -> None:
 
     partition.configure(declared(queues="{name: a, resources: {max: {memory: 0, gpu: 0, vcore: 5}}}"))
 
-    assert told(watch.update()) == [
+    assert crossings(watch.update()) == [
         ("queue", "root.a", "memory", 80, True),
         ("queue", "root.a", "memory", 95, True),
     ]
@@ -253,7 +253,7 @@ def test_failed_update() -> None:
     with pytest.raises(KeyboardInterrupt):
         watch.update(failing)  # type: ignore[arg-type] # raises
 
-    assert told(watch.update()) == [("queue", "root.a", "memory", 80, True)]
+    assert crossings(watch.update()) == [("queue", "root.a", "memory", 80, True)]
 
 
 def test_values() -> None:

@@ -118,7 +118,7 @@ def test_parent_that_is_created() -> None:
 
 
 def test_parents_of_parents() -> None:
-    """Each rule adds to what its parent rule finds; only the rules that were asked are named."""
+    """Each rule adds to what its parent rule finds; only the rules that were lookups are named."""
     rule = "{name: user, create: true, parent: {name: tag, value: team, create: true, parent: {name: provided}}}"
 
     deep = place(rule, submitted("dev", tags={"team": "x"}))
@@ -131,7 +131,7 @@ def test_parents_of_parents() -> None:
 
 
 def test_whole_path_needs_no_parent() -> None:
-    """A path from the root is complete, and its parent rule is not asked."""
+    """A path from the root is complete, and its parent rule is not lookups."""
     placement = place(BELOW_PARENT, submitted(tags={"namespace": "root.a"}))
 
     assert placement.trials == (("placementrules[0] tag namespace", "root.a", ""),)
@@ -347,7 +347,7 @@ def test_wrong_filter_says_where() -> None:
 
 
 def test_rules_of_recorded_configurations_compile() -> None:
-    """The rules of every configuration that the peer accepts can be compiled, and asked."""
+    """The rules of every configuration that the peer accepts can be compiled, and lookups."""
     accepted = [case["yaml"] for case in vectors("yunikorn/config_validation") if case["valid"]]
 
     for partition in (partition for yaml in accepted for partition in parse_config(yaml).partitions):
@@ -356,16 +356,16 @@ def test_rules_of_recorded_configurations_compile() -> None:
 
 
 def test_nothing_is_tried_twice() -> None:
-    """A whole rule is asked of the tree a fixed number of times, however many queues there are."""
+    """A whole rule is lookups of the tree a fixed number of times, however many queues there are."""
 
     class Counting(Queues):
-        asked = 0
+        lookups = 0
 
         def exists(self, queue_path: str) -> bool:
-            self.asked += 1
+            self.lookups += 1
             return super().exists(queue_path)
 
     queues = Counting([f"root.q{number}" for number in range(1000)])
 
     assert rules("name: provided").place(Submission("app-1", LIN, "q7"), queues)
-    assert queues.asked == 1
+    assert queues.lookups == 1

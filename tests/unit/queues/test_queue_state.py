@@ -32,15 +32,15 @@ def _partition() -> Partition:
 
 def state(partition: Partition, queue_path: str = "root") -> QueueState:
     """Return a queue that is there."""
-    told = partition.queue(queue_path)
-    assert told is not None
-    return told
+    queue = partition.queue(queue_path)
+    assert queue is not None
+    return queue
 
 
 def test_usage_is_summed_up(partition: Partition) -> None:
     """A queue uses what all queues below it use, without zeros, and runs their applications."""
-    told = {queue.queue_path: (queue.usage, queue.running_applications) for queue in state(partition).walk()}
-    assert told == {
+    queues = {queue.queue_path: (queue.usage, queue.running_applications) for queue in state(partition).walk()}
+    assert queues == {
         "root": (Resource(memory=6, vcore=500), 2),
         "root.c": (Resource(), 0),
         "root.d": (Resource(), 0),
@@ -61,10 +61,10 @@ def test_applications_are_those_of_the_queue(partition: Partition) -> None:
 
 def test_share_is_the_largest_fraction(partition: Partition) -> None:
     """The share is that of the resource of whose guarantee most is used, exactly; it may be above 1."""
-    told = {queue.queue_path: queue.share for queue in state(partition).walk()}
-    assert told["root.p"] == Fraction(2, 3)
-    assert told["root.p.a"] == Fraction(4, 3)
-    assert told["root.p.b"] == Fraction(1, 2)
+    queues = {queue.queue_path: queue.share for queue in state(partition).walk()}
+    assert queues["root.p"] == Fraction(2, 3)
+    assert queues["root.p.a"] == Fraction(4, 3)
+    assert queues["root.p.b"] == Fraction(1, 2)
 
 
 def test_share_without_a_guarantee(partition: Partition) -> None:
@@ -91,8 +91,8 @@ def test_root_has_the_cluster(partition: Partition) -> None:
 
 def test_for_json(partition: Partition) -> None:
     """A queue is told in JSON in the words of its attributes, with the share as a decimal number."""
-    told = json.loads(json.dumps(state(partition, "ROOT.P.B").to_dict()))
-    assert told == {
+    fields = json.loads(json.dumps(state(partition, "ROOT.P.B").to_dict()))
+    assert fields == {
         "queue_path": "root.p.b",
         "is_leaf": True,
         "is_managed": True,

@@ -151,8 +151,8 @@ def test_create_without_a_template(tree: QueueTree) -> None:
 def test_prune(tree: QueueTree) -> None:
     """Empty queues go that the configuration does not name, and those above them that are empty then."""
     before = paths(tree)
-    queue, beside = tree.create("root.p.q.x"), tree.create("root.p.q.y")
-    tree.prune(beside)
+    queue, sibling = tree.create("root.p.q.x"), tree.create("root.p.q.y")
+    tree.prune(sibling)
     assert tree.exists("root.p.q.x")
     tree.prune(queue)
     tree.prune(tree.queues["root.g"])

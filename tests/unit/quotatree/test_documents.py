@@ -97,9 +97,9 @@ def test_the_forest_consumer_of_the_documentation() -> None:
         {"treeName": "ContextTree", "groupID": "Context-4", "request": {"cpu": 2}, "priority": 0},
         {"treeName": "ServiceTree", "groupID": "Srvc-X", "request": {"cpu": 2, "disk": 1}, "priority": 0},
     ]
-    told = {"kind": "Consumer", "metadata": {"name": "consumer-data"}, "spec": {"id": "job-1", "trees": entries}}
+    result = {"kind": "Consumer", "metadata": {"name": "consumer-data"}, "spec": {"id": "job-1", "trees": entries}}
 
-    assert parse_consumer(json.dumps(told)).trees == (
+    assert parse_consumer(json.dumps(result)).trees == (
         TreeRequest("ContextTree", "Context-4", Resource(cpu=2)),
         TreeRequest("ServiceTree", "Srvc-X", Resource(cpu=2, disk=1)),
     )
@@ -171,7 +171,7 @@ def test_consumer_without_an_id() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "1:1: invalid JSON: expected a value"),
         ("{", "1:2: invalid JSON: expected a key in quotation marks"),
@@ -186,9 +186,9 @@ def test_consumer_without_an_id() -> None:
         ('{"a": ' + "[" * 70, "1:71: invalid JSON: nested more than 64 deep"),
     ],
 )
-def test_text_that_is_no_json(text: str, told: str) -> None:
+def test_text_that_is_no_json(text: str, message: str) -> None:
     """A text that is no JSON is refused with the place of the error."""
-    assert problems(text) == [f"<text>:{told} [json-syntax]"]
+    assert problems(text) == [f"<text>:{message} [json-syntax]"]
 
 
 def test_text_that_is_no_yaml() -> None:

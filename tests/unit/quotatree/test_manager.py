@@ -58,12 +58,12 @@ MISUSE: dict[str, tuple[Callable[[QuotaManager], object], str]] = {
 @pytest.mark.parametrize("name", MISUSE)
 def test_misuse(scene: Scene, name: str) -> None:
     """Misuse raises an error with the reason, and changes nothing."""
-    call, told = MISUSE[name]
+    call, result = MISUSE[name]
     before = [scene.manager.view(tree) for tree in scene.trees]
     with pytest.raises(RequestError) as caught:
         call(scene.manager)
 
-    assert str(caught.value) == told
+    assert str(caught.value) == result
     assert [scene.manager.view(tree) for tree in scene.trees] == before
 
 

@@ -28,9 +28,9 @@ def claim(number: int, group: str, cpu: int = 1, memory: int = 0, priority: int 
     return Claim(f"a{number}", "app", usage, f"root.{group}", SUE, priority=priority)
 
 
-def group_of(asked: Claim) -> str | None:
+def group_of(claim: Claim) -> str | None:
     """Return the last part of a queue path; nothing for those that the tree does not limit."""
-    group = asked.queue_path.removeprefix("root.")
+    group = claim.queue_path.removeprefix("root.")
     return None if group == "free" else group
 
 
@@ -50,7 +50,7 @@ def _model(request: pytest.FixtureRequest) -> EvictingModel:
     manager = manager_of("T", "U")
     if request.param == "tree":
         return TreeModel(manager, "T", group_of)
-    return ForestModel(manager, "F", lambda asked: {name: group_of(asked) or "" for name in ("T", "U")})
+    return ForestModel(manager, "F", lambda claim: {name: group_of(claim) or "" for name in ("T", "U")})
 
 
 def test_protocol(model: EvictingModel) -> None:
@@ -111,11 +111,11 @@ def test_maintenance_is_denied() -> None:
     manager.set_mode(Mode.MAINTENANCE)
     for model, kind, name in (
         (TreeModel(manager, "T", group_of), "tree", "T"),
-        (ForestModel(manager, "F", lambda asked: {"T": group_of(asked)}), "forest", "F"),
+        (ForestModel(manager, "F", lambda claim_found: {"T": group_of(claim_found)}), "forest", "F"),
     ):
         (violation,) = model.check(claim(1, "A", 1))
-        told = f"quota {kind} '{name}': its manager is in maintenance mode, in which no quota is enforced"
-        assert (str(violation), violation.can_wait, isinstance(violation, SetupViolation)) == (told, False, True)
+        result = f"quota {kind} '{name}': its manager is in maintenance mode, in which no quota is enforced"
+        assert (str(violation), violation.can_wait, isinstance(violation, SetupViolation)) == (result, False, True)
         assert pickle.loads(pickle.dumps(violation)) == violation  # noqa: S301 - made here
         assert not list(model.evictions(claim(1, "A", 1, priority=9)))
         model.charge(claim(1, "A", 9))
@@ -188,12 +188,12 @@ def test_trees_outside_the_forest_do_not_stand_for_it() -> None:
 
 
 def test_asked_without_an_id(model: EvictingModel) -> None:
-    """A check has no allocation id: the claim is judged like any other, even beside one with the id `?`."""
+    """A check has no allocation id: the claim is checked like any other, even next to one with the id `?`."""
     model.charge(claim(1, "A", 4)._replace(allocation_id="?"))
-    asked = claim(2, "B", 1, priority=1)._replace(allocation_id="")
+    claim_found = claim(2, "B", 1, priority=1)._replace(allocation_id="")
 
-    assert {violation.name for violation in model.check(asked)} == {"R"}
-    assert list(model.evictions(asked)) == ["?"]
+    assert {violation.name for violation in model.check(claim_found)} == {"R"}
+    assert list(model.evictions(claim_found)) == ["?"]
 
 
 def test_forest_lists_every_tree() -> None:
@@ -201,7 +201,7 @@ def test_forest_lists_every_tree() -> None:
     manager = manager_of("T")
     manager.add_tree_from_struct(document({**PAIR, "R": ("nil", 1)}, "U"))
     manager.add_tree_to_forest("F", "U")
-    model = ForestModel(manager, "F", lambda asked: {name: group_of(asked) or "" for name in ("T", "U")})
+    model = ForestModel(manager, "F", lambda claim_found: {name: group_of(claim_found) or "" for name in ("T", "U")})
 
     at_roots = [violation.limit for violation in model.check(claim(1, "A", 9)) if violation.name == "R"]
 
@@ -210,7 +210,7 @@ def test_forest_lists_every_tree() -> None:
 
 def test_in_a_partition() -> None:
     """Every query and every change of a partition reaches the tree."""
-    partition = Partition(models=[TreeModel(manager_of("T"), "T", lambda asked: asked.tags["team"])])
+    partition = Partition(models=[TreeModel(manager_of("T"), "T", lambda claim: claim.tags["team"])])
     partition.adopt_application("app", SUE, "root.a", tags={"team": "A"})
     assert partition.check("app", Resource(cpu=4))
     assert partition.allocate("a1", "app", Resource(cpu=3), placeholder=True)
@@ -248,17 +248,17 @@ def test_evictions_make_room(tree: dict[str, object], data: st.DataObject) -> No
             data.draw(st.sampled_from(groups)),
             data.draw(st.tuples(amounts, amounts, ranks)),
         )
-        asked = claim(number, group, cpu, memory, priority)
+        claim_found = claim(number, group, cpu, memory, priority)
         before = manager.view(name)
-        if list(model.check(asked)):
-            evictions = list(model.evictions(asked))
+        if list(model.check(claim_found)):
+            evictions = list(model.evictions(claim_found))
             assert manager.view(name) == before
             for allocation_id in evictions:
                 model.refund(charged.pop(allocation_id))
-            assert bool(evictions) == (not list(model.check(asked)))
-        if not list(model.check(asked)):
-            model.charge(asked)
-            charged[asked.allocation_id] = asked
+            assert bool(evictions) == (not list(model.check(claim_found)))
+        if not list(model.check(claim_found)):
+            model.charge(claim_found)
+            charged[claim_found.allocation_id] = claim_found
     manager.verify()
 
 
@@ -286,7 +286,7 @@ def test_recharged_without_a_group(kind: str) -> None:
     manager = manager_of("T", "U")
     model: TreeModel | ForestModel = TreeModel(manager, "T", group_of)
     if kind == "forest":
-        model = ForestModel(manager, "F", lambda asked: dict.fromkeys("TU", group_of(asked)))
+        model = ForestModel(manager, "F", lambda claim_found: dict.fromkeys("TU", group_of(claim_found)))
     for number, group in ((1, "A"), (2, "B")):
         model.charge(claim(number, group, 1))
     manager.get_tree_cache("T").delete_node("A")
@@ -310,7 +310,7 @@ def test_recharged_without_a_tree() -> None:
     manager = manager_of("T", "U")
     models = [
         TreeModel(manager, "T", group_of),
-        ForestModel(manager, "F", lambda asked: {"U": group_of(asked)}),
+        ForestModel(manager, "F", lambda claim_found: {"U": group_of(claim_found)}),
     ]
     for model in models:
         model.charge(claim(1, "A", 1))
@@ -334,7 +334,10 @@ def test_a_policy_that_raises_changes_nothing() -> None:
     manager.set_mode(Mode.NORMAL)
     manager.add_forest("F")
     manager.add_tree_to_forest("F", manager.add_tree_from_struct(document(PAIR, "T")))
-    models = [TreeModel(manager, "T", group_of), ForestModel(manager, "F", lambda asked: {"T": group_of(asked)})]
+    models = [
+        TreeModel(manager, "T", group_of),
+        ForestModel(manager, "F", lambda claim_found: {"T": group_of(claim_found)}),
+    ]
     models[0].charge(claim(1, "A", 4))
     before = manager.view("T")
     for model in models:

@@ -55,9 +55,9 @@ class Town:
         self.partition.verify()
         self.manager.verify()
         counted = {
-            told.allocation_id: told.usage
-            for told in self.partition.allocations()
-            if told.state is not AllocationState.PENDING and told.application_id != "free"
+            allocation.allocation_id: allocation.usage
+            for allocation in self.partition.allocations()
+            if allocation.state is not AllocationState.PENDING and allocation.application_id != "free"
         }
         for view in self.seen():
             assert {name: consumer.request for name, consumer in view.consumers.items()} == counted
@@ -221,7 +221,7 @@ def steps(draw: random.Random) -> dict[str, Callable[[Town], object]]:
     gang = [AllocationRequest(f"g{draw.randrange(6)}", draw.choice("abc"), cpu(draw.randint(0, 3))) for _ in range(3)]
     is_safe = draw.random() < 0.8
     queues = draw.choice([QUEUES, QUEUES.replace("7", "3"), QUEUES.replace("max", "guaranteed")])
-    running = [(told, queue, usage) for told in (name, other)]
+    running = [(application_id, queue, usage) for application_id in (name, other)]
 
     def renew(town: Town) -> None:
         tree = draw.choice(["T", "U", "V"])

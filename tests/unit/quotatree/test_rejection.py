@@ -67,12 +67,12 @@ def test_rejection_for_json() -> None:
     scene = Scene({"R": ("nil", 1)})
     response = scene.ask("a", "R", 2)
     assert response.rejection is not None
-    told = response.rejection.to_dict()
+    fields = response.rejection.to_dict()
 
-    violations = told.pop("violations")
+    violations = fields.pop("violations")
     assert isinstance(violations, list)
     assert [violation["shortfall"] for violation in violations] == [1]
-    assert told == {
+    assert fields == {
         "tree_name": "T",
         "consumer_id": "a",
         "group": "R",
@@ -127,11 +127,11 @@ def test_rejection_is_a_value() -> None:
     scene = Scene({"R": ("nil", 2), "L!": ("R", 1)})
     rejection = scene.ask("a", "L", 2).rejection
     assert isinstance(rejection, Rejection)
-    told = str(rejection)
+    text = str(rejection)
     cache = scene.manager.get_tree_cache("T")
     cache.rename_node("L", "M")
     scene.manager.update_tree("T")
 
     assert rejection.visited == (NodeQuota("L", is_hard=True, quota=(1,), free=(1,)),)
     assert pickle.loads(pickle.dumps(rejection)) == copy.deepcopy(rejection) == rejection  # noqa: S301 - our own bytes
-    assert str(rejection) == told
+    assert str(rejection) == text

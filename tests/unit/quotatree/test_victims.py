@@ -22,7 +22,7 @@ def candidate(number: int, cpu: int, memory: int, priority: int = 0) -> Consumer
 
 
 candidates = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(0, 3)), max_size=7).map(
-    lambda drawn: [candidate(number, *told) for number, told in enumerate(drawn)]
+    lambda drawn: [candidate(number, *item) for number, item in enumerate(drawn)]
 )
 wants = st.tuples(st.integers(0, 8), st.integers(0, 8)).map(lambda two: tuple(enumerate(two)))
 

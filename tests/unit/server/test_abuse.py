@@ -146,10 +146,10 @@ def test_half_a_character_in_a_name() -> None:
     partition = busy()
     partition.submit("half", UserGroup("\ud800"), "root.b")
     partition.allocate("half", "half", Resource(memory=1))
-    asked = client(partition)
+    rest = client(partition)
 
-    assert "\\ud800" in asked.get(f"{YUNIKORN}/usage/users").text
-    assert '\\\\ud800"' in asked.get("/metrics").text
+    assert "\\ud800" in rest.get(f"{YUNIKORN}/usage/users").text
+    assert '\\\\ud800"' in rest.get("/metrics").text
 
 
 def test_too_many_wait() -> None:

@@ -39,9 +39,9 @@ def lines(caplog: pytest.LogCaptureFixture) -> Iterator[list[dict[str, Any]]]:
 
 def test_uploads(lines: list[dict[str, Any]]) -> None:
     """Every upload is logged, also if it is refused."""
-    asked = client()
-    asked.put("/api/v1/config", content=CONFIG, headers=UPLOAD)
-    asked.put("/api/v1/config", content="partitions: [", headers=UPLOAD)
+    rest = client()
+    rest.put("/api/v1/config", content=CONFIG, headers=UPLOAD)
+    rest.put("/api/v1/config", content="partitions: [", headers=UPLOAD)
 
     assert lines[0] == {
         "time": "1970-01-01T00:00:07.000Z",
@@ -58,10 +58,10 @@ def test_reloads(lines: list[dict[str, Any]], tmp_path: Path) -> None:
     """A reload is logged, whether a client, a signal or the watch of the file caused it."""
     file = tmp_path / "queues.yaml"
     file.write_text(CONFIG)
-    asked = client(config_path=file)
-    asked.post("/api/v1/config/reload", headers=TOKEN)
+    rest = client(config_path=file)
+    rest.post("/api/v1/config/reload", headers=TOKEN)
     file.write_text("partitions: [")
-    configurations = asked.app.state.configurations  # type: ignore[attr-defined]  # an application of starlette
+    configurations = rest.app.state.configurations  # type: ignore[attr-defined]  # an application of starlette
     assert configurations.reload_if_changed()
 
     assert [(line["client"], line["role"], line["outcome"]) for line in lines] == [
@@ -69,7 +69,7 @@ def test_reloads(lines: list[dict[str, Any]], tmp_path: Path) -> None:
         ("local", "watch", "config-invalid"),
     ]
     assert {line["object"] for line in lines} == {str(file)}
-    assert asked.get("/api/v1/health").json()["status"] == "degraded"
+    assert rest.get("/api/v1/health").json()["status"] == "degraded"
 
 
 def test_reload_without_a_file(lines: list[dict[str, Any]]) -> None:
@@ -97,11 +97,11 @@ def test_operations(lines: list[dict[str, Any]]) -> None:
     """Every operation on a partition is logged with its outcome, also in a batch."""
     held, none = {"allocation_id": "held"}, {"allocation_id": "none", "usage": {}}
     gang = [{"allocation_id": f"g-{n}", "application_id": "app", "usage": {"memory": 3}} for n in range(2)]
-    asked = client()
-    asked.post(f"{PREFIX}/allocate_all", json={"requests": gang}, headers=DECIDE)
+    rest = client()
+    rest.post(f"{PREFIX}/allocate_all", json={"requests": gang}, headers=DECIDE)
     items = [{"operation": "release", **held}, {"operation": "resize", **none}]
-    asked.post(f"{PREFIX}/batch", json={"operations": items}, headers=DECIDE)
-    asked.post(f"{PREFIX}/release", json=held, headers=TOKEN)
+    rest.post(f"{PREFIX}/batch", json={"operations": items}, headers=DECIDE)
+    rest.post(f"{PREFIX}/release", json=held, headers=TOKEN)
 
     assert [(line["role"], line["action"], line["object"], line["outcome"]) for line in lines] == [
         ("scheduler", "allocate_all", "default: g-0, g-1", "denied"),

@@ -37,21 +37,21 @@ def full() -> Partition:
 REQUEST = {"allocation_id": "prod-0", "application_id": "prod", "usage": {"memory": 2}, "since": 0}
 
 
-def carry_out(asked: TestClient, body: object) -> tuple[int, Any]:
+def carry_out(rest: TestClient, body: object) -> tuple[int, Any]:
     """Carry a plan out, and return the status and the body of the response."""
-    answer = asked.post(f"{PREFIX}/carry_out", json=body, headers=TOKEN)
+    answer = rest.post(f"{PREFIX}/carry_out", json=body, headers=TOKEN)
     return answer.status_code, answer.json()
 
 
 def test_a_plan_is_carried_out_once() -> None:
     """The named victims become terminating, and a repeated request changes nothing."""
     partition = full()
-    asked = client(partition)
-    plan = asked.post(f"{PREFIX}/plan_preemption", json=REQUEST).json()
+    rest = client(partition)
+    plan = rest.post(f"{PREFIX}/plan_preemption", json=REQUEST).json()
     body = {"request": REQUEST, "victims": [one["allocation_id"] for one in plan["victims"]]}
 
-    assert carry_out(asked, body) == (200, {"allocation_ids": ["batch-2"]})
-    assert carry_out(asked, body) == (200, {"allocation_ids": []})
+    assert carry_out(rest, body) == (200, {"allocation_ids": ["batch-2"]})
+    assert carry_out(rest, body) == (200, {"allocation_ids": []})
     status = partition.preemption_status()
     assert [one.allocation.allocation_id for one in (*status.terminating, *status.placed)] == ["batch-2", "prod-0"]
 
@@ -70,23 +70,23 @@ def test_reductions_are_carried_out() -> None:
     """The victims of a plan of reductions become terminating."""
     partition = full()
     partition.configure(parse_config(TEXT.replace("10}", "6}")).partition())
-    asked = client(partition)
-    assert asked.get(f"{PREFIX}/preemption").json()["timers"] == [
+    rest = client(partition)
+    assert rest.get(f"{PREFIX}/preemption").json()["timers"] == [
         {"queue_path": "root.batch", "since": 100, "delay": 20, "due": 120}
     ]
     body = {"reductions": {"now": 120}, "victims": ["batch-2"]}
 
-    assert asked.post(f"{PREFIX}/plan_reductions", json={"now": 120}).json()["victims"][0]["allocation_id"] == "batch-2"
-    assert carry_out(asked, body) == (200, {"allocation_ids": ["batch-2"]})
+    assert rest.post(f"{PREFIX}/plan_reductions", json={"now": 120}).json()["victims"][0]["allocation_id"] == "batch-2"
+    assert carry_out(rest, body) == (200, {"allocation_ids": ["batch-2"]})
 
 
 def test_only_operators_carry_plans_out(caplog: pytest.LogCaptureFixture) -> None:
     """A request without the right is refused, and a plan that is carried out is in the audit log."""
-    asked = client(full())
+    rest = client(full())
     body = {"request": REQUEST, "victims": ["batch-2"]}
-    assert asked.post(f"{PREFIX}/carry_out", json=body).status_code == 401
+    assert rest.post(f"{PREFIX}/carry_out", json=body).status_code == 401
     with caplog.at_level(logging.INFO, "ugm.audit"):
-        carry_out(asked, body)
+        carry_out(rest, body)
 
     assert "carry_out" in caplog.text
     assert "batch-2" in caplog.text

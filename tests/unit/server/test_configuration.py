@@ -103,8 +103,8 @@ def test_upload_refused(text: str, code: str) -> None:
 def test_upload_to_several_partitions_is_whole() -> None:
     """If one partition cannot be changed, none is."""
     partitions = {"default": busy(), "other": create_partition()}
-    asked = TestClient(create_app(partitions, read_only=False, token=SECRET))
-    answer = asked.put("/api/v1/config", content=TIGHTER, headers=UPLOAD)
+    rest = TestClient(create_app(partitions, read_only=False, token=SECRET))
+    answer = rest.put("/api/v1/config", content=TIGHTER, headers=UPLOAD)
 
     assert (answer.status_code, team_limit(partitions["default"])) == (422, 8)
 
@@ -154,9 +154,9 @@ def _file(tmp_path: Path) -> Path:
 def test_reload(file: Path) -> None:
     """A reload returns to the content of the file, and replaces an earlier upload."""
     partition = busy()
-    asked = client(partition, config_path=file)
-    asked.put("/api/v1/config", content=TIGHTER, headers=UPLOAD)
-    answer = asked.post("/api/v1/config/reload", headers=TOKEN)
+    rest = client(partition, config_path=file)
+    rest.put("/api/v1/config", content=TIGHTER, headers=UPLOAD)
+    answer = rest.post("/api/v1/config/reload", headers=TOKEN)
 
     assert (answer.status_code, team_limit(partition)) == (200, 8)
 
@@ -169,41 +169,41 @@ def test_reload_without_file() -> None:
 def test_reload_of_a_broken_file(file: Path) -> None:
     """An invalid file is refused with the place of its problem, changes nothing, and appears in the health."""
     partition = busy()
-    asked = client(partition, config_path=file)
+    rest = client(partition, config_path=file)
     file.write_text("partitions: [")
     with changing_nothing(partition):
-        answer = asked.post("/api/v1/config/reload", headers=TOKEN)
+        answer = rest.post("/api/v1/config/reload", headers=TOKEN)
 
     assert answer.status_code == 422
-    assert asked.get("/api/v1/health").json()["configuration"]["problems"][0].endswith("[yaml-syntax]")
+    assert rest.get("/api/v1/health").json()["configuration"]["problems"][0].endswith("[yaml-syntax]")
 
 
 def test_refused_file_degrades_health(file: Path) -> None:
     """While the file is invalid, the server is degraded with a reason; an upload does not change that."""
-    asked = client(busy(), config_path=file)
+    rest = client(busy(), config_path=file)
     file.write_text("partitions: [")
-    asked.app.state.configurations.reload_if_changed()  # type: ignore[attr-defined] # what the client was made with
-    told = asked.get("/api/v1/health").json()
-    assert told["status"] == "degraded"
-    assert told["reason"].startswith("the configuration file was refused: ")
-    assert told["reason"].endswith("[yaml-syntax]")
-    assert told["configuration"]["in_force"]["source"] == "start"
-    assert asked.put("/api/v1/config", content=TIGHTER, headers=UPLOAD).status_code == 200
-    told = asked.get("/api/v1/health").json()
-    assert (told["status"], told["configuration"]["in_force"]["source"]) == ("degraded", "upload")
+    rest.app.state.configurations.reload_if_changed()  # type: ignore[attr-defined] # what the client was made with
+    body = rest.get("/api/v1/health").json()
+    assert body["status"] == "degraded"
+    assert body["reason"].startswith("the configuration file was refused: ")
+    assert body["reason"].endswith("[yaml-syntax]")
+    assert body["configuration"]["in_force"]["source"] == "start"
+    assert rest.put("/api/v1/config", content=TIGHTER, headers=UPLOAD).status_code == 200
+    body = rest.get("/api/v1/health").json()
+    assert (body["status"], body["configuration"]["in_force"]["source"]) == ("degraded", "upload")
     file.write_text(TIGHTER)
-    assert asked.post("/api/v1/config/reload", headers=TOKEN).status_code == 200
-    told = asked.get("/api/v1/health").json()
-    assert (told["status"], told["reason"], told["configuration"]["refused"]) == ("ok", "", [])
-    assert told["configuration"]["in_force"] == {"source": "file", "at": told["configuration"]["at"]}
+    assert rest.post("/api/v1/config/reload", headers=TOKEN).status_code == 200
+    body = rest.get("/api/v1/health").json()
+    assert (body["status"], body["reason"], body["configuration"]["refused"]) == ("ok", "", [])
+    assert body["configuration"]["in_force"] == {"source": "file", "at": body["configuration"]["at"]}
 
 
 def test_refused_upload_does_not_degrade_health(file: Path) -> None:
     """An invalid upload does not change the health of the server."""
-    asked = client(busy(), config_path=file)
-    assert asked.put("/api/v1/config", content="partitions: [", headers=UPLOAD).status_code == 422
+    rest = client(busy(), config_path=file)
+    assert rest.put("/api/v1/config", content="partitions: [", headers=UPLOAD).status_code == 422
 
-    assert asked.get("/api/v1/health").json()["status"] == "ok"
+    assert rest.get("/api/v1/health").json()["status"] == "ok"
 
 
 def test_unusable_configuration_degrades_health(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -357,13 +357,13 @@ def test_metrics_of_other_formats_stay(content: bytes, media_type: str, is_exten
 
 def test_attempts_are_listed(file: Path) -> None:
     """Each attempt to replace the configuration is listed with its author, and its differences or problems."""
-    asked = client(busy(), config_path=file)
-    assert asked.get("/api/v1/config/changes").json() == {"attempts": []}
-    asked.put("/api/v1/config", content=TIGHTER, headers=UPLOAD)
-    asked.put("/api/v1/config", content="partitions: [", headers=UPLOAD)
+    rest = client(busy(), config_path=file)
+    assert rest.get("/api/v1/config/changes").json() == {"attempts": []}
+    rest.put("/api/v1/config", content=TIGHTER, headers=UPLOAD)
+    rest.put("/api/v1/config", content="partitions: [", headers=UPLOAD)
     file.write_text("partitions: {")
-    asked.app.state.configurations.reload_if_changed()  # type: ignore[attr-defined] # what the client was made with
-    watched, refused, applied = asked.get("/api/v1/config/changes").json()["attempts"]
+    rest.app.state.configurations.reload_if_changed()  # type: ignore[attr-defined] # what the client was made with
+    watched, refused, applied = rest.get("/api/v1/config/changes").json()["attempts"]
     assert (watched["source"], watched["client"], watched["role"]) == ("file", "local", "watch")
     assert (refused["outcome"], refused["differences"]) == ("config-invalid", {})
     assert refused["problems"][0].endswith("[yaml-syntax]")
@@ -388,12 +388,12 @@ def test_attempts_survive_a_restart(tmp_path: Path) -> None:
             app = create_app(
                 {"default": partition}, journals={"default": path}, token=SECRET, read_only=False, clock=lambda: now
             )
-            with TestClient(app, base_url="http://localhost") as asked:
+            with TestClient(app, base_url="http://localhost") as rest:
                 if uploads:
-                    asked.put("/api/v1/config", content=TIGHTER, headers=UPLOAD)
+                    rest.put("/api/v1/config", content=TIGHTER, headers=UPLOAD)
 
                 def found() -> list[dict[str, Any]]:
-                    listed: list[dict[str, Any]] = asked.get("/api/v1/config/changes").json()["attempts"]
+                    listed: list[dict[str, Any]] = rest.get("/api/v1/config/changes").json()["attempts"]
                     return listed
 
                 # The journal is read in the background.

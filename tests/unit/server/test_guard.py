@@ -31,8 +31,8 @@ def code(path: str, headers: Mapping[str, str], **options: Any) -> tuple[int, st
     """Return the status and the code of a response."""
     answer = client(**options).get(path, headers=dict(headers))
     is_json = answer.headers["content-type"] == "application/json"
-    told = answer.json() if is_json else {}
-    return answer.status_code, told.get("code", "") if isinstance(told, dict) else ""
+    body = answer.json() if is_json else {}
+    return answer.status_code, body.get("code", "") if isinstance(body, dict) else ""
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -152,10 +152,10 @@ def test_everything_is_json() -> None:
     history = ticking()
     partition = followed(history)
     partition.allocate("a", "app", Resource(memory=3))
-    told = [record.to_dict() for record in history.records()]
+    records = [record.to_dict() for record in history.records()]
 
-    assert json.loads(json.dumps(told)) == told
-    assert {"number": 2, "last": 2, "times": 1, "event": "denied"}.items() <= told[1].items()
+    assert json.loads(json.dumps(records)) == records
+    assert {"number": 2, "last": 2, "times": 1, "event": "denied"}.items() <= records[1].items()
 
 
 def test_most_is_a_number() -> None:

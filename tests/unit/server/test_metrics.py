@@ -216,21 +216,21 @@ def test_many_users_are_few_series(count: int) -> None:
     """Of many users only the chosen number have series, those that are closest to a limit."""
     partition = crowd(count, 10)
     series = read(PartitionCollector({"default": partition}, most=20))
-    told = {dict(labels)["user"] for name, labels in series if name == "ugm_user_limit_share"}
+    names = {dict(labels)["user"] for name, labels in series if name == "ugm_user_limit_share"}
 
     assert of(series, "ugm_users") == count
-    assert len(told) == 20
-    assert all(int(name.removeprefix("user-")) % 90 == 89 for name in told)
+    assert len(names) == 20
+    assert all(int(name.removeprefix("user-")) % 90 == 89 for name in names)
     assert len(series) < 250
 
 
 def test_many_queues_are_few_series() -> None:
     """Of many queues only the chosen number have series, and those of the configuration come first."""
     series = read(PartitionCollector({"default": crowd(300, 300)}, most=0, most_queues=5))
-    told = {dict(labels)["queue"] for name, labels in series if name == "ugm_queue_running_applications"}
+    names = {dict(labels)["queue"] for name, labels in series if name == "ugm_queue_running_applications"}
 
     assert of(series, "ugm_queues") == 302
-    assert told == {"root", "root.a", "root.a0", "root.a1", "root.a10"}
+    assert names == {"root", "root.a", "root.a0", "root.a1", "root.a10"}
 
 
 def test_registering_asks_nobody() -> None:

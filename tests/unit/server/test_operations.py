@@ -21,10 +21,10 @@ JSON = {"content-type": "application/json"}
 GRANTED = {"allowed": True, "can_wait": True, "violations": [], "evictions": [], "text": "allowed"}
 
 
-def post(asked: TestClient, name: str, **fields: object) -> tuple[int, Any]:
+def post(rest: TestClient, name: str, **fields: object) -> tuple[int, Any]:
     """Execute an operation, and return the status and the body of the response."""
     # With escapes, so that half a character can be sent.
-    answer = asked.post(f"{PREFIX}/{name}", content=json.dumps(fields), headers={**DECIDE, **JSON})
+    answer = rest.post(f"{PREFIX}/{name}", content=json.dumps(fields), headers={**DECIDE, **JSON})
     return answer.status_code, answer.json()
 
 
@@ -36,20 +36,20 @@ def allocation(allocation_id: str, memory: int, **more: object) -> dict[str, obj
 def test_life_of_an_application() -> None:
     """The operations have the effects and results of the methods of a partition."""
     partition = busy()
-    asked = client(partition)
-    status, placed = post(asked, "submit", application_id="new", user="ana", groups=["dev"], queue="root.b")
+    rest = client(partition)
+    status, placed = post(rest, "submit", application_id="new", user="ana", groups=["dev"], queue="root.b")
 
     assert (status, placed["placed"], placed["queue_path"]) == (200, True, "root.b")
     assert partition.application("new").user == UserGroup("ana", ("dev",))  # type: ignore[union-attr]  # it exists
     fields = {"allocation_id": "n", "application_id": "new", "usage": {"memory": "1"}}
-    assert post(asked, "request", **fields, priority=-3, preemptible=False) == (200, GRANTED)
+    assert post(rest, "request", **fields, priority=-3, preemptible=False) == (200, GRANTED)
     assert partition.allocation("n").priority == -3  # type: ignore[union-attr]  # it exists
-    assert post(asked, "allocate", **fields, priority=-3, preemptible=False) == (200, GRANTED)
-    assert post(asked, "resize", allocation_id="n", usage={"memory": 2}) == (200, GRANTED)
+    assert post(rest, "allocate", **fields, priority=-3, preemptible=False) == (200, GRANTED)
+    assert post(rest, "resize", allocation_id="n", usage={"memory": 2}) == (200, GRANTED)
     assert partition.allocation("n").usage == Resource(memory=2)  # type: ignore[union-attr]  # it exists
-    assert post(asked, "complete", application_id="new")[0] == 409
-    assert post(asked, "release", allocation_id="n") == (200, {"existed": True})
-    assert post(asked, "complete", application_id="new")[1]["application_id"] == "new"
+    assert post(rest, "complete", application_id="new")[0] == 409
+    assert post(rest, "release", allocation_id="n") == (200, {"existed": True})
+    assert post(rest, "complete", application_id="new")[1]["application_id"] == "new"
     assert partition.application("new") is None
     partition.verify()
 
@@ -78,46 +78,46 @@ def test_submission_without_a_place() -> None:
 def test_repetition(name: str) -> None:
     """A repeated operation gets the answer of the first, and has no further effect."""
     partition = busy()
-    asked = client(partition)
-    first = post(asked, name, **allocation("new", 1))
+    rest = client(partition)
+    first = post(rest, name, **allocation("new", 1))
     with changing_nothing(partition):
-        assert post(asked, name, **allocation("new", 1)) == first
+        assert post(rest, name, **allocation("new", 1)) == first
 
 
 def test_gang() -> None:
     """Several allocations are granted together or not at all."""
     partition = busy()
-    asked = client(partition)
+    rest = client(partition)
     gang = [allocation("g-1", 1, placeholder=True), allocation("g-2", 1, placeholder=True)]
 
-    assert not post(asked, "allocate_all", requests=[*gang, allocation("g-3", 1)])[1]["allowed"]
+    assert not post(rest, "allocate_all", requests=[*gang, allocation("g-3", 1)])[1]["allowed"]
     assert partition.allocation("g-1") is None
-    assert post(asked, "allocate_all", requests=gang) == (200, GRANTED)
-    assert post(asked, "replace", allocation_id="r", placeholder_id="g-1", usage={"memory": 1}) == (200, GRANTED)
+    assert post(rest, "allocate_all", requests=gang) == (200, GRANTED)
+    assert post(rest, "replace", allocation_id="r", placeholder_id="g-1", usage={"memory": 1}) == (200, GRANTED)
     assert partition.allocation("g-1") is None
 
 
 def test_timeout_of_a_gang() -> None:
     """The placeholders to stop are returned, and count until they are released."""
     partition = busy()
-    asked = client(partition)
-    post(asked, "allocate", **allocation("g-1", 1, placeholder=True))
+    rest = client(partition)
+    post(rest, "allocate", **allocation("g-1", 1, placeholder=True))
 
-    assert post(asked, "time_out_gang", application_id="app") == (200, {"allocation_ids": ["g-1"]})
+    assert post(rest, "time_out_gang", application_id="app") == (200, {"allocation_ids": ["g-1"]})
     assert partition.allocation("g-1").state is AllocationState.TERMINATING  # type: ignore[union-attr]  # it exists
-    assert post(asked, "release", allocation_id="g-1") == (200, {"existed": True})
+    assert post(rest, "release", allocation_id="g-1") == (200, {"existed": True})
 
 
 def test_preemption_and_eviction() -> None:
     """A preempted allocation counts until its release. Without quota models nothing is evicted."""
     partition = busy()
-    asked = client(partition)
+    rest = client(partition)
 
-    assert post(asked, "preempt", allocation_id="held") == (200, {"existed": True})
-    assert post(asked, "preempt", allocation_id="none") == (200, {"existed": False})
+    assert post(rest, "preempt", allocation_id="held") == (200, {"existed": True})
+    assert post(rest, "preempt", allocation_id="none") == (200, {"existed": False})
     assert partition.allocation("held").state is AllocationState.TERMINATING  # type: ignore[union-attr]  # it exists
-    assert not post(asked, "allocate_evicting", **allocation("new", 3))[1]["allowed"]
-    assert post(asked, "allocate_evicting", **allocation("new", 1)) == (200, GRANTED)
+    assert not post(rest, "allocate_evicting", **allocation("new", 3))[1]["allowed"]
+    assert post(rest, "allocate_evicting", **allocation("new", 1)) == (200, GRANTED)
 
 
 def test_outage(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,14 +129,14 @@ def test_outage(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for name in ("allocate", "application_report"):
         monkeypatch.setattr(type(partition), name, fail)
-    asked = client(partition)
+    rest = client(partition)
     expected = {"code": "unavailable", "message": "journal j: the disk does not answer"}
-    answer = asked.post(f"{PREFIX}/allocate", content=json.dumps(allocation("new", 1)), headers={**DECIDE, **JSON})
+    answer = rest.post(f"{PREFIX}/allocate", content=json.dumps(allocation("new", 1)), headers={**DECIDE, **JSON})
     assert (answer.status_code, answer.json(), answer.headers["retry-after"]) == (503, expected, "1")
-    view = asked.get(f"{PREFIX}/application/app")
+    view = rest.get(f"{PREFIX}/application/app")
     assert (view.status_code, view.json()) == (503, expected)
     items = [{"operation": "allocate", **allocation("new", 1)}, {"operation": "release", "allocation_id": "held"}]
-    status, results = post(asked, "batch", operations=items)
+    status, results = post(rest, "batch", operations=items)
     assert status == 200
     assert results["results"][0] == {"status": 503, "answer": expected}
     assert results["results"][1] == {"status": 200, "answer": {"existed": True}}
@@ -144,10 +144,10 @@ def test_outage(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_end_of_applications() -> None:
     """A failing application returns the allocations to stop, a removed one those that were released."""
-    asked = client()
+    rest = client()
 
-    assert post(asked, "fail", application_id="app") == (200, {"allocation_ids": ["held"]})
-    assert post(asked, "remove", application_id="app") == (200, {"allocation_ids": ["held"]})
+    assert post(rest, "fail", application_id="app") == (200, {"allocation_ids": ["held"]})
+    assert post(rest, "remove", application_id="app") == (200, {"allocation_ids": ["held"]})
 
 
 @pytest.mark.parametrize(
@@ -200,9 +200,9 @@ def test_malformed_batches(item: object, reason: str) -> None:
 
 def test_batch() -> None:
     """A batch executes operations in order; the failure of one does not affect the others."""
-    asked = client()
+    rest = client()
     status, answer = post(
-        asked,
+        rest,
         "batch",
         operations=[
             {"operation": "allocate", **allocation("new", 3)},
@@ -249,10 +249,10 @@ def test_server_without_operations() -> None:
 
 def test_operations_of_a_server_whose_configuration_is_fixed() -> None:
     """The token for operations needs no other option."""
-    asked = TestClient(create_app({"default": busy()}, decide_token=DECIDE_SECRET))
+    rest = TestClient(create_app({"default": busy()}, decide_token=DECIDE_SECRET))
 
-    assert post(asked, "release", allocation_id="held") == (200, {"existed": True})
-    assert asked.post("/api/v1/config/reload", headers=DECIDE).status_code == 403
+    assert post(rest, "release", allocation_id="held") == (200, {"existed": True})
+    assert rest.post("/api/v1/config/reload", headers=DECIDE).status_code == 403
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ WITH_EACH_STORAGE = pytest.mark.usefixtures("storage")
 ME = {"user": "sue", "groups": ["dev"], "queue": "root.a"}
 
 
-def asked(path: str, body: Mapping[str, object]) -> dict[str, object]:
+def post_json(path: str, body: Mapping[str, object]) -> dict[str, object]:
     """Return the response to a query, and verify that nothing has changed."""
     partition = busy()
     with changing_nothing(partition):
@@ -30,41 +30,41 @@ def asked(path: str, body: Mapping[str, object]) -> dict[str, object]:
 @WITH_EACH_STORAGE
 def test_check_of_an_application() -> None:
     """A check of an application returns the decision that a request would get."""
-    told = asked("/check", {"application_id": "app", "usage": {"memory": 3}})
+    body = post_json("/check", {"application_id": "app", "usage": {"memory": 3}})
 
-    assert told == {**busy().check("app", Resource(memory=3)).to_dict(), **outcome(told)}
-    assert (told["allowed"], told["queue_path"], told["placement"]) == (False, "root.a", None)
+    assert body == {**busy().check("app", Resource(memory=3)).to_dict(), **outcome(body)}
+    assert (body["allowed"], body["queue_path"], body["placement"]) == (False, "root.a", None)
 
 
-def outcome(told: Mapping[str, object]) -> dict[str, object]:
+def outcome(fields: Mapping[str, object]) -> dict[str, object]:
     """Return the fields that the server adds."""
-    return {name: told[name] for name in ("queue_path", "placement", "text")}
+    return {name: fields[name] for name in ("queue_path", "placement", "text")}
 
 
 @WITH_EACH_STORAGE
-def test_check_of_somebody() -> None:
+def test_check_of_user() -> None:
     """A check of a user places a new application first, and returns the decision on its first allocation."""
-    told = asked("/check", {**ME, "usage": {"memory": "3"}})
+    body = post_json("/check", {**ME, "usage": {"memory": "3"}})
 
-    assert told["text"] == str(busy().check(UserInQueue(SUE, "root.a"), Resource(memory=3)))
-    assert told["placement"] == busy().place(SUE, "root.a").to_dict()
+    assert body["text"] == str(busy().check(UserInQueue(SUE, "root.a"), Resource(memory=3)))
+    assert body["placement"] == busy().place(SUE, "root.a").to_dict()
 
 
 @WITH_EACH_STORAGE
-def test_somebody_without_a_place() -> None:
+def test_user_without_queue() -> None:
     """If no queue is found, the response contains the result of every placement rule."""
-    told = asked("/explain", {"user": "sue", "usage": {"memory": 1}})
+    body = post_json("/explain", {"user": "sue", "usage": {"memory": 1}})
 
-    assert (told["allowed"], told["can_wait"], told["queue_path"], told["limits"]) == (False, False, None, [])
-    assert told["text"] == str(busy().place(SUE, ""))
+    assert (body["allowed"], body["can_wait"], body["queue_path"], body["limits"]) == (False, False, None, [])
+    assert body["text"] == str(busy().place(SUE, ""))
 
 
 @WITH_EACH_STORAGE
 def test_a_queue_that_would_be_created() -> None:
     """A queue that placement would create has the limits of its template."""
-    told = asked("/check", {**ME, "queue": "root.new", "groups": [], "user": "new", "usage": {"memory": 60}})
+    body = post_json("/check", {**ME, "queue": "root.new", "groups": [], "user": "new", "usage": {"memory": 60}})
 
-    assert [found["name"] for found in told["violations"]] == ["new", "root.new"]  # type: ignore[attr-defined] # a list
+    assert [found["name"] for found in body["violations"]] == ["new", "root.new"]  # type: ignore[attr-defined] # a list
 
 
 @WITH_EACH_STORAGE
@@ -73,29 +73,29 @@ def test_quota_of_a_namespace(path: str) -> None:
     """The quota of a namespace limits a queue that the configuration does not contain."""
     body = {"user": "new", "queue": "root.new", "usage": {"memory": 3}}
 
-    assert asked(path, {**body, "quota": {"memory": "3"}})["allowed"]
-    assert not asked(path, {**body, "quota": {"memory": "2"}})["can_wait"]
+    assert post_json(path, {**body, "quota": {"memory": "3"}})["allowed"]
+    assert not post_json(path, {**body, "quota": {"memory": "2"}})["can_wait"]
 
 
 @WITH_EACH_STORAGE
 def test_explain_of_an_application() -> None:
     """An explanation contains the holders of the missing resources, and every limit that applies."""
-    told = asked("/explain", {"application_id": "app", "usage": {"memory": 3}, "most": 1})
+    body = post_json("/explain", {"application_id": "app", "usage": {"memory": 3}, "most": 1})
 
-    assert told["violations"][0]["holders"] == [  # type: ignore[index] # a list
+    assert body["violations"][0]["holders"] == [  # type: ignore[index] # a list
         {"application_id": "app", "user": "sue", "queue_path": "root.a", "amount": 6}
     ]
-    assert told["headroom"] == {"memory": 2}
-    assert told["text"] == str(busy().explain("app", Resource(memory=3), max_holders=1))
+    assert body["headroom"] == {"memory": 2}
+    assert body["text"] == str(busy().explain("app", Resource(memory=3), max_holders=1))
 
 
 @WITH_EACH_STORAGE
-def test_explain_of_somebody() -> None:
+def test_explain_of_user() -> None:
     """An explanation for a user contains the limits that would apply to a new application."""
-    told = asked("/explain", {**ME, "usage": {"vcore": "250m", "memory": "1Ki"}})
+    body = post_json("/explain", {**ME, "usage": {"vcore": "250m", "memory": "1Ki"}})
 
-    assert [limit["kind"] for limit in told["limits"]] == ["user", "group", "queue"]  # type: ignore[attr-defined] # a list
-    assert told["violations"][0]["requested"] == 1024  # type: ignore[index] # a list
+    assert [limit["kind"] for limit in body["limits"]] == ["user", "group", "queue"]  # type: ignore[attr-defined] # a list
+    assert body["violations"][0]["requested"] == 1024  # type: ignore[index] # a list
 
 
 @pytest.mark.usefixtures("service")
@@ -127,10 +127,10 @@ def test_an_explanation_is_of_one_moment(rounds: int) -> None:
             one = client_of.post(f"{PREFIX}/explain", json=body).json()
             other = client_of.get(f"{PREFIX}/application/base").json()["waiting"][0]["explanation"]
             me = client_of.post(f"{PREFIX}/explain", json={**ME, "groups": [], "usage": {"memory": 8}}).json()
-            for told in (one, other, me):
-                (violation,), (limit,) = told["violations"], told["limits"]
+            for body_found in (one, other, me):
+                (violation,), (limit,) = body_found["violations"], body_found["limits"]
                 held = sum(holder["amount"] for holder in violation["holders"])
-                assert violation["used"] == held == limit["usage"]["memory"] == 8 - told["headroom"]["memory"]
+                assert violation["used"] == held == limit["usage"]["memory"] == 8 - body_found["headroom"]["memory"]
                 used.add(held)
     finally:
         stop.set()
@@ -142,11 +142,11 @@ def test_an_explanation_is_of_one_moment(rounds: int) -> None:
 @WITH_EACH_STORAGE
 def test_limits() -> None:
     """The limits of a user in a queue can be queried without a request."""
-    told = client().get(f"{PREFIX}/limits?user=sue&group=dev&group=ops&queue=root.A").json()
+    body = client().get(f"{PREFIX}/limits?user=sue&group=dev&group=ops&queue=root.A").json()
 
-    assert told["queue_path"] == "root.a"
-    assert [limit["name"] for limit in told["limits"]] == ["sue", "dev", "root.a"]
-    assert told["headroom"] == {"memory": 2}
+    assert body["queue_path"] == "root.a"
+    assert [limit["name"] for limit in body["limits"]] == ["sue", "dev", "root.a"]
+    assert body["headroom"] == {"memory": 2}
 
 
 @WITH_EACH_STORAGE
@@ -196,14 +196,14 @@ def test_plan() -> None:
     """A plan returns the effects of a configuration, and changes nothing."""
     partition = busy()
     with changing_nothing(partition):
-        told = (
+        body = (
             client(partition)
             .post(f"{PREFIX}/plan", content=CONFIG.replace("memory: 8", "memory: 5"), headers=YAML)
             .json()
         )
 
-    assert [found["name"] for found in told["newly_over"]] == ["dev"]
-    assert "limit in root for group 'dev'" in told["text"]
+    assert [found["name"] for found in body["newly_over"]] == ["dev"]
+    assert "limit in root for group 'dev'" in body["text"]
 
 
 @WITH_EACH_STORAGE
@@ -224,26 +224,26 @@ def test_validate() -> None:
         "warnings": [],
     }
     wrong = CONFIG.replace("[dev]", "[]").replace("50", "x")
-    told = client().post("/api/v1/validate-conf", content=wrong, headers=YAML).json()
+    body = client().post("/api/v1/validate-conf", content=wrong, headers=YAML).json()
 
-    assert (told["allowed"], len(told["problems"])) == (False, 2)
-    assert told["reason"] == told["problems"][0]["message"]
+    assert (body["allowed"], len(body["problems"])) == (False, 2)
+    assert body["reason"] == body["problems"][0]["message"]
 
 
 @pytest.mark.usefixtures("service")
 def test_validate_warns() -> None:
     """A valid setting that is probably a mistake is a warning."""
     text = CONFIG.replace("memory", "Memory")
-    told = client().post("/api/v1/validate-conf", content=text, headers=YAML).json()
+    body = client().post("/api/v1/validate-conf", content=text, headers=YAML).json()
 
-    assert (told["allowed"], told["problems"]) == (True, [])
-    assert {warning["code"] for warning in told["warnings"]} == {"resource-name-misspelt"}
+    assert (body["allowed"], body["problems"]) == (True, [])
+    assert {warning["code"] for warning in body["warnings"]} == {"resource-name-misspelt"}
 
 
 def test_preemption_plan() -> None:
     """A plan for a request says who could be preempted, and changes nothing."""
     body = {"application_id": "app", "usage": {"memory": 3}, "since": 0, "now": 60, "within_queue": True}
-    plan = asked("/plan_preemption", body)
+    plan = post_json("/plan_preemption", body)
     request = AllocationRequest("?", "app", Resource(memory=3))
     same = busy().plan_preemption(request, since=0, now=60, within_queue=True)
 
@@ -259,7 +259,7 @@ def test_preemption_plan_of_an_unknown_application() -> None:
 
 def test_plan_of_reductions() -> None:
     """A plan of reductions has the values of the library, and no queue is due in a partition without timers."""
-    assert asked("/plan_reductions", {"now": 5}) == {**ReductionPlan(5).to_dict(), "text": "no queue is due"}
+    assert post_json("/plan_reductions", {"now": 5}) == {**ReductionPlan(5).to_dict(), "text": "no queue is due"}
 
 
 def test_preemption_status() -> None:

@@ -53,17 +53,17 @@ def test_endpoint() -> None:
     """The response lists the thresholds that usage is above."""
     partition = nearly_full()
     watch = ThresholdWatch(partition)
-    asked = TestClient(create_app({"default": partition}, thresholds={"default": watch}), base_url="http://localhost")
-    assert asked.get(f"{PREFIX}/thresholds").json() == {"shares": [], "total": 0, "crossed": []}
+    rest = TestClient(create_app({"default": partition}, thresholds={"default": watch}), base_url="http://localhost")
+    assert rest.get(f"{PREFIX}/thresholds").json() == {"shares": [], "total": 0, "crossed": []}
 
     watch.update()
 
-    answer = asked.get(f"{PREFIX}/thresholds?kind=queue&find=root.a").json()
+    answer = rest.get(f"{PREFIX}/thresholds?kind=queue&find=root.a").json()
     assert (answer["shares"], answer["total"]) == ([80, 95], 1)
     assert answer["crossed"] == [one.to_dict() for one in watch.crossed if one.name == "root.a"]
-    assert asked.get(f"{PREFIX}/thresholds?kind=group&find=none").json()["total"] == 0
-    assert asked.get(f"{PREFIX}/thresholds?skip=100").json()["crossed"] == []
-    assert asked.get(f"{PREFIX}/thresholds?kind=node").status_code == 400
+    assert rest.get(f"{PREFIX}/thresholds?kind=group&find=none").json()["total"] == 0
+    assert rest.get(f"{PREFIX}/thresholds?skip=100").json()["crossed"] == []
+    assert rest.get(f"{PREFIX}/thresholds?kind=node").status_code == 400
 
 
 def test_metrics() -> None:

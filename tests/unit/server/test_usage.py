@@ -83,9 +83,9 @@ def enforced_group() -> AbstractPartition:
     return state(limits, ("app1", ALONE, "root.default"), ("app2", USER1, "root.test"))
 
 
-def sorted_bytes(told: Any) -> bytes:  # noqa: ANN401 - JSON
+def sorted_bytes(fields: Any) -> bytes:  # noqa: ANN401 - JSON
     """Return JSON with its keys sorted."""
-    return json.dumps(told, sort_keys=True, indent=1).encode()
+    return json.dumps(fields, sort_keys=True, indent=1).encode()
 
 
 def without(value: Any, *names: str) -> Any:  # noqa: ANN401 - JSON
@@ -111,7 +111,7 @@ def test_users_of_the_enforcement_document() -> None:
 
 
 def test_groups_of_the_enforcement_document() -> None:
-    """The answer is the document's, with the applications that the tracking document shows besides.
+    """The answer is the document's, with the applications that the tracking document shows in addition.
 
     Source: Apache YuniKorn, user based quota enforcement, "Exposure of quota details".
     """
@@ -133,10 +133,10 @@ def test_users_of_the_tracking_document() -> None:
 
 def test_one_of_each() -> None:
     """One user and one group are returned as in the lists."""
-    asked = client(enforced_group())
+    rest = client(enforced_group())
 
-    assert asked.get(f"{YUNIKORN}/usage/user/user1").json() == asked.get(f"{YUNIKORN}/usage/users").json()[0]
-    assert asked.get(f"{YUNIKORN}/usage/group/tester").json() == asked.get(f"{YUNIKORN}/usage/groups").json()[0]
+    assert rest.get(f"{YUNIKORN}/usage/user/user1").json() == rest.get(f"{YUNIKORN}/usage/users").json()[0]
+    assert rest.get(f"{YUNIKORN}/usage/group/tester").json() == rest.get(f"{YUNIKORN}/usage/groups").json()[0]
 
 
 @pytest.mark.parametrize("kind", ["user", "group"])

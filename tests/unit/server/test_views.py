@@ -37,17 +37,17 @@ def test_queues_say_what_the_partition_says() -> None:
     """The tree of a snapshot is that of the partition."""
     partition = busy()
     partition.submit("made", SUE, "root.c")
-    told = {queue.queue_path: queue for queue in (partition.queue() or partition.queue("root.a")).walk()}  # type: ignore[union-attr] # the root is there
+    queue_info = {queue.queue_path: queue for queue in (partition.queue() or partition.queue("root.a")).walk()}  # type: ignore[union-attr] # the root is there
 
     def walk(queue: dict[str, object]) -> None:
-        state = told.pop(str(queue["queue_path"])).to_dict()
+        state = queue_info.pop(str(queue["queue_path"])).to_dict()
         for name in set(state) - {"applications", "children"}:
             assert queue[name] == state[name], name
         for child in queue["children"]:  # type: ignore[attr-defined] # a list
             walk(child)
 
     walk(client(partition).get(f"{PREFIX}/queues").json())
-    assert told == {}
+    assert queue_info == {}
 
 
 def test_overdue_allocations_have_owners() -> None:
@@ -56,10 +56,10 @@ def test_overdue_allocations_have_owners() -> None:
     partition.submit("app", SUE, "root.a")
     for name in ("late-1", "late-2"):
         assert partition.allocate(name, "app", Resource(memory=1), duration=60)
-    asked = client(partition)
+    rest = client(partition)
 
-    assert asked.get(f"{PREFIX}/overdue").json() == {"total": 0, "allocations": []}
-    found = asked.get(f"{PREFIX}/overdue", params={"now": 2**40, "most": 1}).json()
+    assert rest.get(f"{PREFIX}/overdue").json() == {"total": 0, "allocations": []}
+    found = rest.get(f"{PREFIX}/overdue", params={"now": 2**40, "most": 1}).json()
     (one,) = found["allocations"]
     assert (found["total"], one["allocation_id"], one["user"], one["queue_path"]) == (2, "late-1", "sue", "root.a")
 
@@ -88,10 +88,10 @@ def test_a_queue_with_a_neighbour_of_a_longer_name() -> None:
 
 def test_one_queue() -> None:
     """A queue is returned with its headroom and the limits that the configuration sets on it."""
-    told = client().get(f"{PREFIX}/queue/root").json()
+    body = client().get(f"{PREFIX}/queue/root").json()
 
-    assert (told["headroom"], [child["queue_path"] for child in told["children"]]) == (None, ["root.a", "root.b"])
-    assert told["limits"][0] == {
+    assert (body["headroom"], [child["queue_path"] for child in body["children"]]) == (None, ["root.a", "root.b"])
+    assert body["limits"][0] == {
         "users": [],
         "groups": ["dev"],
         "max_resources": {"memory": 8},
@@ -112,10 +112,10 @@ def test_standings() -> None:
     partition = busy()
     for number in range(5):
         started(partition, f"app-{number}", number, "root.b", UserGroup(f"user-{number}"))
-    told = client(partition).get(f"{PREFIX}/utilization/users?most=3").json()
+    body = client(partition).get(f"{PREFIX}/utilization/users?most=3").json()
 
-    assert told["total"] == 6
-    assert [line["name"] for line in told["utilizations"]] == ["sue", "user-4", "user-0"]
+    assert body["total"] == 6
+    assert [line["name"] for line in body["utilizations"]] == ["sue", "user-4", "user-0"]
     assert client(partition).get(f"{PREFIX}/utilization/groups").json()["utilizations"][0]["share"] == 0.75
 
 
@@ -134,10 +134,10 @@ def test_standings() -> None:
 )
 def test_applications(query: str, found: list[str]) -> None:
     """Applications are found by queue, user, group and state."""
-    told = client().get(f"{PREFIX}/applications?{query}").json()
+    body = client().get(f"{PREFIX}/applications?{query}").json()
 
-    assert [line["application_id"] for line in told["applications"]] == found
-    assert told["next"] is None
+    assert [line["application_id"] for line in body["applications"]] == found
+    assert body["next"] is None
 
 
 def test_pages() -> None:
@@ -145,12 +145,12 @@ def test_pages() -> None:
     partition = busy()
     for number in range(7):
         partition.submit(f"new-{number}", SUE, "root.b")
-    asked, found = client(partition), []
+    rest, found = client(partition), []
     after: str | None = ""
     while after is not None:
-        told = asked.get(f"{PREFIX}/applications", params={"most": 3, "after": after}).json()
-        found.append([line["application_id"] for line in told["applications"]])
-        after = told["next"]
+        body = rest.get(f"{PREFIX}/applications", params={"most": 3, "after": after}).json()
+        found.append([line["application_id"] for line in body["applications"]])
+        after = body["next"]
 
     assert [len(page) for page in found] == [3, 3, 3]
     assert [name for page in found for name in page] == list(partition.application_ids())
@@ -167,20 +167,20 @@ def test_allocations_have_holders() -> None:
 
 def test_allocations_of_one_application() -> None:
     """Allocations are found by their application, which must exist."""
-    asked = client()
-    told = asked.get(f"{PREFIX}/allocations?application=app&after=held").json()
+    rest = client()
+    body = rest.get(f"{PREFIX}/allocations?application=app&after=held").json()
 
-    assert [line["allocation_id"] for line in told["allocations"]] == ["pending"]
-    assert asked.get(f"{PREFIX}/allocations?application=nothing").json()["code"] == "application-unknown"
-    assert asked.get(f"{PREFIX}/allocation/nothing").json()["code"] == "allocation-unknown"
+    assert [line["allocation_id"] for line in body["allocations"]] == ["pending"]
+    assert rest.get(f"{PREFIX}/allocations?application=nothing").json()["code"] == "application-unknown"
+    assert rest.get(f"{PREFIX}/allocation/nothing").json()["code"] == "allocation-unknown"
 
 
 def test_application_says_why_it_waits() -> None:
     """An application is returned with its limits, and the reasons for its pending allocations."""
-    told = client().get(f"{PREFIX}/application/app").json()
-    (waiting,) = told["waiting"]
+    body = client().get(f"{PREFIX}/application/app").json()
+    (waiting,) = body["waiting"]
 
-    assert (told["state"], told["headroom"], told["tags"]) == ("running", {"memory": 2}, {"tier": "gold"})
+    assert (body["state"], body["headroom"], body["tags"]) == ("running", {"memory": 2}, {"tier": "gold"})
     assert waiting["allocation"]["allocation_id"] == "pending"
     assert [found["name"] for found in waiting["explanation"]["violations"]] == ["dev", "root.a"]
     assert client().get(f"{PREFIX}/application/idle").json()["waiting"] == []
@@ -197,12 +197,12 @@ def test_nodes() -> None:
 
 def test_history() -> None:
     """The newest events can be filtered by kind and by number."""
-    asked = client()
-    told = asked.get(f"{PREFIX}/history?kind=denied").json()
+    rest = client()
+    body = rest.get(f"{PREFIX}/history?kind=denied").json()
 
-    assert [(line["event"], line["times"], line["first_at"]) for line in told["records"]] == [("denied", 1, 7)]
-    assert told["counts"]["allocated"] == 1
-    assert asked.get(f"{PREFIX}/history", params={"after": told["newest"]}).json()["records"] == []
+    assert [(line["event"], line["times"], line["first_at"]) for line in body["records"]] == [("denied", 1, 7)]
+    assert body["counts"]["allocated"] == 1
+    assert rest.get(f"{PREFIX}/history", params={"after": body["newest"]}).json()["records"] == []
 
 
 def test_partition_without_history() -> None:
@@ -214,14 +214,14 @@ def test_partition_without_history() -> None:
 def test_partition_of_a_service() -> None:
     """The status of the service is returned, also by a process that stands by, and changes from request to request."""
     found = [STATUS, replace(STATUS, name="b:2", is_leading=False, age=0.5)]
-    asked = client(busy(), services={"default": lambda: found.pop(0)})
+    rest = client(busy(), services={"default": lambda: found.pop(0)})
 
-    assert asked.get(PREFIX).json()["has_service"] is True
-    answer = asked.get(f"{PREFIX}/service").json()
+    assert rest.get(PREFIX).json()["has_service"] is True
+    answer = rest.get(f"{PREFIX}/service").json()
     assert answer["standbys"] == [{"name": "b:2", "address": "unix:/b", "change": 68, "lag": 2, "seconds": 0.25}]
     assert answer["commits"]["count"] == sum(answer["commits"]["buckets"]) == 9
     assert (answer["commits"]["median"], answer["commits"]["p99"]) == (0.004, 0.125)
-    assert {**answer, "name": "b:2", "is_leading": False, "age": 0.5} == asked.get(f"{PREFIX}/service").json()
+    assert {**answer, "name": "b:2", "is_leading": False, "age": 0.5} == rest.get(f"{PREFIX}/service").json()
 
 
 def test_partition_without_a_service() -> None:
@@ -253,20 +253,20 @@ def test_partitions() -> None:
 
 def test_states() -> None:
     """An extra state is returned by its name."""
-    asked = client()
+    rest = client()
 
-    assert asked.get("/api/v1/states").json() == ["forest"]
-    assert asked.get("/api/v1/state/forest").json() == {"trees": 2}
-    assert asked.get("/api/v1/state/wood").json()["code"] == "state-unknown"
+    assert rest.get("/api/v1/states").json() == ["forest"]
+    assert rest.get("/api/v1/state/forest").json() == {"trees": 2}
+    assert rest.get("/api/v1/state/wood").json()["code"] == "state-unknown"
 
 
 def test_health() -> None:
     """The health contains the partitions, the start, and the result of the last configuration."""
-    told = client().get("/api/v1/health").json()
+    body = client().get("/api/v1/health").json()
 
-    assert (told["status"], told["started"], told["read_only"], told["partitions"]) == ("ok", 7, False, ["default"])
-    assert told["reason"] == ""
-    assert told["configuration"] == {
+    assert (body["status"], body["started"], body["read_only"], body["partitions"]) == ("ok", 7, False, ["default"])
+    assert body["reason"] == ""
+    assert body["configuration"] == {
         "file": None,
         "source": "start",
         "at": 7,
@@ -286,8 +286,8 @@ def test_page() -> None:
 
 def test_mounted() -> None:
     """A mounted application serves everything below its path."""
-    asked = TestClient(Starlette(routes=[Mount("/quota", app=served())]))
+    rest = TestClient(Starlette(routes=[Mount("/quota", app=served())]))
 
-    assert asked.get(f"/quota{YUNIKORN}/usage/user/sue").json()["userName"] == "sue"
-    assert asked.get("/quota/").headers["content-type"].startswith("text/html")
-    assert asked.get("/quota/openapi.json").json()["servers"] == [{"url": "/quota"}]
+    assert rest.get(f"/quota{YUNIKORN}/usage/user/sue").json()["userName"] == "sue"
+    assert rest.get("/quota/").headers["content-type"].startswith("text/html")
+    assert rest.get("/quota/openapi.json").json()["servers"] == [{"url": "/quota"}]

@@ -125,8 +125,8 @@ def test_fields_have_the_names_and_types_of_yunikorn(path: str, kind: str) -> No
 def test_lists_are_not_empty() -> None:
     """The comparison of lists compares something."""
     partition, history = full()
-    asked = client(partition, history={"default": history})
-    lists = [asked.get(path).json() for path, kind in ANSWERS.items() if kind.startswith("[]")]
+    rest = client(partition, history={"default": history})
+    lists = [rest.get(path).json() for path, kind in ANSWERS.items() if kind.startswith("[]")]
 
     assert [bool(found) for found in lists].count(False) == 1  # the completed applications
 
@@ -168,8 +168,8 @@ def test_values_of_a_queue() -> None:
 
 def test_queues_below_are_shown_on_request() -> None:
     """Without the parameter, the queues below are only named."""
-    asked = client(full()[0])
-    alone, subtree = (asked.get(f"{YUNIKORN}/queue/root{query}").json() for query in ("", "?subtree"))
+    rest = client(full()[0])
+    alone, subtree = (rest.get(f"{YUNIKORN}/queue/root{query}").json() for query in ("", "?subtree"))
 
     assert (alone["children"], alone["childNames"]) == ([], ["root.a", "root.b", "root.new"])
     assert [child["queuename"] for child in subtree["children"]] == ["root.a", "root.b", "root.new"]
@@ -254,10 +254,10 @@ def test_events_from_an_id() -> None:
     """Events begin with the given id; equal denials are one event with their number."""
     partition, history = full()
     partition.allocate("pending", "app", Resource(memory=4))
-    asked = client(partition, history={"default": history})
-    everything = asked.get("/ws/v1/events/batch").json()
-    rest = asked.get(f"/ws/v1/events/batch?start={everything['HighestID']}").json()
-    first = asked.get("/ws/v1/events/batch?count=1").json()
+    rest_found = client(partition, history={"default": history})
+    everything = rest_found.get("/ws/v1/events/batch").json()
+    rest = rest_found.get(f"/ws/v1/events/batch?start={everything['HighestID']}").json()
+    first = rest_found.get("/ws/v1/events/batch?count=1").json()
 
     assert first["EventRecords"] == everything["EventRecords"][:1]
     assert first["EventRecords"][0]["eventChangeDetail"] == 203
@@ -279,11 +279,11 @@ def test_a_refused_configuration_is_unhealthy(tmp_path: Any) -> None:  # noqa: A
     """The health check fails while the configuration file has problems."""
     file = tmp_path / "queues.yaml"
     file.write_text(CONFIG)
-    asked = client(config_path=file)
-    healthy = asked.get("/ws/v1/scheduler/healthcheck").json()
+    rest = client(config_path=file)
+    healthy = rest.get("/ws/v1/scheduler/healthcheck").json()
     file.write_text("partitions: [")
-    asked.app.state.configurations.reload_if_changed()  # type: ignore[attr-defined] # a Starlette application
-    found = asked.get("/ws/v1/scheduler/healthcheck").json()
+    rest.app.state.configurations.reload_if_changed()  # type: ignore[attr-defined] # a Starlette application
+    found = rest.get("/ws/v1/scheduler/healthcheck").json()
 
     assert (healthy["Healthy"], found["Healthy"]) == (True, False)
     assert "yaml-syntax" in found["HealthChecks"][0]["DiagnosisMessage"]

@@ -89,10 +89,10 @@ def test_stated_staleness_is_an_upper_bound(leader: Service, standby: Service) -
             partition.allocate(f"a-{number}", "app", memory(1))
             acknowledged = monotonic()
             sleep(0.003)
-            asked = monotonic()
+            asked_at = monotonic()
             if reader.allocation(f"a-{number}") is None:
                 missing += 1
-                assert staleness_of(reader).seconds > asked - acknowledged
+                assert staleness_of(reader).seconds > asked_at - acknowledged
         assert missing
 
 
@@ -282,7 +282,7 @@ class Peer:
         """Do nothing."""
 
 
-def asked(readers: Readers, peer: Peer, *requests: OperationRequest) -> Session:
+def start_queries(readers: Readers, peer: Peer, *requests: OperationRequest) -> Session:
     """Execute operations of a session."""
     session = Session("", "client")
     session.peer = peer
@@ -297,7 +297,7 @@ def test_outage_during_a_query() -> None:
         view, peer = ReadView(Partition(), 3, monotonic()), Peer()
         views = iter([view, view._replace(complete_at=view.complete_at - 60)])
         readers = Readers(lambda: next(views), lambda callback: callback(), lambda: ServiceStatus(""))
-        asked(readers, peer, request("allocation_ids"))
+        start_queries(readers, peer, request("allocation_ids"))
         await asyncio.to_thread(eventually, lambda: peer.frames)
         readers.close()
         return decode_leader_message(FrameReader().feed(peer.frames[0])[0])
@@ -319,7 +319,7 @@ def test_queries_of_a_lost_connection() -> None:
     async def work() -> None:
         view = ReadView(Mock(allocation_ids=Mock(side_effect=wait)), 3, monotonic())
         readers = Readers(lambda: view, lambda callback: callback(), lambda: ServiceStatus(""))
-        session = asked(readers, Peer(), *[request("allocation_ids")] * 20)
+        session = start_queries(readers, Peer(), *[request("allocation_ids")] * 20)
         # The pool has two threads.
         for _ in range(2):
             await asyncio.to_thread(started.acquire)

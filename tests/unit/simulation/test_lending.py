@@ -219,7 +219,7 @@ def test_a_group_reclaims_its_guarantee(kind: str) -> None:
     assert report.waiting.delayed == 0
     group = "elastic group" if kind == "elastic" else "quota node"
     assert report.reclaims == (GroupReclaim(group, "b", "a", 2, 20),)
-    # The owner ends at 40. One of the evicted jobs starts then, or earlier beside it; both end 100 seconds later.
+    # The owner ends at 40. One of the evicted jobs starts then, or earlier with it; both end 100 s later.
     assert report.end_time == 140
     assert (report.read, report.started, report.held, report.is_clean) == (6, 6, 0, True)
 

@@ -30,11 +30,14 @@ def job(number: int, submit: int, run: int, *, vcore: int = 1, queue: str = "roo
 
 
 def test_what_ends_makes_room_before_anybody_comes() -> None:
-    """At one second, what ends is given back, then the oldest that waits starts, then somebody new is asked for."""
+    """Within a second, ended jobs are released first, then the oldest waiting job starts, then new jobs arrive."""
     partition = Partition(LIMITS)
     player = Player(partition, iter([job(1, 0, 10, vcore=3), job(2, 1, 10, vcore=3), job(3, 10, 10)]))
     player.advance(10)
-    assert [(told.application_id, told.pending) for told in partition.applications()] == [("job-2", 0), ("job-3", 1)]
+    assert [(application.application_id, application.pending) for application in partition.applications()] == [
+        ("job-2", 0),
+        ("job-3", 1),
+    ]
 
 
 def test_what_waits_is_pending_and_told() -> None:

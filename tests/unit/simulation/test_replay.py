@@ -64,7 +64,7 @@ def job(number: int, submit: int, run: int, vcore: int = 1, queue: str = "root.a
 
 
 def by(user: UserGroup, of_sue: Job) -> Job:
-    """Return the same job of somebody else."""
+    """Return the same job of another user."""
     return replace(of_sue, user=user)
 
 
@@ -99,7 +99,7 @@ def test_the_oldest_job_goes_first_across_queues() -> None:
 
 
 def test_a_later_job_that_fits_overtakes() -> None:
-    """A job is started when it comes if it fits, whoever is held."""
+    """A job that fits is started when it arrives, even if others wait."""
     report = simulate([job(1, 0, 10), job(2, 1, 10, 2), job(3, 2, 3)], two_for_sue())
 
     assert WaitingTime(3, 1, 9, 9, 9) == report.waiting
@@ -308,7 +308,7 @@ def test_decisions_are_counted() -> None:
     """Jobs that stand behind one of their kind are not asked for until it has started."""
     report = simulate([job(number, 0, 10, 2) for number in range(1, 5)], two_for_sue())
 
-    # Job 1 is granted and 2 denied; 3 and 4 are not asked for. Each end grants the next.
+    # Job 1 is granted and 2 denied; 3 and 4 are not tried. Each end grants the next.
     assert report.decisions == 5
 
 

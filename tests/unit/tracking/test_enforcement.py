@@ -102,7 +102,7 @@ def test_can_run_app() -> None:
     assert manager.can_run_app("root", "app-2", BOB)
 
 
-def test_asking_about_an_application_of_somebody_else() -> None:
+def test_check_of_an_application_of_another_user() -> None:
     """A query about an application of another user treats it as one that has not started."""
     manager = Manager(partition({"root": [user("bob", memory=5)]}))
     manager.increase("root", "app-1", ONE, SUE)

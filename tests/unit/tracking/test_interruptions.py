@@ -109,13 +109,13 @@ class Managed:
         manager.verify()
         trackers: list[UserTracker | GroupTracker] = [self.sue, self.bob, self.dev, self.guests]
         names = ("one", "many", "bob", "huge", "idle", "chosen", "new")
-        asked = [(B, name, {"bob": BOB, "huge": BOB, "new": NEW}.get(name, SUE)) for name in names]
+        requested = [(B, name, {"bob": BOB, "huge": BOB, "new": NEW}.get(name, SUE)) for name in names]
         return (
             manager.get_users_resources(),
             manager.get_groups_resources(),
             manager.exceeded_limits(),
-            [(manager.headroom(*each), manager.can_run_app(*each), manager.group_for(*each)) for each in asked],
-            [manager.effective_limits(user, path, name) for path, name, user in asked],
+            [(manager.headroom(*each), manager.can_run_app(*each), manager.group_for(*each)) for each in requested],
+            [manager.effective_limits(user, path, name) for path, name, user in requested],
             [(tracker.usage, tracker.applications) for tracker in trackers],
             [
                 (tracker.has_group_for_app(name), tracker.group_name_for_app(name))

@@ -123,7 +123,7 @@ def test_same_objects_under_other_limits() -> None:
     verify_all(manager)
 
 
-def test_same_objects_of_somebody_else() -> None:
+def test_same_objects_of_another_user() -> None:
     """After a grant for one user, another user can neither use nor refund the application."""
     manager = Manager()
     for _ in range(2):

@@ -214,7 +214,7 @@ def test_snapshot_stays() -> None:
 
     assert usage.to_dict() == before
     with pytest.raises(AttributeError):
-        usage.user_name = "somebody"  # type: ignore[misc] # what is tested
+        usage.user_name = "other"  # type: ignore[misc] # what is tested
 
 
 def test_snapshot_is_a_copy() -> None:
