@@ -10,7 +10,7 @@ place. So the next call wakes others that fit without it. It is woken again when
 from __future__ import annotations
 
 import asyncio
-from threading import Event as ThreadingEvent
+from contextlib import suppress
 from typing import Final, final
 
 from ugm.operation_lock import OperationLock
@@ -18,6 +18,7 @@ from ugm.partition.allocation import AllocationRequest
 from ugm.partition.change_marks import ChangeMarks
 from ugm.partition.reservations import Reservations
 from ugm.partition.transaction import Transactions
+from ugm.partition.wake_event import WakeEvent
 from ugm.partition.wake_search import WakeSearch
 
 __all__ = ["WaitingList"]
@@ -47,7 +48,7 @@ class WaitingList:
         self._reservations: Final = reservations
         self._lock: Final = lock
         self._transactions: Final = transactions
-        self.event: Final = ThreadingEvent()
+        self.event: Final = WakeEvent()
         self.event.set()
         #: The tasks that wait.
         self._loops: Final[dict[asyncio.Future[None], asyncio.AbstractEventLoop]] = {}
@@ -104,13 +105,13 @@ class WaitingList:
                 self._loops.pop(changed, None)
 
     def _notify(self) -> None:
-        """Notify all who wait; called under the lock."""
-        if self.event.is_set() and not self._loops:
-            return
+        """Wake the threads and tasks that wait; called under the lock."""
         self.event.set()
-        for changed, loop in list(self._loops.items()):
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(_finish, changed)
+        if self._loops:
+            for changed, loop in list(self._loops.items()):
+                # A loop that another thread has closed has no task to wake.
+                with suppress(RuntimeError):
+                    loop.call_soon_threadsafe(_finish, changed)
 
     def _wake_with_reservations(self) -> tuple[AllocationRequest, ...]:
         try:

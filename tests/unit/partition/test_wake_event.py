@@ -1,0 +1,81 @@
+"""The event of a waiting list: it works like `threading.Event`, and no interruption blocks it."""
+
+from __future__ import annotations
+
+from queue import SimpleQueue
+from threading import Barrier, Thread
+
+import pytest
+
+from support.injection import InterruptedTestError
+from ugm.partition.wake_event import WakeEvent
+
+
+def test_states() -> None:
+    """The event is set until it is cleared, and a set event does not wait."""
+    event = WakeEvent()
+
+    assert (event.is_set(), event.wait(0), event.wait(-1)) == (False, False, False)
+    event.set()
+    assert (event.is_set(), event.wait(), event.wait(0)) == (True, True, True)
+    event.clear()
+    assert not event.is_set()
+
+
+def test_all_waiting_threads_are_woken() -> None:
+    """One call of `set` wakes every thread that waits, also if the event is cleared immediately."""
+    event, woken = WakeEvent(), list[bool]()
+    threads = [Thread(target=lambda: woken.append(event.wait())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    while len(event._waiting) < len(threads):
+        pass
+    event.set()
+    event.clear()
+    for thread in threads:
+        thread.join()
+
+    assert woken == [True] * 4
+    assert not event._waiting
+
+
+def test_no_wake_up_is_lost() -> None:
+    """A thread that begins to wait while another one sets the event is woken."""
+    for _ in range(300):
+        event, barrier = WakeEvent(), Barrier(2)
+
+        def begin(event: WakeEvent = event, barrier: Barrier = barrier) -> None:
+            barrier.wait()
+            event.set()
+
+        thread = Thread(target=begin)
+        thread.start()
+        barrier.wait()
+        assert event.wait(20)
+        thread.join()
+
+
+class FailingQueue(SimpleQueue[None]):
+    """A queue of a thread that waits; the first call that wakes it is interrupted."""
+
+    is_interrupted = False
+
+    def put(self, item: None, block: bool = True, timeout: float | None = None) -> None:  # noqa: FBT001, FBT002 - as defined
+        """Raise once, then add an item."""
+        if not self.is_interrupted:
+            self.is_interrupted = True
+            raise InterruptedTestError
+        super().put(item, block, timeout)
+
+
+def test_interrupted_call() -> None:
+    """After an interruption in the middle, the event is set, and the next call wakes the thread."""
+    event, queue = WakeEvent(), FailingQueue()
+    event._waiting[queue] = None
+
+    with pytest.raises(InterruptedTestError):
+        event.set()
+    assert event.is_set()
+    assert queue.empty()
+    event.set()
+    assert not queue.empty()
