@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 _QUEUE: Final = TrackingType.QUEUE
-#: The begin of the kinds of limits on the amounts of pending requests.
+#: The prefix of the kinds of limits on the amounts of pending requests.
 _PENDING: Final = "pending "
 
 #: The kind of a violation for a whole quota model, whose state is unknown after a failure.
@@ -63,7 +63,7 @@ class Violation(NamedTuple):
     (True, True)
     """
 
-    #: The kind of the owner: a `ugm.TrackingType`, or a term of another quota model.
+    #: The kind of the owner: a `ugm.TrackingType`, or a kind that another quota model defines.
     kind: str
     #: The owner of the limit: the user, the group that the application is charged to, or the queue.
     name: str
@@ -240,7 +240,7 @@ class Decision(NamedTuple):
         return "\n".join([f"denied, {advice}:", *(f"  {violation}" for violation in self.violations), *more])
 
 
-#: The one decision without violations; most decisions are this object.
+#: The decision of a request that is allowed without evictions; most decisions are this object.
 ALLOWED: Final = Decision()
 
 
@@ -248,7 +248,7 @@ ALLOWED: Final = Decision()
 class EffectiveLimit:
     """A limit that applies to a request, and its place in the configuration."""
 
-    #: The kind of owner, a `ugm.TrackingType`: a user, a group or a queue; or a term of another quota model.
+    #: The kind of owner, a `ugm.TrackingType`: a user, a group or a queue; or a kind of another quota model.
     kind: str
     #: The user, the group that the user's applications are charged to, the queue, or the owner in another quota model.
     name: str

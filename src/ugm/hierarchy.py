@@ -12,8 +12,8 @@ Nearly every request names ``vcore`` and ``memory``. Their free amounts are attr
 charge a third faster and a counter 60 bytes smaller than a list would. All other resources that some limit names are
 *extended resources*. Their free amounts are in a list, in the order of the `Layout`.
 
-This module does not depend on users, queues or configurations. It takes no lock, and its functions cannot fail halfway:
-callers validate all arguments first, under the lock of their engine.
+This module does not depend on the implementation of users, queues or configurations. It takes no lock, and its
+functions cannot fail halfway: callers validate all arguments first, under the lock of their engine.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ the partition, which raises `ugm.ReentrantCallError`, and should not wait for an
 
 If a model raises an exception, the caller of the partition receives it, and the operation has no effect. If the call
 was one that changes the model, the model is reset and charged again from the ledger (`ResettableModel`), or suspended
-until it is replaced.
+until it is replaced. A resettable model is also reset after a query that raised anything but a `ugm.UgmError`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The fast path and the short path of a partition give the answers of the slow path, recorded or not."""
+"""The fast path and the transaction path of a partition give the answers of the general path, recorded or not."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def grant_all(partition: Partition, stream: Iterable[AllocationRequest]) -> list
             if partition.allocate(*request[:3], **traits_of(request)):
                 granted.append(request)
         except RequestError:
-            # The id stands for another allocation already.
+            # The id is already in use by another allocation.
             continue
     return granted
 

@@ -1,4 +1,4 @@
-"""Admission: every way in which an allocation enters, changes or leaves the ledger.
+"""Admission: every way in which an allocation enters, changes or leaves the ledger, outside the fast path.
 
 The limits of users, groups and queues on a request are one chain of counters, which the holding of the application
 charges at once. Other quota models are called before that: first all of them check, then all are charged, and only then
@@ -36,7 +36,7 @@ _NO_ALLOCATION: Final = ""
 
 @final
 class Admission:
-    """Grants, changes and releases allocations. The caller holds the lock; arguments are checked here."""
+    """Grants, changes and releases allocations. The caller holds the lock. Arguments of requests are checked here."""
 
     __slots__ = ("_models", "_state", "_timers")
 
@@ -146,7 +146,7 @@ class Admission:
             RequestError: they do not.
         """
         if not known.is_same(entry):
-            reason = f"the id stands for another allocation, of application {known.application.application_id!r}"
+            reason = f"the id is in use by another allocation, of application {known.application.application_id!r}"
             raise RequestError("allocation_id", allocation_id, reason)
 
     def find(self, argument: str, allocation_id: str) -> LedgerEntry | None:
@@ -225,9 +225,10 @@ class Admission:
         holding, vector = state.holding_of(application), self.vector(entry.usage)
         # A model gets the same object for its check and its charge, which may use the result of the check.
         claim = entry.claim(request.allocation_id)
-        own, found = holding.violations(vector), models.check(claim)
-        if own or found:
-            return self.deny([request], Decision(own + found, self._evictions(claim, entry) if found else ()))
+        by_limits, by_models = holding.violations(vector), models.check(claim)
+        if by_limits or by_models:
+            evictions = self._evictions(claim, entry) if by_models else ()
+            return self.deny([request], Decision(by_limits + by_models, evictions))
         if objections:
             return self.deny([request], Decision(tuple(objections)))
         models.apply(charging(claim, pending=request.allocation_id in application.pending))
@@ -294,18 +295,22 @@ class Admission:
         return decision
 
     def deny_new(
-        self, request: AllocationRequest, claim: Claim, own: tuple[Violation, ...], found: tuple[Violation, ...]
+        self,
+        request: AllocationRequest,
+        claim: Claim,
+        by_limits: tuple[Violation, ...],
+        by_models: tuple[Violation, ...],
     ) -> Decision:
         """Deny an allocation with a new id.
 
         Args:
             request: the request.
             claim: its claim, which the models have checked.
-            own: the limits of users, groups and queues that it exceeds.
-            found: the limits of models that it exceeds.
+            by_limits: the limits of users, groups and queues that it exceeds.
+            by_models: the limits of models that it exceeds.
         """
-        evictions = self._evictions(claim, self.entry(request, _HELD)) if found else ()
-        return self.deny([request], Decision(own + found, evictions))
+        evictions = self._evictions(claim, self.entry(request, _HELD)) if by_models else ()
+        return self.deny([request], Decision(by_limits + by_models, evictions))
 
     def check(self, request: AllocationRequest) -> Decision:
         """Return the answer that a request would get, for any allocation id."""
@@ -314,11 +319,11 @@ class Admission:
         now = self.now([request], changes=False)
         entry = LedgerEntry(application, request.usage, traits_of(_HELD, request, now))
         claim = entry.claim(_NO_ALLOCATION)
-        own, found = self._state.holding_of(application).violations(vector), self._models.check(claim)
-        if not own and not found:
+        by_limits, by_models = self._state.holding_of(application).violations(vector), self._models.check(claim)
+        if not by_limits and not by_models:
             return ALLOWED
-        own = self._state.compiled.with_rises(own)
-        return Decision(own + found, self._evictions(claim, entry) if found else ())
+        by_limits = self._state.compiled.with_rises(by_limits)
+        return Decision(by_limits + by_models, self._evictions(claim, entry) if by_models else ())
 
     def violations(self, allocation_id: str, entry: LedgerEntry) -> tuple[Violation, ...]:
         """Return every limit of users, groups, queues and other models that an entry would exceed."""
@@ -488,7 +493,7 @@ class Admission:
         return self.adopt_entry(request.allocation_id, self.entry(request, _HELD))
 
     def adopt_entry(self, allocation_id: str, entry: LedgerEntry) -> tuple[Violation, ...]:
-        """Do the same for an entry, which may have a promised end."""
+        """Adopt an entry, which may have a promised end."""
         if not self.is_repeated(allocation_id, entry):
             queue = entry.application.queue
             before = self._timers.exceeded(queue)

@@ -213,7 +213,7 @@ def add_allocation(state: PartitionState, allocation: Allocation) -> LedgerEntry
         state.write_pending(allocation_id, entry)
         return entry
     if allocation.state is _TERMINATING:
-        state.list_terminating(allocation_id)
+        state.add_terminating(allocation_id)
     known, vector = usage.compiled
     if known is not state.active_limits.epoch.layout:
         state.count_unoffered(usage)

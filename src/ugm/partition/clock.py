@@ -4,8 +4,9 @@ The problem: a call may need the time in several places, for example for each al
 the change as well. Different readings within one call would make its result depend on the speed of the machine, and
 could not be replayed.
 
-The idea: each call has one reading. If a quota model depends on the time, every call reads the clock when it begins,
-and passes the reading to these models first. Otherwise only a call with a promised duration reads it, once. A partition
+The idea: each call has one reading. If a quota model or a schedule depends on the time, every call reads the clock when
+it begins, and passes the reading to them first. Otherwise only a call that needs the time reads it, once: a promised
+duration, a plan, or a timer of a reduction. A partition
 with a journal takes the reading that stamps the change, in milliseconds, rounded down to seconds.
 
 Invariant: a reading is never earlier than the one before. If the source goes back, the clock stands still until the

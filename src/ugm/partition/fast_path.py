@@ -15,16 +15,17 @@ The reasons for the guards:
 - *The layout of the usage is compared with the layout in force.* A usage remembers its vector for the layout in which
   it was used last.
 - *Identities instead of types.* ``priority is DEFAULT_PRIORITY`` and ``placeholder is False`` reject values of other
-  types without a test of the type. The slow path rejects those that are invalid.
+  types without a test of the type. The general path rejects those that are invalid.
 - *The order of assignments.* The entry in `AllocationLedger.owners` commits an allocation. An interruption before it
   leaves an entry in the application that the next operation removes; an interruption after it leaves counters that the
   next operation rebuilds.
 - *No `try` inside of the block of the lock.* See `ugm.operation_lock`.
 
-If changes are recorded or other quota models take part, a change is a transaction. Its decision is then that of
-`ShortPath`, which decides about *usual* requests and leaves the others to the admission: the allocation id is new, and
-the limits have not changed since the counters of the holding were collected. If nothing is recorded, the decision runs
-under the lock that is held already, because the other steps of a transaction would do nothing.
+If changes are recorded, other quota models take part, or limits change by a schedule, a change is a transaction. Its
+decision is then that of `TransactionPath`, which decides about *usual* requests and leaves the others to the admission:
+the allocation id is new, and the limits have not changed since the counters of the holding were collected. If nothing
+is recorded, the decision runs under the lock that is held already, because the other steps of a transaction would do
+nothing.
 
 `explain` is in this module because the explanation of a grant is the walk of `check` with a copy of the limits.
 """
@@ -59,14 +60,14 @@ from ugm.partition.transaction import Transactions
 from ugm.resources import Resource
 from ugm.tracking.holding import Holding
 
-__all__ = ["FastPath", "RecordedPath", "ShortPath"]
+__all__ = ["FastPath", "RecordedPath", "TransactionPath"]
 
 _HELD: Final = AllocationState.HELD
 
 
 @final
-class ShortPath:
-    """The decisions about usual requests in partitions that record changes, or that have quota models.
+class TransactionPath:
+    """The decisions about usual requests in partitions that record changes, or have quota models or a schedule.
 
     The caller holds the lock, and runs a method as the decision of a transaction. It decides like the method of
     `Admission` of the same name, and passes on every request that is not usual.
@@ -261,8 +262,8 @@ class FastPath(AbstractPartition):
     _models: ModelSet
     #: Whether other quota models take part, and nothing is recorded.
     _has_models_only: bool
-    #: What decides if the fast path cannot: the short path if changes are recorded, or other quota models take part.
-    _decisions: Admission | ShortPath
+    #: What decides if the fast path cannot: the transaction path if changes are recorded, with models or a schedule.
+    _decisions: Admission | TransactionPath
     #: Whether changes are recorded, and no other quota model takes part.
     _is_recorded_without_models: bool
 
@@ -315,8 +316,8 @@ class FastPath(AbstractPartition):
                             return Decision(violations)
                     if epoch is lock.epoch:
                         if layout is self._state.active_limits.epoch.layout:
-                            return self._start(application, allocation_id, usage, vector)
-                        return lock.run_locked(epoch, self._start_new_size, application, allocation_id, usage)
+                            return self._decide_plain(application, allocation_id, usage, vector)
+                        return lock.run_locked(epoch, self._decide_uncompiled, application, allocation_id, usage)
                 if self._has_models_only:
                     request = AllocationRequest(
                         allocation_id, application_id, usage, placeholder, priority, preemptible, duration
@@ -329,8 +330,10 @@ class FastPath(AbstractPartition):
         request = AllocationRequest(allocation_id, application_id, usage, placeholder, priority, preemptible, duration)
         return self._transactions.run(self._decisions.allocate, request)
 
-    def _start(self, application: Application, allocation_id: str, usage: Resource, vector: RequestVector) -> Decision:
-        """Grant an allocation that starts an application, or is its first since the limits have changed."""
+    def _decide_plain(
+        self, application: Application, allocation_id: str, usage: Resource, vector: RequestVector
+    ) -> Decision:
+        """Decide about a plain allocation for which the holding has no valid chain, or none at all."""
         state, lock = self._state, self._lock
         violations = state.admit(application, vector)
         if not violations:
@@ -341,9 +344,9 @@ class FastPath(AbstractPartition):
         lock.valid_epoch = lock.epoch
         return Decision(violations) if violations else ALLOWED
 
-    def _start_new_size(self, application: Application, allocation_id: str, usage: Resource) -> Decision:
-        """Do the same for a usage that has no vector in the layout in force yet."""
-        return self._start(application, allocation_id, usage, self._admission.vector(usage))
+    def _decide_uncompiled(self, application: Application, allocation_id: str, usage: Resource) -> Decision:
+        """Decide about a plain allocation whose usage has no vector in the layout in force yet."""
+        return self._decide_plain(application, allocation_id, usage, self._admission.vector(usage))
 
     def release(self, allocation_id: str) -> bool:
         lock, owners = self._lock, self._owners
@@ -377,7 +380,7 @@ class FastPath(AbstractPartition):
         except BaseException as error:
             lock.release_after_error(error)
             raise
-        return self._transactions.run_without_space(self._decisions.release, allocation_id)
+        return self._transactions.run_release(self._decisions.release, allocation_id)
 
     def check(
         self,
@@ -500,4 +503,4 @@ class RecordedPath(FastPath):
         return self._transactions.run(self._decisions.allocate, request)
 
     def release(self, allocation_id: str) -> bool:
-        return self._transactions.run_without_space(self._decisions.release, allocation_id)
+        return self._transactions.run_release(self._decisions.release, allocation_id)

@@ -68,7 +68,7 @@ class AllocationLedger:
 
     def write(self, allocation_id: str, entry: LedgerEntry) -> None:
         """Write an entry in place of the previous entry of the allocation, which has the same application."""
-        self._list_undo(allocation_id, entry.application)
+        self._add_undo_step(allocation_id, entry.application)
         self.owners[allocation_id] = entry.application
         if self.pending_usage is not None:
             is_pending = entry.traits.state is AllocationState.PENDING
@@ -90,7 +90,7 @@ class AllocationLedger:
     def remove(self, allocation_id: str) -> None:
         """Remove the entry of an allocation."""
         owner = self.owners[allocation_id]
-        self._list_undo(allocation_id, owner)
+        self._add_undo_step(allocation_id, owner)
         del self.owners[allocation_id]
         if self.pending_usage is not None:
             self._count_pending(owner, allocation_id, None)
@@ -101,7 +101,7 @@ class AllocationLedger:
         if self.pending_usage is not None:
             self.pending_usage.replace(application, application.pending.get(allocation_id), entry)
 
-    def _list_undo(self, allocation_id: str, application: Application) -> None:
+    def _add_undo_step(self, allocation_id: str, application: Application) -> None:
         """List how to restore the present entry of an allocation."""
         is_known = allocation_id in self.owners
         stored, pending = application.allocations.get(allocation_id), application.pending.get(allocation_id)
@@ -111,7 +111,7 @@ class AllocationLedger:
         self,
         allocation_id: str,
         application: Application,
-        is_known: bool,  # noqa: FBT001 - called with the values of `_list_undo`
+        is_known: bool,  # noqa: FBT001 - called with the values of `_add_undo_step`
         stored: Resource | LedgerEntry | None,
         pending: LedgerEntry | None,
     ) -> None:

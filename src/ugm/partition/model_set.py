@@ -462,7 +462,7 @@ class ModelSet:
         return tuple(evicted)
 
     def shortage(self, claim: Claim, leaving: Sequence[Claim]) -> tuple[Violation, ...]:
-        """Return every limit that a claim would exceed if other claims were refunded. Everything is as before then."""
+        """Return every limit that a claim would exceed if others were refunded. The models are unchanged afterwards."""
         # A dictionary keeps the order, in which a model may let them leave.
         names = dict.fromkeys(other.allocation_id for other in leaving).keys()
         found: tuple[Violation, ...] = ()

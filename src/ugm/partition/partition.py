@@ -1,6 +1,7 @@
 """The in-memory partition: the engine behind the partition interface.
 
-`Partition` implements `AbstractPartition`. Each of its methods checks its arguments and calls one part of the engine:
+`Partition` implements `AbstractPartition`. Its methods check the arguments that need no state and call the parts of the
+engine, which check the rest:
 
 ====================================  ==========================================================
 `ugm.partition.fast_path`             allocate, release, check and explain plain allocations
@@ -15,8 +16,8 @@
 `ugm.partition.preemption`            choose and mark the victims of a request
 ====================================  ==========================================================
 
-A change runs as a transaction (`ugm.partition.transaction`), a query runs under the lock. One lock guards everything,
-and each operation takes it once. Foreign code runs under the lock only in quota models.
+A change runs as a transaction (`ugm.partition.transaction`), a query runs under the lock. One lock guards everything.
+Foreign code runs under the lock only in quota models and in the clock.
 
 Source: Apache YuniKorn, resource quota management; user based resource usage tracking.
 """
@@ -49,7 +50,7 @@ from ugm.partition.event_outbox import EventOutbox
 from ugm.partition.events import Subscriber
 from ugm.partition.expiry import Expiry, require_instant
 from ugm.partition.explanation import require_holder_count
-from ugm.partition.fast_path import FastPath, ShortPath
+from ugm.partition.fast_path import FastPath, TransactionPath
 from ugm.partition.gang import allocate_all, require_requests
 from ugm.partition.lifecycle import ApplicationLifecycle
 from ugm.partition.line_index import CooperativeIteration
@@ -134,8 +135,9 @@ class Partition(FastPath):
         subscribers: functions that are called with every event, after the lock has been released; see
             `ugm.events.Subscriber`. A partition with subscribers takes longer for each allocation.
         group_limits: as for a `ugm.Manager`.
-        clock: a function that returns whole seconds since 1970. Only promised durations and quota models that depend on
-            the time read it, once in each call. If it goes back, the time stands still until it has caught up.
+        clock: a function that returns whole seconds since 1970. Operations that depend on the time read it once in
+            each call: promised durations, schedules, reduction timers, plans, and quota models with a clock. If it goes
+            back, the time stands still until it has caught up.
 
     Raises:
         RequestError: an argument is invalid.
@@ -219,7 +221,7 @@ class Partition(FastPath):
         state.fair_shares = models.fair_shares
         self._lock = lock
         self._state = state
-        state.config_changed = self._note_schedule
+        state.config_changed = self._set_schedule_hook
         self._are_timers_due = False
         self._models = models
         self._transactions = Transactions(lock, outbox, log)
@@ -255,13 +257,15 @@ class Partition(FastPath):
         """Choose the paths of decisions by whether changes are recorded, and whether quota models take part."""
         has_models, is_recorded = bool(self._models), self._is_recorded
         self._is_scheduled = self._state.compiled.schedule is not None
-        self._note_schedule()
-        has_short_path = is_recorded or has_models or self._is_scheduled
-        self._decisions = ShortPath(self._state, self._models, self._admission) if has_short_path else self._admission
+        self._set_schedule_hook()
+        has_transactions = is_recorded or has_models or self._is_scheduled
+        self._decisions = (
+            TransactionPath(self._state, self._models, self._admission) if has_transactions else self._admission
+        )
         self._has_models_only = has_models and not is_recorded
         self._is_recorded_without_models = is_recorded and not has_models
         for application in self._applications.values():
-            application.allows_fast_path = not has_short_path and not application.failing
+            application.allows_fast_path = not has_transactions and not application.failing
         self._has_models = has_models
 
     def _start_recording(self) -> None:
@@ -298,7 +302,8 @@ class Partition(FastPath):
         request is denied with its name. Pass the same model twice if the program has repaired it.
 
         Raises:
-            RequestError: *old* is not a model of this partition, or *new* is not a quota model.
+            RequestError: *old* is not a model of this partition, or is declared by the configuration, or *new* is not a
+                quota model.
         """
         self._transactions.run(self._replace_model, old, new)
 
@@ -447,13 +452,13 @@ class Partition(FastPath):
         return self._read(self._expiry.overdue, require_instant(now))
 
     def expire(self, now: int | None = None) -> tuple[str, ...]:
-        return self._transactions.run_without_space(self._expiry.expire, require_instant(now))
+        return self._transactions.run_release(self._expiry.expire, require_instant(now))
 
     def release_overdue(self, now: int | None = None) -> tuple[str, ...]:
-        return self._transactions.run_without_space(self._expiry.release_overdue, require_instant(now))
+        return self._transactions.run_release(self._expiry.release_overdue, require_instant(now))
 
     def preempt(self, allocation_id: str) -> bool:
-        return self._transactions.run_without_space(self._admission.preempt, allocation_id)
+        return self._transactions.run_release(self._admission.preempt, allocation_id)
 
     def adopt(
         self,
@@ -471,10 +476,10 @@ class Partition(FastPath):
 
     def reclaim(self, plan: ReclaimPlan) -> tuple[str, ...]:
         checked = require_reclaim_plan(plan)
-        return self._transactions.run_without_space(self._reclaiming.carry_out, checked)
+        return self._transactions.run_release(self._reclaiming.carry_out, checked)
 
     def carry_out(self, plan: PreemptionPlan | ReductionPlan) -> tuple[str, ...]:
-        return self._transactions.run_without_space(self._preempting.carry_out, require_preemption_plan(plan))
+        return self._transactions.run_release(self._preempting.carry_out, require_preemption_plan(plan))
 
     # Applications
 
@@ -509,19 +514,19 @@ class Partition(FastPath):
         self._transactions.run(self._lifecycle.adopt, submission, style, maximum, chosen)
 
     def complete(self, application_id: str) -> ApplicationInfo:
-        return self._transactions.run_without_space(self._lifecycle.complete, application_id)
+        return self._transactions.run_release(self._lifecycle.complete, application_id)
 
     def fail(self, application_id: str) -> tuple[str, ...]:
-        return self._transactions.run_without_space(self._lifecycle.fail, application_id)
+        return self._transactions.run_release(self._lifecycle.fail, application_id)
 
     def remove(self, application_id: str) -> tuple[str, ...]:
-        return self._transactions.run_without_space(self._lifecycle.remove, application_id)
+        return self._transactions.run_release(self._lifecycle.remove, application_id)
 
     def time_out_gang(self, application_id: str) -> tuple[str, ...]:
-        return self._transactions.run_without_space(self._lifecycle.time_out_gang, application_id)
+        return self._transactions.run_release(self._lifecycle.time_out_gang, application_id)
 
     def close(self) -> tuple[str, ...]:
-        return self._transactions.run_without_space(self._lifecycle.close)
+        return self._transactions.run_release(self._lifecycle.close)
 
     # Administration
 
@@ -544,7 +549,7 @@ class Partition(FastPath):
         self._transactions.run(self._administration.update_node, name, offers)
 
     def remove_node(self, name: str) -> bool:
-        return self._transactions.run_without_space(self._administration.remove_node, name)
+        return self._transactions.run_release(self._administration.remove_node, name)
 
     def plan(self, config: PartitionConfig | None) -> Plan:
         compiled = CompiledConfig.of(config)
@@ -582,13 +587,13 @@ class Partition(FastPath):
         if bool(self._models) is not self._has_models or is_scheduled is not self._is_scheduled:
             self._choose_paths()
 
-    def _note_schedule(self) -> None:
+    def _set_schedule_hook(self) -> None:
         """Let every operation read the clock first while limits change with the time."""
         is_scheduled = self._state.compiled.schedule is not None
         if is_scheduled is (self._models.follow_schedule is None):
-            self._models.set_schedule(self._follow_schedule if is_scheduled else None)
+            self._models.set_schedule(self._apply_schedule if is_scheduled else None)
 
-    def _follow_schedule(self, now: int, *, changes: bool) -> None:
+    def _apply_schedule(self, now: int, *, changes: bool) -> None:
         """Put the limits of the schedule in force when an operation begins."""
         if self._state.follow_schedule(now):
             self._are_timers_due = True

@@ -1,7 +1,7 @@
 """Plans: the effects that another configuration would have, before it is put in force.
 
 A plan is made by applying the configuration to a copy of the state. The copy is made under the lock, the plan without
-it. So a plan and its application cannot differ in a rule.
+it. So a plan and its application follow the same rules.
 
 Sums of allocations are enough for users, groups and queues. A declared quota model whose definition changes is made
 and charged again, as when the configuration is applied, so a plan with such a change needs every allocation.
@@ -228,7 +228,8 @@ class PlanInput:
             read: runs a function under the lock of the state. Most of the work follows without it.
             in_models: returns the exceeded limits of quota models.
             now: returns the time.
-            allocations: whether to copy all allocations; they are copied in any case if there are declared models.
+            allocations: whether to copy all allocations; they are copied in any case if the configuration
+                declares models or limits pending work.
         """
         compiled, user_limits_win, nodes, queues, copies, exceeded, calls, second = read(
             _copy, state, in_models, now, allocations=allocations
@@ -394,7 +395,7 @@ def _sooner(planned: Iterable[Exhaustion], now: Iterable[Exhaustion]) -> tuple[E
 
 #: The maximum number of changes by a schedule that a plan lists.
 _MOST_SCHEDULED: Final = 10
-#: The maximum number of seconds that are tested for a change.
+#: The maximum number of changes of the schedule that are examined.
 _MOST_TESTED: Final = 4000
 
 

@@ -2,10 +2,10 @@
 
 The ledger is the only source of truth: every counter follows from it. This module contains the rules that keep both in
 agreement: which counters exist, and when an application starts, stops and is removed. It does not take the lock, does
-not check arguments and does not know other quota models.
+not check arguments and calls no quota model except through `fair_shares`.
 
-Every method that changes more than a counter first appends to the undo list how to undo the change, and then records
-the change as an event, if events are recorded.
+Methods that change more than counters append to the undo list how to undo the change. Most of them record the change as
+an event, if events are recorded.
 """
 
 from __future__ import annotations
@@ -326,7 +326,7 @@ class PartitionState:
         found = ((name, self.ledger.get(name)) for name in sorted(self.terminating))
         return {name: entry for name, entry in found if entry and entry.traits.state is AllocationState.TERMINATING}
 
-    def list_terminating(self, allocation_id: str) -> None:
+    def add_terminating(self, allocation_id: str) -> None:
         """List an allocation that is about to be marked as terminating, and forget those that have been released."""
         if len(self.terminating) >= self._most_terminating:
             self.terminating = set(self.terminating_entries())
@@ -460,7 +460,7 @@ class PartitionState:
             self.remove_application(application, ApplicationState.FAILED)
 
     def remove_application(self, application: Application, state: ApplicationState) -> None:
-        """Remove an idle application, and the queue that was created for it."""
+        """Remove an idle application, and every dynamic queue that is empty without it."""
         self.undo.append((self._restore_application, (application.application_id, application)))
         self.undo.append((application.restore_fields, application.mutable_fields()))
         # Another thread may have looked it up and wait for the lock.
@@ -520,7 +520,7 @@ class PartitionState:
         """Mark an entry as terminating."""
         if entry.traits.state is not AllocationState.TERMINATING:
             entry = entry.in_state(AllocationState.TERMINATING)
-            self.list_terminating(allocation_id)
+            self.add_terminating(allocation_id)
             self.ledger.write(allocation_id, entry)
             if self.record:
                 self.record(Preempted(entry.to_allocation(allocation_id)))

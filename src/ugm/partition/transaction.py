@@ -1,6 +1,6 @@
 """Transactions: the steps of every change of a partition.
 
-A change of a partition takes six steps. `Transactions.run` and `Transactions.run_without_space` run them in this order:
+A change of a partition takes six steps. `Transactions.run` and `Transactions.run_release` run them in this order:
 
 1. *Decide.* A function of another module reads the state and decides. It applies its decision to the state at once, and
    lists in the undo list how to undo each step.
@@ -52,7 +52,7 @@ class TransactionLog(Protocol):
         ...
 
     def prepare(self, needs_space: bool) -> None:  # noqa: FBT001 - a keyword takes longer
-        """Check, under the lock, that a change can be written; *needs_space* if a later release needs space as well."""
+        """Check, under the lock, that a change can be written; *needs_space*: with space for later releases."""
         ...
 
     def write(self, events: Sequence[Event]) -> None:
@@ -153,7 +153,7 @@ class Transactions:
             return self._lock.run(decide, *args, **kwargs)
         return self._run(decide, args, kwargs, self._outbox, needs_space=True)
 
-    def run_without_space(self, decide: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def run_release(self, decide: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a change that only releases or ends something, which must succeed even if the log has no space left."""
         if self._outbox is None:
             return self._lock.run(decide, *args, **kwargs)
@@ -169,14 +169,14 @@ class Transactions:
         needs_space: bool,
     ) -> T:
         log, lock = self._log, self._lock
-        # Before the lock: in a forked process, a thread that does not exist there may hold it.
+        # Before the lock: in a forked process, it may be held by a thread that does not exist there.
         # Before the block: its handler must not release the locks of a call that this call has interrupted.
         log.require_ready()
         try:
             try:
                 with lock:
                     epoch, lock.valid_epoch = lock.valid_epoch, CHANGING
-                    answer, change, event = self._commit(epoch, decide, args, kwargs, needs_space)
+                    answer, change, event = self._execute(epoch, decide, args, kwargs, needs_space)
             except BaseException as error:
                 lock.release_after_error(error)
                 raise
@@ -198,7 +198,7 @@ class Transactions:
         finally:
             log.release_locks()
 
-    def _commit(
+    def _execute(
         self,
         epoch: object,
         decide: Callable[..., T],
@@ -206,7 +206,7 @@ class Transactions:
         kwargs: dict[str, Any],
         needs_space: bool,  # noqa: FBT001 - a keyword takes longer
     ) -> tuple[T, int, int]:
-        """Return the answer, and the numbers of the last change in the log and of the last event."""
+        """Decide, record, write and commit. Return the answer, and the numbers of the last change and event."""
         lock, log = self._lock, self._log
         if epoch is not lock.epoch:
             lock.recover()

@@ -221,7 +221,7 @@ class PartitionModel(PartitionModelState):
     @staticmethod
     def _require_same(one: Allocation, known: Allocation) -> None:
         if known[:3] != one[:3] or known[4:7] != one[4:7]:
-            raise RequestError("allocation_id", one.allocation_id, "the id stands for another allocation")
+            raise RequestError("allocation_id", one.allocation_id, "the id is in use by another allocation")
 
     def _require_welcome(self, application_id: str) -> SubmittedApplication:
         if self.applications[application_id].failing:

@@ -4,7 +4,7 @@
 root, and charged to all of them or to none. Schedulers send many requests of the same application, so the work for each
 request must be small. An exception can interrupt a request at any instruction, and counters must not disagree after it.
 
-**Idea.** The holding is the only source of truth: its `amounts` say what the application holds. Every counter of a
+**Idea.** The `amounts` of the holding say what the application holds. Counters follow from them. Every counter of a
 user, group or queue is the sum of the holdings below it, and can be recomputed. The holding also caches its two chains:
 the counters that a request must fit (`checked`) and those that it is charged to (`charged`). They are valid for one
 epoch of the limits. A request walks over the cached chains and then replaces `amounts` by one assignment.

@@ -46,7 +46,7 @@ class Manager:
     """Tracks and enforces the usage of users and groups in the queues of one partition.
 
     Any number of threads may call any operation at any time. A call by a signal handler or finalizer raises
-    `ugm.ReentrantCallError` if it interrupts an operation of the same thread. Such code should leave a note for the
+    `ugm.ReentrantCallError` if it interrupts an operation of the same thread. Such code should set a flag for the
     scheduler instead.
 
     If an exception interrupts an operation, the operation has either taken effect or not, and no lock is held.
