@@ -24,9 +24,18 @@ _DIGITS: Final = Context(prec=50, Emin=MIN_EMIN, Emax=MAX_EMAX)
 _LN2: Final = _DIGITS.ln(Decimal(2))
 
 
-@lru_cache(maxsize=4096)
+#: Powers are products of one for a multiple of these seconds and one for the rest, so that few are computed.
+_SPAN: Final = 4096
+
+
 def _power(seconds: int, half_life: int) -> Decimal:
     """Return the part that is left of a value after some seconds."""
+    spans, rest = divmod(seconds, _SPAN)
+    return _DIGITS.multiply(_computed_power(spans * _SPAN, half_life), _computed_power(rest, half_life))
+
+
+@lru_cache(maxsize=4 * _SPAN)
+def _computed_power(seconds: int, half_life: int) -> Decimal:
     exponent = _DIGITS.divide(_DIGITS.multiply(_LN2, Decimal(-seconds)), Decimal(half_life))
     return _DIGITS.exp(exponent)
 

@@ -51,7 +51,10 @@ def groups_of_equals(items: Iterable[tuple[Quotient, T]]) -> Iterator[list[T]]:
         end, nearest = start + 1, sortable[start][0]
         while end < len(sortable) and sortable[end][0] == nearest:
             end += 1
-        yield from _exact_groups([(level, item) for _, level, item in sortable[start:end]])
+        if end == start + 1:
+            yield [sortable[start][2]]
+        else:
+            yield from _exact_groups([(level, item) for _, level, item in sortable[start:end]])
         start = end
 
 

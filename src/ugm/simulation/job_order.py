@@ -180,10 +180,14 @@ class _ByShare(JobOrder):
         return user.name
 
     def key(self, line: str) -> _Key:
+        return (_UserPosition(self, line),)
+
+    def position(self, user: str) -> int:
+        """Return the number of ranks before a user."""
         if self._ranked_at is None:
             self._shares.at(self._now)
             self._rank, self._ranked_at = self._shares.rank(self._users.values()), self._now
-        return (self._rank.position(line),)
+        return self._rank.position(user)
 
     def change(self, now: int, queue_path: str, user: UserGroup, usage: Resource, jobs: int) -> None:
         self._shares.at(now)
@@ -196,8 +200,31 @@ class _ByShare(JobOrder):
     def refresh(self, now: int) -> None:
         self._now = now
         if self._ranked_at is not None and now >= self._ranked_at + _PERIOD:
-            # The users are ranked when a key is needed.
+            # The users are ranked when two of them are compared.
             self._ranked_at = None
+
+
+@final
+class _UserPosition:
+    """The place of a user, which is looked up when it is compared with that of another user."""
+
+    __slots__ = ("_order", "_user")
+    __hash__ = None  # type: ignore[assignment] # the place changes
+
+    def __init__(self, order: _ByShare, user: str) -> None:
+        self._order: Final = order
+        self._user: Final = user
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _UserPosition):
+            return NotImplemented
+        return self._user == other._user or self._place() == other._place()
+
+    def __lt__(self, other: _UserPosition) -> bool:
+        return self._user != other._user and self._place() < other._place()
+
+    def _place(self) -> int:
+        return self._order.position(self._user)
 
 
 def order_of(
