@@ -61,6 +61,7 @@ class _Case(NamedTuple):
     config_file: Path
     config: PartitionConfig
     order: JobOrderName
+    reserves: bool
 
 
 class _Result(NamedTuple):
@@ -104,6 +105,12 @@ class _Settings:
     type=click.Choice(get_args(JobOrderName)),
     help="The order of waiting jobs: by submission, by the usage of their queues, by the shares of their users, or by "
     "the priority of their queues; several to compare them.",
+)
+@click.option(
+    "--reserve",
+    "reserves",
+    is_flag=True,
+    help="Also replay with reservations: the first job that limits of queues hold keeps what becomes free.",
 )
 @click.option("--partition", "partition_name", metavar="NAME", help="The partition, if the configuration has several.")
 @click.option(
@@ -202,6 +209,7 @@ def simulate_command(  # noqa: PLR0913 - one for each option
     workload: Path,
     config_files: tuple[Path, ...],
     orders: tuple[JobOrderName, ...],
+    reserves: bool,
     partition_name: str | None,
     cluster: Resource | None,
     group_limits: Literal["always", "unless-user-limited"],
@@ -221,13 +229,14 @@ def simulate_command(  # noqa: PLR0913 - one for each option
     --cluster, for the size of the cluster. A waiting job starts as soon as it fits, in the order of --order.
 
     With several configurations or orders, each of them is replayed, and the results are compared with the first one.
+    With --reserve, each is replayed without and with reservations.
 
     With --preempt, requests below the guarantees of their queues preempt others. The report compares the guarantees,
     the waits and the lost work with a replay without preemption.
     """
     if str(workload) == STDIN and STDIN in map(str, config_files):
         raise click.UsageError("only one of the files can be read from the standard input")
-    cases = list(_cases(config_files, orders, partition_name))
+    cases = list(_cases(config_files, orders, partition_name, reserves=reserves))
     if stop_time is not None and not victims:
         raise click.UsageError("--stop-time needs --preempt")
     settings = _Settings(workload, JobMapping(**mapping), html_file is not None, cluster, group_limits, reclaims, until)
@@ -251,8 +260,10 @@ def _exit(clean: Iterable[bool]) -> NoReturn:
     sys.exit(0 if all(clean) else PROBLEMS)
 
 
-def _cases(files: Sequence[Path], orders: Sequence[JobOrderName], partition_name: str | None) -> Iterator[_Case]:
-    """Yield a replay for each configuration and each order, with a name that distinguishes it."""
+def _cases(
+    files: Sequence[Path], orders: Sequence[JobOrderName], partition_name: str | None, *, reserves: bool
+) -> Iterator[_Case]:
+    """Yield the replays of each configuration and each order, with names that distinguish them."""
     if len(set(files)) < len(files) or len(set(orders)) < len(orders):
         raise click.UsageError("a configuration or an order is given twice")
     names = [file.name for file in files]
@@ -261,8 +272,11 @@ def _cases(files: Sequence[Path], orders: Sequence[JobOrderName], partition_name
     for name, file in zip(names, files, strict=True):
         config = read_partition(str(file), partition_name)
         for order in orders:
-            parts = (name if len(files) > 1 else "", order if len(orders) > 1 else "")
-            yield _Case(" ".join(filter(None, parts)), file, config, order)
+            parts = (name if len(files) > 1 else "", order if len(orders) > 1 or reserves else "")
+            case = " ".join(filter(None, parts))
+            yield _Case(case, file, config, order, reserves=False)
+            if reserves:
+                yield _Case(f"{case} reserve", file, config, order, reserves=True)
 
 
 def _refuse_with_preemption(cases: Sequence[_Case], settings: _Settings, victims: Sequence[str]) -> None:
@@ -273,6 +287,7 @@ def _refuse_with_preemption(cases: Sequence[_Case], settings: _Settings, victims
         raise click.UsageError("--preempt is given twice with the same value")
     ignored = {
         "--order": any(case.order != "fifo" for case in cases),
+        "--reserve": any(case.reserves for case in cases),
         "--group-limits": settings.group_limits != "always",
         "--no-reclaim": not settings.reclaims,
         "--until": settings.until is not None,
@@ -310,6 +325,7 @@ def _replay(case: _Case, settings: _Settings) -> _Result:
             recorder=recorder,
             reclaims=settings.reclaims,
             order=case.order,
+            reserves=case.reserves,
             start=header.start_time or 0,
         )
     return _Result(case, report, recorder, time.perf_counter() - began, header.start_time)
@@ -343,7 +359,13 @@ def _show_comparison(
         write_page(html_file, comparison_page(compared, recorders, title=title, start=results[0].start))
     if as_json:
         replays = [
-            {"name": one.case.name, "config": str(one.case.config_file), "order": one.case.order, **_timed(one)}
+            {
+                "name": one.case.name,
+                "config": str(one.case.config_file),
+                "order": one.case.order,
+                "reserve": one.case.reserves,
+                **_timed(one),
+            }
             for one in results
         ]
         print_json({"workload": str(workload), "replays": replays, "comparison": compared.to_dict()})

@@ -11,6 +11,7 @@ from ugm.identity import ROOT, WILDCARD, TrackingType
 from ugm.simulation.comparison import LimitComparison, ReplayComparison, WaitingComparison
 from ugm.simulation.preemption import GuaranteeEffect, PreemptionReport
 from ugm.simulation.report import LimitSummary, Report, ResourceUse, WaitingTime
+from ugm.simulation.reserving import RESERVED
 
 __all__ = [
     "HOLDING",
@@ -93,7 +94,7 @@ def _decimals(number: float, most: int) -> str:
 def whose(limit: LimitSummary) -> str:
     """Return the subject of a limit."""
     if limit.kind != TrackingType.QUEUE:
-        return f"{limit.kind} {limit.limit_name}"
+        return f"{limit.kind} {limit.limit_name}".rstrip()
     return "the cluster" if limit.queue_path == ROOT and limit.resource is not None else "the queue"
 
 
@@ -330,7 +331,9 @@ def amount_time(resource: str | None, amount: int) -> str:
 
 def limits_by_peak(report: Report) -> list[LimitSummary]:
     """Return all limits except budgets, which have no peak; the one with the highest share of use first."""
-    return sorted((one for one in report.limits if one.kind != BUDGET), key=lambda limit: -peak_share(limit))
+    return sorted(
+        (one for one in report.limits if one.kind not in (BUDGET, RESERVED)), key=lambda limit: -peak_share(limit)
+    )
 
 
 def waiting_rows(figures: Sequence[tuple[str, WaitingTime]]) -> list[tuple[WaitingTime, tuple[str, ...]]]:

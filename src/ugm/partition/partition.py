@@ -360,10 +360,17 @@ class Partition(FastPath):
         groups = None if not tree else GroupTree(self._models.order_tree(require_name("tree", tree)), tree)
         passed, functions = require_requests_by_application(requests), require_keys(keys)
         marks = self._lock.run(self._start_marking)
-        calls = PassCalls(self._allocate_in_pass, self.reservations)
+        calls = PassCalls(self.allocate_in_pass, self.reservations)
         return SchedulingPass(calls, self._state, self._lock, marks, passed, functions, groups)
 
-    def _allocate_in_pass(self, request: AllocationRequest) -> Decision:
+    def allocate_in_pass(self, request: AllocationRequest) -> Decision:
+        """Decide about a request as `Head.allocate` does, for a program that has an order of its own.
+
+        Reservations may deny the request, and a pending one that only queues block may get a reservation.
+
+        Raises:
+            RequestError: as for `allocate`.
+        """
         if self._reservations.are_enabled:
             return self._transactions.run(self._reservations.allocate, request)
         # Named, so that it does not matter which properties a request has.

@@ -133,6 +133,14 @@ class _LocalOperations:
         """
         raise _refusal("scheduling_pass", "read the order with order(), and call allocate()")
 
+    def allocate_in_pass(self, *_: object) -> NoReturn:
+        """Refuse the call: a client calls `allocate`.
+
+        Raises:
+            RequestError: always.
+        """
+        raise _refusal("allocate_in_pass", "read the order with order(), and call allocate()")
+
     def waiting_list(self) -> NoReturn:
         """Refuse the call: a client subscribes to the releases.
 

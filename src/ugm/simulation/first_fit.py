@@ -43,6 +43,9 @@ class FirstFit(Generic[Item]):
     def __contains__(self, position: int) -> bool:
         return position in self._items
 
+    def __getitem__(self, position: int) -> Item:
+        return self._items[position]
+
     @property
     def smallest(self) -> float:
         """The smallest amount that any item needs; infinite if there are none."""

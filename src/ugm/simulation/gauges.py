@@ -205,8 +205,9 @@ class ReplayGauges:
     #: Whether limits change by a schedule. Then the partition has the highest maxima.
     is_scheduled: bool = False
     _gauges: dict[tuple[str, str, str, str, str | None], Gauge] = field(default_factory=dict)
-    #: The gauges of other quota models.
+    #: The gauges of other quota models, and those of queues.
     inexact: list[Gauge] = field(default_factory=list)
+    of_queues: list[Gauge] = field(default_factory=list)
     #: The limits by queue path, user and tags; they do not change during a replay.
     _limits: dict[tuple[str, UserGroup, TagItems], tuple[EffectiveLimit, ...]] = field(default_factory=dict)
     lending: LendingGroups = field(init=False)
@@ -280,6 +281,8 @@ class ReplayGauges:
             configured.gauges.append(gauge)
             if not is_exact:
                 self.inexact.append(gauge)
+            if limit.kind == TrackingType.QUEUE:
+                self.of_queues.append(gauge)
         elif not gauge.is_exact and isinstance(limit, EffectiveLimit) and gauge.configured.place != place:
             # Nodes of several trees have the same name.
             gauge.is_bounded = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar, final
 
@@ -68,6 +69,11 @@ class OrderedLines(Generic[Item]):
         # The items of a line are only searched if its key is the smallest.
         fitting = [found for waiting in lines if (found := waiting.first(free)) is not None]
         return (best, *min(fitting)) if best is not None and fitting else None
+
+    def first_if(self, condition: Callable[[Item], bool]) -> Candidate | None:
+        """Return the first item that meets a condition, in time proportional to the number of items."""
+        found = (position for position, line in self._places.items() if condition(self._lines[line][position]))
+        return min(((self.key(position), position, 0) for position in found), default=None)
 
     def key(self, position: int) -> tuple[Any, ...]:
         """Return the key of the line of a position now."""

@@ -35,6 +35,10 @@ therefore costs time for the jobs that start and for the classes that another li
 class that a quota model denies is requested in every round, unless an equal or smaller request to the same limit has
 been denied in it. The result is the same as if every held job were requested again each time.
 
+With reservations, the partition keeps capacity for the first held job that only limits of queues hold, as in its
+scheduling passes (`ugm.partition.Reservation`). Each job that starts must not delay a reserved one. If a reservation is
+free, the first held job for which only limits of queues are full gets it.
+
 Limits that change by a schedule and budgets follow the calendar: the workload starts at a given second since 1970. Each
 job promises the run time that its user requested, or its run time if that is unknown. When limits change or budgets are
 renewed, held jobs are requested again.
@@ -67,6 +71,7 @@ from ugm.simulation.gauges import Gauge, JobClass, ReplayGauges, TagItems
 from ugm.simulation.job_order import JobOrder, JobOrderName, order_of, require_order, without_shares
 from ugm.simulation.recorder import Recorder
 from ugm.simulation.report import Report
+from ugm.simulation.reserving import RESERVED, JobReservations, with_reservations
 from ugm.simulation.timeline import Timeline
 from ugm.simulation.workload import Job
 
@@ -106,6 +111,7 @@ def simulate(  # noqa: PLR0913 - one for each option
     models: Callable[[], Iterable[QuotaModel]] = _no_models,
     reclaims: bool = True,
     order: JobOrderName = "fifo",
+    reserves: bool = False,
     start: int = 0,
 ) -> Report:
     """Replay a workload in a partition.
@@ -126,6 +132,8 @@ def simulate(  # noqa: PLR0913 - one for each option
             called twice, because one partition only answers queries about limits.
         reclaims: whether groups reclaim what they are guaranteed, so that jobs of other groups are evicted.
         order: the order in which held jobs are requested again.
+        reserves: whether queues with the property ``ugm.reservation`` keep capacity for jobs that they hold; the root
+            does if no queue has it. Jobs promise the run times that their users requested.
         start: the second since 1970 at which the workload starts, for budgets and limits that change by a schedule.
 
     Returns:
@@ -141,7 +149,7 @@ def simulate(  # noqa: PLR0913 - one for each option
     >>> simulate(jobs, config.partition()).waiting
     WaitingTime(jobs=2, delayed=1, total=60, p95=60, max=60)
     """
-    limits, given = without_shares(config), tuple(models())
+    limits, given = without_shares(with_reservations(config) if reserves else config), tuple(models())
     budgets = [*map(declared_budget, config.ugm.budgets)]
     budgets += [budget for model in given if isinstance(model, Budgets) for budget in model.budgets]
     timeline = Timeline(start, config, budgets)
@@ -163,6 +171,7 @@ def simulate(  # noqa: PLR0913 - one for each option
         has_models and reclaims,
         timeline,
         BudgetLog(partition, timeline, bool(budgets), bool(config.ugm.thresholds.shares)),
+        JobReservations(partition, limits, gauges) if reserves else None,
     )
     for job in jobs:
         if until is not None and job.submit_time > until:
@@ -225,6 +234,7 @@ class _Replay:
     reclaims: bool
     timeline: Timeline
     budgets: BudgetLog
+    reservations: JobReservations | None
     counters: ReplayCounters = field(default_factory=ReplayCounters)
     #: A job class is dropped with the last of its held or running jobs, because each job may have its own size.
     classes: WeakValueDictionary[tuple[str, UserGroup, Resource, TagItems, int | None], JobClass] = field(
@@ -282,6 +292,8 @@ class _Replay:
             self._start_or_hold(self._class_of(placement.queue_path, job), job, self.counters.read)
             if self.relieved:
                 self._retry(())
+            elif self.reservations is not None and self.held:
+                self._end_round(self.reservations)
         self._observe()
 
     def _start_or_hold(self, job_class: JobClass, job: Job, order: int) -> None:
@@ -300,7 +312,7 @@ class _Replay:
 
     def _class_of(self, queue_path: str, job: Job) -> JobClass:
         tags: TagItems = tuple(sorted(job.tags.items())) if job.tags else ()
-        duration = job.promised_time if self.budgets.has_budgets else None
+        duration = job.promised_time if self.budgets.has_budgets or self.reservations is not None else None
         key = (queue_path, job.user, job.usage, tags, duration)
         if (job_class := self.classes.get(key)) is None:
             limits = self.gauges.limits_of(queue_path, job.user, tags)
@@ -319,6 +331,8 @@ class _Replay:
         return self._reclaim(job_class, job) or decision
 
     def _allocate(self, job_class: JobClass, job: Job) -> Decision:
+        if self.reservations is not None:
+            return self.reservations.allocate(job_class, job)
         name = job.application_id
         return self.partition.allocate(name, name, job_class.usage, duration=job_class.duration)
 
@@ -342,7 +356,9 @@ class _Replay:
     def _hold(self, job_class: JobClass, job: Job, order: int, decision: Decision | None = None) -> None:
         """Hold a job, because of *decision* if it is the first held job of its class."""
         job_class.count_waiting(self.now)
-        if self.has_models:
+        if self.reservations is not None:
+            self.reservations.hold(job_class, job)
+        elif self.has_models:
             self.partition.request(job.application_id, job.application_id, job.usage)
         job_class.held.append((order, job))
         if decision is not None:
@@ -364,6 +380,10 @@ class _Replay:
 
     def _wait(self, job_class: JobClass, decision: Decision) -> None:
         """Let a denied job class wait for the first limit that denied it."""
+        first = decision.violations[0]
+        if self.reservations is not None and first.kind == RESERVED:
+            self.reservations.wait(job_class, first)
+            return
         job_class.wait_for(*self.gauges.denying(decision.violations))
 
     def _advance(self, time: int) -> None:
@@ -426,6 +446,28 @@ class _Replay:
         while self.relieved:
             gauges, self.relieved = self.relieved, {}
             self._retry_round(gauges)
+        if self.reservations is not None:
+            self._end_round(self.reservations)
+
+    def _end_round(self, reservations: JobReservations) -> None:
+        self._fill(reservations)
+        reservations.end_round()
+
+    def _fill(self, reservations: JobReservations) -> None:
+        """Let the first held jobs for which only limits of queues are full get the reservations that are free."""
+        passed: list[JobClass] = []
+        while (job_class := reservations.first_held()) is not None:
+            full = job_class.full_gauge()
+            if full is not None and full[0] in self.gauges.of_queues:
+                reservations.reserve(job_class)
+            if full is None or full[0] in self.gauges.of_queues:
+                passed.append(job_class)
+            else:
+                self._end_waiting(job_class)
+                job_class.wait_for(*full)
+                self._record_waiting(job_class)
+        for job_class in passed:
+            job_class.wait_for(*job_class.awaited)
 
     def _relieve(self, gauges: Iterable[Gauge]) -> None:
         """Retry the job classes that wait for some gauges, and for all that are not exact, in the next round."""
@@ -447,9 +489,7 @@ class _Replay:
 
     def _retry_class(self, job_class: JobClass) -> None:
         """Request the oldest job of a class, and let the class wait again if jobs are still held."""
-        job_class.count_waiting(self.now)
-        if self.recorder:
-            self.recorder.record_waiting(self.now, job_class, -len(job_class.held))
+        self._end_waiting(job_class)
         if not (self.reclaims and job_class.is_within_guarantee) and (full := job_class.full_gauge()) is not None:
             # The request would be denied, and a denial by quota models takes long.
             job_class.wait_for(*full)
@@ -458,8 +498,19 @@ class _Replay:
             self._start(job_class, job, order)
             if job_class.held:
                 job_class.wait_for(*job_class.awaited)
+            if self.reservations is not None:
+                self._fill(self.reservations)
         else:
             self._wait(job_class, decision)
+        self._record_waiting(job_class)
+
+    def _end_waiting(self, job_class: JobClass) -> None:
+        """Count what a class has waited, before its awaited limit changes."""
+        job_class.count_waiting(self.now)
+        if self.recorder:
+            self.recorder.record_waiting(self.now, job_class, -len(job_class.held))
+
+    def _record_waiting(self, job_class: JobClass) -> None:
         if self.recorder:
             self.recorder.record_waiting(self.now, job_class, len(job_class.held))
 
@@ -494,7 +545,10 @@ class _Replay:
         if job_class.held:
             # A class waits at the position of its oldest job.
             gauge, amount = job_class.awaited
-            gauge.waiting.remove(job_class.held[0][0])
+            if job_class.held[0][0] in gauge.waiting:
+                gauge.waiting.remove(job_class.held[0][0])
+            elif self.reservations is not None:
+                self.reservations.remove(job_class)
             held = sorted([*job_class.held, (order, job)], key=itemgetter(0))
             job_class.held.clear()
             job_class.held.extend(held)

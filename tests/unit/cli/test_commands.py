@@ -85,6 +85,23 @@ def test_simulate_a_pipe(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.usefixtures("files")
+def test_simulate_with_reservations() -> None:
+    """Each order is replayed without and with reservations, which are compared with the first replay."""
+    options = ("--cluster", "vcore=1,memory=1Ti", "--reserve", "--html", "page.html")
+    text = simulate(*options, "--order", "fifo", "--order", "share").stdout
+    figures = json.loads(simulate(*options, "--json").stdout)
+
+    assert re.search(r"fifo +fifo reserve +share +share reserve\n", text)
+    assert re.search(r"vcore in use( +\d+%){4}\n", text)
+    assert [(one["name"], one["order"], one["reserve"]) for one in figures["replays"]] == [
+        ("fifo", "fifo", False),
+        ("fifo reserve", "fifo", True),
+    ]
+    assert figures["comparison"]["variants"] == ["fifo", "fifo reserve"]
+    assert "Jobs waiting: fifo reserve" in Path("page.html").read_text()
+
+
+@pytest.mark.usefixtures("files")
 def test_simulate_orders() -> None:
     """Several orders and configurations are compared with the first one, in the terminal, as JSON and as a page."""
     Path("free.yaml").write_text(CONFIG.replace("maxapplications: 1", "maxapplications: 2"))

@@ -127,6 +127,7 @@ def test_findings(monkeypatch: pytest.MonkeyPatch) -> None:
         (("--preempt", "restart"), "--preempt needs --cluster"),
         ((*ONE_CORE, "--preempt", "restart", "--preempt", "restart"), "--preempt is given twice"),
         ((*ONE_CORE, "--preempt", "restart", "--order", "fair"), "cannot be combined with --order"),
+        ((*ONE_CORE, "--preempt", "restart", "--reserve"), "cannot be combined with --reserve"),
         (
             (*ONE_CORE, "--preempt", "restart", "--until", "9", "--no-reclaim"),
             "--preempt cannot be combined with --no-reclaim and --until",

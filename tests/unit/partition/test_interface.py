@@ -23,10 +23,19 @@ DECLARED: Final = {
 }
 #: Operations of one implementation that cannot be called through the interface.
 OWN: Final = {
-    Partition: {"replace_model", "scheduling_pass", "waiting_list", "wake"},
-    JournaledPartition: {"replace_model", "scheduling_pass", "waiting_list", "wake", "promise", "awaited", "journal"},
+    Partition: {"allocate_in_pass", "replace_model", "scheduling_pass", "waiting_list", "wake"},
+    JournaledPartition: {
+        "allocate_in_pass",
+        "replace_model",
+        "scheduling_pass",
+        "waiting_list",
+        "wake",
+        "promise",
+        "awaited",
+        "journal",
+    },
     # It refuses them.
-    RemotePartition: {"scheduling_pass", "waiting_list", "wake"},
+    RemotePartition: {"allocate_in_pass", "scheduling_pass", "waiting_list", "wake"},
 }
 
 

@@ -495,7 +495,7 @@ def test_operations_of_the_interface() -> None:
     assert len({operation.number for operation in OPERATIONS.values()}) == len(OPERATIONS)
 
 
-@pytest.mark.parametrize("name", ["scheduling_pass", "waiting_list", "wake"])
+@pytest.mark.parametrize("name", ["allocate_in_pass", "scheduling_pass", "waiting_list", "wake"])
 @pytest.mark.parametrize("wrap", [remote, async_remote])
 def test_operations_of_the_own_process(wrap: Callable[[AbstractPartition], Any], name: str) -> None:
     """A client refuses the operations that follow every change of the partition, with the operation to use instead."""

@@ -1,0 +1,205 @@
+"""Reservations in a replay: by hand, and against a replay that requests every held job again after each release."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ugm import Decision, Partition, Resource, UserGroup
+from ugm.config import LimitConfig, PartitionConfig, PlacementRule, QueueConfig, QueueResources
+from ugm.partition import AllocationRequest
+from ugm.simulation import Job, JobOrderName, Report, WaitingTime, simulate
+from ugm.simulation.reserving import with_reservations
+
+SUE, BOB = UserGroup("sue", ("dev",)), UserGroup("bob", ("dev", "test"))
+
+
+def job(number: int, submit: int, run: int, vcore: int, requested: int | None = None, queue: str = "root.a") -> Job:
+    """Return a job of Sue that promises to end after the requested time."""
+    return Job(number, submit, run, queue, SUE, Resource(vcore=vcore), requested_time=requested)
+
+
+def cluster_of(vcore: int, **root: object) -> dict[str, object]:
+    """Return a configuration of one queue, and a cluster."""
+    config = PartitionConfig(queues=(QueueConfig("root", queues=(QueueConfig("a"),), **root),))  # type: ignore[arg-type] # fields
+    return {"config": config, "cluster": Resource(vcore=vcore)}
+
+
+def waits_of(report: Report) -> dict[str, WaitingTime]:
+    """Return the waits by user."""
+    return dict(report.users)
+
+
+def test_a_large_job_does_not_starve() -> None:
+    """Smaller jobs that would delay it wait for it; without reservation they pass it."""
+    # Job 2 needs both cores. Jobs 3 and 4 keep one of them in use.
+    jobs = [job(1, 0, 10, 1), job(2, 1, 10, 2), job(3, 2, 15, 1), job(4, 12, 15, 1)]
+
+    passed, kept = (simulate(jobs, **cluster_of(2), reserves=reserves) for reserves in (False, True))  # type: ignore[arg-type] # as listed
+
+    assert passed.waiting == WaitingTime(4, 1, 26, 26, 26)
+    # Job 2 starts at 10, and jobs 3 and 4 at 20.
+    assert kept.waiting == WaitingTime(4, 3, 9 + 18 + 8, 18, 18)
+    assert [(one.kind, one.held_jobs, one.held_seconds) for one in kept.limits if one.kind == "reservation"] == [
+        ("reservation", 1, 8)
+    ]
+    assert sum(one.held_seconds for one in kept.limits) == kept.waiting.total
+    assert kept.is_clean
+
+
+def test_a_job_that_promises_to_end_before_the_start_passes() -> None:
+    """The requested time counts, not the run time, which a scheduler does not know."""
+    for requested, waits in ((8, 0), (9, 18)):
+        jobs = [job(1, 0, 10, 1), job(2, 1, 10, 2), job(3, 2, 3, 1, requested)]
+
+        report = simulate(jobs, **cluster_of(2), reserves=True)  # type: ignore[arg-type] # as listed
+
+        assert report.waiting.total == 9 + waits
+
+
+def test_queues_with_the_property_reserve() -> None:
+    """If the configuration names queues, the root does not reserve, except if it is one of them."""
+    config = with_reservations(PartitionConfig(queues=(QueueConfig("a"),)))
+    assert config.root.properties == {"ugm.reservation": "enabled"}
+
+    named = PartitionConfig(queues=(QueueConfig("a", properties={"ugm.reservation": "enabled"}),))
+    assert with_reservations(named) is named
+
+
+PROMISES = {"properties": st.sampled_from([{}, {"ugm.reservation": "enabled"}])}
+CORES = st.none() | st.integers(1, 6).map(lambda vcore: Resource(vcore=vcore))
+LIMITS = st.lists(
+    st.builds(
+        LimitConfig,
+        users=st.sampled_from([("sue",), ("*",)]),
+        max_resources=st.integers(2, 6).map(lambda vcore: Resource(vcore=vcore)),
+    ),
+    max_size=1,
+).map(tuple)
+LEAVES = {"resources": st.builds(QueueResources, max=CORES), "limits": LIMITS, **PROMISES}
+CONFIGS = st.builds(
+    QueueConfig,
+    st.just("root"),
+    limits=LIMITS,
+    queues=st.tuples(st.builds(QueueConfig, st.just("a"), **LEAVES), st.builds(QueueConfig, st.just("b"), **LEAVES)),
+    **PROMISES,
+).map(lambda root: PartitionConfig(queues=(root,), placement_rules=(PlacementRule(name="provided", create=True),)))
+ARRIVALS = st.lists(
+    st.tuples(
+        st.integers(0, 3),
+        st.integers(1, 6),
+        st.integers(0, 4),
+        st.sampled_from(["root.a", "root.b"]),
+        st.sampled_from([SUE, BOB]),
+        st.integers(1, 4),
+    ),
+    max_size=25,
+)
+
+
+def workload(arrivals: list[tuple[int, int, int, str, UserGroup, int]]) -> list[Job]:
+    """Return jobs with some seconds between them, which promise their run time and some seconds more."""
+    jobs: list[Job] = []
+    for number, (gap, run, more, queue, user, vcore) in enumerate(arrivals, start=1):
+        at = (jobs[-1].submit_time if jobs else 0) + gap
+        jobs.append(Job(number, at, run, queue, user, Resource(vcore=vcore), requested_time=run + more))
+    return jobs
+
+
+class NaiveReplay:
+    """Requests every held job after each release, in the order of submission."""
+
+    def __init__(self, config: PartitionConfig, cluster: Resource | None) -> None:
+        self.now = 0
+        self.held: list[Job] = []
+        self.running: list[tuple[int, int, Job]] = []
+        self.waits: dict[int, int] = {}
+        self.partition = Partition(with_reservations(config), cluster=cluster, clock=lambda: self.now)
+
+    def request(self, one: Job) -> Decision:
+        """Request a job as in a scheduling pass."""
+        name = one.application_id
+        return self.partition.allocate_in_pass(AllocationRequest(name, name, one.usage, duration=one.promised_time))
+
+    def starts(self, one: Job) -> bool:
+        """Start a job if it fits and delays no reserved one."""
+        if not self.request(one):
+            return False
+        self.running.append((self.now + one.run_time, len(self.waits), one))
+        self.waits[one.number] = self.now - one.submit_time
+        return True
+
+    def fill(self) -> None:
+        """Let the first held jobs that only limits of queues deny have the free reservations."""
+        for one in self.held:
+            if one.number not in self.waits:
+                violations = self.partition.check(one.application_id, one.usage).violations
+                if violations and {each.kind for each in violations} == {"queue"}:
+                    self.request(one)
+
+    def end_until(self, time: int | None) -> None:
+        """End jobs, and request the held ones after each end."""
+        while self.running and (time is None or min(self.running)[0] <= time):
+            self.now = min(self.running)[0]
+            for event in sorted(event for event in self.running if event[0] == self.now):
+                self.running.remove(event)
+                self.partition.remove(event[2].application_id)
+            for one in self.held:
+                if self.starts(one):
+                    self.fill()
+            self.held = [one for one in self.held if one.number not in self.waits]
+            self.fill()
+
+    def submit(self, one: Job) -> None:
+        """Start, hold or reject a job."""
+        self.end_until(one.submit_time)
+        self.now = one.submit_time
+        assert self.partition.submit(one.application_id, one.user, one.queue)
+        if not self.partition.check(one.application_id, one.usage).can_wait:
+            self.partition.remove(one.application_id)
+        elif not self.starts(one):
+            self.held.append(one)
+            self.partition.request(one.application_id, one.application_id, one.usage, duration=one.promised_time)
+            self.fill()
+        else:
+            self.fill()
+
+
+@pytest.mark.ci
+@given(ARRIVALS.map(workload), CONFIGS, CORES.map(lambda cores: cores and cores + Resource(vcore=3)))
+def test_equals_the_naive_replay(jobs: list[Job], config: PartitionConfig, cluster: Resource | None) -> None:
+    """The outcome is that of requesting every held job after each release."""
+    report = simulate(jobs, config, cluster=cluster, reserves=True)
+
+    naive = NaiveReplay(config, cluster)
+    for one in jobs:
+        naive.submit(one)
+    naive.end_until(None)
+    by_user: dict[str, list[int]] = {}
+    for one in jobs:
+        if one.number in naive.waits:
+            by_user.setdefault(one.user.name, []).append(naive.waits[one.number])
+    assert {user: WaitingTime.of(own) for user, own in by_user.items()} == dict(report.users)
+    assert report.is_clean
+
+
+@pytest.mark.ci
+@given(
+    ARRIVALS.map(workload),
+    CONFIGS,
+    CORES.map(lambda cores: cores and cores + Resource(vcore=3)),
+    st.sampled_from(["fifo", "fair", "share", "priority"]),
+)
+def test_no_job_is_lost(
+    jobs: list[Job], config: PartitionConfig, cluster: Resource | None, order: JobOrderName
+) -> None:
+    """In every order, each job starts or is rejected, as without reservations."""
+    without, with_them = (
+        simulate(jobs, config, cluster=cluster, order=order, reserves=reserves) for reserves in (False, True)
+    )
+
+    assert with_them.read == len(jobs)
+    assert (with_them.started, with_them.rejected, with_them.held) == (without.started, without.rejected, 0)
+    assert sum(one.held_seconds for one in with_them.limits) == with_them.waiting.total
+    assert with_them.is_clean
