@@ -329,7 +329,7 @@ def test_accessibility(browser: Browser, few: tuple[str, Partition], scheme: Sch
     tab = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce")
     for view in ("queues/root.a", "users/sue", "groups", "applications/app-sue", "denials", "check"):
         tab.goto(f"{few[0]}#/default/{view}")
-        tab.locator(f'nav a[aria-current="page"][href$="{view.split("/")[0]}"]').wait_for()
+        tab.locator(f'nav a[aria-current="page"][href$="{view.split("/")[0]}"]').wait_for(state="attached")
         tab.locator("#heading").wait_for()
         if view == "check":
             tab.get_by_label("User").fill("sue")
@@ -340,6 +340,28 @@ def test_accessibility(browser: Browser, few: tuple[str, Partition], scheme: Sch
         assert found.violations_count == 0, f"{view}: {found.generate_report()}"
         assert tab.evaluate("document.documentElement.scrollWidth") <= width
     tab.close()
+
+
+def test_menu_of_a_narrow_window(page: Page, few: tuple[str, Partition]) -> None:
+    """In a narrow window the views are in a menu, whose button shows the current one; Escape or a choice closes it."""
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"{few[0]}#/default/users")
+    button, views = page.locator(".menu"), page.locator("nav ul")
+    expect(button).to_have_accessible_name("View: Users")
+    expect(views).to_be_hidden()
+    button.press("Enter")
+    expect(button).to_have_attribute("aria-expanded", "true")
+    assert Axe().run(page).violations_count == 0
+    assert page.evaluate(CUT_OFF) == []
+    page.keyboard.press("Tab")
+    page.keyboard.press("Escape")
+    expect(views).to_be_hidden()
+    expect(button).to_be_focused()
+    button.press("Enter")
+    views.get_by_role("link", name="Denials").click()
+    expect(button).to_have_accessible_name("View: Denials")
+    expect(views).to_be_hidden()
+    expect(page.locator("#heading")).to_be_focused()
 
 
 @pytest.fixture

@@ -65,6 +65,8 @@ const state = {
   hasNavigated: false,
   /** The address of the link that opened the detail. */
   opener: "",
+  /** Whether the menu of views is open, which only narrow windows have. */
+  isMenuOpen: false,
 };
 
 /** The topics of the stream, by view; other views poll. What runs or waits changes with the usage or requests of a user. */
@@ -165,6 +167,7 @@ function navigate(byReader = true) {
   state.route = parse(location.hash);
   state.hasNavigated = byReader && (before.view !== state.route.view || before.name !== state.route.name);
   if (state.route.name && !before.name) state.opener = location.hash;
+  state.isMenuOpen = false;
   poller.poll();
 }
 
@@ -205,7 +208,7 @@ function header() {
       { class: "bar-top" },
       h("h1", null, h("a", { href: link(route.partition, "queues") }, "ugm")),
       partitions.length > 1 ? chooser(partitions) : h("span", { class: "partition" }, route.partition),
-      h("nav", { "aria-label": "Views" }, h("ul", null, views.map(([name, view]) => tab(name, view.title)))),
+      h("nav", { "aria-label": "Views" }, menuButton(), h("ul", null, views.map(([name, view]) => tab(name, view.title)))),
       liveStatus(),
     ),
     data?.partition && summary(data.partition),
@@ -220,6 +223,18 @@ function chooser(partitions) {
   };
   const options = partitions.map((name) => h("option", { value: name, selected: name === state.route.partition }, name));
   return h("label", { class: "partition" }, h("span", { class: "unseen" }, "Partition"), h("select", { on: { change }, value: state.route.partition }, options));
+}
+
+/** The button that shows the views in a narrow window; it has the title of the current view. */
+function menuButton() {
+  const click = () => setMenu(!state.isMenuOpen);
+  return h("button", { type: "button", class: "menu", "aria-expanded": String(state.isMenuOpen), on: { click } }, h("span", { class: "unseen" }, "View: "), VIEWS[state.route.view]?.title);
+}
+
+/** @param {boolean} isOpen */
+function setMenu(isOpen) {
+  state.isMenuOpen = isOpen;
+  render();
 }
 
 /**
@@ -297,11 +312,18 @@ document.getElementById("skip")?.addEventListener("click", (event) => {
   event.preventDefault();
   document.getElementById("content")?.focus();
 });
-/** Close the detail on Escape, unless the focused element uses the key. */
+/** Close the menu or the detail on Escape, unless the focused element uses the key. */
 function escape(/** @type {KeyboardEvent} */ event) {
   const { partition, view, name, query } = state.route;
   const isTyping = event.target instanceof HTMLInputElement && event.target.value !== "";
-  if (event.key === "Escape" && name && !isTyping && !event.defaultPrevented) location.hash = link(partition, view, "", query);
+  if (event.key !== "Escape" || isTyping || event.defaultPrevented) return;
+  if (state.isMenuOpen) closeMenu();
+  else if (name) location.hash = link(partition, view, "", query);
+}
+
+function closeMenu() {
+  setMenu(false);
+  /** @type {HTMLElement | null} */ (document.querySelector(".menu"))?.focus();
 }
 
 /** Update the age of the figures while there is no answer. */
