@@ -15,10 +15,10 @@
 import { get, path } from "./api.js";
 import { gauge, bar, level } from "./bars.js";
 import { h } from "./dom.js";
-import { ago, amountsText, count, counted, duration, momentText, percent, resourceName } from "./format.js";
+import { ago, amountsText, count, counted, duration, momentText, percent } from "./format.js";
 import { owner, queueLink, reasons } from "./limits.js";
 import { addressChoice, addressField, pageOf, pages } from "./paging.js";
-import { cell, CLIP, clipped, emptyNote, LONG, nameLink, numberCell, table } from "./tables.js";
+import { cell, CLIP, clipped, emptyNote, LONG, nameLink, numberCell, table, resourceLabel } from "./tables.js";
 
 /** Rows of a page, and coming changes. */
 const PAGE = 50;
@@ -57,7 +57,7 @@ export function show(route, { crossed, overdue, changes, now }) {
       : emptyNote(!shares ? "No thresholds are declared for this partition." : isFiltered ? "No limit above a threshold matches." : "No limit is above a threshold."),
     pages(route, crossed.total, PAGE),
     h("h3", null, "Allocations after their promised end"),
-    overdue.total ? table("Allocations after their promised end", ["Allocation", "User", "Queue", "Holds", "Ended"], overdue.allocations.map((one) => overdueRow(partition, one)), "list alerts stack") : emptyNote("None is overdue."),
+    overdue.total ? table("Allocations after their promised end", ["Allocation", "User", "Queue", "Holds", "Ended"], overdue.allocations.map((one) => overdueRow(partition, one)), "list alerts wide") : emptyNote("None is overdue."),
     overdue.total > overdue.allocations.length && h("p", { class: "quiet" }, `and ${count(overdue.total - overdue.allocations.length)} more`),
     h("h3", null, "Coming changes of limits"),
     changes.length ? h("ol", { class: "attempts" }, changes.map((one) => change(partition, one, now))) : emptyNote("No schedule changes a limit."),
@@ -80,7 +80,7 @@ function limitRow(partition, found) {
     "tr",
     { key: limitKey(one) },
     h("th", { scope: "row" }, holder, !isBudget && kind !== "queue" && [" in ", queueLink(partition, place)]),
-    cell("On", resourceName(resource), LONG),
+    cell("On", resourceLabel(resource), LONG),
     h("td", { class: "bars" }, used),
     numberCell("Thresholds", found.map(({ threshold }) => `${threshold} %`).join(", ")),
   );

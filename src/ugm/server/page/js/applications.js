@@ -90,7 +90,7 @@ export function applicationTable(partition, found, route, now = Date.now() / 100
         cell("Pending", one.pending ? count(one.pending) : "–", { class: "minor number" }),
       );
     }),
-    route ? "list applications stack" : "applications stack",
+    route ? "list applications wide" : "applications wide",
   );
 }
 

@@ -11,7 +11,7 @@
 import { get, path } from "./api.js";
 import { bar, level } from "./bars.js";
 import { h } from "./dom.js";
-import { amountText, counted, duration, isBytes, momentText, percent, resourceName } from "./format.js";
+import { counted, duration, hourUnit, hoursText, momentText, percent, whole } from "./format.js";
 import { queueLink } from "./limits.js";
 import { addressChoice, addressField, pageOf, pages } from "./paging.js";
 import { clipped, emptyNote, nameLink, numberCell, table } from "./tables.js";
@@ -60,17 +60,17 @@ function accounts(route, data) {
  * @param {number} now
  */
 function row(partition, one, now) {
-  const figure = (/** @type {string} */ label, /** @type {Exact} */ amount) => numberCell(label, hours(one.resource, amount), exactHours(one.resource, amount));
+  const figure = (/** @type {string} */ label, /** @type {Exact} */ amount) => numberCell(label, hoursText(one.resource, amount), exactHours(one.resource, amount));
   const used = [one.settled, one.committed].reduce((/** @type {bigint} */ sum, amount) => sum + whole(amount), 0n);
   const settled = ratio(one.settled, one.limit);
   return h(
     "tr",
     { key: `${one.budget} ${one.scope} ${one.owner} ${one.resource}` },
-    h("th", { scope: "row" }, clipped(one.budget), owner(partition, one), h("span", { class: "quiet clip", title: one.resource }, `${one.resource === "vcore" ? "core" : resourceName(one.resource)} hours`)),
+    h("th", { scope: "row" }, clipped(one.budget), owner(partition, one), h("span", { class: "quiet clip", title: one.resource }, hourUnit(one.resource))),
     h(
       "td",
       { class: "bars" },
-      h("div", { class: "figures" }, h("span", { class: "amount" }, hours(one.resource, used)), h("span", { class: "of" }, ` of ${hours(one.resource, one.limit)}`), h("span", { class: `share ${level(one.share)}` }, percent(one.share))),
+      h("div", { class: "figures" }, h("span", { class: "amount" }, hoursText(one.resource, used)), h("span", { class: "of" }, ` of ${hoursText(one.resource, one.limit)}`), h("span", { class: `share ${level(one.share)}` }, percent(one.share))),
       bar(settled, { pending: Math.max(0, one.share - settled) }),
     ),
     figure("Settled", one.settled),
@@ -102,34 +102,12 @@ function renewal(one, now) {
 }
 
 /**
- * Return an amount without its fraction.
- *
- * @param {Exact} amount
- */
-function whole(amount) {
-  if (typeof amount !== "string") return BigInt(amount);
-  const [above = "0", below = "1"] = amount.split("/");
-  return BigInt(above) / BigInt(below);
-}
-
-/**
  * @param {Exact} part
  * @param {Exact} limit
  */
 function ratio(part, limit) {
   const most = Number(whole(limit));
   return most > 0 ? Number(whole(part)) / most : 1;
-}
-
-/**
- * @param {string} resource
- * @param {Exact} amount
- */
-function hours(resource, amount) {
-  const isCount = resource !== "vcore" && !isBytes(resource);
-  // Hours of a few devices have decimals.
-  const hundredths = whole(amount) / 36n;
-  return isCount && hundredths < 100_000n ? String(Number(hundredths) / 100) : amountText(resource, hundredths / 100n);
 }
 
 /**

@@ -21,11 +21,14 @@ const COUNTS = /** @type {[string, bigint][]} */ ([
   ["G", 10n ** 9n],
   ["M", 10n ** 6n],
 ]);
+/** The digits of an amount in a narrow column. */
+const BRIEF = 4;
 /** The seconds of a day. */
 const DAY = 86_400;
 const NATURAL = new Intl.Collator("en", { numeric: true });
 const GROUPED = new Intl.NumberFormat("en");
 const MOMENT = new Intl.DateTimeFormat("en-GB", { weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+const DATE = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit" });
 const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 
 /**
@@ -71,6 +74,52 @@ export function withUnit(resource, amount) {
   const text = amountText(resource, amount);
   if (resource === "vcore") return text === "1" ? "1 core" : `${text} cores`;
   return resource === "memory" ? text : `${text} ${resource}`;
+}
+
+/**
+ * Format an amount with at most four digits, and those before the point, for a narrow column.
+ *
+ * @param {string} resource
+ * @param {import("./types.js").Amount} amount
+ */
+export function briefText(resource, amount) {
+  const text = amountText(resource, amount);
+  const [, sign = "", above = "", decimals = "", suffix = ""] = /^(-?)([\d,]+)\.?(\d*)(\D*)$/.exec(text) ?? [];
+  const kept = decimals.slice(0, Math.max(0, BRIEF - above.replaceAll(",", "").length)).replace(/0+$/, "");
+  return `${sign}${above}${kept && "."}${kept}${suffix}`;
+}
+
+/**
+ * Return an amount without its fraction.
+ *
+ * @param {import("./types.js").Amount | string} amount an integer, or a fraction such as 7/2
+ */
+export function whole(amount) {
+  if (typeof amount !== "string") return BigInt(amount);
+  const [above = "0", below = "1"] = amount.split("/");
+  return BigInt(above) / BigInt(below);
+}
+
+/**
+ * Format an amount times seconds in hours, without its unit.
+ *
+ * @param {string} resource
+ * @param {import("./types.js").Amount | string} amount
+ */
+export function hoursText(resource, amount) {
+  const isCount = resource !== "vcore" && !isBytes(resource);
+  // Hours of a few devices have decimals.
+  const hundredths = whole(amount) / 36n;
+  return isCount && hundredths < 100_000n ? String(Number(hundredths) / 100) : amountText(resource, hundredths / 100n);
+}
+
+/**
+ * Return the unit of the hours of a resource: core hours.
+ *
+ * @param {string} resource
+ */
+export function hourUnit(resource) {
+  return `${resource === "vcore" ? "core" : resourceName(resource)} hours`;
 }
 
 /**
@@ -188,12 +237,13 @@ export function duration(seconds) {
 }
 
 /**
- * Format a time with its date: Mon 23 Nov, 14:05.
+ * Format a time with its date: Mon 23 Nov, 14:05, or 23 Nov 2031, 14:05 in another year.
  *
  * @param {number} seconds since 1970
  */
 export function momentText(seconds) {
-  return MOMENT.format(new Date(seconds * 1000));
+  const date = new Date(seconds * 1000);
+  return (date.getFullYear() === new Date().getFullYear() ? MOMENT : DATE).format(date);
 }
 
 /** @param {number} seconds since 1970 */

@@ -4,8 +4,8 @@
 
 import { gauge } from "./bars.js";
 import { h } from "./dom.js";
-import { amountText, exactText, resourceName, sortedNames, withUnit } from "./format.js";
-import { clipped, nameLink, numberCell, table } from "./tables.js";
+import { amountText, exactText, hourUnit, hoursText, resourceName, sortedNames, withUnit } from "./format.js";
+import { clipped, nameLink, numberCell, resourceLabel, table } from "./tables.js";
 
 /**
  * One limit on one resource, or with null on the number of applications.
@@ -78,7 +78,7 @@ function row(partition, found) {
     "tr",
     { class: found.binds ? "binds" : null },
     h("td", { class: "owner" }, owner(partition, limit), place(partition, limit)),
-    h("td", { class: "resource", title: resourceName(resource) }, resourceName(resource)),
+    h("td", { class: "resource", title: resourceName(resource) }, resourceLabel(resource)),
     h("td", { class: "bars" }, gauge(resource, used, most)),
     numberCell("Free", [amountText(name, free), found.binds && h("span", { class: "badge" }, "binds")], exactText(name, free)),
   );
@@ -145,10 +145,12 @@ function isPlain(found) {
 export function sentence(found) {
   if (found.resource === null) return `${found.used} of ${found.limit} applications running`;
   const name = found.resource;
-  const most = withUnit(name, found.limit);
-  if (!found.can_wait) return `${withUnit(name, found.requested)} requested, never more than ${most} allowed`;
-  const use = `${amountText(name, found.used)} of ${most} used, ${withUnit(name, found.shortfall)} too much`;
-  return Number(found.requested) ? `${withUnit(name, found.requested)} requested, ${use}` : use;
+  const isBudget = found.kind === "budget";
+  const text = (/** @type {import("./types.js").Amount} */ amount) => (isBudget ? `${hoursText(name, amount)} ${hourUnit(name)}` : withUnit(name, amount));
+  if (!found.can_wait) return `${text(found.requested)} requested, never more than ${text(found.limit)} allowed`;
+  const used = isBudget ? hoursText(name, found.used) : amountText(name, found.used);
+  const use = `${used} of ${text(found.limit)} used, ${text(found.shortfall)} too much`;
+  return Number(found.requested) ? `${text(found.requested)} requested, ${use}` : use;
 }
 
 /**

@@ -74,7 +74,7 @@ export function show(route, { status, waiting }) {
   const requests = waiting.requests ?? [];
   return [
     h("div", { class: "tools" }, addressField(route, "find", "Find a pending request"), h("span", { class: "quiet" }, counted(waiting.total, "request"))),
-    requests.length ? table("Pending requests", ["Request", ["User", "minor"], "Queue", "Asks for"], requests.map((one) => requestRow(route, one)), "list stack") : emptyNote(route.query.find ? "No pending request matches." : "Nothing waits now, so nothing could be preempted."),
+    requests.length ? table("Pending requests", ["Request", ["User", "minor"], "Queue", "Asks for"], requests.map((one) => requestRow(route, one)), "list wide") : emptyNote(route.query.find ? "No pending request matches." : "Nothing waits now, so nothing could be preempted."),
     pages(route, waiting.total, PAGE),
     status.terminating.length > 0 && [h("h3", null, `${counted(status.terminating.length, "allocation")} terminating`), allocations(route.partition, status.terminating)],
     status.placed.length > 0 && [h("h3", null, "Requests with the first right to what becomes free"), allocations(route.partition, status.placed)],

@@ -5,12 +5,12 @@
 import { get, orNull, path } from "./api.js";
 import { gauge } from "./bars.js";
 import { h } from "./dom.js";
-import { amountsText, amountText, count, counted, resourceName, sortedNames } from "./format.js";
+import { amountsText, amountText, count, counted, sortedNames } from "./format.js";
 import { applicationTable } from "./applications.js";
 import { historySection, loadHistory } from "./history.js";
 import { chain } from "./limits.js";
 import { link } from "./route.js";
-import { numberCell, table } from "./tables.js";
+import { numberCell, table, resourceLabel } from "./tables.js";
 import { downTo } from "./tree.js";
 
 /** The number of applications in the list. */
@@ -80,7 +80,7 @@ function resource(queue, name) {
   return h(
     "tr",
     { key: name },
-    h("th", { scope: "row" }, resourceName(name)),
+    h("th", { scope: "row" }, resourceLabel(name)),
     h("td", { class: "bars" }, gauge(name, queue.usage[name] ?? 0, queue.maximum?.[name], { guaranteed, pending })),
     numberCell("Guaranteed", figure(guaranteed)),
     numberCell("Pending", figure(pending)),

@@ -5,6 +5,7 @@
  */
 
 import { h } from "./dom.js";
+import { resourceName } from "./format.js";
 import { link } from "./route.js";
 
 /**
@@ -80,6 +81,15 @@ export const MINOR = { class: "minor" };
  */
 export function clipped(text, style = "clip") {
   return h("span", { class: style, title: text }, text);
+}
+
+/**
+ * Describe the name of a resource that may continue in the next line after a slash.
+ *
+ * @param {string | null} resource
+ */
+export function resourceLabel(resource) {
+  return resourceName(resource).split(/(?<=\/)/).map((part, index) => [index > 0 && h("wbr", null), part]);
 }
 
 /** @param {string} text */

@@ -7,12 +7,12 @@ import { get, orNull, path } from "./api.js";
 import { gauge } from "./bars.js";
 import { h } from "./dom.js";
 import { historySection, loadHistory } from "./history.js";
-import { amountsText, amountText, count, counted, exactText, resourceName, sortedNames } from "./format.js";
+import { amountsText, amountText, briefText, count, counted, exactText, resourceName, sortedNames } from "./format.js";
 import { link, parse } from "./route.js";
 import { remembered } from "./settings.js";
 import { Sparklines } from "./sparklines.js";
 import { orderField } from "./sorting.js";
-import { clipped, emptyNote, numberCell, table } from "./tables.js";
+import { cell, clipped, emptyNote, numberCell, resourceLabel, table } from "./tables.js";
 import { nameCell, TreeGrid } from "./treegrid.js";
 
 /** @typedef {import("./types.js").ModelTree} ModelTree */
@@ -166,7 +166,7 @@ export function treeView(kind) {
       words.measures.map((measure) => {
         const amount = amounts[measure];
         const label = h("span", { class: "measure-name", "aria-hidden": "true" }, heading(measure));
-        return h("div", { role: "gridcell", class: `number ${amount ? measure : "quiet"}`, title: exactText(resource, amount ?? 0) }, label, amount ? amountText(resource, amount) : "–");
+        return h("div", { role: "gridcell", class: `number ${amount ? measure : "quiet"}`, title: exactText(resource, amount ?? 0) }, label, amount ? briefText(resource, amount) : "–");
       }),
     ];
   }
@@ -235,8 +235,8 @@ export function treeView(kind) {
           h("th", { scope: "row" }, clipped(one.consumer_id)),
           node("of", one.group),
           node("held by", one.node),
-          h("td", { "data-label": "" }, amountsText(one.request)),
-          h("td", { class: "number minor" }, String(one.priority), one.unpreemptable && " (kept)"),
+          cell("Request", amountsText(one.request)),
+          cell("Priority", [one.priority, one.unpreemptable && " (kept)"], { class: "number minor" }),
         ),
       ),
       "held stack",
@@ -286,7 +286,7 @@ export function treeView(kind) {
     return h(
       "tr",
       { key: name },
-      h("th", { scope: "row" }, resourceName(name)),
+      h("th", { scope: "row" }, resourceLabel(name)),
       h("td", { class: "bars" }, usage(name, amounts)),
       words.measures.map((measure) => numberCell(heading(measure), amounts[measure] === undefined ? "–" : amountText(name, amounts[measure] ?? 0))),
     );
