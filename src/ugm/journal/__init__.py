@@ -42,7 +42,8 @@ The other modules:
 - The whole log: ``migration`` converts old files, ``inspection`` reads a log, ``compaction`` computes a checkpoint, and
   ``background``, ``compaction_process`` and ``file_compaction`` do so while the log is in use.
 - Usage over time: ``usage_intervals``, ``usage``, ``usage_load`` for decayed usage, ``model_history`` for quota
-  models of the program and ``declared_past`` for budgets of a configuration, both with ``claim_history``.
+  models of the program and ``declared_past`` for budgets of a configuration, both with ``claim_history``;
+  ``pending_intervals`` for pending requests.
 """
 
 from ugm.journal.compaction import Compaction

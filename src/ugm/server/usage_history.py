@@ -2,7 +2,7 @@
 
 The engine does not take part: the server reads a snapshot every 15 seconds and stores its values in a
 `ugm.server.series.SeriesStore`. If the partition has a journal, the samples of the week before the start of the server
-are computed from it, without the pending allocations and denials, which a journal does not keep for so long.
+are computed from it: the usage, and the pending requests since its last compaction. It contains no denials.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from threading import Lock
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 from ugm.events import ConfigurationChanged
 from ugm.identity import ancestors
 from ugm.journal.locations import LogLocation, log_at
+from ugm.journal.pending_intervals import PendingMeter
 from ugm.journal.usage_intervals import UsageInterval, usage_intervals
 from ugm.partition import AbstractPartition, PartitionSnapshot
 from ugm.server.cooperative import cooperatively
@@ -28,6 +29,9 @@ __all__ = ["UsageHistory", "samples_of"]
 
 #: The subjects of owners in quota models, by their kind in a journal.
 _ELASTIC: Final = "elastic group"
+#: The measures of the amounts and of the number of running applications, and of pending requests.
+_USED: Final = ("usage", "running_applications")
+_WAITED: Final = ("pending", "pending_allocations")
 
 
 @final
@@ -110,30 +114,42 @@ class UsageHistory:
             now = self.now()
             with log_at(location).open_contents() as contents:
                 intervals = [one for one in usage_intervals(contents, now) if one.end > now - TIERS[-1].span * 1000]
-            times, changed = _work_times(location)
+            recent = _recent(location, now)
             if self._history is not None:
-                self._history.add_earlier(times)
-            for at, values in samples_of(intervals, _instants(intervals, now), self._numbers):
+                self._history.add_earlier(recent.times)
+            instants = _instants((*intervals, *recent.waited), now)
+            for at, values in samples_of(intervals, recent.waited, instants, self._numbers):
                 self.store.record(at, values)
-            return changed
+            return recent.changed
 
-    def _numbers(self, amounts: Mapping[str, int], running: int) -> dict[int, int]:
-        number = self.store.metrics.number
-        named = [(number("usage", resource), amount) for resource, amount in amounts.items()]
-        named.append((number("running_applications"), running))
+    def _numbers(self, values: Mapping[tuple[str, str], int]) -> dict[int, int]:
+        named = ((self.store.metrics.number(*measure), value) for measure, value in values.items())
         return {metric: value for metric, value in named if metric is not None and value}
 
 
-def _work_times(location: LogLocation) -> tuple[WorkTimes, list[tuple[float, ConfigurationChanged]]]:
-    """Return the times of submissions, requests and configurations since the last compaction of a journal."""
-    times, changed = WorkTimes(), list[tuple[float, ConfigurationChanged]]()
+class _Recent(NamedTuple):
+    """What a journal contains since its last compaction only."""
+
+    #: The times of submissions and requests.
+    times: WorkTimes
+    #: The changes of the configuration, with their times in seconds since 1970.
+    changed: list[tuple[float, ConfigurationChanged]]
+    #: The intervals of pending requests.
+    waited: list[UsageInterval]
+
+
+def _recent(location: LogLocation, now: int) -> _Recent:
+    found = _Recent(WorkTimes(), [], [])
     with log_at(location).open_contents() as contents:
+        meter = PendingMeter(contents.start.checkpoint, contents.start.at)
         for entry in contents.changes():
             for event in entry.events:
-                times.apply(event, entry.at / 1000)
+                found.times.apply(event, entry.at / 1000)
+                found.waited.extend(meter.process(event, entry.at))
                 if isinstance(event, ConfigurationChanged):
-                    changed.append((entry.at / 1000, event))
-    return times, changed
+                    found.changed.append((entry.at / 1000, event))
+        found.waited.extend(meter.finish(now))
+    return found
 
 
 def _instants(intervals: Iterable[UsageInterval], now: int) -> list[int]:
@@ -148,50 +164,57 @@ def _instants(intervals: Iterable[UsageInterval], now: int) -> list[int]:
 
 
 class _Total:
-    """The usage and the number of running applications of one subject."""
+    """The amounts and numbers of one subject."""
 
-    __slots__ = ("amounts", "running", "stored")
+    __slots__ = ("stored", "values")
 
     def __init__(self) -> None:
-        self.amounts: dict[str, int] = {}
-        self.running = 0
+        #: By measure and resource; the resource of a number is empty.
+        self.values: dict[tuple[str, str], int] = {}
         #: The values as stored; None after a change.
         self.stored: dict[int, int] | None = None
 
-    def add(self, usage: Mapping[str, int], sign: int) -> None:
-        """Add the usage of one application, or subtract it if *sign* is -1."""
-        for resource, amount in usage.items():
-            self.amounts[resource] = self.amounts.get(resource, 0) + sign * amount
-        self.running += sign
+    def add(self, one: UsageInterval, measures: tuple[str, str], sign: int) -> None:
+        """Add the amounts of an interval, or subtract them if *sign* is -1, and count it."""
+        amounts, number = measures
+        for measure, amount in (((number, ""), 1), *(((amounts, name), amount) for name, amount in one.usage.items())):
+            self.values[measure] = self.values.get(measure, 0) + sign * amount
         self.stored = None
 
 
 def samples_of(
-    intervals: Iterable[UsageInterval],
+    used: Iterable[UsageInterval],
+    waited: Iterable[UsageInterval],
     instants: Iterable[int],
-    numbers: Callable[[Mapping[str, int], int], dict[int, int]],
+    numbers: Callable[[Mapping[tuple[str, str], int]], dict[int, int]],
 ) -> Iterator[tuple[int, dict[Subject, dict[int, int]]]]:
     """Yield the values of all subjects at instants.
 
     Args:
-        intervals: what each application used; an interval counts at its beginning, and not at its end.
+        used: what each application used; an interval counts at its beginning, and not at its end.
+        waited: the same for pending requests.
         instants: ascending, in milliseconds since 1970.
-        numbers: returns the values for amounts and a number of running applications.
+        numbers: returns the stored values for those by measure and resource.
     """
     changes = sorted(
-        ((at, sign, one) for one in intervals for at, sign in ((one.begin, 1), (one.end, -1))),
+        (
+            (at, sign, measures, one)
+            for measures, intervals in ((_USED, used), (_WAITED, waited))
+            for one in intervals
+            for at, sign in ((one.begin, 1), (one.end, -1))
+        ),
         key=lambda change: change[:2],
         reverse=True,
     )
     totals: dict[Subject, _Total] = {}
     for instant in cooperatively(instants):
         while changes and changes[-1][0] <= instant:
-            _, sign, one = changes.pop()
+            _, sign, measures, one = changes.pop()
             for subject in _subjects(one):
-                totals.setdefault(subject, _Total()).add(one.usage, sign)
+                totals.setdefault(subject, _Total()).add(one, measures, sign)
         for total in totals.values():
             if total.stored is None:
-                total.stored = numbers(total.amounts, total.running)
+                total.stored = numbers(total.values)
         yield instant, {subject: total.stored or {} for subject, total in totals.items()}
 
 

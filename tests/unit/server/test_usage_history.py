@@ -176,6 +176,33 @@ def test_a_journal_has_the_usage_before_the_start(tmp_path: Path) -> None:
     assert hour.values["usage", "memory"] == [6] * 60 + [7] * 120 + [8] * 61
 
 
+def test_a_journal_has_the_pending_requests_since_its_compaction(tmp_path: Path) -> None:
+    """Pending requests are those of the journal since its compaction, until they are granted or withdrawn."""
+    now, path = 0, tmp_path / "quota.journal"
+    with open_partition(path, CONFIGURED, clock=lambda: now) as partition:
+        partition.submit("app", SUE, "root.a")
+        partition.request("early", "app", Resource(memory=1))
+        now = 300_000
+        partition.submit("other", SUE, "root.a")
+        partition.journal.compact()
+        now = 600_000
+        partition.request("late", "app", Resource(memory=2))
+        now = 1_200_000
+        partition.allocate("late", "app", Resource(memory=2))
+        now = 1_800_000
+        partition.release("early")
+        now = 2_400_000
+        usage = UsageHistory(partition, clock=lambda: now / 1000)
+        usage.load(path)
+        usage.take()
+    views = {kind: usage.store.read((kind, name), "day", now) for kind, name in (("queue", "root"), ("group", "dev"))}
+
+    # Every 5 minutes from minute 5 on; the group is assigned with the first grant.
+    assert views["queue"].values["pending", "memory"] == [1, 3, 3, 1, 1, None, None, None]
+    assert views["queue"].values["pending_allocations", ""] == [1, 2, 2, 1, 1, None, None, None]
+    assert views["group"].values["pending", "memory"] == [None, None, None, 1, 1, None, None, None]
+
+
 def test_a_missing_journal_is_no_obstacle(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A server whose journal cannot be read starts with an empty usage history."""
     app = create_app({"default": create_partition(CONFIGURED)}, journals={"default": tmp_path / "none.journal"})
