@@ -128,7 +128,7 @@ class UsageHistory:
 
 
 class _Recent(NamedTuple):
-    """What a journal contains since its last compaction only."""
+    """The contents of a journal since its last compaction that it does not keep longer."""
 
     #: The times of submissions and requests.
     times: WorkTimes
