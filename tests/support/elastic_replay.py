@@ -56,7 +56,7 @@ def read_group(recorded: dict[str, Any]) -> ElasticGroup:
         force_update=recorded.get("allow_force_update", False),
         strict_max=tuple(recorded.get("max_strict_check_resource_keys", ())),
         reported_used=Resource(recorded.get("used", {})),
-        unread_weight=recorded.get("raw_shared_weight", ""),
+        unparsed_weight=recorded.get("raw_shared_weight", ""),
     )
 
 

@@ -120,7 +120,7 @@ class Account:
         # Every allocation executes this method and `Budgets.check`, so they execute as few instructions as possible.
         period, end, spent, rate, bonus = self.history
         if end <= now:
-            period, end, spent, rate, bonus = self._rolled(now)
+            period, end, spent, rate, bonus = self._close_periods(now)
         self.history = period, end, spent - wanted * now, rate + wanted, bonus
         if until is None or until <= now:
             return
@@ -145,18 +145,18 @@ class Account:
 
     def refill(self, amount: int, now: int) -> None:
         """Raise the limit of the current period."""
-        period, end, spent, rate, bonus = self._rolled(now)
+        period, end, spent, rate, bonus = self._close_periods(now)
         self.history = period, end, spent, rate, bonus + amount
 
     def stop(self, now: int) -> None:
         """Forget all claims; what they have used stays settled."""
-        period, end, spent, rate, bonus = self._rolled(now)
+        period, end, spent, rate, bonus = self._close_periods(now)
         self.history = period, end, spent + rate * now, 0, bonus
         self.clear_promises()
 
     def past(self, now: int) -> tuple[int, int, int]:
         """Return the period, the settled usage, and what was carried over and refilled, for `resume`."""
-        period, _, spent, rate, bonus = self._rolled(now)
+        period, _, spent, rate, bonus = self._close_periods(now)
         return period, spent + rate * now, bonus
 
     def resume(self, period: int, settled: int, bonus: int) -> None:
@@ -166,11 +166,11 @@ class Account:
 
     # Reading
 
-    def _rolled(self, now: int) -> History:
-        """Return the history in the current period."""
+    def _close_periods(self, now: int) -> History:
+        """Close all periods that have ended, and return the history."""
         history = self.history
         if history[1] <= now:
-            history = self.history = self.terms.rolled(history, now)
+            history = self.history = self.terms.close_periods(history, now)
         return history
 
     def _limit_and_end(self) -> tuple[int, int]:
@@ -185,7 +185,7 @@ class Account:
 
     def left(self, now: int) -> int:
         """Return the limit less the settled usage."""
-        _, _, spent, rate, bonus = self._rolled(now)
+        _, _, spent, rate, bonus = self._close_periods(now)
         return self.terms.amount + bonus - spent - rate * now
 
     def committed(self, now: int) -> int:

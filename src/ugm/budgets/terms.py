@@ -133,9 +133,9 @@ class Terms:
 
     def opened(self, now: int) -> History:
         """Return the history of an account without usage, which exists from the start of the budget."""
-        return self.rolled(self.origin, now)
+        return self.close_periods(self.origin, now)
 
-    def rolled(self, history: History, now: int) -> History:
+    def close_periods(self, history: History, now: int) -> History:
         """Return a history with all periods closed that have ended.
 
         Periods without usage take the same time for any number of them.

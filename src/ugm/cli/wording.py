@@ -239,7 +239,7 @@ def preemption_rows(reports: Collection[PreemptionReport]) -> list[tuple[str, ..
         ("longest wait", *(brief_time(one.longest_wait) for one in reports)),
         ("evictions", *(f"{one.evictions:,}" for one in reports)),
         ("lost run time", *(brief_time(one.lost) for one in reports)),
-        ("from plan to start", *(brief_time(one.longest_claim) for one in reports)),
+        ("from plan to start", *(brief_time(one.longest_time_to_start) for one in reports)),
         ("self-check", *("clean" if one.is_clean else "findings" for one in reports)),
     ]
 

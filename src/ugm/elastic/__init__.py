@@ -1,7 +1,6 @@
 """Elastic quotas: a guaranteed minimum, a maximum, and a fair share that is borrowed and returned."""
 
 from ugm.elastic.admission import AdmissionRules, RuntimeViolation
-from ugm.elastic.audit import verify
 from ugm.elastic.declared import declared_group
 from ugm.elastic.eviction import ElasticPreemptionPlan, OveruseClock, RevokePlan
 from ugm.elastic.explain import GroupShare, RuntimeCap, RuntimeExplanation, Shortage, explain, shortage
@@ -9,6 +8,7 @@ from ugm.elastic.group import DEFAULT_GROUP, ROOT_GROUP, SYSTEM_GROUP, ElasticGr
 from ugm.elastic.model import ElasticModel
 from ugm.elastic.pods import Pod
 from ugm.elastic.quota import ElasticQuota
+from ugm.elastic.self_check import verify
 from ugm.elastic.sharing import Sharer, SharingResult, SharingRound, share
 from ugm.elastic.status import GroupStatus, status, table
 from ugm.elastic.tree import ElasticTree

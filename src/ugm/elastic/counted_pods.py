@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, final
 
-from ugm.elastic.audit import verify
 from ugm.elastic.pods import Pod, PodIndex, TrackedPod
+from ugm.elastic.self_check import verify
 from ugm.elastic.tree import ElasticTree
 from ugm.errors import RequestError
 from ugm.resources import Resource

@@ -40,7 +40,7 @@ class GroupShare:
     #: The configured minimum.
     min: int
     #: The minimum in force. It is scaled down if the minimums and the requests both exceed the available amount.
-    scaled_min: int
+    min_in_force: int
     #: None if the resource is not limited.
     max: int | None
     weight: int
@@ -53,12 +53,12 @@ class GroupShare:
     @property
     def lent(self) -> int:
         """The part of its minimum that other groups may use."""
-        return max(self.scaled_min - self.runtime, 0)
+        return max(self.min_in_force - self.runtime, 0)
 
     @property
     def borrowed(self) -> int:
         """The amount that the group gets beyond its minimum."""
-        return max(self.runtime - self.scaled_min, 0)
+        return max(self.runtime - self.min_in_force, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +106,8 @@ class RuntimeExplanation:
         limit = "unlimited" if own.max is None else amount(own.max)
         yield f"elastic group {self.group!r} gets {amount(own.runtime)} {self.resource}"
         yield f"  requests {amount(own.request)}; min {amount(own.min)}, max {limit}, weight {own.weight}"
-        if own.scaled_min < own.min:
-            yield f"  min scaled down to {amount(own.scaled_min)}, because the minimums exceed the available amount"
+        if own.min_in_force < own.min:
+            yield f"  min scaled down to {amount(own.min_in_force)}, because the minimums exceed the available amount"
         yield f"  {self.parent!r} shares {amount(self.available)}"
         for lender in self.lenders:
             yield f"  {lender.group!r} lends {amount(lender.lent)}"
@@ -160,7 +160,7 @@ def _group_share(node: ResourceNode, result: SharingResult) -> GroupShare:
     return GroupShare(
         group=node.name,
         min=node.min,
-        scaled_min=result.min[node.name],
+        min_in_force=result.min[node.name],
         max=None if node.max >= UNLIMITED else node.max,
         weight=node.weight,
         request=node.request,

@@ -109,7 +109,7 @@ class ElasticGroup(NamedTuple):
     #: The usage that the Kubernetes object reports; only compared with `strict_max`.
     reported_used: Resource = _NOTHING
     #: The text of the weights if it could not be parsed; the group then has no weights of its own.
-    unread_weight: str = ""
+    unparsed_weight: str = ""
 
     @property
     def weight(self) -> Resource:
@@ -147,7 +147,7 @@ def require_group(group: object) -> None:
         if not isinstance(value, kind) or not all(name and type(name) is str for name in names):
             raise RequestError(f"group.{field}", value, f"expected {description}")
         longest = max(map(len, (*names, value) if isinstance(value, str) else names), default=0)
-        if longest > MAX_NAME and field != "unread_weight":
+        if longest > MAX_NAME and field != "unparsed_weight":
             raise RequestError(f"group.{field}", value, f"a name has 1 to {MAX_NAME} characters")
 
 

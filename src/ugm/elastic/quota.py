@@ -259,7 +259,7 @@ class ElasticQuota:
         return tuple(self._violations(pod, {}))
 
     def surely_fits(self, pod: Pod, group: str) -> bool:
-        """Return whether a new pod of a group fits if it were expected, if a lower bound proves it. Changes nothing."""
+        """Return True if a lower bound proves that a new pod of a group would fit; False if that is unknown."""
         return pod.preemptible and self._admission.surely_fits(group, pod.usage)
 
     def _violations(self, pod: Pod, freed: dict[str, int]) -> Iterable[Violation]:
@@ -362,7 +362,7 @@ class ElasticQuota:
         return plan_revoke(group, self.tree.used(group), self.tree.limit(group), self._index.pods_in(group))
 
     def plan_preemption(self, pod: Pod) -> ElasticPreemptionPlan:
-        """Return the pods of its group to evict for a pod, if they will wait again. Changes nothing.
+        """Return the pods to evict from the group of a pod so that it fits; they wait again. Changes nothing.
 
         The requests of the victims stay part of the runtime.
 
@@ -379,7 +379,7 @@ class ElasticQuota:
         return self._plan_preemption(pod, count, partial(self._violations, pod, freed))
 
     def plan_eviction(self, pod: Pod) -> ElasticPreemptionPlan:
-        """Return the pods of its group to evict for a pod, if they will end. Changes nothing.
+        """Return the pods to evict from the group of a pod so that it fits; they end. Changes nothing.
 
         Raises:
             RequestError: the pod is not valid.

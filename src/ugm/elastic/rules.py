@@ -54,7 +54,7 @@ def refusals_of_create(group: ElasticGroup, tree: ElasticTree, pods: PodIndex) -
     if group.tree_id is None and parent_of(group) not in tree.nodes:
         yield "parent_not_found", f"there is no group {group.parent!r}"
         return
-    if group.unread_weight:
+    if group.unparsed_weight:
         yield from _readable_weight(group)
         return
     if node is not None and node.group is not None:
@@ -136,8 +136,8 @@ def refusals_of_amounts(group: ElasticGroup) -> Iterator[BrokenRule]:
 
 
 def _readable_weight(group: ElasticGroup) -> Iterator[BrokenRule]:
-    if group.unread_weight:
-        yield "bad_shared_weight", f"{group.unread_weight!r} is not a mapping of weights"
+    if group.unparsed_weight:
+        yield "bad_shared_weight", f"{group.unparsed_weight!r} is not a mapping of weights"
 
 
 def _role(group: ElasticGroup, node: GroupNode, old: ElasticGroup, pods: PodIndex) -> Iterator[BrokenRule]:

@@ -20,9 +20,9 @@ from ugm.arguments import require_name
 from ugm.errors import InvariantError, RequestError
 from ugm.identity import is_name
 from ugm.operation_lock import OwnedLock, locked
-from ugm.quotatree._audit import violations
 from ugm.quotatree._forest import Forest, ManagedTree
 from ugm.quotatree._registry import Mode, Registry
+from ugm.quotatree._self_check import violations
 from ugm.quotatree._tree import TreeOptions
 from ugm.quotatree.answers import AllocationPlan, AllocationResponse, UpdateResponse
 from ugm.quotatree.cache import TreeCache

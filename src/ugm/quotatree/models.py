@@ -27,12 +27,12 @@ from ugm.decision import EffectiveLimit, Violation
 from ugm.errors import RequestError
 from ugm.identity import is_name
 from ugm.model import Borrower, Claim, OrderNode, ReportingModel, SetupViolation
-from ugm.quotatree._audit import violations
 from ugm.quotatree._charging import Charging, Checked
 from ugm.quotatree._forest import Forest
 from ugm.quotatree._lending import borrowers
 from ugm.quotatree._limits import all_limits, node_names, path_limits
 from ugm.quotatree._registry import Mode
+from ugm.quotatree._self_check import violations
 from ugm.quotatree._tree import QuotaTree
 from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
 from ugm.quotatree.manager import QuotaManager

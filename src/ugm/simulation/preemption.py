@@ -86,7 +86,7 @@ class PreemptionReport:
     #: The number of plans by outcome.
     plans: Mapping[str, int]
     #: The longest time between a plan that was carried out and the start of its job, in seconds.
-    longest_claim: int
+    longest_time_to_start: int
     #: By path.
     guarantees: tuple[GuaranteeEffect, ...]
     #: What `ugm.Partition.verify` has found at the end; empty.
@@ -274,7 +274,7 @@ class _Replay:
         self._numbers: Final = count()
         self._paths: Final[dict[str, tuple[list[_Guarantee], int]]] = {}
         self._waits: Final[list[int]] = []
-        self._submitted = self._rejected = self._evictions = self._lost = self._longest_claim = 0
+        self._submitted = self._rejected = self._evictions = self._lost = self._longest_time_to_start = 0
         self._plans: Final[dict[str, int]] = {}
         #: Counts changes of usage; and by key, the count at which the last plan has failed.
         self._usage_changes = 0
@@ -358,7 +358,7 @@ class _Replay:
         """Start the jobs with a right to room, and then the waiting jobs that fit now, the oldest first."""
         for key, waiting, since in list(self._placed.values()):
             if self._start(key, waiting):
-                self._longest_claim = max(self._longest_claim, self.now - since)
+                self._longest_time_to_start = max(self._longest_time_to_start, self.now - since)
         heads = [(self._waiting[key][0].order, key) for key in keys if key in self._waiting]
         heapify(heads)
         while heads:
@@ -529,7 +529,7 @@ class _Replay:
             self._evictions,
             self._lost,
             dict(sorted(self._plans.items())),
-            self._longest_claim,
+            self._longest_time_to_start,
             tuple(guarantee.effect for _, guarantee in sorted(self._guarantees.items())),
             findings,
         )

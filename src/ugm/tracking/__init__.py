@@ -5,7 +5,7 @@ from ugm.tracking.active_limits import ActiveLimits
 from ugm.tracking.limits import Limits
 from ugm.tracking.manager import Manager
 from ugm.tracking.snapshot import GroupUsage, QueueUsage, UserUsage
-from ugm.tracking.tracker import Request, Tracker
+from ugm.tracking.tracker_interface import Request, Tracker
 from ugm.tracking.trackers import GroupTracker, QueueTracker, UserTracker
 
 __all__ = [

@@ -30,7 +30,7 @@ from ugm.tracking.holding_index import HoldingIndex
 from ugm.tracking.limits import Limits
 from ugm.tracking.self_check import verify
 from ugm.tracking.snapshot import GroupUsage, UserUsage, copies_of
-from ugm.tracking.tracker import Request
+from ugm.tracking.tracker_interface import Request
 from ugm.tracking.trackers import GroupTracker, UserTracker, tracker_of
 
 __all__ = ["Manager"]

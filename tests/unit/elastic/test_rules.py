@@ -49,7 +49,7 @@ def refused(call: Any, *arguments: Any) -> list[str]:  # noqa: ANN401 - any meth
         (TEAM, ["elastic group 'team': there is already a group of this name [already_exists]"]),
         (TEAM._replace(name="x", parent="y"), ["elastic group 'x': there is no group 'y' [parent_not_found]"]),
         (
-            TEAM._replace(name="x", unread_weight="[1]"),
+            TEAM._replace(name="x", unparsed_weight="[1]"),
             ["elastic group 'x': '[1]' is not a mapping of weights [bad_shared_weight]"],
         ),
         (

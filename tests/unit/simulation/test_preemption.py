@@ -52,7 +52,7 @@ def test_a_guarantee_is_reached_after_delay_and_stop_time() -> None:
 
     assert (prod.jobs, prod.longest_wait) == (1, 90)
     assert (prod.unmet, prod.longest_unmet) == (90, 90)
-    assert (report.evictions, report.longest_claim, dict(report.plans)) == (1, 30, {"plan": 1})
+    assert (report.evictions, report.longest_time_to_start, dict(report.plans)) == (1, 30, {"plan": 1})
     # The younger job had run for 100 seconds.
     assert report.lost == 100
 
@@ -115,7 +115,7 @@ def test_guarantees_are_reached_in_time(seed: int, victims: VictimWork) -> None:
 
     assert with_plans.started == without.started == 60
     assert with_plans.guarantees[0].longest_unmet <= 70
-    assert with_plans.longest_claim <= 20
+    assert with_plans.longest_time_to_start <= 20
     assert without.guarantees[0].longest_unmet > 70
     assert (with_plans.lost == 0) == (victims is VictimWork.CONTINUE)
 
