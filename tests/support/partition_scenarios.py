@@ -15,7 +15,6 @@ from ugm import ConfigError, Decision, Partition, Resource, UserGroup, Violation
 from ugm.configuration import PartitionConfig
 from ugm.elastic import DEFAULT_GROUP, ROOT_GROUP
 from ugm.elastic.model import GROUP_TAG, NAMESPACE_TAG
-from ugm.model import SetupViolation
 from ugm.partition import AllocationState
 
 __all__ = ["ElasticScenario", "InexpressibleError", "TreeScenario", "elastic_config", "exceeded_groups", "tree_config"]
@@ -340,6 +339,8 @@ class TreeScenario:
         usage = Resource({resource: int(amount) for resource, amount in entry.get("request", {}).items()})
         if min(usage.values(), default=0) < 0:
             raise InexpressibleError("a negative amount")
+        if not all(one.get("groupID") for one in self._consumers[name]):
+            raise InexpressibleError("a consumer with an empty group")
         if self._maintenance:
             raise InexpressibleError("a forced allocation in maintenance mode")
         decision = self.partition.allocate_evicting(
@@ -349,8 +350,6 @@ class TreeScenario:
             priority=int(entry.get("priority", 0)),
             preemptible=not entry.get("unPreemptable", False),
         )
-        if any(isinstance(violation, SetupViolation) for violation in decision.violations):
-            raise InexpressibleError("a consumer without a leaf in the tree")
         if not decision and self._protected(entry, step["result"].get("preempted") or ()):
             raise InexpressibleError("the eviction of a consumer of the same or a higher priority")
         self._latest = name if decision else self._latest
