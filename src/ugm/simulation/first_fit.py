@@ -10,8 +10,8 @@ __all__ = ["FirstFit"]
 
 Item = TypeVar("Item")
 
-#: The number of leaves of the tree, a power of two; all positions are smaller.
-_LEAVES: Final = 1 << 32
+#: The number of leaves of a new tree, a power of two.
+_LEAVES: Final = 1 << 10
 
 
 @final
@@ -21,7 +21,7 @@ class FirstFit(Generic[Item]):
 
     The data structure is a binary tree over all positions, which contains only the paths to occupied positions. Node
     *n* has the children *2n* and *2n + 1*, and stores the smallest amount in its subtree. The time of each operation
-    depends only on the depth of the tree.
+    is proportional to the depth of the tree, which grows with the logarithm of the largest position.
 
     >>> queue: FirstFit[str] = FirstFit()
     >>> queue.add(1, 5, "large")
@@ -36,6 +36,8 @@ class FirstFit(Generic[Item]):
     _items: dict[int, Item] = field(default_factory=dict)
     #: The smallest amount in the subtree of each node with items.
     _smallest: dict[int, int] = field(default_factory=dict)
+    #: The number of leaves, a power of two; all positions are smaller.
+    _leaves: int = _LEAVES
 
     def __len__(self) -> int:
         return len(self._items)
@@ -53,11 +55,21 @@ class FirstFit(Generic[Item]):
 
     def add(self, position: int, amount: int, item: Item) -> None:
         """Add an item at an unoccupied position."""
+        while position >= self._leaves:
+            self._double()
         self._items[position] = item
-        node = position + _LEAVES
+        node = position + self._leaves
         while node and amount < self._smallest.get(node, math.inf):
             self._smallest[node] = amount
             node >>= 1
+
+    def _double(self) -> None:
+        """Make room for twice as many positions: the present tree becomes the left subtree of a new root."""
+        below = {node + (1 << node.bit_length() - 1): amount for node, amount in self._smallest.items()}
+        if below:
+            below[1] = self._smallest[1]
+        self._smallest = below
+        self._leaves *= 2
 
     def first(self, free: int) -> tuple[int, int] | None:
         """Return the first position whose item needs at most *free*, and the amount that it needs."""
@@ -65,15 +77,15 @@ class FirstFit(Generic[Item]):
         if smallest.get(1, math.inf) > free:
             return None
         node = 1
-        while node < _LEAVES:
+        while node < self._leaves:
             node *= 2
             if smallest.get(node, math.inf) > free:
                 node += 1
-        return node - _LEAVES, smallest[node]
+        return node - self._leaves, smallest[node]
 
     def remove(self, position: int) -> Item:
         """Remove and return the item at a position."""
-        node = position + _LEAVES
+        node = position + self._leaves
         del self._smallest[node]
         while node > 1:
             below = [self._smallest[child] for child in (node, node ^ 1) if child in self._smallest]

@@ -112,6 +112,8 @@ class Gauge:
     is_bounded: bool = True
     #: The free amount that the last denial in this round reported, if the gauge is not exact.
     reported_free: int = MAX_QUANTITY
+    #: If the gauge is not exact: all such gauges that job classes wait for, among them perhaps some without.
+    awaited: dict[Gauge, None] | None = None
 
     def fits(self, amount: int) -> bool:
         """Return whether an additional amount is within the limit."""
@@ -158,8 +160,9 @@ class JobClass:
     def charge(self, now: int) -> None:
         """Charge one running job to every gauge and group."""
         for gauge, amount in self.gauges:
-            gauge.used += amount
-            gauge.peak = max(gauge.peak, gauge.used)
+            used = gauge.used = gauge.used + amount
+            if used > gauge.peak:  # noqa: PLR1730 - a call of `max` takes longer
+                gauge.peak = used
         for group, amount in self.groups:
             group.change(now, amount)
 
@@ -192,6 +195,8 @@ class JobClass:
         """Wait for a gauge until *amount* fits; requires a held job."""
         self.awaited = gauge, amount
         gauge.waiting.add(self.held[0][0], amount, self)
+        if gauge.awaited is not None:
+            gauge.awaited[gauge] = None
 
 
 @final
@@ -205,8 +210,9 @@ class ReplayGauges:
     #: Whether limits change by a schedule. Then the partition has the highest maxima.
     is_scheduled: bool = False
     _gauges: dict[tuple[str, str, str, str, str | None], Gauge] = field(default_factory=dict)
-    #: The gauges of other quota models, and those of queues.
-    inexact: list[Gauge] = field(default_factory=list)
+    #: The gauges that are not exact and that job classes wait for, among them perhaps some without.
+    _awaited: dict[Gauge, None] = field(default_factory=dict)
+    #: The gauges of queues.
     of_queues: list[Gauge] = field(default_factory=list)
     #: The limits by queue path, user and tags; they do not change during a replay.
     _limits: dict[tuple[str, UserGroup, TagItems], tuple[EffectiveLimit, ...]] = field(default_factory=dict)
@@ -240,6 +246,12 @@ class ReplayGauges:
         if not gauge.is_exact:
             gauge.reported_free = min(first.limit - first.used, first.requested - 1)
         return gauge, first.requested
+
+    def awaited_inexact(self) -> Mapping[Gauge, None]:
+        """Return the gauges that are not exact and that job classes wait for."""
+        for gauge in [gauge for gauge in self._awaited if not gauge.waiting]:
+            del self._awaited[gauge]
+        return self._awaited
 
     def limits_of(self, queue_path: str, user: UserGroup, tags: TagItems) -> tuple[EffectiveLimit, ...]:
         """Return all limits of the jobs of a user in a queue."""
@@ -277,10 +289,10 @@ class ReplayGauges:
             key = _LimitKey(limit.kind, limit.queue_path, limit.limit_name if counts else limit.name, resource)
             configured = self.configured.setdefault(key, ConfiguredLimit(key, place, most))
             gauge = Gauge(configured, name, OrderedLines(self.order), is_exact=is_exact, is_bounded=not counts)
+            if not is_exact:
+                gauge.awaited = self._awaited
             self._gauges[subject] = gauge
             configured.gauges.append(gauge)
-            if not is_exact:
-                self.inexact.append(gauge)
             if limit.kind == TrackingType.QUEUE:
                 self.of_queues.append(gauge)
         elif not gauge.is_exact and isinstance(limit, EffectiveLimit) and gauge.configured.place != place:

@@ -54,6 +54,8 @@ class Sharing:
     @property
     def lent(self) -> int:
         """The amount that is borrowed from other groups now."""
+        if not self.borrowed or not self.unused:
+            return 0
         # Not more than what is borrowed, even if usage exceeds the capacity.
         return min(max(self.unused - max(self.capacity - self.used, 0), 0), self.borrowed)
 
@@ -101,22 +103,29 @@ class LendingGroup:
         sharing = self.sharing
         sharing.advance(now)
         self.count_up_to(now)
-        sharing.used += amount
-        sharing.borrowed -= self.borrowed
-        sharing.unused -= self.unused
+        before = self.used - self.guaranteed
+        after = before + amount
         self.used += amount
-        sharing.borrowed += self.borrowed
-        sharing.unused += self.unused
+        sharing.used += amount
+        if before >= 0 <= after:
+            sharing.borrowed += amount
+        elif before <= 0 >= after:
+            sharing.unused -= amount
+        else:
+            sharing.borrowed += max(after, 0) - max(before, 0)
+            sharing.unused += max(-after, 0) - max(-before, 0)
         self.peak = max(self.peak, self.used)
 
     def count_up_to(self, now: int) -> None:
         """Count what it has borrowed and lent up to a second, to which the sharing has advanced."""
-        sharing, borrowed, unused = self.sharing, self.borrowed, self.unused
-        self._borrowed_time += borrowed * (now - self._now)
+        sharing, more = self.sharing, self.used - self.guaranteed
+        if more > 0:
+            self._borrowed_time += more * (now - self._now)
         self._now = now
         if sharing.rate != self._rate:
+            unused = self.unused
             self._lent_time += unused * (sharing.rate - self._rate)
-            self._count_loans(borrowed, unused)
+            self._count_loans(self.borrowed, unused)
             self._rate = sharing.rate
 
     def _count_loans(self, borrowed: int, unused: int) -> None:

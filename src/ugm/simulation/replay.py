@@ -24,8 +24,8 @@ The order of held jobs is one of these; equals are ordered by submission:
 
 Without shares in the configuration, all users have equal shares, and the half-life of usage is a week.
 
-Elastic quotas, quota trees and other quota models take part if they are given. Held jobs are pending then, because
-models may depend on the demand. If a job is denied although its group is within its guarantee, the group reclaims what
+Elastic quotas, quota trees and other quota models take part if they are given. Held jobs are pending if a model depends
+on the demand. If a job is denied although its group is within its guarantee, the group reclaims what
 it has lent (`ugm.Partition.plan_reclaim`). The evicted jobs are held again in their former order, and start again with
 their whole run time.
 
@@ -61,7 +61,7 @@ from ugm.configuration import PartitionConfig
 from ugm.decision import Decision
 from ugm.errors import InvariantError, RequestError
 from ugm.identity import TrackingType, UserGroup
-from ugm.model import QuotaModel
+from ugm.model import PendingModel, QuotaModel
 from ugm.partition import AbstractPartition, Partition
 from ugm.partition.config_schedule import highest_limits
 from ugm.resources import MAX_QUANTITY, Resource
@@ -160,6 +160,7 @@ def simulate(  # noqa: PLR0913 - one for each option
         Partition(_untimed(limits), cluster=cluster, models=models()), job_order, timeline.is_scheduled
     )
     has_models = any(report.model != Budgets.__name__ for report in partition.model_reports())
+    counts_pending = config.ugm.elastic is not None or any(isinstance(model, PendingModel) for model in given)
     replay = _Replay(
         partition,
         gauges,
@@ -167,7 +168,7 @@ def simulate(  # noqa: PLR0913 - one for each option
         cluster,
         observer,
         recorder,
-        has_models,
+        counts_pending,
         has_models and reclaims,
         timeline,
         BudgetLog(partition, timeline, bool(budgets), bool(config.ugm.thresholds.shares)),
@@ -230,7 +231,8 @@ class _Replay:
     cluster: Resource | None
     observer: Callable[[Progress], None] | None
     recorder: Recorder | None
-    has_models: bool
+    #: Whether a quota model depends on pending requests.
+    counts_pending: bool
     reclaims: bool
     timeline: Timeline
     budgets: BudgetLog
@@ -358,7 +360,7 @@ class _Replay:
         job_class.count_waiting(self.now)
         if self.reservations is not None:
             self.reservations.hold(job_class, job)
-        elif self.has_models:
+        elif self.counts_pending:
             self.partition.request(job.application_id, job.application_id, job.usage)
         job_class.held.append((order, job))
         if decision is not None:
@@ -472,7 +474,7 @@ class _Replay:
     def _relieve(self, gauges: Iterable[Gauge]) -> None:
         """Retry the job classes that wait for some gauges, and for all that are not exact, in the next round."""
         self.relieved.update((gauge, None) for gauge in gauges)
-        self.relieved.update((gauge, None) for gauge in self.gauges.inexact if gauge.waiting)
+        self.relieved.update(self.gauges.awaited_inexact())
 
     def _retry_round(self, relieved: Iterable[Gauge]) -> None:
         candidates: list[_Fitting] = []
@@ -540,7 +542,8 @@ class _Replay:
         """Hold an evicted job in its former order; it is requested again in the next round."""
         job_class, order, job = evicted.job_class, evicted.order, evicted.job
         self.restarted.add(order)
-        self.partition.request(job.application_id, job.application_id, job.usage)
+        if self.counts_pending or self.reservations is not None:
+            self.partition.request(job.application_id, job.application_id, job.usage)
         job_class.count_waiting(self.now)
         if job_class.held:
             # A class waits at the position of its oldest job.
