@@ -9,7 +9,8 @@ order of their arrival. The changes of all operations that arrive during a commi
 number their operations, so that a repeated one is not executed again.
 
 **The invariant.** An answer is sent when everything that its operation has read or changed is durable. So a client
-never sees a state that the next leader does not have.
+never sees a state that the next leader does not have. The exception is a query while the log is unavailable: it is
+answered from memory.
 
 **The cost.** A round trip between two processes, and a wait for at most two commits.
 

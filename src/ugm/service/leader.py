@@ -10,15 +10,16 @@ and the next one answer a repeated number without a second execution.
 
 Invariants:
 
-- An answer is sent only after everything that its operation has read or changed is durable.
+- An answer is sent only after everything that its operation has read or changed is durable, except the answer to a
+  query while the log is unavailable.
 - The log has the answers to all changes of a session up to its last change. A repeated operation without a stored
   answer had changed nothing, or was never executed.
 
 The cost: a dictionary entry for each operation that is not acknowledged.
 
-A leader that cannot reach its log may have been replaced without knowing it. So it sends its clients on a round of the
-other processes every few seconds. A client that finds no other leader comes back. It repeats its open operations by
-number, so the round can do no harm.
+A leader that cannot reach its log may have been replaced without knowing it. So it tells its clients every few
+seconds to try the other processes. A client that finds no other leader comes back. It repeats its open operations by
+number, so this does no harm.
 """
 
 from __future__ import annotations
