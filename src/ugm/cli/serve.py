@@ -133,6 +133,7 @@ def serve_command(  # noqa: PLR0913 - one for each option
             decide_token=_token(decide_token_file, "--decide-token-file"),
             read_only=not writable,
             config_path=config_file if is_file else None,
+            is_file_shared=service["partition_name"] is not None,
             watch=(watch or None) if is_file else None,
             metrics=_metrics(partitions, history, services, thresholds) if metrics else None,
             allowed_hosts=(*host_names, *names_of(host)),

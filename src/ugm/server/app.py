@@ -67,6 +67,7 @@ def create_app(  # noqa: PLR0913 - one for each option
     decide_token: str | None = None,
     read_only: bool = True,
     config_path: str | PathLike[str] | None = None,
+    is_file_shared: bool = False,
     watch: float | None = None,
     extra_states: Mapping[str, Callable[[], object]] | None = None,
     metrics: Callable[[], tuple[bytes, str]] | None = None,
@@ -89,6 +90,7 @@ def create_app(  # noqa: PLR0913 - one for each option
             16 characters. Without it, no client may.
         read_only: whether no client may change the configuration.
         config_path: the configuration file, for reloads.
+        is_file_shared: whether the file may contain further partitions, which other servers serve.
         watch: the interval in seconds at which the server checks the file for changes, and reloads it; None to disable.
             An application that is mounted in another one does not watch the file.
         extra_states: functions that return further state, ready for JSON or with a `to_dict`; by name. They are called
@@ -112,7 +114,9 @@ def create_app(  # noqa: PLR0913 - one for each option
     watches = {name: ThresholdWatch(partition) for name, partition in partitions.items()} | dict(thresholds or {})
     _require_known("thresholds", watches, partitions)
     hosts, audit, worker = Hosts(allowed_hosts), AuditLog(clock), Worker()
-    configurations = Configurations(partitions, config_path, clock=clock, audit=audit, read=worker.read)
+    configurations = Configurations(
+        partitions, config_path, clock=clock, audit=audit, read=worker.read, is_file_shared=is_file_shared
+    )
     usage = {name: UsageHistory(one, histories.get(name), clock=clock) for name, one in partitions.items()}
     served = {
         name: ServedPartition(name, partition, histories.get(name), statuses.get(name), usage[name], watches[name])

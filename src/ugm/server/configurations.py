@@ -59,6 +59,7 @@ class Configurations:
         clock: returns the time, in seconds since 1970.
         audit: records the changes.
         read: reads the text of an upload.
+        is_file_shared: whether the file may contain further partitions, which other servers serve.
     """
 
     __slots__ = (
@@ -66,6 +67,7 @@ class Configurations:
         "_clock",
         "_file_state",
         "_inclusions",
+        "_is_file_shared",
         "_partitions",
         "_read",
         "_started",
@@ -100,8 +102,10 @@ class Configurations:
         clock: Callable[[], float] = time.time,
         audit: AuditLog | None = None,
         read: Callable[[str], SchedulerConfig] | None = None,
+        is_file_shared: bool = False,
     ) -> None:
         self._partitions: Final = partitions
+        self._is_file_shared: Final = is_file_shared
         self.path: Final = None if path is None else Path(path)
         self._clock: Final = clock
         self._audit: Final = audit or AuditLog(clock)
@@ -158,7 +162,11 @@ class Configurations:
     def _load(self) -> SchedulerConfig:
         if self.path is None:
             raise ApiError(409, "config-without-file", "the server was started without a configuration file")
-        return load_config(self.path)
+        config = load_config(self.path)
+        if self._is_file_shared:
+            served = tuple(partition for partition in config.partitions if partition.name in self._partitions)
+            return replace(config, partitions=served)
+        return config
 
     def reload_if_changed(self) -> bool:
         """Reload the file if it has changed since it was last read, and return whether it has changed.

@@ -375,6 +375,28 @@ def test_serve_reports_reloads(file: Path) -> None:
     assert rest == ""
 
 
+@pytest.mark.ci
+def test_serve_reloads_a_file_of_several_partitions(file: Path, tmp_path: Path) -> None:
+    """A service of one of the partitions of a file reloads the file, and ignores the others."""
+    several = CONFIG + "\n- {name: other, queues: [{name: a}]}\n"
+    file.write_text(several)
+    service = ["--listen", f"unix:{tmp_path}/socket", "--partition", "default"]
+    arguments = [sys.executable, "-c", SERVER, "serve", str(file), "--port", "0", "--watch", "0.02", *service]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(  # noqa: S603 - our own program
+        arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        replace(file, several + "\n")
+        line = next(line for line in process.stderr if " INFO ugm" not in line and str(file) in line)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+
+    assert line.endswith(f" INFO {file} was reloaded and is in force\n")
+
+
 @pytest.mark.parametrize(
     ("options", "status", "text"),
     [

@@ -206,6 +206,27 @@ def test_refused_upload_does_not_degrade_health(file: Path) -> None:
     assert rest.get("/api/v1/health").json()["status"] == "ok"
 
 
+@pytest.mark.parametrize(("is_file_shared", "expected"), [(False, 8), (True, 5)])
+def test_file_of_several_partitions(file: Path, expected: int, *, is_file_shared: bool) -> None:
+    """The file of several servers is applied to the served partition; other files have exactly the served ones."""
+    partition = busy()
+    configurations = served(partition, config_path=file, is_file_shared=is_file_shared).state.configurations
+    file.write_text(TIGHTER + "- {name: other, queues: [{name: a}]}")
+    assert configurations.reload_if_changed()
+
+    assert team_limit(partition) == expected
+    assert [problem.code for problem in configurations.refused] == ["partition-unserved"] * (not is_file_shared)
+
+
+def test_shared_file_without_the_partition(file: Path) -> None:
+    """The file of several servers has to contain the served partition."""
+    configurations = served(config_path=file, is_file_shared=True).state.configurations
+    file.write_text("partitions: [{name: other, queues: [{name: a}]}]")
+    configurations.reload_if_changed()
+
+    assert [problem.code for problem in configurations.refused] == ["partition-missing"]
+
+
 def test_unusable_configuration_degrades_health(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that a partition cannot use is refused like one with problems."""
 
