@@ -83,7 +83,7 @@ def scenes(draw: st.DrawFn, largest: int = 4, *, are_preemptible: bool = False) 
 def release_terminating(partition: Partition) -> None:
     """Release all terminating allocations."""
     for one in partition.allocations():
-        if one.state.value == "going":
+        if one.state.value == "terminating":
             partition.release(one.allocation_id)
 
 

@@ -78,7 +78,7 @@ class ReferencePlanner:
         """Return the law that protects an allocation whatever the other victims are; empty if there is none."""
         in_leaf = one.queue_path == self.request.queue_path
         laws = {
-            "going": one.is_terminating,
+            "terminating": one.is_terminating,
             "opted_out": not one.preemptible,
             "disabled": self.policy(one.queue_path) == "disabled",
             "fence": not is_below(one.queue_path, self.fence()),

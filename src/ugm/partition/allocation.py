@@ -41,8 +41,13 @@ class AllocationState(StrEnum):
     PENDING = "pending"
     #: Granted, and counted.
     HELD = "held"
-    #: Marked to stop, and counted until its release. Journals and clients know the state as ``going``.
-    TERMINATING = "going"
+    #: Marked to stop, and counted until its release.
+    TERMINATING = "terminating"
+
+    @classmethod
+    def _missing_(cls, value: object) -> AllocationState | None:
+        """Return the member with an earlier name, which is in older journals and messages."""
+        return cls.TERMINATING if value == "going" else None
 
 
 class AllocationRequest(NamedTuple):

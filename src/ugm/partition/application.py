@@ -307,7 +307,7 @@ class ApplicationInfo:
     usage: Resource
     #: The number of its allocations, including terminating ones and placeholders.
     allocations: int
-    #: The number of its terminating allocations; clients know it as ``going``.
+    #: The number of its terminating allocations.
     terminating: int
     placeholders: int
     pending: int
@@ -322,4 +322,4 @@ class ApplicationInfo:
             "usage": dict(self.usage),
             "tags": dict(self.tags),
         }
-        return {"going" if name == "terminating" else name: value for name, value in values.items()}
+        return values

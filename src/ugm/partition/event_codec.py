@@ -135,7 +135,8 @@ def decode_user(name: str, groups: Sequence[str]) -> UserGroup:
 
 
 _HELD: Final = AllocationState.HELD
-_STATES: Final = {state.value: state for state in AllocationState}
+#: Older journals know the last state as ``going``.
+_STATES: Final = {**{state.value: state for state in AllocationState}, "going": AllocationState.TERMINATING}
 
 
 def encode_allocation(allocation: Allocation) -> list[Json]:

@@ -21,7 +21,7 @@ class ReclaimOutcome(StrEnum):
     #: The request fits now.
     FITS = "fits"
     #: The request fits once the terminating allocations are released.
-    AWAITS_TERMINATING = "awaits_going"
+    AWAITS_TERMINATING = "awaits_terminating"
     #: The request can never fit.
     NEVER = "never"
     #: A limit of the user, the group or the number of applications denies the request. Eviction does not help.
@@ -30,6 +30,11 @@ class ReclaimOutcome(StrEnum):
     PLAN = "plan"
     #: There are no victims that may be evicted and suffice.
     NONE = "none"
+
+    @classmethod
+    def _missing_(cls, value: object) -> ReclaimOutcome | None:
+        """Return the member with an earlier name, which is in older messages."""
+        return cls.AWAITS_TERMINATING if value == "awaits_going" else None
 
 
 class Protection(StrEnum):

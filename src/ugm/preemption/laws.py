@@ -35,8 +35,8 @@ __all__ = ["Law", "Point", "QueueRole", "Situation"]
 class Law(StrEnum):
     """The first law that protects an allocation, in the order of their tests."""
 
-    #: The allocation is already terminating. Clients know the state by this name.
-    TERMINATING = "going"
+    #: The allocation is already terminating.
+    TERMINATING = "terminating"
     #: The allocation is not preemptible.
     OPTED_OUT = "opted_out"
     #: The policy of its queue is ``disabled``.
@@ -57,6 +57,11 @@ class Law(StrEnum):
     GUARANTEE = "guarantee"
     #: No law protects the allocation, but other victims cost less or no plan exists.
     SPARED = "spared"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Law | None:
+        """Return the member with an earlier name, which is in older messages."""
+        return cls.TERMINATING if value == "going" else None
 
 
 #: A level of the path, or the path of a queue outside it, with a resource.

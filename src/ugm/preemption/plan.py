@@ -34,7 +34,7 @@ class Outcome(StrEnum):
     #: The request fits now.
     FITS = "fits"
     #: The request fits once the terminating allocations are released.
-    AWAITS_TERMINATING = "awaits_going"
+    AWAITS_TERMINATING = "awaits_terminating"
     #: A limit denies the request that no eviction of another application can resolve.
     BLOCKED = "blocked"
     #: The request alone exceeds a maximum.
@@ -47,6 +47,11 @@ class Outcome(StrEnum):
     PLAN = "plan"
     #: No lawful set of victims was found.
     NONE = "none"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Outcome | None:
+        """Return the member with an earlier name, which is in older messages."""
+        return cls.AWAITS_TERMINATING if value == "awaits_going" else None
 
 
 class MissingAmount(NamedTuple):

@@ -86,8 +86,7 @@ _ALLOCATION: Final = attributes(
     group=optional(TEXT),
     queue_path=optional(TEXT),
 )
-#: Clients know terminating allocations as ``going``.
-_APPLICATION: Final = attributes(ApplicationInfo, "terminating", going=COUNT, user=record(name=TEXT, groups=_TEXTS))
+_APPLICATION: Final = attributes(ApplicationInfo, user=record(name=TEXT, groups=_TEXTS))
 _LIMITS: Final = {"limits": listing(reference("EffectiveLimit")), "headroom": optional(AMOUNTS)}
 #: The results of the operations on partitions.
 _ANSWERS: Final = ("Submission", "Nothing", "Grant", "Existence", "Application", "AllocationIds", "Error")

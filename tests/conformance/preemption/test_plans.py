@@ -22,11 +22,13 @@ from ugm.preemption import (
     World,
     plan_preemption,
 )
-from ugm.preemption.laws import Situation
+from ugm.preemption.laws import Law, Situation
 from ugm.preemption.usage_tree import QueueUsageTree
 from ugm.resources import sum_of
 
 FILES: Final = ("laws", "yunikorn_guarantee", "yarn_capacity")
+#: The outcomes and laws that have another name in the recorded answers.
+RECORDED: Final = {Outcome.AWAITS_TERMINATING: "awaits_going", Law.TERMINATING: "going"}
 
 
 def recorded(kind: str) -> list[Any]:
@@ -39,12 +41,12 @@ def answer(plan: PreemptionPlan) -> dict[str, Any]:
     """Return a plan in the form of the recorded answers."""
     cost = plan.cost
     return {
-        "outcome": plan.outcome,
+        "outcome": RECORDED.get(plan.outcome, plan.outcome),
         "due": plan.due,
         "victims": [victim.allocation_id for victim in plan.victims],
         "count": cost and cost.count,
         "waste": cost and str(cost.waste),
-        "others": plan.others,
+        "others": {name: RECORDED.get(law, law) for name, law in plan.others.items()},
     }
 
 

@@ -27,7 +27,9 @@ def _journal(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, dict
     original = JOURNALS / request.param
     for file in original.parent.glob(f"{original.name}*"):
         shutil.copy(file, tmp_path)
-    return tmp_path / original.name, json.loads((original.parent / "meaning.json").read_text("utf-8"))
+    meaning = (original.parent / "meaning.json").read_text("utf-8")
+    # The state had another name when the journals were recorded.
+    return tmp_path / original.name, json.loads(meaning.replace('"state": "going"', '"state": "terminating"'))
 
 
 def expect(path: Path, meaning: dict[str, Any]) -> None:

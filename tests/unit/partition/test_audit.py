@@ -127,7 +127,7 @@ def test_reconcile_keeps_what_an_allocation_is(partition: Partition) -> None:
     partition.reconcile(partition.audit(running.values()))
     allocation = partition.allocation("p")
     assert allocation is not None
-    assert allocation[2:] == (memory(2), "going", True, 2, True, None, None)
+    assert allocation[2:] == (memory(2), "terminating", True, 2, True, None, None)
     partition.verify()
 
 

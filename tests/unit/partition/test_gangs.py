@@ -270,7 +270,7 @@ def test_resize_what_is_going(partition: Partition) -> None:
     assert partition.resize("1", memory(4))
     allocation = partition.allocation("1")
     assert allocation is not None
-    assert allocation.state.value == "going"
+    assert allocation.state.value == "terminating"
 
 
 def test_resize_what_is_not_held(partition: Partition) -> None:

@@ -185,7 +185,7 @@ def test_failing(partition: Partition) -> None:
 
     assert partition.fail("app") == ("1", "2")
     assert (state(partition), running(partition)) == ("failing", 1)
-    assert [allocation.state.value for allocation in partition.allocations()] == ["going", "going"]
+    assert [allocation.state.value for allocation in partition.allocations()] == ["terminating", "terminating"]
     assert partition.fail("app") == ("1", "2"), "it may be repeated"
 
 

@@ -261,7 +261,7 @@ def test_application_for_json(partition: Partition) -> None:
         "group": "dev",
         "usage": {"memory": 1},
         "allocations": 1,
-        "going": 1,
+        "terminating": 1,
         "placeholders": 1,
         "pending": 1,
         "tags": {"namespace": "n"},

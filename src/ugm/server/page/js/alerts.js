@@ -115,7 +115,7 @@ function overdueRow(partition, one) {
     cell("User", one.user !== null && nameLink(partition, "users", one.user, CLIP)),
     cell("Queue", one.queue_path !== null && queueLink(partition, one.queue_path)),
     cell("Holds", amountsText(one.usage), LONG),
-    cell("Ended", [ago(one.until), one.state === "going" && h("span", { class: "badge quiet" }, "terminating")], { title: momentText(one.until) }),
+    cell("Ended", [ago(one.until), one.state === "terminating" && h("span", { class: "badge quiet" }, "terminating")], { title: momentText(one.until) }),
   );
 }
 

@@ -28,7 +28,7 @@ const LISTED = 20;
 
 const OUTCOMES = {
   fits: "It fits now: nothing has to be evicted.",
-  awaits_going: "It fits as soon as terminating allocations are released.",
+  awaits_terminating: "It fits as soon as terminating allocations are released.",
   blocked: "Evictions cannot help: a limit denies it that no eviction of another application resolves.",
   never: "Evictions cannot help: it exceeds a maximum alone.",
   unwilling: "It must not preempt.",
@@ -38,7 +38,7 @@ const OUTCOMES = {
 };
 /** What protects an allocation; the keys are those of the server. */
 const LAWS = {
-  going: "already terminating",
+  terminating: "already terminating",
   opted_out: "not preemptible",
   disabled: "the policy of the queue is disabled",
   fence: "outside a fence of the request",
