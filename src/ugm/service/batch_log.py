@@ -284,7 +284,8 @@ class BatchLog:
         if get_ident() == self._loop_thread:
             self._gathering.last_event = event
             return False
-        batch = self._batch_of(change)
+        # Without a log, a change is final at once, and its batch may never end.
+        batch = self._batch_of(change) if self.is_stored else None
         if batch is not None:
             self._request_commit()
             batch.has_ended.wait()

@@ -47,3 +47,13 @@ def test_threads_of_the_leader_and_of_a_standby(tmp_path: Path) -> None:
         assert all(pool.map(lambda turn, name: turn.allocate(name, "app", memory(1)), turns, names))
         leader.stop()
         assert standby.partition.allocation_ids() == tuple(names)
+
+
+def test_a_leader_in_memory(tmp_path: Path) -> None:
+    """A program in the process of a leader without a log gets its answers, also if no client follows the changes."""
+    with running(tmp_path) as leader:
+        partition = leader.partition
+        assert partition.submit("app", SUE, "root.a")
+        assert partition.allocate("a", "app", memory(1))
+        partition.configure(partition.config)
+        assert partition.allocation_ids() == ("a",)
