@@ -295,7 +295,7 @@ _ALL_KINDS: Final = (
         group=_PLAIN,
     ),
     _Kind(QueueQuotaSet, "quota_given", "quota", queue_path=_PLAIN, quota=_AMOUNTS),
-    _Kind(GroupAssigned, "linked", "link", application_id=_PLAIN, user=_PLAIN, group=_PLAIN),
+    _Kind(GroupAssigned, "group_assigned", "link", application_id=_PLAIN, user=_PLAIN, group=_PLAIN),
     _Kind(ApplicationFailing, "failing", "failing", application_id=_PLAIN),
     _Kind(ApplicationEnded, "ended", "end", application_id=_PLAIN, state=_enum(ApplicationState)),
     _Kind(AllocationRequested, "asked", "ask", allocation=_ALLOCATION),

@@ -95,8 +95,8 @@ class ScheduledChange(NamedTuple):
             "at": self.at,
             "changes": self.changes.to_dict(),
             "text": str(self.changes),
-            "over": [violation.to_dict() for violation in self.exceeded],
-            "newly_over": [violation.to_dict() for violation in self.newly_exceeded],
+            "exceeded": [violation.to_dict() for violation in self.exceeded],
+            "newly_exceeded": [violation.to_dict() for violation in self.newly_exceeded],
         }
 
     def __str__(self) -> str:
@@ -141,9 +141,9 @@ class Plan(NamedTuple):
         return {
             "changes": self.changes.to_dict(),
             "text": str(self.changes),
-            "over": [violation.to_dict() for violation in self.exceeded],
-            "newly_over": [violation.to_dict() for violation in self.newly_exceeded],
-            "leaving": [queue.to_dict() for queue in self.draining],
+            "exceeded": [violation.to_dict() for violation in self.exceeded],
+            "newly_exceeded": [violation.to_dict() for violation in self.newly_exceeded],
+            "draining": [queue.to_dict() for queue in self.draining],
             "reductions": [queue.to_dict() for queue in self.reductions],
             "exhausting": [exhaustion.to_dict() for exhaustion in self.exhausting],
             "scheduled": [change.to_dict() for change in self.scheduled],

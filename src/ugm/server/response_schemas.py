@@ -218,9 +218,9 @@ RESPONSE_SCHEMAS: Final[Mapping[str, Schema]] = {
     ),
     "Plan": record(
         changes=_OPEN,
-        over=listing(reference("Violation")),
-        newly_over=listing(reference("Violation")),
-        leaving=listing(record(queue_path=TEXT, applications=_TEXTS)),
+        exceeded=listing(reference("Violation")),
+        newly_exceeded=listing(reference("Violation")),
+        draining=listing(record(queue_path=TEXT, applications=_TEXTS)),
         reductions=listing(record(queue_path=TEXT, delay=AMOUNT)),
         exhausting=listing(record(**attributes(Exhaustion, begins=AMOUNT, ends=optional(AMOUNT)))),
         scheduled=listing(reference("ScheduledChange")),
@@ -231,8 +231,8 @@ RESPONSE_SCHEMAS: Final[Mapping[str, Schema]] = {
         at={"type": "integer"},
         changes=_OPEN,
         text=TEXT,
-        over=listing(reference("Violation")),
-        newly_over=listing(reference("Violation")),
+        exceeded=listing(reference("Violation")),
+        newly_exceeded=listing(reference("Violation")),
     ),
     "ScheduledChanges": record(changes=listing(reference("ScheduledChange"))),
     "Partition": record(

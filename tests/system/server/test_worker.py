@@ -78,7 +78,7 @@ def test_plans_under_changing_configurations() -> None:
         text = f"partitions: [{{queues: [{{name: a, resources: {{max: {{memory: {limit}}}}}}}]}}]"
         for _ in range(2):
             result = json.loads(worker.plan(partition, "default", text).content)
-            assert bool(result["over"]) == (limit == 3)
+            assert bool(result["exceeded"]) == (limit == 3)
         partition.configure(parse_config(text).partition())
 
 
@@ -287,5 +287,5 @@ def test_child(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
     assert read == parse_config(CONFIG)
     assert planned_here == planned_again
-    assert json.loads(planned_here.content)["newly_over"] == []
+    assert json.loads(planned_here.content)["newly_exceeded"] == []
     assert (niceness, (tmp_path / "noise").read_text()) == ([15], "noise\n")

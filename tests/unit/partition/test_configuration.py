@@ -77,8 +77,8 @@ def test_plan_for_programs(partition: Partition) -> None:
         "after": {"max_resources": {"memory": 8}, "max_applications": 3},
     }
     assert plan["changes"]["placement_rules"] is True
-    assert [over["name"] for over in plan["over"]] == [over["name"] for over in plan["newly_over"]] == ["root.a"]
-    assert plan["leaving"] == [{"queue_path": "root.b", "applications": ["left"]}]
+    assert [over["name"] for over in plan["exceeded"]] == [over["name"] for over in plan["newly_exceeded"]] == ["root.a"]
+    assert plan["draining"] == [{"queue_path": "root.b", "applications": ["left"]}]
 
 
 def test_plan_without_changes(partition: Partition) -> None:

@@ -98,7 +98,7 @@ PLAIN_DATA: Final[list[tuple[Event, list[Any], dict[str, Any]]]] = [
     (
         GroupAssigned("app", "sue", None),
         ["link", "app", "sue", None],
-        {"event": "linked", "application_id": "app", "user": "sue", "group": None},
+        {"event": "group_assigned", "application_id": "app", "user": "sue", "group": None},
     ),
     (ApplicationFailing("app"), ["failing", "app"], {"event": "failing", "application_id": "app"}),
     (

@@ -210,7 +210,7 @@ def test_every_event_is_json(follower: Follower) -> None:
     follower.partition.configure(None)
     events = [json.loads(json.dumps(event_to_dict(event))) for event in follower.events]
 
-    assert [each["event"] for each in events] == ["submitted", "denied", "linked", "allocated", "configured"]
+    assert [each["event"] for each in events] == ["submitted", "denied", "group_assigned", "allocated", "configured"]
     assert events[0]["user"] == {"name": "sue", "groups": ["dev"]}
     assert events[1]["decision"]["violations"][0]["name"] == "dev"
 

@@ -44,7 +44,7 @@ def test_bounded_by_kind() -> None:
 
     assert [record.kind for record in history.records()].count("allocated") == 3
     assert [record.kind for record in history.records()].count("submitted") == 1
-    assert history.counts() == {"allocated": 10, "linked": 1, "released": 10, "submitted": 1}
+    assert history.counts() == {"allocated": 10, "group_assigned": 1, "released": 10, "submitted": 1}
 
 
 def test_equal_denials_are_counted() -> None:

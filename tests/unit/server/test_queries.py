@@ -202,7 +202,7 @@ def test_plan() -> None:
             .json()
         )
 
-    assert [found["name"] for found in body["newly_over"]] == ["dev"]
+    assert [found["name"] for found in body["newly_exceeded"]] == ["dev"]
     assert "limit in root for group 'dev'" in body["text"]
 
 

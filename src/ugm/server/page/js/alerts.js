@@ -7,7 +7,7 @@
  *   limit: Amount | string, share: number}} Crossed
  * @typedef {{allocation_id: string, application_id: string, user: string | null, queue_path: string | null, state: string,
  *   usage: import("./types.js").Amounts, until: number}} Overdue
- * @typedef {{at: number, text: string, newly_over: import("./types.js").Violation[]}} Change
+ * @typedef {{at: number, text: string, newly_exceeded: import("./types.js").Violation[]}} Change
  * @typedef {{crossed: {shares: number[], total: number, crossed: Crossed[]}, overdue: {total: number, allocations: Overdue[]},
  *   changes: Change[], now: number}} Alerts
  */
@@ -130,6 +130,6 @@ function change(partition, one, now) {
     { key: one.at },
     h("p", null, h("time", { datetime: new Date(one.at * 1000).toISOString() }, momentText(one.at)), h("span", { class: "quiet" }, one.at > now ? `, in ${duration(one.at - now)}` : "")),
     h("ul", { class: "difference" }, one.text.split("\n").map((line) => h("li", null, line))),
-    one.newly_over.length > 0 && [h("p", { class: "late" }, `${counted(one.newly_over.length, "limit")} would be exceeded by the present usage:`), reasons(partition, one.newly_over)],
+    one.newly_exceeded.length > 0 && [h("p", { class: "late" }, `${counted(one.newly_exceeded.length, "limit")} would be exceeded by the present usage:`), reasons(partition, one.newly_exceeded)],
   );
 }
