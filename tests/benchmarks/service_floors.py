@@ -19,7 +19,7 @@ from benchmarks.decision_load import alternate
 from ugm import Resource
 from ugm.journal.locations import log_at
 from ugm.service.operations import OPERATIONS
-from ugm.service.wire import Do, OperationRequest, Replies, Reply, frame
+from ugm.service.wire import Execute, OperationRequest, Replies, Reply, frame
 
 __all__ = ["changes_after", "database_floor", "echo", "file_floor", "serve_echo"]
 
@@ -29,7 +29,7 @@ _MOST_CHANGES: Final = 4000
 #: The frames of an allocation and of its answer. An answer to a release is shorter.
 _ALLOCATE: Final = OPERATIONS["allocate"]
 _REQUEST: Final = frame(
-    Do(
+    Execute(
         70_000,
         69_999,
         [

@@ -13,7 +13,7 @@ from support.places import DOCS
 from ugm.server.metric_table import descriptions
 from ugm.server.monitoring import dashboard
 from ugm.server.route import PREFIX
-from ugm.server.routes import ROUTES
+from ugm.server.route_table import ROUTES
 
 REST: Final = (DOCS / "reference" / "rest.md").read_text(encoding="utf-8")
 

@@ -24,7 +24,7 @@ from ugm.service.operations import OPERATIONS
 from ugm.service.wire import (
     MAX_ANSWERS,
     VERSION,
-    Do,
+    Execute,
     FrameReader,
     Hello,
     OperationRequest,
@@ -173,7 +173,7 @@ class RawClient:
 
     def do(self, first: int, *requests: OperationRequest, acknowledged: int = 0) -> None:
         """Send operations."""
-        self.send(Do(first, acknowledged, list(requests)))
+        self.send(Execute(first, acknowledged, list(requests)))
 
     def answers(self, count: int) -> dict[int, Reply]:
         """Return the next answers, by number."""

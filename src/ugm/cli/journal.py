@@ -23,7 +23,7 @@ from ugm.cli.output import instant, local, print_json, with_instants
 from ugm.journal import UsageRow, backup, compact, export, inspect, usage
 from ugm.journal.locations import URL_SCHEMES, log_at
 from ugm.journal.log import Log
-from ugm.journal.usage import By, Period, format_seconds
+from ugm.journal.usage import Grouping, Period, format_seconds
 
 __all__ = ["journal", "usage_command"]
 
@@ -138,7 +138,7 @@ def export_command(*, file: Path | Log, as_json: bool) -> None:
 
 @click.command("usage", short_help="Print the usage in a period.")
 @_FILE
-@click.option("--by", type=click.Choice(get_args(By)), required=True, help="The kind of the sums.")
+@click.option("--by", type=click.Choice(get_args(Grouping)), required=True, help="The kind of the sums.")
 @click.option("--since", metavar="DATE", help="The start of the period, such as 2026-10-01 or 2026-10-01T08:00.")
 @click.option("--until", metavar="DATE", help="The end of the period, exclusive.  [default: now]")
 @click.option("--per", "period", type=click.Choice(get_args(Period)), help="Print a sum for each calendar interval.")
@@ -154,7 +154,7 @@ def export_command(*, file: Path | Log, as_json: bool) -> None:
 def usage_command(
     *,
     file: Path | Log,
-    by: By,
+    by: Grouping,
     since: str | None,
     until: str | None,
     period: Period | None,
@@ -198,7 +198,7 @@ def _with_instants(entry: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _print_table(lines: Sequence[UsageRow], by: By, zone: ZoneInfo) -> None:
+def _print_table(lines: Sequence[UsageRow], by: Grouping, zone: ZoneInfo) -> None:
     found = {resource for line in lines for resource in line.amounts}
     resources = [*(name for name in _HOURS if name in found), *sorted(found.difference(_HOURS))]
     table = Table(title=f"usage by {by}, in hours")
@@ -219,7 +219,7 @@ def _hours(resource: str, amount: int) -> str:
     return f"{thousandths // 1000:,}.{thousandths % 1000:03}"
 
 
-def _print_csv(lines: Sequence[UsageRow], by: By, _zone: ZoneInfo) -> None:
+def _print_csv(lines: Sequence[UsageRow], by: Grouping, _zone: ZoneInfo) -> None:
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(["from", "until", by, "resource", "resource_seconds"])
     for line in lines:
@@ -228,7 +228,7 @@ def _print_csv(lines: Sequence[UsageRow], by: By, _zone: ZoneInfo) -> None:
             writer.writerow([*times, line.name or "", resource, format_seconds(amount)])
 
 
-def _print_json(lines: Sequence[UsageRow], by: By, _zone: ZoneInfo) -> None:
+def _print_json(lines: Sequence[UsageRow], by: Grouping, _zone: ZoneInfo) -> None:
     print_json({"by": by, "lines": [_with_instants(line.to_dict()) for line in lines]})
 
 

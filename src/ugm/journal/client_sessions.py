@@ -29,7 +29,7 @@ __all__ = [
     "NO_SESSION",
     "SESSION_TAGS",
     "Answer",
-    "By",
+    "AnsweredOperations",
     "ClientSession",
     "OwnerChanged",
     "Ownership",
@@ -68,7 +68,7 @@ class Answer(NamedTuple):
 # Records
 
 
-class By(NamedTuple):
+class AnsweredOperations(NamedTuple):
     """The following events belong to a session.
 
     The record may also contain answers. Its numbers are 0 and it has no answers if only the owner of the events is
@@ -112,7 +112,7 @@ class SessionForgotten(NamedTuple):
 
 
 #: Any session record.
-SessionRecord: TypeAlias = By | SessionOpened | SessionFenced | OwnerChanged | SessionForgotten
+SessionRecord: TypeAlias = AnsweredOperations | SessionOpened | SessionFenced | OwnerChanged | SessionForgotten
 
 
 @lru_cache(maxsize=256)
@@ -131,7 +131,7 @@ def _decode_answer(values: Sequence[Json]) -> Answer:
     return Answer(number, status, a2b_base64(value, strict_mode=True))
 
 
-def _encode_by(record: By) -> list[Json]:
+def _encode_by(record: AnsweredOperations) -> list[Json]:
     session_id, last_number, acknowledged, answers = record
     if not last_number:
         return ["by", session_id]
@@ -140,8 +140,8 @@ def _encode_by(record: By) -> list[Json]:
 
 def _decode_by(
     session_id: str, last_number: int = 0, acknowledged: int = 0, answers: Iterable[Sequence[Json]] = ()
-) -> By:
-    return By(session_id, last_number, acknowledged, tuple(map(_decode_answer, answers)))
+) -> AnsweredOperations:
+    return AnsweredOperations(session_id, last_number, acknowledged, tuple(map(_decode_answer, answers)))
 
 
 _DECODERS: Final[Mapping[str, Callable[..., SessionRecord]]] = {
@@ -167,7 +167,7 @@ def record_row(record: SessionRecord) -> list[Json]:
     >>> record_row(SessionOpened("s-1", "scheduler"))
     ['session', 's-1', 'scheduler']
     """
-    return _encode_by(record) if type(record) is By else [_TAGS[type(record)], *record]
+    return _encode_by(record) if type(record) is AnsweredOperations else [_TAGS[type(record)], *record]
 
 
 def decode_record(row: Sequence[Json]) -> SessionRecord:
@@ -233,7 +233,7 @@ class ClientSession:
             self.ownership = Ownership(self.session_id, since)
         return self.ownership
 
-    def record_answers(self, record: By) -> None:
+    def record_answers(self, record: AnsweredOperations) -> None:
         """Add the answers of a record, and drop those that the client has received."""
         _, last_number, acknowledged, answers = record
         if not last_number:
@@ -286,7 +286,7 @@ class SessionTable:
             The session to which the events belong.
         """
         for record in records:
-            if type(record) is By:
+            if type(record) is AnsweredOperations:
                 by = record.session_id
                 if by:
                     self.sessions[by].record_answers(record)

@@ -29,7 +29,7 @@ from ugm.partition.self_check import verify
 from ugm.partition.state import PartitionState
 from ugm.partition.stored_config import config_to_data
 
-__all__ = ["Compaction", "RunExclusively", "compact_connection", "compact_file", "digest"]
+__all__ = ["Compaction", "RunExclusively", "checkpoint_rows", "compact_connection", "compact_file"]
 
 
 _T = TypeVar("_T")
@@ -73,7 +73,7 @@ def compact_connection(path: str, connection: sqlite3.Connection, *, usage_since
         JournalDamagedError: the journal is damaged.
     """
     with open_contents(path) as contents:
-        number, snapshot, history = digest(contents, usage_since)
+        number, snapshot, history = checkpoint_rows(contents, usage_since)
         result = Compaction(number - contents.start.number, len(snapshot), len(history))
     _replace(path, connection, number, {"snapshot": snapshot, "history": history})
     return result
@@ -115,7 +115,7 @@ def _replace_tables(path: str, connection: sqlite3.Connection, number: int, tabl
         connection.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", checksummed_rows(0, rows))  # noqa: S608 - as above
 
 
-def digest(contents: JournalContents, usage_since: int | None) -> tuple[int, list[bytes], list[bytes]]:
+def checkpoint_rows(contents: JournalContents, usage_since: int | None) -> tuple[int, list[bytes], list[bytes]]:
     """Return the number of the last change, the rows of the state after it, and the rows of the history up to it."""
     start = contents.start
     records = list(contents.history())

@@ -19,7 +19,7 @@ from contextlib import suppress
 from struct import Struct
 from typing import IO, Any, Final, NamedTuple, final
 
-from ugm.journal.compaction import Compaction, digest
+from ugm.journal.compaction import Compaction, checkpoint_rows
 from ugm.journal.contents import JournalContents, open_contents
 from ugm.journal.errors import JournalDamagedError, JournalError
 from ugm.journal.store_reader import StoredChange
@@ -155,7 +155,7 @@ def _compact_file(task: CompactionTask) -> Compaction:
         rows = _RowsInMemory(contents)
     in_memory = JournalContents(rows, 0)
     start = in_memory.start.number
-    number, snapshot, history = digest(in_memory, task.usage_since)
+    number, snapshot, history = checkpoint_rows(in_memory, task.usage_since)
     for kind, table in (("snapshot", snapshot), ("history", history)):
         for row in table:
             _send(kind, row)

@@ -170,7 +170,7 @@ class Follower:
         candidate: Candidate,
         *,
         replacing: LeaderRecord | None = None,
-        together: bool = True,
+        group_commit: bool = True,
         clock: Clock = milliseconds,
     ) -> OpenLog:
         """Become the leader with the state of this follower, which is closed then.
@@ -178,7 +178,7 @@ class Follower:
         Args:
             candidate: this process, as others see it.
             replacing: a silent leader that this process replaces, as `find_leader` has returned it.
-            together: whether a thread commits the changes of several callers.
+            group_commit: whether a thread commits the changes of several callers.
             clock: a function that returns the milliseconds since 1970.
 
         Raises:
@@ -194,7 +194,7 @@ class Follower:
                 pass
             last = self.number, self.at
             opened = open_restored(
-                self._log, leadership, self.state, self.sessions, last, together=together, clock=clock
+                self._log, leadership, self.state, self.sessions, last, group_commit=group_commit, clock=clock
             )
             undo.pop_all()
         self.close()

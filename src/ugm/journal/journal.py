@@ -12,7 +12,7 @@ from ugm.journal.compaction import Compaction
 from ugm.journal.errors import JournalError
 from ugm.journal.inspection import backup
 from ugm.journal.log import Leadership, Log
-from ugm.journal.usage import By, Period, UsageRow, usage_of_log
+from ugm.journal.usage import Grouping, Period, UsageRow, usage_of_log
 from ugm.journal.writer import Writer
 from ugm.operation_lock import OperationLock
 
@@ -139,7 +139,7 @@ class Journal:
 
     def usage(
         self,
-        by: By,
+        by: Grouping,
         *,
         since: int | None = None,
         until: int | None = None,

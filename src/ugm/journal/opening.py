@@ -61,7 +61,7 @@ def open_log(
     *,
     replacing: LeaderRecord | None = None,
     user_limits_win: bool = False,
-    together: bool = True,
+    group_commit: bool = True,
     clock: Clock = milliseconds,
 ) -> OpenLog:
     """Become the leader of a log, and replay it. The result is not verified.
@@ -72,7 +72,7 @@ def open_log(
         lock: the lock of the new state.
         replacing: a silent leader that this process replaces, as `Log.find_leader` has returned it.
         user_limits_win: whether a user with a limit of its own is exempt from group limits.
-        together: whether a thread commits the changes of several callers.
+        group_commit: whether a thread commits the changes of several callers.
         clock: a function that returns the milliseconds since 1970.
 
     Raises:
@@ -86,7 +86,7 @@ def open_log(
         state = PartitionState(CompiledConfig.of(None), user_limits_win=user_limits_win, lock=lock)
         sessions = SessionTable()
         last = leadership.restore(state, sessions)
-        opened = open_restored(log, leadership, state, sessions, last, together=together, clock=clock)
+        opened = open_restored(log, leadership, state, sessions, last, group_commit=group_commit, clock=clock)
         undo.pop_all()
     return opened
 
@@ -116,10 +116,10 @@ def open_restored(
     sessions: SessionTable,
     last: tuple[int, int],
     *,
-    together: bool,
+    group_commit: bool,
     clock: Clock,
 ) -> OpenLog:
     """Begin to write a log whose state after the change *last* is known."""
     lock = state.active_limits.lock
-    writer = Writer(log.location, leadership.start_writing(last), last, clock, together=together)
+    writer = Writer(log.location, leadership.start_writing(last), last, clock, group_commit=group_commit)
     return OpenLog(log, lock, state, sessions, writer, Journal(log, leadership, lock, writer))

@@ -171,7 +171,7 @@ def open_partition(
         Candidate(),
         lock,
         user_limits_win=user_limits_win,
-        together=durability == "group",
+        group_commit=durability == "group",
         clock=clock,
     )
     with ExitStack() as undo:

@@ -91,7 +91,7 @@ class JournalTransactionLog:
         data = self._serialised(events)
         if data:
             self.writer.append(data)
-        if not self.writer.is_shared:
+        if not self.writer.is_group_commit:
             # Commit under the lock of the partition, so that other threads see only durable changes. `wait` raises the
             # error.
             with suppress(JournalError):

@@ -19,14 +19,14 @@ from ugm.journal.usage_intervals import UsageInterval, usage_intervals
 from ugm.journal.writer import Clock, milliseconds
 from ugm.partition.event_codec import Json
 
-__all__ = ["By", "Period", "UsageRow", "format_seconds", "usage"]
+__all__ = ["Grouping", "Period", "UsageRow", "format_seconds", "usage"]
 
 #: The subjects of the sums.
-By: TypeAlias = Literal["user", "group", "queue", "application", "elastic-group", "quota-node"]
+Grouping: TypeAlias = Literal["user", "group", "queue", "application", "elastic-group", "quota-node"]
 #: The calendar periods of the sums.
 Period: TypeAlias = Literal["day", "week", "month", "year"]
 
-_SUBJECTS: Final[Mapping[By, Callable[[UsageInterval], Sequence[str | None]]]] = {
+_SUBJECTS: Final[Mapping[Grouping, Callable[[UsageInterval], Sequence[str | None]]]] = {
     "user": lambda interval: (interval.user,),
     "group": lambda interval: (interval.group,),
     "queue": lambda interval: (interval.queue_path,),
@@ -75,7 +75,7 @@ def format_seconds(milliseconds: int) -> str:
 
 def usage(
     path: LogLocation,
-    by: By,
+    by: Grouping,
     *,
     since: int | None = None,
     until: int | None = None,
@@ -110,11 +110,11 @@ def usage(
 
 
 def usage_of_log(
-    log: Log, by: By, *, since: int | None, until: int | None, period: Period | None, zone: str, clock: Clock
+    log: Log, by: Grouping, *, since: int | None, until: int | None, period: Period | None, zone: str, clock: Clock
 ) -> tuple[UsageRow, ...]:
     """Return the usage between two instants from a log; see `usage`."""
-    if by not in get_args(By):
-        raise RequestError("by", by, f"expected one of {', '.join(get_args(By))}")
+    if by not in get_args(Grouping):
+        raise RequestError("by", by, f"expected one of {', '.join(get_args(Grouping))}")
     calendar = _calendar(period, zone)
     now = clock()
     with log.open_contents() as contents:

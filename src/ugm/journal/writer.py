@@ -86,7 +86,7 @@ class Writer:
         log: the log to which changes are committed.
         last: the number and the instant of the last change in the journal.
         clock: a function that returns the milliseconds since 1970.
-        together: whether a thread commits the changes of several callers; otherwise each caller commits its own.
+        group_commit: whether a thread commits the changes of several callers; otherwise each caller commits its own.
     """
 
     __slots__ = (
@@ -138,7 +138,7 @@ class Writer:
         last: tuple[int, int],
         clock: Clock,
         *,
-        together: bool,
+        group_commit: bool,
     ) -> None:
         self.path: Final = path
         self._log: Final[LogWriter] = log
@@ -157,13 +157,13 @@ class Writer:
         #: Protects `_appended`, `_callbacks` and `_durable`; never held during a commit.
         self._guard: Final = OwnedLock()
         self._work_to_do: Final = Condition(self._guard)
-        self._thread: Final = Thread(target=self._work, name=f"journal {path}", daemon=True) if together else None
+        self._thread: Final = Thread(target=self._work, name=f"journal {path}", daemon=True) if group_commit else None
         if self._thread:
             self._thread.start()
 
     @property
-    def is_shared(self) -> bool:
-        """Return whether several callers share a commit."""
+    def is_group_commit(self) -> bool:
+        """Return whether a thread commits the changes of several callers."""
         return self._thread is not None
 
     @property

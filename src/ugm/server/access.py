@@ -73,7 +73,7 @@ class Tokens:
         """
         token = self._accepted.get(role)
         if token is None:
-            refused = "read-only" if role is Role.OPERATE else "without operations on partitions"
+            refused = "read-only" if role is Role.OPERATE else "without a token for operations on partitions"
             raise ApiError(403, "read-only", f"the server was started {refused}")
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         # The time of this comparison does not depend on the number of correct characters.

@@ -37,7 +37,7 @@ from ugm.server.payloads import json_payload
 from ugm.server.requests import RequestBounds
 from ugm.server.responses import routing_error_response
 from ugm.server.route import PREFIX, STREAM_PATH, YUNIKORN_PREFIX, Route
-from ugm.server.routes import PARTITION_ROUTES, SERVER_ROUTES
+from ugm.server.route_table import PARTITION_ROUTES, SERVER_ROUTES
 from ugm.server.state import ServedPartition, ServerState
 from ugm.server.streams import EventStreams
 from ugm.server.threshold_endpoints import watching
@@ -151,7 +151,7 @@ def _routes(
     dispatcher: RequestDispatcher, metrics: Callable[[], tuple[bytes, str]] | None, streams: EventStreams
 ) -> list[Mount | Path]:
     return [
-        # Before the mounted paths, because it is no route of `ugm.server.routes`.
+        # Before the mounted paths, because it is no route of `ugm.server.route_table`.
         Path(STREAM_PATH, streams, methods=["GET"]),
         *(Mount(prefix, routes=list(_paths_below(prefix, dispatcher))) for prefix in (PREFIX, YUNIKORN_PREFIX)),
         Path("/openapi.json", _describe),

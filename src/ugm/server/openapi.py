@@ -11,7 +11,7 @@ from ugm.server._yunikorn.schemas import YUNIKORN_SCHEMAS
 from ugm.server.access import Role
 from ugm.server.response_schemas import RESPONSE_SCHEMAS
 from ugm.server.route import STREAM_PATH, AnyRoute
-from ugm.server.routes import PATH_SCHEMAS, ROUTES
+from ugm.server.route_table import PATH_SCHEMAS, ROUTES
 from ugm.server.schemas import NAME, Schema, reference
 
 __all__ = ["description"]

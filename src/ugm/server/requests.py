@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from ugm.server.payloads import ApiError
 from ugm.server.route import AnyRoute
-from ugm.server.routes import PATH_SCHEMAS
+from ugm.server.route_table import PATH_SCHEMAS
 from ugm.server.schemas import NAME, Schema
 from ugm.server.state import Query, RequestBody
 

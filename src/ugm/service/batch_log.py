@@ -24,7 +24,7 @@ from typing import Final, final
 import msgspec
 
 from ugm.journal.change_data import SEPARATOR, add_operation
-from ugm.journal.client_sessions import NO_SESSION, By, SessionRecord, SessionTable, record_row
+from ugm.journal.client_sessions import NO_SESSION, AnsweredOperations, SessionRecord, SessionTable, record_row
 from ugm.journal.errors import JournalError
 from ugm.journal.writer import copy_of, milliseconds
 from ugm.partition.event_codec import Json, event_rows, to_json
@@ -226,7 +226,7 @@ class BatchLog:
             # A change in the log begins without a session.
             self._owner = NO_SESSION
         if owner != self._owner:
-            row = record_row(By(owner))
+            row = record_row(AnsweredOperations(owner))
             gathered.append(row)
             self._owner = owner
             if owner:
@@ -243,7 +243,7 @@ class BatchLog:
         """Note that the loop executes no operation now."""
         self.owner = NO_SESSION
 
-    def add_progress(self, record: By) -> None:
+    def add_progress(self, record: AnsweredOperations) -> None:
         """Record the answers to the operations of the message that was executed last."""
         with self._guard:
             self._sessions.sessions[record.session_id].record_answers(record)

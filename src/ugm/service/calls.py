@@ -14,7 +14,7 @@ import msgspec
 
 from ugm.errors import RequestError
 from ugm.service.operations import Operation
-from ugm.service.wire import Do, OperationRequest, Reply, frame
+from ugm.service.wire import Execute, OperationRequest, Reply, frame
 
 __all__ = ["Call", "OpenCalls", "require_query"]
 
@@ -86,7 +86,7 @@ class OpenCalls:
         """Add a call and return the message with it, which the caller sends at once."""
         self._last = call.number = number = self._last + 1
         self._calls[number] = call
-        return frame(Do(number, next(iter(self._calls)) - 1, [call.request]))
+        return frame(Execute(number, next(iter(self._calls)) - 1, [call.request]))
 
     @property
     def can_send(self) -> bool:
@@ -129,7 +129,7 @@ class OpenCalls:
         requests = [calls[first].request]
         if unsent:
             self._extend(first, requests)
-        return frame(Do(first, acknowledged, requests))
+        return frame(Execute(first, acknowledged, requests))
 
     def _extend(self, first: int, requests: list[OperationRequest]) -> None:
         """Add the calls that follow a first one to its message, as far as the bounds of a message allow."""

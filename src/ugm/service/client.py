@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Final, ParamSpec, Self, TypeVar
 
 from ugm.events import Subscriber
-from ugm.service.aio import AsyncClientConnection
+from ugm.service.async_connection import AsyncClientConnection
 from ugm.service.connection import ClientConnection
 from ugm.service.event_stream import EventReader
 from ugm.service.remote_partition import (

@@ -45,7 +45,7 @@ from ugm.service.session import Session
 from ugm.service.status import OperationTimes, ServiceStatus, StandbyStatus
 from ugm.service.wire import (
     SESSION_UNKNOWN,
-    Do,
+    Execute,
     Follow,
     Hello,
     LeaderMessage,
@@ -194,7 +194,7 @@ class Leader:
 
     # Operations
 
-    def execute(self, session: Session, message: Do) -> None:
+    def execute(self, session: Session, message: Execute) -> None:
         """Execute the operations of a message, and answer when they are durable.
 
         Raises:

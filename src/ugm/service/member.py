@@ -29,7 +29,7 @@ from ugm.journal.file_log import FileLog
 from ugm.journal.locations import LogLocation, log_at
 from ugm.journal.log import Log
 from ugm.model import QuotaModel
-from ugm.service.aio import AsyncClientConnection
+from ugm.service.async_connection import AsyncClientConnection
 from ugm.service.client import AsyncConnectedPartition, ConnectedPartition
 from ugm.service.connection import ClientConnection
 from ugm.service.listener import remove_stale_socket

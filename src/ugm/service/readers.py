@@ -37,7 +37,7 @@ from ugm.service.server_connection import ServerConnection
 from ugm.service.session import Session
 from ugm.service.status import ServiceStatus, StandbyStatus
 from ugm.service.wire import (
-    Do,
+    Execute,
     Follow,
     Hello,
     LeaderMessage,
@@ -158,7 +158,7 @@ class Readers:
         connection.send(frame(Welcome("", 0, 0)))
         return session, None
 
-    def execute(self, session: Session, message: Do) -> None:
+    def execute(self, session: Session, message: Execute) -> None:
         """Execute queries in other threads.
 
         Raises:

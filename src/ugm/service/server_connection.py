@@ -24,7 +24,7 @@ from ugm.service.wire import (
     VERSION,
     Bye,
     ClientMessage,
-    Do,
+    Execute,
     Follow,
     FrameReader,
     Hello,
@@ -83,7 +83,7 @@ class Clients(Protocol):
         """Return the session of a client, or the message that ends the connection."""
         ...
 
-    def execute(self, session: Session, message: Do) -> None:
+    def execute(self, session: Session, message: Execute) -> None:
         """Execute operations and arrange their answers."""
         ...
 
@@ -214,7 +214,7 @@ class ServerConnection(asyncio.Protocol):
         while backlog and left > 0:
             message = backlog.popleft()
             self._handle(message)
-            left -= len(message.requests) if type(message) is Do else 1
+            left -= len(message.requests) if type(message) is Execute else 1
         if backlog:
             self._is_working = True
             if self._transport is not None:
@@ -238,7 +238,7 @@ class ServerConnection(asyncio.Protocol):
         session = self.session
         if session is None:
             self._greet(message)
-        elif type(message) is Do:
+        elif type(message) is Execute:
             limits = self._limits
             if (
                 not 0 <= message.acknowledged < message.first < _LARGEST_NUMBER
@@ -265,7 +265,7 @@ class ServerConnection(asyncio.Protocol):
         self._is_following = True
         self._clients.follow(self, message)
 
-    def _refuse_unbounded(self, message: Do) -> NoReturn:
+    def _refuse_unbounded(self, message: Execute) -> NoReturn:
         """Raise the error for operations that exceed a bound."""
         if not 0 <= message.acknowledged < message.first < _LARGEST_NUMBER:
             reason = f"{message.acknowledged} cannot be acknowledged with an operation {message.first}"

@@ -32,8 +32,8 @@ from ugm.journal.log import Candidate, LeaderRecord, Log
 from ugm.journal.opening import OpenLog, require_added_models
 from ugm.model import QuotaModel
 from ugm.partition import AbstractPartition
-from ugm.service.access import ServiceCaller
 from ugm.service.addresses import Address, parse_addresses
+from ugm.service.call_routing import ServiceCaller
 from ugm.service.committer import LEASE
 from ugm.service.compactor import compact_regularly
 from ugm.service.connection import ClientConnection
@@ -47,7 +47,7 @@ from ugm.service.session import Session
 from ugm.service.session_interface import AbstractSessions
 from ugm.service.standby_reports import StandbyReporter
 from ugm.service.status import ServiceStatus
-from ugm.service.wire import Do, Follow, Hello, LeaderMessage, Moved, StandbyReport
+from ugm.service.wire import Execute, Follow, Hello, LeaderMessage, Moved, StandbyReport
 
 __all__ = ["Security", "Service", "ServiceSettings", "tune_interpreter"]
 
@@ -89,7 +89,7 @@ class _Standby:
         """Name the leader."""
         return None, Moved(self.leader)
 
-    def execute(self, session: Session, message: Do) -> None:
+    def execute(self, session: Session, message: Execute) -> None:
         """Do nothing: no client has a session here."""
 
     def follow(self, connection: ServerConnection, message: Follow) -> None:

@@ -14,7 +14,7 @@ from typing import Final, Protocol, final
 
 from msgspec import Raw
 
-from ugm.journal.client_sessions import Answer, By, ClientSession
+from ugm.journal.client_sessions import Answer, AnsweredOperations, ClientSession
 from ugm.service.wire import Replies, Reply, frame
 
 __all__ = ["Peer", "Session"]
@@ -129,7 +129,7 @@ class Session:
         """Keep an answer for the next record of this session in the log."""
         self._unlogged.append(answer)
 
-    def progress(self) -> By:
+    def progress(self) -> AnsweredOperations:
         """Return the record of the executed operations for the log."""
         acknowledged = self.acknowledged
         answers = [
@@ -139,7 +139,7 @@ class Session:
             if answer.number > acknowledged
         ]
         self._unlogged.clear()
-        return By(self.name, self.last, acknowledged, tuple(answers))
+        return AnsweredOperations(self.name, self.last, acknowledged, tuple(answers))
 
     def disconnect(self) -> None:
         """Note that there is no connection any more."""

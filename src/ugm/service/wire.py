@@ -30,7 +30,7 @@ __all__ = [
     "ChangeMessage",
     "ClientMessage",
     "DenialMessage",
-    "Do",
+    "Execute",
     "Follow",
     "FrameReader",
     "Hello",
@@ -99,7 +99,7 @@ class OperationRequest(msgspec.Struct, array_like=True, gc=False):
     arguments: msgspec.Raw
 
 
-class Do(msgspec.Struct, tag=1, array_like=True):
+class Execute(msgspec.Struct, tag=1, array_like=True):
     """Operations to execute in this order.
 
     Attributes:
@@ -149,7 +149,7 @@ class StandbyReport(msgspec.Struct, tag=5, array_like=True, frozen=True):
     seconds: float
 
 
-ClientMessage: TypeAlias = Union[Hello, Do, Follow, Ping, Bye, StandbyReport]  # noqa: UP007 - msgspec reads it at run time
+ClientMessage: TypeAlias = Union[Hello, Execute, Follow, Ping, Bye, StandbyReport]  # noqa: UP007 - msgspec reads it at run time
 
 
 class Welcome(msgspec.Struct, tag=10, array_like=True):

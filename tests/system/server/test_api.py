@@ -23,7 +23,7 @@ from ugm.server import History
 from ugm.server.access import Role
 from ugm.server.openapi import description
 from ugm.server.requests import schema_error
-from ugm.server.routes import ROUTES
+from ugm.server.route_table import ROUTES
 from ugm.server.schemas import NAME, QUANTITIES, listing, record
 
 pytestmark = pytest.mark.ci

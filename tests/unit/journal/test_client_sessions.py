@@ -12,7 +12,7 @@ from ugm.journal import JournaledPartition, export, inspect, usage
 from ugm.journal.change_data import LoggedOperation, add_operation, decode_change
 from ugm.journal.client_sessions import (
     Answer,
-    By,
+    AnsweredOperations,
     OwnerChanged,
     Ownership,
     SessionFenced,
@@ -78,12 +78,12 @@ def fill(path: Path) -> SessionTable:
         write(
             partition,
             table,
-            ([By("s", 2, 0, answers)], [Allocated(held("a")), Allocated(held("b"))]),
-            ([By("t")], [Allocated(held("c"))]),
+            ([AnsweredOperations("s", 2, 0, answers)], [Allocated(held("a")), Allocated(held("b"))]),
+            ([AnsweredOperations("t")], [Allocated(held("c"))]),
             ([], [Released(held("b"))]),
-            ([By("")], [Allocated(held("d"))]),
+            ([AnsweredOperations("")], [Allocated(held("d"))]),
         )
-        write(partition, table, ([By("s", 3, 1, (Answer(3, 0, b"x"),)), SessionFenced("t")], []))
+        write(partition, table, ([AnsweredOperations("s", 3, 1, (Answer(3, 0, b"x"),)), SessionFenced("t")], []))
     return table
 
 
@@ -132,7 +132,11 @@ def test_granted_request() -> None:
     """A request belongs to its session until it is withdrawn, also when a program without a session grants it."""
     table = SessionTable()
     pending = held("p")._replace(state=AllocationState.PENDING)
-    table.apply([SessionOpened("s", ""), By("s")], [AllocationRequested(pending), AllocationRequested(held("q"))], 1)
+    table.apply(
+        [SessionOpened("s", ""), AnsweredOperations("s")],
+        [AllocationRequested(pending), AllocationRequested(held("q"))],
+        1,
+    )
     table.apply([], [Allocated(held("p")), RequestWithdrawn(held("q"))], 2)
 
     assert table.owners == {"p": Ownership("s", 0)}
@@ -142,8 +146,8 @@ def test_granted_request() -> None:
 def test_time_of_ownership() -> None:
     """An allocation belongs to its session since a second, also after a takeover and in a snapshot."""
     table, again = SessionTable(), SessionTable()
-    table.apply([SessionOpened("s", ""), By("s")], [Allocated(held("a")), Allocated(held("b"))], 7_900)
-    table.apply([By("s")], [Allocated(held("c"))], 8_000)
+    table.apply([SessionOpened("s", ""), AnsweredOperations("s")], [Allocated(held("a")), Allocated(held("b"))], 7_900)
+    table.apply([AnsweredOperations("s")], [Allocated(held("c"))], 8_000)
     table.apply([SessionOpened("t", ""), OwnerChanged("t", ("a", "c"))], [], 9_000)
     again.restore(table.rows())
 
@@ -202,8 +206,8 @@ def test_rows_of_operations() -> None:
     operations = (
         LoggedOperation((), (Allocated(held("a")),)),
         LoggedOperation((), (Released(held("a")),)),
-        LoggedOperation((By("s", 4, 3, (Answer(4, 0, b"v"),)),), ()),
-        LoggedOperation((SessionFenced("s"), By("")), (Allocated(held("b")),)),
+        LoggedOperation((AnsweredOperations("s", 4, 3, (Answer(4, 0, b"v"),)),), ()),
+        LoggedOperation((SessionFenced("s"), AnsweredOperations("")), (Allocated(held("b")),)),
     )
     rows: list[Any] = []
     for operation in operations:

@@ -12,7 +12,7 @@ from support.partition_fixtures import SUE
 from ugm import Claim, RequestError, Resource, Violation
 from ugm.events import Event, ModelsChanged
 from ugm.journal import JournaledPartition, compact, open_partition
-from ugm.journal.usage import By
+from ugm.journal.usage import Grouping
 from ugm.journal.usage_intervals import UsageInterval, decode_intervals, encode_intervals
 
 
@@ -128,7 +128,7 @@ def test_usage_of_groups_and_nodes(tmp_path: Path) -> None:
         now[0] = 18
         partition.release("a-0")
 
-        def sums(by: By) -> dict[str | None, int]:
+        def sums(by: Grouping) -> dict[str | None, int]:
             return {row.name: row.amounts["gpu"] for row in partition.journal.usage(by)}
 
         for _ in range(2):

@@ -10,7 +10,7 @@ import pytest
 from ugm import Partition, RequestError, Resource, UserGroup, parse_config
 from ugm.events import ApplicationSubmitted, Denied, Event, event_name
 from ugm.server import History
-from ugm.server.routes import ROUTES
+from ugm.server.route_table import ROUTES
 
 CONFIG = parse_config("""
 partitions:

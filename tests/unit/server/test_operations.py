@@ -244,7 +244,7 @@ def test_server_without_operations() -> None:
     answer = client(decide_token=None).post(f"{PREFIX}/release", json={"allocation_id": "held"}, headers=TOKEN)
 
     assert (answer.status_code, answer.json()["code"]) == (403, "read-only")
-    assert answer.json()["message"] == "the server was started without operations on partitions"
+    assert answer.json()["message"] == "the server was started without a token for operations on partitions"
 
 
 def test_operations_of_a_server_whose_configuration_is_fixed() -> None:

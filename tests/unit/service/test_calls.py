@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Raw
 
 from ugm.service.calls import OpenCalls
-from ugm.service.wire import Do, FrameReader, OperationRequest, Reply, decode_client_message
+from ugm.service.wire import Execute, FrameReader, OperationRequest, Reply, decode_client_message
 
 
 class Waiting:
@@ -39,7 +39,7 @@ def decoded(data: bytes) -> tuple[int, int, list[int]]:
     """Return the numbers and operations of a message."""
     [content] = FrameReader().feed(data)
     message = decode_client_message(content)
-    assert isinstance(message, Do)
+    assert isinstance(message, Execute)
     return message.first, message.acknowledged, [request.operation for request in message.requests]
 
 

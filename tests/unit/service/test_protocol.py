@@ -19,7 +19,7 @@ from ugm.service.wire import (
     VERSION,
     Bye,
     ChangeMessage,
-    Do,
+    Execute,
     Follow,
     Hello,
     OperationRequest,
@@ -285,7 +285,7 @@ def test_nothing_follows_a_goodbye(tmp_path: Path) -> None:
     """Operations after the end of a session are not executed."""
     with running(tmp_path) as service, RawClient(service) as client:
         client.open()
-        client.send(Bye(), Do(1, 0, [SUBMIT]))
+        client.send(Bye(), Execute(1, 0, [SUBMIT]))
         assert client.receive() is None
         assert service.partition.application_ids() == ()
 

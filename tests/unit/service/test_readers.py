@@ -27,7 +27,7 @@ from ugm.service.session import Session
 from ugm.service.status import ServiceStatus
 from ugm.service.wire import (
     VERSION,
-    Do,
+    Execute,
     Follow,
     FrameReader,
     Hello,
@@ -286,7 +286,7 @@ def start_queries(readers: Readers, peer: Peer, *requests: OperationRequest) -> 
     """Execute operations of a session."""
     session = Session("", "client")
     session.peer = peer
-    readers.execute(session, Do(1, 0, list(requests)))
+    readers.execute(session, Execute(1, 0, list(requests)))
     return session
 
 

@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from ugm.service.errors import ProtocolError
 from ugm.service.wire import (
-    Do,
+    Execute,
     FrameReader,
     Hello,
     OperationRequest,
@@ -52,10 +52,10 @@ def test_large_frames_are_refused_before_they_arrive() -> None:
 
 def test_messages_survive() -> None:
     """A message is decoded to what was encoded."""
-    do = Do(7, 3, [OperationRequest(1, Raw(b"\x01")), OperationRequest(2, Raw(b"\xc0"))])
+    do = Execute(7, 3, [OperationRequest(1, Raw(b"\x01")), OperationRequest(2, Raw(b"\xc0"))])
     [data] = FrameReader().feed(frame(do))
     again = decode_client_message(data)
-    assert isinstance(again, Do)
+    assert isinstance(again, Execute)
     assert (again.first, again.acknowledged) == (7, 3)
     assert [(each.operation, bytes(each.arguments)) for each in again.requests] == [(1, b"\x01"), (2, b"\xc0")]
     [data] = FrameReader().feed(frame(Replies([Reply(7, 0, Raw(b"\x01"))])))

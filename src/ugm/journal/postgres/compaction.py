@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ugm.journal.compaction import Compaction, digest
+from ugm.journal.compaction import Compaction, checkpoint_rows
 from ugm.journal.errors import JournalError
 from ugm.journal.postgres.connection import Database, TimeLimits
 from ugm.journal.postgres.reader import open_contents
@@ -38,7 +38,7 @@ def compact(conninfo: str, schema: str, *, usage_since: int | None = None, kept:
         JournalDamagedError: the log is damaged.
     """
     with open_contents(conninfo, schema) as contents:
-        number, snapshot, history = digest(contents, usage_since)
+        number, snapshot, history = checkpoint_rows(contents, usage_since)
         start = contents.start.number
     database = Database(conninfo, schema, _LIMITS)
     try:

@@ -105,7 +105,10 @@ _ACCOUNTS: Final = {
 }
 
 #: A page of crossed thresholds; ``kind`` selects.
-_THRESHOLDS: Final = {**_RANKING, "kind": {"type": "string", "enum": ["budget", "group", "queue", "user"]}}
+_THRESHOLDS: Final = {
+    **_RANKING,
+    "kind": {"type": "string", "enum": ["budget", "elastic group", "group", "queue", "quota node", "user"]},
+}
 
 #: A page of users; ``first`` and ``second`` are compared.
 _SHARES: Final = {**_RANKING, "first": NAME, "second": NAME}

@@ -12,7 +12,7 @@ import pytest
 from support.partition_fixtures import SUE, memory
 from support.service_fixtures import running
 from ugm.service import DeadlineError, RemotePartition
-from ugm.service.access import ServiceCaller
+from ugm.service.call_routing import ServiceCaller
 
 
 def test_no_thread_waits_for_the_attempts_of_others() -> None:
