@@ -1,6 +1,7 @@
 """Functions for a journal as a whole: summary, export, backup and compaction.
 
-They need no partition. All except `compact` work while a partition or a service uses the journal.
+They need no partition, and work while a partition or a service uses the journal. Only `compact` needs a file that is
+not in use.
 """
 
 from __future__ import annotations
@@ -107,10 +108,10 @@ def backup(path: LogLocation, target: str | Path) -> None:
 
 
 def compact(path: LogLocation, *, usage_since: int | None = None) -> Compaction:
-    """Compact a journal that no partition uses; see `Journal.compact`.
+    """Compact a journal; see `Journal.compact`. A partition may use a journal in PostgreSQL meanwhile, but not a file.
 
     Raises:
-        JournalHeldError: a partition uses the journal; that partition has to compact it.
+        JournalHeldError: a partition uses the file; that partition has to compact it.
         JournalDamagedError: the journal is damaged, and has not changed.
         JournalError: the journal cannot be written, and has not changed.
     """

@@ -96,8 +96,8 @@ class Journal:
     def compact(self, *, usage_since: int | None = None) -> Compaction:
         """Replace the changes by the state of the partition that they led to.
 
-        Opening the journal takes less time afterwards. Usage over time stays available. Changes of the partition wait
-        until the compaction is done. It takes time and memory in proportion to the file.
+        Opening the journal takes less time afterwards. Usage over time stays available. Changes of the
+        partition wait until the compaction of a file is done. It takes time and memory in proportion to the file.
 
         Args:
             usage_since: delete usage before this instant, in milliseconds since 1970; None to delete none.

@@ -13,7 +13,7 @@ a file is locked by its leader. So two leaders can never both write the change w
 Invariant: no clock decides who leads. The instant at which the leader was last active only indicates when another
 process should try to replace it.
 
-The modules ``file_log`` and ``postgres.log`` implement the four protocols of this module: `Log` finds and reads the
+The modules ``file_log`` and ``postgres.log`` implement the four interfaces of this module: `Log` finds and reads the
 log, `Leadership` is the right to write it, `LogWriter` writes, and `LogTail` reads the newest changes.
 """
 
@@ -211,7 +211,7 @@ class Log(ABC):
 
     @abstractmethod
     def compact(self, *, usage_since: int | None) -> Compaction:
-        """Compact the log, which no partition uses."""
+        """Compact the log; a partition may use a log in PostgreSQL meanwhile, but not a file."""
 
     @abstractmethod
     def backup(self, target: Path) -> None:

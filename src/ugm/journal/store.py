@@ -1,9 +1,9 @@
 """The file of a journal: an SQLite database in which every row has a checksum.
 
-The database has three tables. `changes` has one row for each change, numbered without gaps. `snapshot` has the state of
-the partition before the first of these changes, if the journal has been compacted; its first row has the number of the
-change before, and the number of rows. `history` has data about the time before the snapshot: usage over time, and the
-configurations that were in force.
+The database has four tables. `version` has the version of the format. `changes` has one row for each change, numbered
+without gaps. `snapshot` has the state of the partition before the first of these changes, if the journal has been
+compacted; its first row has the number of the change before, and the number of rows. `history` has data about the time
+before the snapshot: usage over time, and the configurations that were in force.
 
 A row is read only if its checksum is valid, and the numbers have to follow each other. So the rows that are read are
 the rows that were written. This module does not interpret the data of a row.

@@ -57,10 +57,11 @@ class AuditLog:
 
         Args:
             client: the address of the client; ``local`` for a signal or the watch of the file.
-            role: the role of the actor: ``operator``, ``anonymous``, ``signal`` or ``watch``.
+            role: the role of the actor: ``operator``, ``scheduler``, ``anonymous``, ``signal``, ``watch`` or
+                ``program``.
             action: the requested action, for example ``PUT /config``.
             target: the object of the action.
-            outcome: ``ok``, or the code of the refusal.
+            outcome: ``ok``, ``denied``, ``failed`` for an unexpected error, or the code of the refusal.
         """
         self._write(self._clock(), client=client, role=role, action=action, object=target, outcome=outcome)
 

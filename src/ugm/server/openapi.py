@@ -25,7 +25,7 @@ _ERRORS: Final = {
     "403": "The server does not allow any client to do this, or the request was caused by a page of another site.",
     "404": "An object that the request names does not exist.",
     "408": "The request came too slowly.",
-    "409": "The server has no configuration file, or the state of the partition does not allow the operation.",
+    "409": "The request conflicts with the state of the server or partition.",
     "413": "The request is too large.",
     "415": "The body has another media type than the described one.",
     "421": "The server does not answer requests for the host in the request.",

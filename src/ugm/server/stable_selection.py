@@ -1,4 +1,4 @@
-"""A stable selection of the users and groups that have time series of their own.
+"""A stable selection of the names that have time series of their own: users, groups, resources, nodes or accounts.
 
 There may be many users, and each series costs memory in Prometheus, so only the users closest to a limit are exported.
 If each scrape selected them independently, two users with nearly equal shares would alternate, and each gap in a series

@@ -1,6 +1,6 @@
 """The codec of values on the wire: arguments, results and errors become MessagePack, and come back.
 
-The problem: a partition has about 60 operations, whose arguments and results consist of about 40 classes. Everything
+The problem: a partition has about 80 operations, whose arguments and results consist of about 40 classes. Everything
 that arrives must have the right types before the engine sees it. Codecs written by hand would diverge from the
 interface.
 
