@@ -95,8 +95,10 @@ def open_contents(path: str) -> Iterator[JournalContents]:
     mark = read_ack_marker(path)
     with open_reader(path) as reader:
         if reader.version != FORMAT:
-            age = "an older" if reader.version < FORMAT else "a newer"
-            raise JournalError(path, f"it is of {age} version, {reader.version}; this is {FORMAT}")
+            is_older = reader.version < FORMAT
+            age, remedy = ("older", "; upgrade it with ugm journal compact") if is_older else ("newer", "")
+            reason = f"its format version {reader.version} is {age} than the supported version {FORMAT}{remedy}"
+            raise JournalError(path, reason)
         reader.check()
         yield JournalContents(reader, mark.number if mark else 0)
 

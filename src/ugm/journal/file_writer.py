@@ -152,7 +152,7 @@ class FileWriter:
                 self._record.renew_if_due()
         except (sqlite3.Error, OSError, MemoryError) as error:
             reason = (
-                f"it cannot be written ({error}); the change is in doubt until it can be written; repeat the call then"
+                f"it cannot be written ({error}); it is uncertain whether the change was stored; repeat the call later"
             )
             return JournalError(self._path, reason)
         return None

@@ -139,9 +139,10 @@ class LogTail(Protocol):
         ...
 
     def changes(self, after: int, *, acknowledged: bool = True) -> Sequence[StoredChange] | None:
-        """Return changes after *after*, in order; None if they were compacted, or if the log ends before.
+        """Return changes after *after*, in order.
 
-        The reader must begin again then. There are fewer than `CHANGES_AT_ONCE` only if the log has no more.
+        None if the changes were compacted, or if the log has no change *after*. The reader must begin again then. There
+        are fewer than `CHANGES_AT_ONCE` only if the log has no more.
 
         Args:
             after: the number of the last change that was read.
@@ -166,7 +167,8 @@ class Log(ABC):
 
     __slots__ = ("location",)
 
-    #: A leader that was active within this time is not replaced unless its term is known, in seconds.
+    #: A leader that was active within this time, in seconds, is replaced only by a candidate that names it in
+    #: `replacing`.
     reconnect_time: ClassVar[float] = 0.0
 
     def __init__(self, location: str) -> None:

@@ -1,7 +1,7 @@
 """The past of a partition as calls of quota models, for models whose limits depend on past usage.
 
-A journal has the instant of every change, so a model that is called with all changes in their order, each at its time,
-is in the state in which the partition has left it. Instants are rounded down to seconds, as in the partition.
+A journal has the instant of every change. A model that receives all changes in their order, each at its time, reaches
+the same state as the model of the partition. Instants are rounded down to seconds, as in the partition.
 
 For the time before the last compaction, a journal has the usage of applications, without the allocations. The model
 then gets a claim for each interval. If the application has ended since, its user has only the group that the usage was

@@ -27,7 +27,7 @@ class Deferral:
 
     __slots__ = ("change", "event")
 
-    #: The numbers of the last change in the log and of the last event behind the operation.
+    #: The numbers of the last change in the log and of the last event of the operation.
     change: int
     event: int
 

@@ -406,7 +406,7 @@ class Writer:
             self._log.renew()
 
     def run_exclusively(self, work: Callable[[], _T]) -> _T:
-        """Call a function while no change is committed; all changes are durable before.
+        """Call a function while no change is committed; all changes are durable before the call.
 
         Raises:
             JournalError: a change is in doubt, or the journal is closed.

@@ -380,7 +380,7 @@ class PreemptionPlanning:
         return tuple(held)
 
     def _waits_without_room(self, plan: PreemptionPlan | ReductionPlan) -> bool:
-        """Return whether the request of a plan is pending and has no right to room, so the plan was not carried out."""
+        """Return whether the request of a plan is pending without reserved capacity: the plan was not carried out."""
         if isinstance(plan, ReductionPlan):
             return False
         entry = self._state.ledger.get(plan.request.allocation_id)

@@ -29,7 +29,7 @@ __all__ = ["Head", "SchedulingPass"]
 class PassCalls(NamedTuple):
     """The calls of a partition that its scheduling passes make."""
 
-    #: Decides about a request, with respect to reservations.
+    #: Decides about a request, and respects reservations.
     allocate: Callable[[AllocationRequest], Decision]
     #: Returns the reservations of the partition.
     reservations: Callable[[], tuple[Reservation, ...]]

@@ -117,7 +117,7 @@ class PreemptionSettings:
         return settings
 
     def reduction_delay(self, queue_path: str) -> int:
-        """Return the time that a queue may be above its maximum, in seconds; 0 for ever."""
+        """Return the time that a queue may be above its maximum, in seconds; 0: never reduced."""
         return self._of(queue_path).reduction_delay if self.are_reductions_enabled else 0
 
     def facts(self, queue_path: str, quota: Quota = NO_QUOTA, *, cluster: Resource | None = None) -> QueueFacts:

@@ -37,8 +37,9 @@ _Connected: TypeAlias = Callable[[], Awaitable[bool]]
 
 _LOGGER: Final = logging.getLogger(__name__)
 
-#: The part of the time that views may take continuously, including their transfer by the event loop, and the seconds of
-#: work without a wait after a rest. Next to a busy scheduler, about half of this time is processor time.
+#: The part of the time that views may take continuously, including their transfer by the event loop, and the burst:
+#: seconds of work that are not delayed after idle time. Next to a busy scheduler, about half of this time is processor
+#: time.
 _MOST_SHARE: Final = 0.3
 _BURST_SECONDS: Final = 0.5
 #: The largest part of the time of the event loop that counts for a view, as a multiple of the time of the view.

@@ -2,14 +2,14 @@
 
 The problem: 200 open pages that read 3,000 queues every second would leave no time for the scheduler.
 
-The idea: while at least one client listens, a feed compares successive snapshots, about one in a second. Queues that
+The idea: while at least one client listens, a feed compares successive snapshots, about one per second. Queues that
 have not changed are the same objects in both, and those that have are encoded once for streams and responses. The
 differences are compressed once for all clients that listen to the same topics. A client that connects gets the complete
 state first. Rows are sent with their new values, so a client only stores them.
 
 The invariant: a client that applies all messages in their order has the state of the newest one.
 
-The cost: a snapshot in a second, and for each client a reference to each message. A client that does not read for
+The cost: a snapshot per second, and for each client a reference to each message. A client that does not read for
 `_MOST_UNREAD` messages is dropped; when it connects again, it gets the complete state.
 """
 

@@ -135,7 +135,7 @@ def _owners(kind: str) -> Iterator[MetricDescription]:
 
 def _preemption() -> Iterator[MetricDescription]:
     labels = ("partition", "outcome")
-    sentence = "Plans of preemption by outcome; those for due queues, carried out ones and stale ones have their own."
+    sentence = "Preemption plans by outcome. Reductions, executed plans and stale plans are separate outcomes."
     yield MetricDescription("ugm_preemption_plans", sentence, labels, MetricKind.COUNTER)
     yield MetricDescription("ugm_terminating_allocations", "Allocations that were marked and not released yet.")
     yield MetricDescription("ugm_placed_requests", "Pending requests for which a plan has made room.")

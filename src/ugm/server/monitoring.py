@@ -115,14 +115,14 @@ ALERTS: Final[tuple[AlertRule, ...]] = (
         f"{_p99('ugm_service_commit_seconds')} > 0.5",
         "5m",
         "warning",
-        "Of the commits of {{ $labels.partition }}, 1 % take more than {{ $value | humanizeDuration }}.",
+        "1 % of the commits of {{ $labels.partition }} take longer than {{ $value | humanizeDuration }}.",
     ),
     AlertRule(
         "UgmSlowDecisions",
         f"{_p99('ugm_decision_seconds')} > 0.01 or {_p99('ugm_service_operation_seconds')} > 0.01",
         "5m",
         "warning",
-        "Of the decisions of {{ $labels.partition }}, 1 % take more than {{ $value | humanizeDuration }}.",
+        "1 % of the decisions of {{ $labels.partition }} take longer than {{ $value | humanizeDuration }}.",
     ),
     AlertRule(
         "UgmRequestWaitsLong",

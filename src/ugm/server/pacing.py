@@ -18,7 +18,7 @@ class WorkPacer:
 
     Args:
         share: the part of the time that continuous work may take.
-        burst: seconds of work after a rest for which nothing waits.
+        burst: seconds of work that are not delayed after idle time.
         clock: returns the time in seconds.
 
     >>> now = 0.0

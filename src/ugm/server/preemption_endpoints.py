@@ -53,12 +53,12 @@ CARRY_OUT_BODY: Final[Schema] = {
 
 
 def preemption_status(served: ServedPartition, _request: RequestContext) -> object:
-    """Return the terminating allocations, the requests with a right to room, the timers, and counts of plans."""
+    """Return the terminating allocations, the requests with reserved capacity, the timers, and counts of plans."""
     return served.partition.preemption_status().to_dict()
 
 
 def plan_preemption(served: ServedPartition, request: RequestContext) -> object:
-    """Return the allocations to evict so that a request fits that guarantees of its queues entitle to them."""
+    """Return the allocations to evict for a request that the guarantees of its queues entitle to resources."""
     return _plan_dict(_plan(served.partition, request.body))
 
 

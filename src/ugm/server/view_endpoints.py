@@ -218,7 +218,7 @@ def allocation(served: ServedPartition, request: RequestContext) -> object:
 
 
 def overdue(served: ServedPartition, request: RequestContext) -> object:
-    """Return the first allocations whose promised end has come with their owners, sorted by end and id."""
+    """Return the first overdue allocations and their owners, sorted by end and id."""
     found = served.partition.overdue(request.query.get("now"))
     page = [one.allocation_id for one in found[: request.query.get("most")]]
     return {"total": len(found), "allocations": [info.to_dict() for info in served.partition.allocations_by_id(page)]}

@@ -203,6 +203,8 @@ def _message(job: Job, child: _Child) -> bytes:
 
 def _run_locally(job: Job) -> Result:
     if len(job.text) > _MOST_LOCAL:
-        message = f"no worker process: a configuration may have at most {_MOST_LOCAL} characters"
+        message = (
+            f"the worker process cannot start; without it, a configuration may have at most {_MOST_LOCAL} characters"
+        )
         raise ApiError(503, "validation-unavailable", message)
     return run_job(job)

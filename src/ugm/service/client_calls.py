@@ -61,7 +61,7 @@ class ClientCall:
             pass
 
     def prepare_to_sleep(self) -> None:
-        """Let `wake` wake the thread. What has happened before is not noticed by `sleep`, so it is to be checked."""
+        """Let `wake` wake the thread. Check the condition after this call: `sleep` misses earlier events."""
         woken = Lock()
         woken.acquire()
         self._woken = woken

@@ -62,7 +62,7 @@ class Shape(NamedTuple):
     plain: Hint
     #: Returns the plain value of a value, or raises TypeError; None if the value is plain itself.
     to_plain: Callable[[Any], Plain] | None = None
-    #: Returns the value of a plain value of the right type; None if it is the plain value.
+    #: Converts a decoded plain value to the object; None if no conversion is needed.
     from_plain: Callable[[Any], Any] | None = None
     #: The shape of the items of a tuple of any length; None for other values.
     items: Shape | None = None

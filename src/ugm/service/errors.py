@@ -37,7 +37,7 @@ class UnavailableError(ServiceError):
         self.addresses: Final = addresses
 
     def __str__(self) -> str:
-        return f"no answer of a leader at {', '.join(self.addresses)}: {self.reason}"
+        return f"no leader answered at {', '.join(self.addresses)}: {self.reason}"
 
 
 class DeadlineError(UnavailableError):

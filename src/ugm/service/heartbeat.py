@@ -5,8 +5,8 @@ takeover time, such as a configuration with very many queues, delays this, and a
 works. Its clients would then repeat the operation at the next leader, with the same result.
 
 The idea: a thread renews the record while the loop is silent. A process that is stopped or has ended has no such
-thread, so it is replaced after the takeover time. A loop that hangs is replaced too, but only after the time in which
-every call of a client has reached its usual deadline.
+thread, so it is replaced after the takeover time. A loop that hangs is replaced too, but only after 10
+seconds, the default deadline of a call.
 """
 
 from __future__ import annotations

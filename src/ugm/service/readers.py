@@ -9,7 +9,7 @@ has ended, and the higher one is stated. So the stated age is never lower than t
 
 Invariant: an answer has all changes that were acknowledged more than `Staleness.seconds` before it was sent.
 
-The cost: two changes of threads for each query. These connections are not in the log, so nothing remains of them.
+The cost: two thread switches for each query. These connections are not in the log, so nothing remains of them.
 """
 
 from __future__ import annotations

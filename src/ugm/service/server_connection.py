@@ -282,7 +282,9 @@ class ServerConnection(asyncio.Protocol):
         if len(message.client) > _LONGEST_NAME:
             raise ProtocolError("name", f"the name of a client has at most {_LONGEST_NAME} characters")
         if message.version != VERSION:
-            raise ProtocolError("version", f"the client speaks version {message.version}, this is {VERSION}")
+            raise ProtocolError(
+                "version", f"the client speaks version {message.version}, this process supports version {VERSION}"
+            )
         if not hmac.compare_digest(message.token.encode(), self._token.encode()):
             raise ProtocolError("token", "the token is not valid")
         self._reader.limit = self._limits.frame

@@ -28,7 +28,7 @@ from ugm.resources import sum_of
 
 FILES: Final = ("laws", "yunikorn_guarantee", "yarn_capacity")
 #: The outcomes and laws that have another name in the recorded answers.
-RECORDED: Final = {Outcome.AWAITS_TERMINATING: "awaits_going", Law.TERMINATING: "going"}
+RECORDED: Final[Mapping[str, str]] = {Outcome.AWAITS_TERMINATING: "awaits_going", Law.TERMINATING: "going"}
 
 
 def recorded(kind: str) -> list[Any]:

@@ -33,7 +33,7 @@ from ugm.journal import (
     open_partition,
     usage,
 )
-from ugm.journal.compaction import digest
+from ugm.journal.compaction import checkpoint_rows
 from ugm.journal.errors import DeposedError
 from ugm.journal.follower import Follower
 from ugm.journal.locations import log_at
@@ -145,7 +145,9 @@ def test_other_layout(log: Log, database: Database) -> None:
     database.run("UPDATE {schema}.version SET layout = 9")
 
     for way in (inspect, open_partition, lambda log: list(export(log))):
-        with pytest.raises(JournalError, match="its tables are of a newer version, 9; this is 1"):
+        with pytest.raises(
+            JournalError, match="the format version 9 of its tables is newer than the supported version 1"
+        ):
             way(log)
 
 
@@ -368,12 +370,12 @@ def test_two_compactions(log: PostgresLog, monkeypatch: pytest.MonkeyPatch) -> N
         partition.allocate("a", "app", memory(1))
 
         def slow(contents: Any, usage_since: int | None) -> Any:  # noqa: ANN401 - passed on
-            found = digest(contents, usage_since)
+            found = checkpoint_rows(contents, usage_since)
             monkeypatch.undo()
             log.compact(usage_since=None)
             return found
 
-        monkeypatch.setattr(compaction, "digest", slow)
+        monkeypatch.setattr(compaction, "checkpoint_rows", slow)
         with pytest.raises(JournalError, match="another process has compacted it meanwhile"):
             partition.journal.compact()
     assert inspect(log).compacted == 3
@@ -408,7 +410,7 @@ def test_change_in_doubt(log: Log, database: Database) -> None:
     """A change that cannot be committed in time is in doubt, and is written before the next one."""
     with begin(log) as partition:
         database.run("ALTER TABLE {schema}.log RENAME TO other")
-        with pytest.raises(JournalError, match="the change is in doubt until it can be written"):
+        with pytest.raises(JournalError, match="it is uncertain whether the change was stored"):
             partition.allocate("a", "app", memory(1))
         with pytest.raises(JournalError, match="in doubt"):
             partition.allocate("b", "app", memory(1))

@@ -147,7 +147,7 @@ def test_a_task_in_doubt(path: Path) -> None:
             await partition.awaited(partition.allocate, f"a{number}", "app", Resource())
 
     with begin(path, durability="group") as partition:
-        with at_most(3, partition), pytest.raises(JournalError, match="in doubt until it can be written"):
+        with at_most(3, partition), pytest.raises(JournalError, match="uncertain whether the change was stored"):
             asyncio.run(work(partition))
         assert partition.release("a0")
 

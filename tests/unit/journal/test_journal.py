@@ -310,7 +310,7 @@ def test_a_change_in_doubt(path: Path, durability: Durability) -> None:
         with at_most(2, partition):
             acknowledged = fill(partition)
             assert acknowledged > 0
-            with pytest.raises(JournalError, match="in doubt until it can be written; repeat the call then"):
+            with pytest.raises(JournalError, match="uncertain whether the change was stored; repeat the call later"):
                 partition.release("fill-0")
             assert partition.allocation("fill-0") is not None
         assert partition.allocate(f"fill-{acknowledged}", "app", Resource())
@@ -506,4 +506,4 @@ def test_a_newer_version(path: Path) -> None:
     with pytest.raises(JournalError) as caught:
         open_partition(path)
 
-    assert caught.value.reason == "it is of a newer version, 3; this is 2"
+    assert caught.value.reason == "its format version 3 is newer than the supported version 2"

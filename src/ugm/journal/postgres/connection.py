@@ -238,8 +238,9 @@ class Database:
         if layout is None:
             raise JournalError(self.location, f"there is no journal in the schema {self.schema}")
         if layout != LAYOUT:
-            age = "an older" if layout < LAYOUT else "a newer"
-            raise JournalError(self.location, f"its tables are of {age} version, {layout}; this is {LAYOUT}")
+            age = "older" if layout < LAYOUT else "newer"
+            reason = f"the format version {layout} of its tables is {age} than the supported version {LAYOUT}"
+            raise JournalError(self.location, reason)
 
     def create(self) -> None:
         """Create the tables if they do not exist. Of several processes, one creates them.

@@ -239,7 +239,7 @@ def _result_of(process: CompactionProcess) -> Compaction:
 
 
 def _flushed() -> None:
-    """Do nothing; all changes are durable before."""
+    """Do nothing; all changes are durable already."""
 
 
 def _write_file(target: Path, contents: JournalContents) -> None:

@@ -111,7 +111,7 @@ class PostgresWriter:
         reason = " ".join(str(error).split())
         return JournalError(
             self._database.location,
-            f"it cannot be written ({reason}); the change is in doubt until it can be written; repeat the call then",
+            f"it cannot be written ({reason}); it is uncertain whether the change was stored; repeat the call later",
         )
 
     def close(self) -> None:

@@ -105,7 +105,7 @@ class AbstractScheduling(ABC):
         within_queue: bool = False,
         placed: Iterable[AllocationRequest | tuple[str, str, Resource]] = (),
     ) -> PreemptionPlan:
-        """Return the allocations to evict so that a request fits that guarantees of its queues entitle to them.
+        """Return the allocations to evict for a request that the guarantees of its queues entitle to resources.
 
         No queue loses what it is guaranteed, and no allocation of a higher priority is evicted. The properties
         ``preemption.policy`` and ``preemption.delay`` of the queues take effect. If other quota models deny the
@@ -173,7 +173,7 @@ class AbstractScheduling(ABC):
 
     @abstractmethod
     def preemption_status(self) -> PreemptionStatus:
-        """Return the terminating allocations, the requests with a right to room, the timers, and counts of plans.
+        """Return the terminating allocations, the requests with reserved capacity, the timers, and counts of plans.
 
         The time depends on the number of queues and of these allocations and requests.
         """
