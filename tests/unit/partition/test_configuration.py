@@ -77,7 +77,9 @@ def test_plan_for_programs(partition: Partition) -> None:
         "after": {"max_resources": {"memory": 8}, "max_applications": 3},
     }
     assert plan["changes"]["placement_rules"] is True
-    assert [over["name"] for over in plan["exceeded"]] == [over["name"] for over in plan["newly_exceeded"]] == ["root.a"]
+    assert (
+        [over["name"] for over in plan["exceeded"]] == [over["name"] for over in plan["newly_exceeded"]] == ["root.a"]
+    )
     assert plan["draining"] == [{"queue_path": "root.b", "applications": ["left"]}]
 
 

@@ -81,7 +81,11 @@ def test_soft_time_out() -> None:
     partition.request("real", "app", memory(2))
 
     assert partition.time_out_gang("app") == ("1", "2")
-    assert [allocation.state.value for allocation in partition.allocations()] == ["terminating", "terminating", "pending"]
+    assert [allocation.state.value for allocation in partition.allocations()] == [
+        "terminating",
+        "terminating",
+        "pending",
+    ]
     for name in "12":
         partition.release(name)
     assert partition.allocate("real", "app", memory(2))
