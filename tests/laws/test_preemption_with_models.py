@@ -3,42 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from random import Random
-from typing import Final
 
 import pytest
 
 from support.partition_fixtures import config
+from support.preemption_scenes import MODEL_KINDS, drawn_with_models
 from support.reclaim_scenes import lending_models, submit_groups
 from ugm import AllocationRequest, Partition, Resource
 from ugm.partition import AllocationState
 from ugm.preemption import Outcome, PreemptionPlan
-
-GROUPS: Final = ("a", "b", "c", "d")
-KINDS: Final = ("elastic", "tree", "elastic tree")
-
-
-def scene(kinds: str, seed: int) -> tuple[Partition, AllocationRequest]:
-    """Return a full partition of four groups, whose queues have guarantees, and a request of one of them."""
-    random = Random(seed)
-    guaranteed = {name: random.randint(1, 4) for name in GROUPS}
-    total = sum(guaranteed.values())
-    queues = ", ".join(
-        f"{{name: {name}, resources: {{guaranteed: {{gpu: {random.randint(0, amount)}}}}}}}"
-        for name, amount in guaranteed.items()
-    )
-    models = lending_models(kinds, guaranteed, total)
-    partition = Partition(config(queues), cluster=Resource(gpu=total), models=models)
-    submit_groups(partition, GROUPS)
-    for number in range(12):
-        group = random.choice(GROUPS[1:])
-        options = {"priority": random.choice((0, 0, 1)), "preemptible": random.random() < 0.9}
-        partition.allocate(f"{group}-{number}", group, Resource(gpu=random.randint(1, 3)), **options)  # type: ignore[arg-type] # a mapping
-    for one in partition.allocations():
-        if random.random() < 0.1:
-            partition.preempt(one.allocation_id)
-    request = AllocationRequest("a-new", "a", Resource(gpu=random.randint(1, 4)), priority=random.choice((0, 1)))
-    return partition, request
 
 
 def victims_of(plan: PreemptionPlan) -> list[str]:
@@ -48,7 +21,7 @@ def victims_of(plan: PreemptionPlan) -> list[str]:
 
 def fits_without(kinds: str, seed: int, names: list[str]) -> bool:
     """Return whether the request fits once some allocations and the terminating ones are released."""
-    partition, request = scene(kinds, seed)
+    partition, request = drawn_with_models(kinds, seed)
     for one in partition.allocations():
         if one.allocation_id in names or one.state is AllocationState.TERMINATING:
             partition.release(one.allocation_id)
@@ -57,7 +30,7 @@ def fits_without(kinds: str, seed: int, names: list[str]) -> bool:
 
 def check_scene(kinds: str, seed: int) -> int | None:
     """Check the plan of one scene, and return the number of victims of models; None without a plan."""
-    partition, request = scene(kinds, seed)
+    partition, request = drawn_with_models(kinds, seed)
     held = {one.allocation_id: one for one in partition.allocations()}
     plan = partition.plan_preemption(request, since=0, now=60)
     assert {one.allocation_id: one for one in partition.allocations()} == held
@@ -81,7 +54,7 @@ def check_scene(kinds: str, seed: int) -> int | None:
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("kinds", KINDS)
+@pytest.mark.parametrize("kinds", MODEL_KINDS)
 def test_plans_with_models(kinds: str) -> None:
     """After its victims are released the request fits, and none of them can be left out."""
     found = [check_scene(kinds, seed) for seed in range(60)]
@@ -92,7 +65,7 @@ def test_plans_with_models(kinds: str) -> None:
 
 
 @pytest.mark.deep
-@pytest.mark.parametrize("kinds", KINDS)
+@pytest.mark.parametrize("kinds", MODEL_KINDS)
 def test_plans_with_models_often(kinds: str) -> None:
     """The same for 10,000 worlds of all kinds."""
     for seed in range(1000, 4400):

@@ -35,16 +35,20 @@ class ReferencePlanner:
         self.queues: Final[dict[str, QueueFacts]] = {one.queue_path: one for one in world.queues}
         self.path: Final = tuple(ancestors(request.queue_path))
         self.wanted: Final = {name: amount for name, amount in request.usage.items() if amount > 0}
+        #: The usage of queues without terminating allocations, by path and resource, as far as it is known.
+        self._kept: Final[dict[tuple[str, str], int]] = {}
 
     # Usage
 
     def kept(self, path: str, name: str, victims: Victims = ()) -> int:
         """Return the usage of a queue without terminating allocations and victims."""
-        return sum(
-            one.usage.get(name, 0)
-            for position, one in enumerate(self.world.allocations)
-            if is_below(one.queue_path, path) and not one.is_terminating and position not in victims
-        ) + sum(one.usage.get(name, 0) for one in self.world.placed if is_below(one.queue_path, path))
+        if (path, name) not in self._kept:
+            counted = [(one.queue_path, one.usage) for one in self.world.allocations if not one.is_terminating]
+            counted += [(one.queue_path, one.usage) for one in self.world.placed]
+            self._kept[path, name] = sum(usage.get(name, 0) for queue, usage in counted if is_below(queue, path))
+        leaving = [self.world.allocations[position] for position in victims]
+        going = [one for one in leaving if is_below(one.queue_path, path) and not one.is_terminating]
+        return self._kept[path, name] - sum(one.usage.get(name, 0) for one in going)
 
     def lacks(self, path: str, name: str, victims: Victims = ()) -> int:
         """Return the amount of a requested resource that is missing at a queue of the path."""
