@@ -9,7 +9,7 @@ from typing import Final
 from ugm.budgets.denial import KIND as BUDGET
 from ugm.identity import ROOT, WILDCARD, TrackingType
 from ugm.simulation.comparison import LimitComparison, ReplayComparison, WaitingComparison
-from ugm.simulation.preemption import GuaranteeEffect, PreemptionReport
+from ugm.simulation.preemption_report import GuaranteeEffect, PreemptionReport
 from ugm.simulation.report import LimitSummary, Report, ResourceUse, WaitingTime
 from ugm.simulation.reserving import RESERVED
 

@@ -10,7 +10,8 @@ The command ``ugm simulate`` does this and shows the report.
 from ugm.simulation.comparison import LimitComparison, ReplayComparison, Variant, WaitingComparison
 from ugm.simulation.job_order import JobOrderName
 from ugm.simulation.mapping import JobMapping
-from ugm.simulation.preemption import GuaranteeEffect, PreemptionReport, VictimWork, simulate_preemption
+from ugm.simulation.preemption import simulate_preemption
+from ugm.simulation.preemption_report import GuaranteeEffect, PreemptionReport, VictimWork
 from ugm.simulation.recorder import LimitSeries, Recorder
 from ugm.simulation.replay import Progress, simulate
 from ugm.simulation.report import (

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from typing import TypeAlias, final
 
 from ugm.budgets import Budgets
@@ -22,6 +22,7 @@ from ugm.identity import UserGroup
 from ugm.partition import AbstractPartition
 from ugm.resources import Resource
 from ugm.simulation.gauges import TagItems
+from ugm.simulation.oldest_first import retry_oldest_first
 from ugm.simulation.workload import Job
 
 __all__ = ["Player"]
@@ -109,20 +110,17 @@ class Player:
 
     def _retry(self) -> None:
         """Start the waiting jobs that fit now, the oldest first."""
-        # The orders of arrival are unique, so keys are never compared.
-        heads = [(jobs[0][0], key) for key, jobs in self._waiting.items()]
-        heapify(heads)
-        while heads:
-            _, key = heappop(heads)
-            jobs = self._waiting[key]
-            # Usage only grows during a round, so equal jobs are denied again.
-            if not self._start(jobs[0][1]):
-                continue
-            jobs.popleft()
-            if jobs:
-                heappush(heads, (jobs[0][0], key))
-            else:
-                del self._waiting[key]
+        retry_oldest_first(self._waiting, self._start_oldest)
+
+    def _start_oldest(self, key: _JobKey) -> bool:
+        """Start the oldest job of a key, and return whether it runs."""
+        jobs = self._waiting[key]
+        if not self._start(jobs[0][1]):
+            return False
+        jobs.popleft()
+        if not jobs:
+            del self._waiting[key]
+        return True
 
     def _submit(self, job: Job) -> None:
         placement = self.partition.submit(job.application_id, job.user, job.queue, tags=job.tags)

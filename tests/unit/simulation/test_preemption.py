@@ -87,6 +87,32 @@ def test_the_room_of_a_job_is_kept() -> None:
     assert report.guarantees[0].longest_wait == 120
 
 
+def test_a_later_plan_does_not_use_the_room_of_an_earlier_one() -> None:
+    """A small job waits for its own victim if a large one with an earlier plan would get its room later."""
+    text = "{name: prod, resources: {guaranteed: {vcore: 4}}}, {name: web, resources: {guaranteed: {vcore: 1}}}"
+    queues = parse_config(f"partitions: [{{queues: [{text}, {{name: batch}}]}}]").partition()
+    # The last victim of the large job ends by itself at 50, before all of them stop at 70.
+    batch = [job(number, 0, 50 if number == 5 else 10_000) for number in range(1, 6)]
+    late = [job(6, 10, 100, "root.prod", 4), job(7, 15, 100, "root.web")]
+    report = replay([*batch, *late], 5, config=queues)
+
+    assert [one.longest_wait for one in report.guarantees] == [60, 60]
+    assert report.longest_time_to_start == 30
+
+
+def test_the_room_below_a_maximum_is_kept() -> None:
+    """Jobs of a queue do not use the room that victims of their parent queue leave for another one."""
+    text = "{name: a, resources: {guaranteed: {vcore: 2}}}, {name: b}"
+    queues = parse_config(f"""
+partitions:
+- queues: [{{name: p, parent: true, resources: {{max: {{vcore: 2}}}}, queues: [{text}]}}]
+""").partition()
+    jobs = [job(1, 0, 10_000, "root.p.b"), job(2, 0, 50, "root.p.b"), job(3, 10, 100, "root.p.a", 2)]
+    report = replay([*jobs, job(4, 11, 9000, "root.p.b")], 9, config=queues)
+
+    assert report.guarantees[0].longest_wait == 60
+
+
 def test_a_job_that_never_fits_is_rejected() -> None:
     """A job that is larger than the cluster does not wait."""
     assert replay([job(1, 0, 5, cores=9), job(2, 0, 5)]).rejected == 1
