@@ -196,6 +196,8 @@ class PreemptionMachine(RuleBasedStateMachine):
         except RequestError:
             assert state_of(self.partition) == before
             return
+        if marked and isinstance(plan, PreemptionPlan) and plan.is_pending:
+            assert self.partition.allocation("new") is not None, "the request was withdrawn"
         if not marked:
             assert state_of(self.partition) == before
         found = [self.partition.allocation(victim.allocation_id) for victim in plan.victims]

@@ -142,7 +142,8 @@ class _Copy(NamedTuple):
     given: tuple[PlacedRequest, ...]
     recorded: tuple[PlacedRequest, ...]
     now: int
-    #: Whether the request would be granted.
+    #: Whether the request is pending, and whether it would be granted.
+    is_pending: bool
     is_allowed: bool
     #: The answer of limits that no eviction resolves.
     blocked: Decision | None
@@ -244,6 +245,7 @@ class PreemptionPlanning:
             self._given_placed(call),
             self._placed(request.allocation_id),
             self._models.clock.now(changes=False) if call.now is None else call.now,
+            self._is_pending(request.allocation_id),
             decision.allowed,
             Decision(blocking) if blocking else None,
             in_models,
@@ -383,9 +385,12 @@ class PreemptionPlanning:
         """Return whether the request of a plan is pending without reserved capacity: the plan was not carried out."""
         if isinstance(plan, ReductionPlan):
             return False
-        entry = self._state.ledger.get(plan.request.allocation_id)
-        is_pending = entry is not None and entry.traits.state is AllocationState.PENDING
-        return is_pending and plan.request.allocation_id not in self._state.placed_entries()
+        name = plan.request.allocation_id
+        return self._is_pending(name) and name not in self._state.placed_entries()
+
+    def _is_pending(self, allocation_id: str) -> bool:
+        entry = self._state.ledger.get(allocation_id)
+        return entry is not None and entry.traits.state is AllocationState.PENDING
 
     def _place(self, request: PreemptionRequest) -> None:
         """Give a request the right to the room that its victims leave, if it is pending."""
@@ -397,16 +402,19 @@ class PreemptionPlanning:
     def _changed_subject(self, plan: PreemptionPlan | ReductionPlan) -> str:
         """Return what has changed about the request, or about the timers of the due queues; empty for nothing."""
         if isinstance(plan, PreemptionPlan):
-            return self._changed_request(plan.request)
+            return self._changed_request(plan)
         running = {timer.queue_path: timer.since for timer in self._timers.running()}
         changed = [one.queue_path for one in plan.queues if running.get(one.queue_path) != one.since]
         return f"the timer of queue {changed[0]} has stopped" if changed else ""
 
-    def _changed_request(self, request: PreemptionRequest) -> str:
+    def _changed_request(self, plan: PreemptionPlan) -> str:
+        request = plan.request
         name = request.allocation_id
+        if request.application_id not in self._state.applications:
+            return f"application {request.application_id!r} has ended"
         entry = self._state.ledger.get(name)
         if entry is None:
-            return ""
+            return f"request {name!r} was withdrawn" if plan.is_pending else ""
         if entry.traits.state is not AllocationState.PENDING:
             return f"request {name!r} is granted"
         found = entry.application.application_id, entry.usage, entry.traits.priority
@@ -455,7 +463,7 @@ def _plan(
 ) -> PreemptionPlan:
     world = copy.world.world(settings, (*copy.given, *copy.recorded), set(evicted))
     plan = plan_for_queues(world, copy.request, copy.now, within_queue=call.within_queue, blocked=copy.blocked)
-    return replace(plan, placed=copy.given) if plan else plan
+    return replace(plan, placed=copy.given, is_pending=copy.is_pending) if plan else plan
 
 
 def _may_be_evicted(copy: _Copy, allocation_id: str) -> bool:

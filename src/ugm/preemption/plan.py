@@ -191,6 +191,8 @@ class PreemptionPlan:
     by_model: tuple[Victim, ...] = ()
     #: The requests that counted as granted.
     placed: tuple[PlacedRequest, ...] = ()
+    #: Whether the request was pending in the partition. Then the plan is stale once the request is withdrawn.
+    is_pending: bool = False
 
     def __bool__(self) -> bool:
         return self.outcome is Outcome.PLAN
@@ -220,7 +222,7 @@ class PreemptionPlan:
         return "\n  ".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        name = f"{self.request.allocation_id!r}"
+        name = repr(self.request.allocation_id) if self.request.allocation_id else "the request"
         yield from _head(self, name)
         yield from map(str, self.missing)
         yield from _distinct(self._entitlement(use) for victim in self.victims for use in victim.entitled_by)

@@ -75,7 +75,7 @@ def _plan(partition: AbstractPartition, body: Mapping[str, Any]) -> PreemptionPl
     application_id = body["application_id"]
     require_found("application", application_id, partition.application)
     wanted = AllocationRequest(
-        body.get("allocation_id", "?"), application_id, parse_amounts(body["usage"]), priority=body.get("priority", 0)
+        body.get("allocation_id", ""), application_id, parse_amounts(body["usage"]), priority=body.get("priority", 0)
     )
     return partition.plan_preemption(
         wanted,

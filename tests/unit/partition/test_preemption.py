@@ -233,6 +233,22 @@ def test_a_plan_of_another_request_is_stale() -> None:
         partition.carry_out(made)
 
 
+def test_a_plan_of_a_withdrawn_request_is_stale() -> None:
+    """Nothing is evicted for a request that was withdrawn, or whose application has ended."""
+    partition = full_partition()
+    unnamed = plan(partition)
+    partition.request("prod-new", "prod", memory(3))
+    made = plan(partition)
+    partition.release("prod-new")
+    assert (unnamed.is_pending, made.is_pending) == (False, True)
+    with pytest.raises(RequestError, match="request 'prod-new' was withdrawn"):
+        partition.carry_out(made)
+    partition.complete("prod")
+    with pytest.raises(RequestError, match="application 'prod' has ended"):
+        partition.carry_out(unnamed)
+    assert partition.preemption_status().terminating == ()
+
+
 def test_a_plan_that_ignores_a_right_is_stale() -> None:
     """A plan that was made before another one was carried out does not use the room of that one."""
     partition = full_partition()

@@ -244,7 +244,7 @@ def test_preemption_plan() -> None:
     """A plan for a request says who could be preempted, and changes nothing."""
     body = {"application_id": "app", "usage": {"memory": 3}, "since": 0, "now": 60, "within_queue": True}
     plan = post_json("/plan_preemption", body)
-    request = AllocationRequest("?", "app", Resource(memory=3))
+    request = AllocationRequest("", "app", Resource(memory=3))
     same = busy().plan_preemption(request, since=0, now=60, within_queue=True)
 
     assert plan == {**same.to_dict(), "text": str(same)}
