@@ -89,7 +89,7 @@ def test_guarantees_with_and_without_preemption() -> None:
     assert proceed.lost == 0 < restart.lost
 
 
-@pytest.mark.ci
+@pytest.mark.deep
 def test_guarantees_of_the_bundled_log() -> None:
     """The whole bundled log on 200 cores."""
     check_guarantees(replay(BUNDLED, 200, VictimWork.RESTART))
