@@ -14,6 +14,7 @@ import pytest
 from support.places import EXAMPLES
 from ugm import Resource, parse_config
 from ugm.configuration import PartitionConfig
+from ugm.preemption import Outcome
 from ugm.simulation import Job, JobMapping, PreemptionReport, VictimWork, read_swf, simulate_preemption
 
 #: The bundled log, which uses 171 cores on average.
@@ -67,7 +68,7 @@ def check_guarantees(report: PreemptionReport) -> None:
     """A lawful plan existed for every job within a guarantee, and it started in time."""
     assert report.is_clean
     assert report.started == report.submitted
-    assert set(report.plans) == {"plan", "awaits_going"}
+    assert set(report.plans) == {Outcome.PLAN, Outcome.AWAITS_TERMINATING}
     assert report.longest_time_to_start <= STOP_TIME
     assert longest_unmet(report) <= DELAY + STOP_TIME
 
