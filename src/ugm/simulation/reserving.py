@@ -4,8 +4,9 @@ The partition decides which job has a reservation, and which other jobs it holds
 partition in that way, and finds the jobs that may get a reservation that is free. Those are the first held jobs for
 which only gauges of queues are full.
 
-A job class that a reservation holds back waits for a gauge of the reservation. It is requested again once in every
-round of retries, because every release may change the start of the reserved job.
+A job class that a reservation holds back waits for a gauge of the reservation. It is tried again once in every round of
+retries, because every release may change the start of the reserved job. Within a round, it is not requested if the
+same reservations have held back a class of the same queue that is as small and promises no longer duration.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from typing import Final, final
 from ugm.configuration import PartitionConfig
 from ugm.decision import Decision, Violation
 from ugm.fairness.sort_settings import RESERVATION, QueueSettings
-from ugm.identity import ancestors
-from ugm.partition import AllocationRequest, Partition
+from ugm.identity import ROOT, ancestors
+from ugm.partition import AllocationRequest, Partition, Reservation
 from ugm.resources import MAX_QUANTITY
 from ugm.simulation.gauges import Gauge, JobClass, ReplayGauges
 from ugm.simulation.ordered_lines import Candidate
@@ -47,7 +48,18 @@ class JobReservations:
         gauges: the gauges of the replay.
     """
 
-    __slots__ = ("_exist", "_gauges", "_is_outdated", "_partition", "_queues", "_reserving", "_set_aside", "_settings")
+    __slots__ = (
+        "_exist",
+        "_gauges",
+        "_held_back",
+        "_is_outdated",
+        "_known",
+        "_partition",
+        "_queues",
+        "_reserving",
+        "_set_aside",
+        "_settings",
+    )
 
     def __init__(self, partition: Partition, config: PartitionConfig, gauges: ReplayGauges) -> None:
         self._partition: Final = partition
@@ -60,12 +72,17 @@ class JobReservations:
         #: The queues with jobs, and those that reserve capacity for them.
         self._queues: Final[set[str]] = set()
         self._reserving: Final[list[str]] = []
+        #: The reservations that were found last, and the objections of these to classes of each queue in this round.
+        self._known: tuple[Reservation, ...] = ()
+        self._held_back: Final[dict[str, list[tuple[int, Violation]]]] = {}
         #: The classes that are not requested again in this round.
         self._set_aside: Final[list[JobClass]] = []
 
     def allocate(self, job_class: JobClass, job: Job) -> Decision:
         """Request a job, with respect to reservations if there are any."""
         name = job.application_id
+        if (objection := self._objection(job_class, name)) is not None:
+            return Decision((objection,))
         self._is_outdated = True
         if not self._exist:
             return self._partition.allocate(name, name, job_class.usage, duration=job_class.duration)
@@ -75,6 +92,18 @@ class JobReservations:
         return self._partition.allocate_in_pass(
             AllocationRequest(name, name, job_class.usage, duration=job_class.duration)
         )
+
+    def _objection(self, job_class: JobClass, name: str) -> Violation | None:
+        """Return an objection to a class that needs no more and ends no later, if it applies to a job as well."""
+        duration = job_class.duration or 0
+        for longest, objection in self._held_back.get(job_class.queue_path, ()):
+            resource = objection.resource
+            if resource is not None and duration >= longest:
+                requested = job_class.usage.get(resource, 0)
+                is_reserved = any(one.allocation_id == name for one in self._known)
+                if requested > objection.limit - objection.used and not is_reserved:
+                    return objection._replace(requested=requested)
+        return None
 
     def hold(self, job_class: JobClass, job: Job) -> None:
         """Let a held job be pending, so that it may get a reservation."""
@@ -99,6 +128,7 @@ class JobReservations:
         # All reserved jobs of a queue are one line of the report.
         gauge = self._gauges.of(objection._replace(name="", limit_name=""))
         job_class.awaited = gauge, objection.requested
+        self._held_back.setdefault(job_class.queue_path, []).append((job_class.duration or 0, objection))
         self._set_aside.append(job_class)
 
     def remove(self, job_class: JobClass) -> None:
@@ -110,12 +140,17 @@ class JobReservations:
         for job_class in self._set_aside:
             job_class.wait_for(*job_class.awaited)
         self._set_aside.clear()
+        self._held_back.clear()
 
     def first_held(self) -> JobClass | None:
         """Remove and return the first class that waits for a queue and could have a reservation that is free."""
         if not self._is_outdated:
             return None
-        taken = {path for one in self._partition.reservations() for path in one.queue_paths}
+        reservations = self._partition.reservations()
+        if reservations != self._known:
+            self._known = reservations
+            self._held_back.clear()
+        taken = {path for one in reservations for path in one.queue_paths}
         self._exist = bool(taken)
         free = [path for path in self._reserving if path not in taken]
         waiting = [gauge for gauge in self._gauges.of_queues if gauge.waiting] if free else []
@@ -135,7 +170,7 @@ def _candidate_of(found: tuple[Candidate, Gauge]) -> Candidate:
 def _first_below(gauge: Gauge, path: str) -> Candidate | None:
     """Return the first class that waits for a gauge of a queue, and whose queue is at or below a path."""
     limited = gauge.configured.key.queue_path
-    if path in ancestors(limited):
+    if path in (ROOT, limited) or path in ancestors(limited):
         return gauge.waiting.first(MAX_QUANTITY)
     if limited not in ancestors(path):
         return None
