@@ -34,13 +34,14 @@ def replayed(
 
 
 def check(found: dict[tuple[str, bool], tuple[Report, int]]) -> None:
-    """Check that no job is lost, that every self-check is clean, and that no replay costs over 3 times the simplest."""
+    """Check that no job is lost, that every self-check is clean, and the cost relative to the simplest replay."""
     first, calls = found["fifo", False]
-    for report, cost in found.values():
+    for (_, reserves), (report, cost) in found.items():
         assert (report.read, report.started, report.rejected, report.held) == (first.read, first.started, 0, 0)
         assert report.is_clean
         assert sum(one.held_seconds for one in report.limits) == report.waiting.total
-        assert cost < 3 * calls
+        # A reservation is planned again after each release.
+        assert cost < (5 if reserves else 3) * calls
 
 
 @pytest.mark.ci
