@@ -249,6 +249,10 @@ class Account:
 
     # Reports
 
+    def differs(self, new: History, now: int) -> bool:
+        """Return whether the account differs from one with the history *new* and without claims."""
+        return self._close_periods(now) != new or self.committed(now) != 0
+
     def state(self, now: int) -> AccountState:
         """Return the account at a time."""
         left, committed, exact = self.left(now), self.committed(now), self.terms.exact

@@ -347,7 +347,7 @@ class Budgets(ReportingModel):
         if self._start is None:
             return []
         if user is None:
-            owners = table.owners()
+            owners = table.owners(now)
             return [account for budget in applicable for account in table.accounts_of(budget, owners[budget.name], now)]
         require_user(user)
         found = []

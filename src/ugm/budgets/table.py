@@ -97,11 +97,17 @@ class AccountTable:
         terms = self.terms[budget.name]
         return [self.account(each, owner, now) for owner in sorted(known) for each in terms]
 
-    def owners(self) -> Mapping[str, set[str]]:
-        """Return the owners of stored accounts by budget."""
+    def owners(self, now: int) -> Mapping[str, set[str]]:
+        """Return the owners of accounts by budget, without those whose accounts all equal a new one.
+
+        So the result depends on what is settled and promised alone. A charge that was undone, such as that of a denied
+        gang, leaves a stored account that equals a new one, and a restart does not store it.
+        """
         found: dict[str, set[str]] = {name: set() for name in self.terms}
-        for name, owner, _ in self.stored:
-            found[name].add(owner)
+        new = {terms: terms.opened(now) for each in self.terms.values() for terms in each}
+        for (name, owner, _), account in self.stored.items():
+            if owner not in found[name] and account.differs(new[account.terms], now):
+                found[name].add(owner)
         return found
 
     # Changes by an operator

@@ -15,6 +15,7 @@ from support.line_counts import lines_run_by
 from ugm import Partition, RequestError, Resource, UserGroup, parse_config
 from ugm.budgets import Budget, BudgetMode, Budgets, BudgetViolation, Carry, Period
 from ugm.model import Claim
+from ugm.partition import AllocationRequest
 
 DAY = 86_400
 #: November 23, 2026, at noon in UTC.
@@ -388,3 +389,14 @@ def test_a_period_change_costs_no_call_more_than_others() -> None:
     usual = allocate(NOON + 1)
     assert allocate(NOON + DAY) <= 3 * usual
     assert BudgetMode.SAFE in BudgetMode
+
+
+def test_a_denied_gang_leaves_no_account() -> None:
+    """The accounts depend on what is settled and promised alone, not on charges that were undone."""
+    setting = Setting(Budget("each", user="*", amounts=hours(1)))
+    gang = [AllocationRequest(f"sue-{number}", "sue", gpu(1), duration=2400) for number in range(2)]
+
+    assert not setting.partition.allocate_all(gang)
+    assert setting.model.accounts() == ()
+    assert setting.partition.allocate_all(gang[:1])
+    assert [one.owner for one in setting.model.accounts()] == ["sue"]
