@@ -100,8 +100,8 @@ class AccountTable:
     def owners(self, now: int) -> Mapping[str, set[str]]:
         """Return the owners of accounts by budget, without those whose accounts all equal a new one.
 
-        So the result depends on what is settled and promised alone. A charge that was undone, such as that of a denied
-        gang, leaves a stored account that equals a new one, and a restart does not store it.
+        So the result depends on the settled and promised usage alone. A charge that was undone, such as that of a
+        denied gang, leaves a stored account that equals a new one, and a restart does not store it.
         """
         found: dict[str, set[str]] = {name: set() for name in self.terms}
         new = {terms: terms.opened(now) for each in self.terms.values() for terms in each}

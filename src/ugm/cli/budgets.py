@@ -23,6 +23,8 @@ __all__ = ["budgets_command"]
 
 #: The width of a bar in characters.
 _WIDTH: Final = 10
+#: The width of the narrowest table that shows all columns.
+_NARROWEST: Final = 132
 _HOUR: Final = 3600
 #: The base units in a unit of a table, by resource.
 _UNITS: Final = {"vcore": 1000, "memory": 2**30}
@@ -59,7 +61,8 @@ def budgets_command(
     if as_json:
         print_json({"accounts": [with_instants(one, *_TIMES, unit=1000) for one in found]})
     else:
-        Console().print(_table(found))
+        # A narrower table would lose its first columns; the terminal wraps or scrolls it.
+        Console(width=max(Console().width, _NARROWEST)).print(_table(found))
 
 
 def _of_journal(source: str, query: Mapping[str, str]) -> list[dict[str, Any]]:

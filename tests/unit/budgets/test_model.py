@@ -392,7 +392,7 @@ def test_a_period_change_costs_no_call_more_than_others() -> None:
 
 
 def test_a_denied_gang_leaves_no_account() -> None:
-    """The accounts depend on what is settled and promised alone, not on charges that were undone."""
+    """The accounts depend on the settled and promised usage alone, not on charges that were undone."""
     setting = Setting(Budget("each", user="*", amounts=hours(1)))
     gang = [AllocationRequest(f"sue-{number}", "sue", gpu(1), duration=2400) for number in range(2)]
 

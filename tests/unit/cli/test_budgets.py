@@ -117,3 +117,14 @@ def test_explain_with_a_duration(tmp_path: Path) -> None:
         (3, True),
         (0, False),
     ]
+
+
+def test_a_narrow_terminal(tmp_path: Path) -> None:
+    """All columns are printed, also if they do not fit."""
+    path = tmp_path / "j"
+    spending(path).journal.close()
+    output = CliRunner(env={"COLUMNS": "80"}).invoke(ugm, ["budgets", str(path)], catch_exceptions=False).stdout
+
+    assert output.split()[:4] == ["budget", "owner", "resource", "share"]
+    assert "each" in output
+    assert "sue" in output
