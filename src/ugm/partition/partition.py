@@ -572,6 +572,9 @@ class Partition(FastPath):
 
     def scheduled_changes(self, *, most: int = 10) -> tuple[ScheduledChange, ...]:
         count = require_change_count(most)
+        if self._lock.run(lambda: self._state.compiled.schedule) is None:
+            # Without the copy that follows, which takes long with thousands of queues.
+            return ()
         copied = self._plan_input(self.config, allocations=False)
         return make_scheduled_changes(copied, count)
 
