@@ -364,12 +364,12 @@ class Partition(FastPath):
         return SchedulingPass(calls, self._state, self._lock, marks, passed, functions, groups)
 
     def allocate_in_pass(self, request: AllocationRequest) -> Decision:
-        """Decide about a request as `Head.allocate` does, for a program that has an order of its own.
+        """Decide about a request as `ugm.partition.Head.allocate` does, for a program that has an order of its own.
 
         Reservations may deny the request, and a pending one that only queues block may get a reservation.
 
         Raises:
-            RequestError: as for `allocate`.
+            RequestError: as for ``allocate``.
         """
         if self._reservations.are_enabled:
             return self._transactions.run(self._reservations.allocate, request)
