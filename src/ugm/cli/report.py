@@ -75,7 +75,7 @@ def _budgets(report: Report, console: Console, start: int | None, top: int) -> N
     text = TimeAxis(0, start).text
     if report.budgets:
         found = budget_rows(report, text)
-        rows = table(*BUDGETS, rows=found[:top], right=BUDGET_FIGURES, folded=BUDGETS[:2])
+        rows = table(*BUDGETS, rows=found[:top], right=BUDGET_FIGURES, folded=BUDGETS)
         section(console, "Budgets, those that ran out first", rows, _more(found[top:], "period"))
     if report.crossings:
         found = threshold_rows(report, text)

@@ -34,10 +34,10 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("jobs.swf").write_text(WORKLOAD)
 
 
-def simulate(*options: str) -> Result:
-    """Run the replay of the two jobs."""
+def simulate(*options: str, columns: int = 140) -> Result:
+    """Run the replay of the two jobs in a terminal of some width."""
     command = ["simulate", "jobs.swf", "--config", "budgets.yaml", "--memory", "0", *options]
-    return CliRunner().invoke(commands.ugm, command, env={"COLUMNS": "140"})
+    return CliRunner().invoke(commands.ugm, command, env={"COLUMNS": str(columns)})
 
 
 def test_terminal() -> None:
@@ -53,6 +53,14 @@ def test_terminal() -> None:
     )
     assert "2005-11-30 22:00 budget group2 in monthly at or above 50% 1.5 vcore h 2.0 vcore h" in lines
     assert "root budget monthly 2.0 vcore h 1 100% 1h 59m user2" in lines
+
+
+def test_narrow_terminal() -> None:
+    """A narrow terminal wraps the columns, and leaves none out."""
+    text = simulate(columns=80).stdout
+
+    [first, *_] = [line.split() for line in text.splitlines() if line.startswith("monthly")]
+    assert first[:2] == ["monthly", "group2"]
 
 
 def test_json() -> None:
