@@ -320,7 +320,12 @@ class _Replay:
             for waiting in self._waiting[kind]:
                 if waiting.job.application_id in self._placed:
                     continue
-                if not kind.is_entitled or self.now < waiting.since + kind.delay:
+                if not kind.is_entitled:
+                    break
+                if self.now < waiting.since + kind.delay:
+                    if waiting.has_run:
+                        # A victim is in its former order again, and jobs behind it may have waited for longer.
+                        continue
                     break
                 if not self._plan(kind, waiting):
                     kind.failed_at = self._usage_changes

@@ -64,13 +64,13 @@ def longest_unmet(report: PreemptionReport) -> int:
     return max(guarantee.longest_unmet for guarantee in report.guarantees)
 
 
-def check_guarantees(report: PreemptionReport) -> None:
+def check_guarantees(report: PreemptionReport, most_unmet: int = DELAY + STOP_TIME) -> None:
     """A lawful plan existed for every job within a guarantee, and it started in time."""
     assert report.is_clean
     assert report.started == report.submitted
     assert set(report.plans) == {Outcome.PLAN, Outcome.AWAITS_TERMINATING}
     assert report.longest_time_to_start <= STOP_TIME
-    assert longest_unmet(report) <= DELAY + STOP_TIME
+    assert longest_unmet(report) <= most_unmet
 
 
 def test_guarantees_of_the_first_jobs() -> None:
@@ -110,4 +110,5 @@ def test_guarantees_of_the_lcg_log(victims: VictimWork | None) -> None:
     if victims is None:
         assert longest_unmet(report) > 60 * (DELAY + STOP_TIME)
     else:
-        check_guarantees(report)
+        # No plan is lawful while jobs with reserved capacity take the guarantee, so another job may wait for longer.
+        check_guarantees(report, DELAY + 2 * STOP_TIME)

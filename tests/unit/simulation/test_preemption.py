@@ -113,6 +113,19 @@ partitions:
     assert report.guarantees[0].longest_wait == 60
 
 
+def test_a_victim_does_not_delay_the_plans_of_jobs_behind_it() -> None:
+    """A victim waits in its former order, but a job behind it that has waited for longer gets its plan first."""
+    given = "resources: {guaranteed: {vcore: 2}}, properties: {preemption.delay: 60s}"
+    text = f"{{name: a, {given}}}, {{name: b, {given}}}, {{name: batch}}"
+    queues, a, b = parse_config(f"partitions: [{{queues: [{text}]}}]").partition(), "root.a", "root.b"
+    first = [job(1, 3, 100, a), job(2, 6, 100, a), job(3, 9, 100, b), job(4, 12, 1000)]
+    # Job 7 is evicted 150 seconds after the start, and job 10 has waited since 105.
+    later = [job(5, 62, 100, a), job(6, 62, 300, a), job(7, 62, 300, a), job(8, 65, 300, b), job(9, 85, 100, b)]
+    report = replay([*first, *later, job(10, 105, 1000, a)], 4, config=queues)
+
+    assert [one.longest_unmet for one in report.guarantees] == [30, 90]
+
+
 def test_a_job_that_never_fits_is_rejected() -> None:
     """A job that is larger than the cluster does not wait."""
     assert replay([job(1, 0, 5, cores=9), job(2, 0, 5)]).rejected == 1
