@@ -10,7 +10,6 @@ place. So the next call wakes others that fit without it. It is woken again when
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 from typing import Final, final
 
 from ugm.operation_lock import OperationLock
@@ -109,9 +108,12 @@ class WaitingList:
         self.event.set()
         if self._loops:
             for changed, loop in list(self._loops.items()):
-                # A loop that another thread has closed has no task to wake.
-                with suppress(RuntimeError):
+                try:
                     loop.call_soon_threadsafe(_finish, changed)
+                except RuntimeError:
+                    # A loop that another thread has closed has no task to wake. A `RecursionError` is another matter.
+                    if not loop.is_closed():
+                        raise
 
     def _wake_with_reservations(self) -> tuple[AllocationRequest, ...]:
         try:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -239,3 +240,20 @@ def test_unoffered_resource() -> None:
     assert woken(waiting) == []
     partition.add_node("n", Resource(gpu=2))
     assert woken(waiting) == ["x.0"]
+
+
+def test_a_closed_loop_does_not_stop_a_change() -> None:
+    """A change succeeds if the loop of a task that waited has been closed; another error of the loop is raised."""
+    partition = Partition(config("{name: a, resources: {max: {memory: 1}}}"))
+    fill(partition, 1)
+    waiting, loop = partition.waiting_list(), asyncio.new_event_loop()
+    waiting._loops[loop.create_future()] = loop
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "call_soon_threadsafe", Mock(side_effect=RecursionError))
+        with pytest.raises(RecursionError):
+            partition.add_node("one", memory(1))
+    loop.close()
+    partition.add_node("two", memory(1))
+
+    assert list(partition.nodes()) == ["two"]
+    partition.verify()

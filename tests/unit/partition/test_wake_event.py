@@ -8,6 +8,7 @@ from threading import Barrier, Thread
 import pytest
 
 from support.injection import InterruptedTestError
+from support.service_fixtures import eventually
 from ugm.partition.wake_event import WakeEvent
 
 
@@ -28,8 +29,7 @@ def test_all_waiting_threads_are_woken() -> None:
     threads = [Thread(target=lambda: woken.append(event.wait())) for _ in range(4)]
     for thread in threads:
         thread.start()
-    while len(event._waiting) < len(threads):
-        pass
+    eventually(lambda: len(event._waiting) == len(threads))
     event.set()
     event.clear()
     for thread in threads:

@@ -111,4 +111,5 @@ def test_guarantees_of_the_lcg_log(victims: VictimWork | None) -> None:
         assert longest_unmet(report) > 60 * (DELAY + STOP_TIME)
     else:
         # No plan is lawful while jobs with reserved capacity take the guarantee, so another job may wait for longer.
-        check_guarantees(report, DELAY + 2 * STOP_TIME)
+        allowance = STOP_TIME if victims is VictimWork.CONTINUE else 0
+        check_guarantees(report, DELAY + STOP_TIME + allowance)
