@@ -7,6 +7,8 @@ models, so a new configuration replaces only the models whose definition has cha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from ugm.configuration import (
@@ -34,7 +36,8 @@ class DeclaredBudgets(NamedTuple):
     trees: tuple[ModelDefinition, ...]
 
 
-class ModelDefinition(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ModelDefinition:
     """The definition of a declared model."""
 
     #: ``elastic groups``, ``quota tree``, ``quota forest``, ``budgets`` or ``fair shares``.
@@ -43,6 +46,8 @@ class ModelDefinition(NamedTuple):
     name: str
     #: The part of the configuration that describes the model.
     content: ElasticConfig | DeclaredBudgets | FairShareConfig | _Trees
+    #: The model that `check` has made, for the next call of `build`.
+    _checked: list[QuotaModel] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property
     def key(self) -> tuple[str, str]:
@@ -54,12 +59,29 @@ class ModelDefinition(NamedTuple):
         """True if the model depends on past usage: it is a `ugm.model.PersistentModel`."""
         return isinstance(self.content, DeclaredBudgets)
 
-    def build(self) -> QuotaModel:
-        """Return a new model without claims.
+    def check(self) -> None:
+        """Check that the model can be made.
 
         Raises:
-            RequestError: the model cannot be made.
+            UgmError: it cannot.
         """
+        self._checked[:] = [self._made()]
+
+    def forget_checked(self) -> None:
+        """Forget the model of the check, which is not needed."""
+        self._checked.clear()
+
+    def build(self) -> QuotaModel:
+        """Return a new model without claims: that of the check at first.
+
+        Raises:
+            UgmError: the model cannot be made.
+        """
+        with suppress(IndexError):
+            return self._checked.pop()
+        return self._made()
+
+    def _made(self) -> QuotaModel:
         # Imported late: most programs declare no models.
         if isinstance(self.content, ElasticConfig):
             from ugm.elastic import ElasticModel  # noqa: PLC0415 - as above
@@ -99,7 +121,7 @@ def definitions_of(config: PartitionConfig | None) -> tuple[ModelDefinition, ...
     _require_unique(one.tree.name for one in config.ugm.quota_trees)
     for definition in found:
         try:
-            definition.build()
+            definition.check()
         except UgmError as error:
             label = " ".join(filter(None, definition.key))
             raise RequestError("config", label, str(error)) from error

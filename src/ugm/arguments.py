@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from ugm.counters import Layout, RequestVector
 from ugm.errors import RequestError
-from ugm.hierarchy import Layout, RequestVector
 from ugm.identity import MAX_NAME, UserGroup
 from ugm.resources import MAX_QUANTITY, Resource
 

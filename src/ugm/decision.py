@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Self, final
 
+from ugm.counters import UNLIMITED, Counter, RequestVector, is_named
 from ugm.errors import value_text
-from ugm.hierarchy import UNLIMITED, Counter, RequestVector, is_named
 from ugm.identity import WILDCARD, TrackingType
 from ugm.resources import MEMORY, VCORE, Resource, format_amount, optional_dict, smallest_amounts
 
@@ -236,7 +236,7 @@ class Decision(NamedTuple):
         if self.allowed:
             return f"allowed, evicting {evicted}" if evicted else "allowed"
         advice = "waiting can help" if self.can_wait else "waiting cannot help"
-        more = [f"  evicting {evicted} would let it in"] if evicted else []
+        more = [f"  evicting {evicted} would make room"] if evicted else []
         return "\n".join([f"denied, {advice}:", *(f"  {violation}" for violation in self.violations), *more])
 
 

@@ -313,7 +313,7 @@ class PersistentModel(HistoryModel, Protocol):
         """Continue the past that an equal model has returned from `save`."""
         ...
 
-    def succeed(self, old: Any) -> None:  # noqa: ANN401 - a model of the same class
+    def continue_past(self, old: Any) -> None:  # noqa: ANN401 - a model of the same class
         """Continue the past of the model that this one replaces."""
         ...
 
@@ -356,6 +356,22 @@ class ReportingModel:
         them all together.
         """
         return headroom_of(self.limits(claim))
+
+    def room(self, kind: str, name: str, resource: str) -> int | None:  # noqa: ARG002 - for subclasses
+        """Return the most of a resource with which a claim may fit some limits now.
+
+        A larger claim that these limits have denied would be denied again, so it need not be checked. If the model
+        counts pending claims, this only has to hold for those.
+
+        Args:
+            kind: the kind of their violations.
+            name: the name in their violations.
+            resource: the resource that they limit.
+
+        Returns:
+            The amount; None if it is unknown, as by default. Then the claims are checked after every change.
+        """
+        return None
 
     def all_limits(self) -> Iterable[EffectiveLimit]:
         """Return every limit with its usage now. The default is none."""

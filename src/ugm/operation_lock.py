@@ -31,7 +31,7 @@ from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeAlias, Type
 
 from ugm.errors import ReentrantCallError, UgmError
 
-__all__ = ["CHANGING", "Begin", "CommitLog", "OperationLock", "OwnedLock", "Step", "exclusive", "locked"]
+__all__ = ["CHANGING", "Begin", "CommitPoint", "OperationLock", "OwnedLock", "Step", "exclusive", "locked"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -55,7 +55,7 @@ Step: TypeAlias = tuple[Callable[..., None], tuple[Any, ...]]
 def _depth_in_text(lock: RLock) -> int:
     """Return how often the thread that holds *lock* has taken it, for early releases of Python 3.11 and 3.12.
 
-    Their locks have no method for it, and their text does not change any more: ``<... count=2 at 0x...>``.
+    Their locks have no method for it, and their text no longer changes: ``<... count=2 at 0x...>``.
     """
     return int(repr(lock).partition(" count=")[2].split(maxsplit=1)[0])
 
@@ -80,7 +80,7 @@ class OwnedLock(RLock):  # type: ignore[misc, unused-ignore] # it can be subclas
     depth: Callable[..., int] = getattr(RLock, "_recursion_count", _depth_in_text)
 
 
-class CommitLog(Protocol):
+class CommitPoint(Protocol):
     """The part of an engine that knows which interrupted operations are committed and must not be undone."""
 
     def is_written(self) -> bool:
@@ -113,13 +113,13 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
         begin: called before each operation, under the lock; set by an engine that needs the time; None if not needed.
         rebuild: recomputes everything that follows from the ledger; set by the engine.
         harmless_error: an exception of foreign code that was raised before anything had changed.
-        commit_log: knows which interrupted operations are committed; None if clearing the undo list alone decides.
+        commit_point: knows which interrupted operations are committed; None if clearing the undo list alone decides.
     """
 
     __slots__ = (
         "_undoing",
         "begin",
-        "commit_log",
+        "commit_point",
         "epoch",
         "harmless_error",
         "needs_rebuild",
@@ -138,7 +138,7 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
     begin: Begin | None
     rebuild: Callable[[], None]
     harmless_error: BaseException | None
-    commit_log: CommitLog | None
+    commit_point: CommitPoint | None
 
     def __init__(self) -> None:
         self.epoch = self.valid_epoch = object()
@@ -147,7 +147,7 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
         self.begin = None
         self.rebuild = _rebuild_nothing
         self.harmless_error = None
-        self.commit_log = None
+        self.commit_point = None
         self._undoing: Step | None = None
 
     # Operations
@@ -225,7 +225,7 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
         self._rebuild_all()
 
     def _undo_uncommitted(self) -> None:
-        if self.commit_log is not None and self.commit_log.is_written():
+        if self.commit_point is not None and self.commit_point.is_written():
             self.undo.clear()
         self.roll_back()
 
@@ -242,8 +242,8 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
     def _rebuild_all(self) -> None:
         self.rebuild()
         self.needs_rebuild = False
-        if self.commit_log is not None:
-            self.commit_log.publish()
+        if self.commit_point is not None:
+            self.commit_point.publish()
 
     def mark_consistent(self) -> None:
         """Accept the current state as consistent, because the engine has just been built outside of an operation."""

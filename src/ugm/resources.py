@@ -76,7 +76,7 @@ class Resource(Mapping[str, int]):
 
     #: Sorted by name, so that all derived values have one order. Never changed after construction.
     amounts: Mapping[str, int]
-    #: A cache of `ugm.hierarchy`; not a part of the value.
+    #: A cache of `ugm.counters`; not a part of the value.
     compiled: tuple[object, Any]
 
     def __init__(self, amounts: Mapping[str, int] | None = None, /, **named: int) -> None:
@@ -242,7 +242,7 @@ def parse_quantity(text: str, *, vcore: bool = False) -> int:
     (2000, 250)
     """
     if not isinstance(text, str):
-        raise QuantityError(repr(text), "expected a text, such as '4Gi'")
+        raise QuantityError(repr(text), f"expected a text such as '4Gi', found {type(text).__name__}")
     found = _QUANTITY.fullmatch(text.strip(_BLANKS))
     if found is None:
         raise QuantityError(text, "expected digits and at most one suffix")

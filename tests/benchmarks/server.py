@@ -37,7 +37,7 @@ YUNIKORN = "/ws/v1/partition/default"
 READS = {
     "one user": f"{YUNIKORN}/usage/user/user-7",
     "all users": f"{YUNIKORN}/usage/users",
-    "closest users": f"{PREFIX}/utilization/users?most=20",
+    "closest users": f"{PREFIX}/utilization/users?limit=20",
     "queues": f"{PREFIX}/queues",
 }
 

@@ -94,10 +94,16 @@ def groups_of(partition: Any, tree: str, out: set[str]) -> list[Group]:  # noqa:
 
 def naive_first(partition: Partition, tree: str, out: set[str]) -> str | None:
     """Return the request that comes first, by sorting the groups of each level."""
-    groups, best = groups_of(partition, tree, out), None
-    while children := [one for one in groups if one.waiting and one.parent == ("" if best is None else best.name)]:
-        best = min(children, key=Group.key)
-    return None if best is None else min(best.waiting)[1]
+    path = naive_path(groups_of(partition, tree, out))
+    return min(path[-1].waiting)[1] if path else None
+
+
+def naive_path(groups: list[Group]) -> list[Group]:
+    """Return the groups above the request that comes first, from the top down."""
+    path: list[Group] = []
+    while children := [one for one in groups if one.waiting and one.parent == (path[-1].name if path else "")]:
+        path.append(min(children, key=Group.key))
+    return path
 
 
 def ask(partition: Partition, number: int, step: tuple[str, Resource, int]) -> None:
@@ -141,6 +147,46 @@ def _use(head: Head, action: str) -> None:
         head.allocate()
 
 
+@pytest.mark.parametrize("tree", ["elastic groups", "company"])
+@given(steps=STEPS, grants=st.integers(0, 10))
+def test_orders_equal_sorting_everything(tree: str, steps: list[tuple[str, Resource, int]], grants: int) -> None:
+    """`order` lists the first request of a naive sort, grants it if the maxima of its queues allow it, and repeats."""
+    limited = CONFIG.replace("- queues: [{name: a}", "- queues: [{name: a, resources: {max: {gpu: 4}}}")
+    partition = Partition(parse_config(limited).partition())
+    for number, step in enumerate(steps):
+        ask(partition, number, step)
+    for application in partition.applications()[:grants]:
+        name = application.application_id
+        partition.allocate(f"{name}.held", name, Resource(gpu=1))
+    turns = partition.order(tree=tree)
+
+    assert [(one.request.allocation_id, one.fits) for one in turns] == naive_order(partition, tree)
+    assert all(one.blocked_by == ("" if one.fits else "root.a") for one in turns)
+    assert partition.order(tree=tree, max_turns=1, explained=False) == tuple(one._replace(keys=()) for one in turns[:1])
+
+
+def naive_order(partition: Partition, tree: str) -> list[tuple[str, bool]]:
+    """Return the requests in their order, by sorting the groups of each level again after each request."""
+    groups, found = {one.name: one for one in groups_of(partition, tree, set())}, []
+    usages = {one.allocation_id: one.usage for one in partition.allocations()}
+    below_maximum = {one.application_id for one in partition.applications() if one.queue_path == "root.a"}
+    free = 4 - sum(
+        usages[name].get("gpu", 0) for name in usages if name.endswith(".held") and name[:-5] in below_maximum
+    )
+    while path := naive_path(list(groups.values())):
+        first = min(path[-1].waiting)
+        name = first[1]
+        amount = usages[name].get("gpu", 0) if name[:-2] in below_maximum else 0
+        fits = not amount or amount <= free
+        free -= amount if fits else 0
+        for group in path:
+            group.waiting.remove(first)
+            if fits:
+                group.used.update(usages[name])
+        found.append((name, fits))
+    return found
+
+
 def test_reasons_name_the_groups() -> None:
     """The comparisons of a head name the groups, with the part of what is available that they use."""
     partition = Partition(parse_config(CONFIG).partition())
@@ -178,3 +224,5 @@ def test_unknown_tree() -> None:
     partition = Partition(parse_config(CONFIG).partition())
     with pytest.raises(RequestError, match=r"existing: 'elastic groups', 'company'"):
         partition.scheduling_pass(tree="other")
+    with pytest.raises(RequestError, match=r"existing: 'elastic groups', 'company'"):
+        partition.order(tree="other")

@@ -23,7 +23,7 @@ from ugm.preemption import (
     World,
     plan_preemption,
 )
-from ugm.preemption.search import DEFAULT_STEPS
+from ugm.preemption.victim_search import DEFAULT_STEPS
 
 
 def scenes(most: int) -> st.SearchStrategy[Scene]:

@@ -14,6 +14,8 @@ from support.naive_order import NaiveApplication, NaiveOrder, NaiveQueue
 from ugm import Partition, Resource, UserGroup
 from ugm.configuration import PartitionConfig, QueueConfig, QueueResources
 from ugm.partition import AllocationState, ApplicationInfo, Head
+from ugm.partition.order_copy import OrderCopy
+from ugm.partition.scheduling_order import turns_of
 
 NAMES: Final = ("memory", "vcore", "gpu")
 KEYED: Final = "root.q0"
@@ -189,6 +191,13 @@ class Play:
             )
         self.out.add(head.request.allocation_id)
 
+    def compare_orders(self) -> None:
+        """Compare the order with that of a copy which also has the applications without requests."""
+        found = self.partition.order()
+        complete = OrderCopy.of(self.partition._state, for_keys=False)
+        assert found == turns_of(complete)
+        assert self.partition.order(explained=False) == tuple(one._replace(keys=()) for one in found)
+
     def run(self) -> int:
         """Compare all heads, and return their number."""
         heads = 0
@@ -201,6 +210,8 @@ class Play:
                 return heads
             heads += 1
             assert head.explain()
+            if heads % 5 == 1:
+                self.compare_orders()
             self.decide(head)
             for _ in range(self.rng.randrange(3)):
                 if heads < 40:

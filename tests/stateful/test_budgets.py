@@ -388,21 +388,21 @@ class BudgetMachine(RuleBasedStateMachine):
         return accounts
 
     @precondition(lambda self: len(self.naive.config.ugm.budgets) > 1)
-    @rule(amount=st.integers(0, 500), taker=st.sampled_from(["ben", "eve"]))
-    def transfer(self, amount: int, taker: str) -> None:
+    @rule(amount=st.integers(0, 500), recipient=st.sampled_from(["ben", "eve"]))
+    def transfer(self, amount: int, recipient: str) -> None:
         """A transfer moves what remains, and nothing else."""
-        giver = self.naive.accounts["each", "sue"]
-        remaining = giver.amount + giver.bonus - giver.settled - self.naive.committed("each", "sue")
+        source = self.naive.accounts["each", "sue"]
+        remaining = source.amount + source.bonus - source.settled - self.naive.committed("each", "sue")
         try:
             self.partition.change_budget(
-                BudgetChange.transfer("each", "each", gpu(amount), giver_owner="sue", taker_owner=taker)
+                BudgetChange.transfer("each", "each", gpu(amount), source_owner="sue", recipient_owner=recipient)
             )
         except RequestError:
             assert remaining < amount
         else:
             assert remaining >= amount
-            giver.bonus -= amount
-            self.naive.accounts["each", taker].bonus += amount
+            source.bonus -= amount
+            self.naive.accounts["each", recipient].bonus += amount
 
     @rule(milliseconds=st.integers(1, 100_000))
     def set_clock_back(self, milliseconds: int) -> None:

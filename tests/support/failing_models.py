@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from support.partition_fixtures import BrokenError
 from ugm import Claim, Partition, Violation
-from ugm.partition.model_set import claims_of
+from ugm.partition.model_set import ledger_calls
 
 __all__ = ["CHANGES", "Failing", "Fuse", "ResettableFailing", "State", "ledger_of"]
 
@@ -115,6 +115,6 @@ class ResettableFailing(Failing):
 def ledger_of(partition: Partition) -> State:
     """Return what every model has to hold."""
     copy = Failing()
-    for method, claim in claims_of(partition._state):
+    for method, claim in ledger_calls(partition._state):
         getattr(copy, method)(claim)
     return copy.state()

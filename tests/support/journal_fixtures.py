@@ -30,8 +30,7 @@ def begin(path: Path, **options: Any) -> JournaledPartition:  # noqa: ANN401 - h
 
 def partition_of(opened: OpenLog) -> JournaledPartition:
     """Return a partition for a log that this process leads."""
-    log = JournalTransactionLog(outbox := EventOutbox(()))
-    log.writer = opened.writer
+    log = JournalTransactionLog(outbox := EventOutbox(()), opened.change_queue)
     partition = JournaledPartition(opened.state, ModelSet((), opened.lock), outbox, log, opened.journal)
     opened.lock.mark_consistent()
     partition._start_recording()
@@ -59,7 +58,7 @@ def at_most(pages: int, partition: JournaledPartition) -> Iterator[None]:
 
 def limit_pages(partition: JournaledPartition, pages: int) -> bool:
     """Let the database grow by a number of pages."""
-    log = partition._transaction_log.writer._log
+    log = partition._transaction_log.change_queue._log
     assert isinstance(log, FileWriter)
     connection = log.connection
     [used] = connection.execute("PRAGMA page_count").fetchone()

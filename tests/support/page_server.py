@@ -29,7 +29,7 @@ __all__ = ["BROWSER", "CUT_OFF", "MARKUP", "ROWS", "TIMEOUT", "crowd", "served"]
 BROWSER = os.environ.get("UGM_BROWSER") or next(filter(None, map(shutil.which, ("chromium", "google-chrome"))), None)
 
 #: Milliseconds that the page may take for anything on a busy machine.
-TIMEOUT = 60_000
+TIMEOUT = 240_000
 
 #: Rows of a tree grid that are in the document.
 ROWS = '.rows > [role="row"]'

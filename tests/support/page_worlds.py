@@ -117,7 +117,7 @@ _CROWD: Final = (
     Place("groups", ready=".utilization tbody tr"),
     _detail("groups/group1"),
     Place("applications", ready=".applications tbody tr"),
-    Place("applications?find=user12&state=running", ready=".applications tbody tr"),
+    Place("applications?search=user12&state=running", ready=".applications tbody tr"),
     Place("waiting", ready=".waiting tbody tr"),
     Place("preemption", ready=".list tbody tr"),
     Place("denials", ready=".denials li, .empty"),

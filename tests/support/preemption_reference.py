@@ -75,21 +75,21 @@ class ReferencePlanner:
         if law := self.own_law(one):
             return law
         if not self.is_claimed([position]):
-            return "unclaimed"
-        return "spared" if self.keeps_guarantees([position]) else "guarantee"
+            return "not_entitled"
+        return "not_needed" if self.keeps_guarantees([position]) else "guarantee"
 
     def own_law(self, one: AllocationFacts) -> str:
         """Return the law that protects an allocation whatever the other victims are; empty if there is none."""
         in_leaf = one.queue_path == self.request.queue_path
         laws = {
             "terminating": one.is_terminating,
-            "opted_out": not one.preemptible,
+            "not_preemptible": not one.preemptible,
             "disabled": self.policy(one.queue_path) == "disabled",
             "fence": not is_below(one.queue_path, self.fence()),
-            "application": one.application_id == self.request.application_id,
+            "same_application": one.application_id == self.request.application_id,
             "same_queue": in_leaf and not self.within_queue,
             "priority": one.priority > self.request.priority or (in_leaf and one.priority == self.request.priority),
-            "useless": not self.helps(one),
+            "frees_nothing": not self.helps(one),
         }
         return next((law for law, applies in laws.items() if applies), "")
 

@@ -281,7 +281,7 @@ def _record(folder: Path, name: str) -> None:
         path = Path(temporary) / name
         command = [sys.executable, "-m", "support.recorded_journals", str(path), "write", name]
         subprocess.run(command, env=environment(), check=name == "closed")  # noqa: S603 - this program
-        for suffix in ("", "-wal", "-witness"):
+        for suffix in ("", "-wal", "-acked"):
             if (source := Path(f"{path}{suffix}")).exists():
                 shutil.copy(source, folder / source.name)
         meaning = {"usage": usage_described(path)}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ugm import Decision, Resource, TrackingType, UserGroup, Violation
 from ugm.configuration import PartitionConfig
-from ugm.partition import Plan
+from ugm.partition import ConfigPlan
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.config_changes import Changes
 from ugm.queues import Acl
@@ -63,7 +63,9 @@ KNOWN: Final[Mapping[Any, st.SearchStrategy[Any]]] = {
     PartitionConfig: full_partitions(),
     CompiledConfig: compiled(),
     # The service applies the configuration of a plan, and nothing else of it.
-    Plan: st.builds(Plan, st.just(Changes()), *[st.just(())] * 3, compiled(), compiled(), *[st.just(())] * 3),
+    ConfigPlan: st.builds(
+        ConfigPlan, st.just(Changes()), *[st.just(())] * 3, compiled(), compiled(), *[st.just(())] * 3
+    ),
 }
 
 

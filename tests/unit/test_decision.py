@@ -124,7 +124,7 @@ def test_limit_that_rises_later() -> None:
 def test_evictions_are_told() -> None:
     """What is given up for a request is told, and what would be."""
     assert str(Decision((), ("a-1", "a-2"))) == "allowed, evicting 'a-1', 'a-2'"
-    assert str(Decision((CROWDED,), ("a-1",))).splitlines()[-1] == "  evicting 'a-1' would let it in"
+    assert str(Decision((CROWDED,), ("a-1",))).splitlines()[-1] == "  evicting 'a-1' would make room"
 
 
 def test_a_limit_without_a_queue_or_a_name_is_told_without() -> None:

@@ -158,7 +158,7 @@ def test_parse() -> None:
 
 def test_parse_takes_texts() -> None:
     """A number is no text: whether it counts cores or thousandths would be a guess."""
-    with pytest.raises(QuantityError, match="'4' is not a quantity: expected a text, such as '4Gi'"):
+    with pytest.raises(QuantityError, match="'4' is not a quantity: expected a text such as '4Gi', found int"):
         Resource.parse(vcore=4)  # type: ignore[arg-type] # what is tested
 
 

@@ -7,8 +7,9 @@ function of time. The same holds for the promised amounts, until the next promis
 coefficients of both functions, and nothing happens when time passes. A period that has ended is closed by the next
 call that reads the account.
 
-Invariants: the rate is the sum of the charged claims. `promised` and `product` are the sums of their amounts, and of
-amounts times ends, over the claims in `_ending`. An end that has passed leaves them before they are read.
+Invariants: the rate is the sum of the charged claims. Over the claims in `_ending`, `promised` is the sum of their
+amounts, and `weighted_ends` the sum of their amounts times ends. An end that has passed leaves both sums before they
+are read.
 
 The cost: a charge takes the logarithm of the number of different promised ends.
 """
@@ -27,7 +28,7 @@ from ugm.budgets.terms import History, Terms
 
 __all__ = ["Account", "AccountState"]
 
-#: The number of dead ends in the heap that are never cleaned up.
+#: The heap is not rebuilt for fewer withdrawn ends than this.
 _FEW: Final = 16
 #: The fields of `AccountState` that may be fractions.
 _AMOUNTS: Final = ("limit", "settled", "committed", "remaining", "rate")
@@ -45,7 +46,7 @@ class AccountState(NamedTuple):
     limit: int | Fraction
     #: The usage in this period.
     settled: int | Fraction
-    #: The usage that is promised and has not happened yet, also after the end of this period.
+    #: The usage that is promised and has not happened yet, including usage after the end of this period.
     committed: int | Fraction
     #: The limit less both; negative if it is exceeded.
     remaining: int | Fraction
@@ -88,16 +89,17 @@ class Account:
         now: the time, in seconds.
     """
 
-    __slots__ = ("_ending", "_ends", "_last", "history", "next_end", "owner", "product", "promised", "terms")
+    __slots__ = ("_ending", "_ends", "_last", "history", "next_end", "owner", "promised", "terms", "weighted_ends")
 
     history: History
     #: The sums of the amounts, and of amounts times ends, of the promised ends.
     promised: int
-    product: int
-    #: A heap of promised ends, some of which may be dead, and the amounts of the claims of each end. No amount is 0.
+    weighted_ends: int
+    #: A heap of promised ends, which may contain withdrawn ones.
     _ends: list[int]
     #: The first end in the heap; `NEVER` if it is empty.
     next_end: int
+    #: The sum of the amounts of the claims by their promised end. No amount is 0.
     _ending: dict[int, int]
     #: The last promised end, unless it was withdrawn.
     _last: int
@@ -110,7 +112,7 @@ class Account:
 
     def clear_promises(self) -> None:
         """Forget all promised ends."""
-        self.promised = self.product = 0
+        self.promised = self.weighted_ends = 0
         self._ends, self._ending, self._last, self.next_end = [], {}, 0, NEVER
 
     # Changes
@@ -125,7 +127,7 @@ class Account:
         if until is None or until <= now:
             return
         self.promised += wanted
-        self.product += wanted * until
+        self.weighted_ends += wanted * until
         ending = self._ending
         if until not in ending:
             ending[until] = wanted
@@ -137,7 +139,7 @@ class Account:
             self._forget(until)
 
     def _forget(self, until: int) -> None:
-        """Forget an end, which stays in the heap until it has passed or half of the heap is dead."""
+        """Forget an end, which stays in the heap until it has passed or half of the heap is withdrawn."""
         del self._ending[until]
         if len(self._ends) > 2 * len(self._ending) + _FEW:
             self._ends = list(self._ending)
@@ -194,9 +196,9 @@ class Account:
             until = heappop(self._ends)
             amount = self._ending.pop(until, 0)
             self.promised -= amount
-            self.product -= amount * until
+            self.weighted_ends -= amount * until
         self.next_end = self._ends[0] if self._ends else NEVER
-        return self.product - self.promised * now
+        return self.weighted_ends - self.promised * now
 
     def violation(self, amounts: Mapping[str, int], until: int | None, now: int) -> BudgetViolation | None:
         """Return the denial of a claim; None if the account has enough for it.
@@ -254,7 +256,7 @@ class Account:
         return self._close_periods(now) != new or self.committed(now) != 0
 
     def state(self, now: int) -> AccountState:
-        """Return the account at a time."""
+        """Return the account at a given time."""
         left, committed, exact = self.left(now), self.committed(now), self.terms.exact
         limit, end = self._limit_and_end()
         budget = self.terms.budget
@@ -294,4 +296,4 @@ class Account:
     def coefficients(self, now: int) -> tuple[int, int, int]:
         """Return the rate, and the coefficients of the promised amounts, both from the charged claims."""
         self.committed(now)
-        return self.rate, self.promised, self.product
+        return self.rate, self.promised, self.weighted_ends

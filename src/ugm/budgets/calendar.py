@@ -42,7 +42,7 @@ _EPOCH: Final = date(1970, 1, 1).toordinal()
 LAST_DAY: Final = date.max.toordinal()
 #: The last second that is supported: in every time zone it is before the year 10000.
 LAST_SECOND: Final = (LAST_DAY - _EPOCH) * _DAY - 1
-#: The number of days after Monday of January 1, 1970.
+#: The weekday of January 1, 1970: the number of days after a Monday.
 _WEEKDAY: Final = 3
 _MONTHS: Final = 12
 

@@ -34,15 +34,15 @@ class BudgetChange(NamedTuple):
     """A change of a budget."""
 
     kind: BudgetChangeKind
-    #: The budget; of a transfer, the one that gives.
+    #: The budget; of a transfer, the source.
     budget: str
     #: In amounts times seconds: the new amounts, or those that are added or moved.
     amounts: Resource
     #: The owner of the account; empty for that of the budget, if it has one account, and for new amounts.
     owner: str
-    #: The budget that a transfer gives to, and the owner of its account; empty for others.
-    taker: str
-    taker_owner: str
+    #: Of a transfer: the budget that receives the amounts, and the owner of its account; empty for others.
+    recipient: str
+    recipient_owner: str
     #: For people.
     reason: str
     #: Identifies the change, so that a repeated call has no effect; empty if a repetition is another change.
@@ -56,8 +56,8 @@ class BudgetChange(NamedTuple):
         amounts: Resource,
         *,
         owner: str = "",
-        taker: str = "",
-        taker_owner: str = "",
+        recipient: str = "",
+        recipient_owner: str = "",
         reason: str = "",
         change_id: str = "",
     ) -> Self:
@@ -70,12 +70,12 @@ class BudgetChange(NamedTuple):
             raise RequestError("kind", kind, f"expected {', '.join(BudgetChangeKind)}")
         is_transfer = kind == BudgetChangeKind.TRANSFER
         _require("owner", owner, is_allowed=kind != BudgetChangeKind.SET)
-        _require("taker", taker, is_allowed=is_transfer, is_required=is_transfer)
-        _require("taker_owner", taker_owner, is_allowed=is_transfer)
+        _require("recipient", recipient, is_allowed=is_transfer, is_required=is_transfer)
+        _require("recipient_owner", recipient_owner, is_allowed=is_transfer)
         _require("change_id", change_id, is_allowed=True)
         _require_reason(reason)
         checked = require_resource("amounts", amounts)
-        names = require_name("budget", budget), checked, owner, taker, taker_owner
+        names = require_name("budget", budget), checked, owner, recipient, recipient_owner
         return cls(BudgetChangeKind(kind), *names, reason, change_id)
 
     @classmethod
@@ -91,18 +91,18 @@ class BudgetChange(NamedTuple):
     @classmethod
     def transfer(
         cls,
-        giver: str,
-        taker: str,
+        source: str,
+        recipient: str,
         amounts: Resource,
         *,
-        giver_owner: str = "",
-        taker_owner: str = "",
+        source_owner: str = "",
+        recipient_owner: str = "",
         reason: str = "",
         change_id: str = "",
     ) -> Self:
         """Return the move of amounts from one account to another; see `Budgets.transfer`."""
-        owners = {"owner": giver_owner, "taker": taker, "taker_owner": taker_owner}
-        return cls.of(BudgetChangeKind.TRANSFER, giver, amounts, **owners, reason=reason, change_id=change_id)
+        owners = {"owner": source_owner, "recipient": recipient, "recipient_owner": recipient_owner}
+        return cls.of(BudgetChangeKind.TRANSFER, source, amounts, **owners, reason=reason, change_id=change_id)
 
     def checked(self) -> Self:
         """Return the change, after a check of its fields.

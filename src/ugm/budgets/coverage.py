@@ -7,10 +7,10 @@ from typing import Final, TypeAlias, final
 
 from ugm.budgets.budget import Budget, Scope
 from ugm.errors import RequestError
-from ugm.identity import WILDCARD
+from ugm.identity import WILDCARD, is_below
 from ugm.model import Claim
 
-__all__ = ["ChainFinder", "Coverage", "is_below"]
+__all__ = ["ChainFinder", "Coverage"]
 
 #: Returns the elastic group or tree node of a claim, and those above it, in any order.
 ChainFinder: TypeAlias = Callable[[Claim], Iterable[str]]
@@ -81,8 +81,3 @@ def _named(budgets: Iterable[Budget], scope: Scope) -> dict[str, frozenset[str]]
         if budget.scope is scope and budget.owner != WILDCARD:
             found.setdefault(budget.queue, set()).add(budget.owner)
     return {queue_path: frozenset(names) for queue_path, names in found.items()}
-
-
-def is_below(queue_path: str, parent: str) -> bool:
-    """Return whether a queue is another one or below it."""
-    return queue_path == parent or queue_path.startswith(f"{parent}.")

@@ -20,7 +20,7 @@ class Outlook(NamedTuple):
     #: Whether waiting helps.
     can_wait: bool
     #: The seconds until the last promised end, if the claim would fit without the promised allocations. It then fits in
-    #: this period only if some of them end early.
+    #: this period only if some of them end before their promised ends.
     promised: int | None = None
     #: The second at which the budget is renewed; None if it has no period.
     renews: int | None = None
@@ -30,10 +30,10 @@ class Outlook(NamedTuple):
     def __str__(self) -> str:
         renewed = None if self.renews is None else date_text(calendar_of(Period.DAY, self.zone).day_of(self.renews))
         if not self.can_wait:
-            return "never, also after it is renewed" if renewed else "never, because it is not renewed"
+            return "never, even after it is renewed" if renewed else "never, because it is not renewed"
         if self.promised is None:
             return f"never in this period; renewed on {renewed}"
-        known = f"promised allocations end early, known in {duration_text(self.promised)} at the latest"
+        known = f"promised allocations end early, which is known within {duration_text(self.promised)}"
         return f"fits if {known}; otherwise when it is renewed on {renewed}" if renewed else f"fits only if {known}"
 
 
@@ -82,6 +82,4 @@ class BudgetViolation(Violation):
         used, limit, requested = (
             format_amount(self.resource, amount) for amount in (self.used, self.limit, self.requested)
         )
-        return (
-            f"{requested} {self.resource} times seconds requested, {used} of {limit} used or promised; {self._outlook}"
-        )
+        return f"{requested} {self.resource}-seconds requested, {used} of {limit} used or promised; {self._outlook}"

@@ -19,13 +19,13 @@ from ugm.arguments import require_user
 from ugm.budgets.account import Account, AccountState
 from ugm.budgets.budget import Budget, Scope
 from ugm.budgets.change import BudgetChange
-from ugm.budgets.coverage import ChainFinder, Coverage, is_below
+from ugm.budgets.coverage import ChainFinder, Coverage
 from ugm.budgets.denial import KIND, BudgetViolation
-from ugm.budgets.saved import load, save, take_over
+from ugm.budgets.saved import continue_accounts, load, save
 from ugm.budgets.table import AccountTable, PreparedChange
 from ugm.decision import EffectiveLimit, Exhaustion, Violation
 from ugm.errors import RequestError
-from ugm.identity import UserGroup
+from ugm.identity import UserGroup, is_below
 from ugm.model import Claim, ReportingModel
 from ugm.operation_lock import OwnedLock, locked
 from ugm.resources import Resource
@@ -62,7 +62,7 @@ class Budgets(ReportingModel):
     True
     >>> print(partition.allocate("train.1", "train", Resource(gpu=2), duration=3600))
     denied, waiting can help:
-      budget 'lab' in root: 7200 gpu times seconds requested, 3600 of 7200 used or promised; fits only if promised allocations end early, known in 1 h at the latest (limit for 'lab')
+      budget 'lab' in root: 7200 gpu-seconds requested, 3600 of 7200 used or promised; fits only if promised allocations end early, which is known within 1 h (limit for 'lab')
     """  # noqa: E501 - the text of a denial
 
     __slots__ = (
@@ -150,7 +150,7 @@ class Budgets(ReportingModel):
                         if (
                             end > now < account.next_end
                             # The left side is positive, so this implies that something is left.
-                            and wanted * seconds + account.product - account.promised * now
+                            and wanted * seconds + account.weighted_ends - account.promised * now
                             <= terms.amount + bonus - spent - rate * now
                         ):
                             continue
@@ -163,11 +163,11 @@ class Budgets(ReportingModel):
             raise
 
     def charge(self, claim: Claim) -> None:
-        """Count a claim from now on, also if nothing is left."""
+        """Count a claim from now on, even if nothing is left."""
         self._add(claim, 1)
 
     def refund(self, claim: Claim) -> None:
-        """Count a claim no longer. What it has used stays settled."""
+        """Stop counting a claim. Its past usage stays settled."""
         self._add(claim, -1)
 
     def _add(self, claim: Claim, sign: int) -> None:
@@ -242,13 +242,13 @@ class Budgets(ReportingModel):
         load(self._table, data)
 
     @locked
-    def succeed(self, old: Budgets) -> None:
+    def continue_past(self, old: Budgets) -> None:
         """Continue the accounts of the budgets that this new model replaces, up to the last call; without claims.
 
         A budget continues if its name, its owner, its queue, its period, its time zone and its weights are the same.
         All others begin now. Amounts that an operator has set stay unless those of the budget have changed.
         """
-        take_over(self._table, old._table, self._now)
+        continue_accounts(self._table, old._table, self._now)
 
     # Changes by an operator
 
@@ -307,22 +307,22 @@ class Budgets(ReportingModel):
         self.change(BudgetChange.refill(name, amounts, owner=owner))
 
     def transfer(
-        self, giver: str, taker: str, amounts: Resource, *, giver_owner: str = "", taker_owner: str = ""
+        self, source: str, recipient: str, amounts: Resource, *, source_owner: str = "", recipient_owner: str = ""
     ) -> None:
         """Move what remains in one account to another, for the current period of each.
 
         Args:
-            giver: the budget that gives.
-            taker: the budget that takes.
+            source: the budget from which they are taken.
+            recipient: the budget to which they are added.
             amounts: the moved amounts, in amounts times seconds.
-            giver_owner: the owner of the account that gives; see `refill`.
-            taker_owner: the owner of the account that takes.
+            source_owner: the owner of the account in the source; see `refill`.
+            recipient_owner: the owner of the account in the recipient.
 
         Raises:
             RequestError: as for `refill`, or less remains in the account.
         """
-        owners = {"giver_owner": giver_owner, "taker_owner": taker_owner}
-        self.change(BudgetChange.transfer(giver, taker, amounts, **owners))
+        owners = {"source_owner": source_owner, "recipient_owner": recipient_owner}
+        self.change(BudgetChange.transfer(source, recipient, amounts, **owners))
 
     # Reports
 
@@ -406,7 +406,7 @@ class Budgets(ReportingModel):
 
     @locked
     def exhaustions(self) -> list[Exhaustion]:
-        """Return the accounts in which nothing is left at a time before the next period, at the current rate of use."""
+        """Return the accounts that will be used up before the next period at the current rate of use."""
         states = (account.state(self._now) for account in self._selected(None, None))
         return [
             Exhaustion(KIND, one.budget, one.queue_path, one.owner, one.resource, one.exhausted, one.renews)

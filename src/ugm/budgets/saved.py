@@ -15,7 +15,7 @@ from ugm.budgets.table import AccountTable
 from ugm.budgets.terms import Terms
 from ugm.resources import Resource
 
-__all__ = ["load", "save", "take_over"]
+__all__ = ["continue_accounts", "load", "save"]
 
 
 def save(table: AccountTable, now: int) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def load(table: AccountTable, data: Mapping[str, Any]) -> None:
         table.changes[change.change_id] = change
 
 
-def take_over(table: AccountTable, old: AccountTable, now: int) -> None:
+def continue_accounts(table: AccountTable, old: AccountTable, now: int) -> None:
     """Continue the accounts of budgets that were replaced, without claims.
 
     A budget continues if its name, its owner, its queue, its period, its time zone and its weights are the same. Its
@@ -60,7 +60,7 @@ def take_over(table: AccountTable, old: AccountTable, now: int) -> None:
         before = {each.resource: each for each in old.terms.get(name, ())}
         for terms in found:
             if terms.resource in before and terms.continues(before[terms.resource]):
-                terms.take_over(before[terms.resource], now)
+                terms.continue_from(before[terms.resource], now)
                 continued[name, terms.resource] = terms
     for (name, owner, resource), account in old.stored.items():
         if (name, resource) in continued:

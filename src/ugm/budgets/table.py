@@ -39,7 +39,7 @@ class PreparedChange(NamedTuple):
             do()
 
     def undo(self) -> None:
-        """Undo the change, also if only some of its steps were made."""
+        """Undo the change, even if only some of its steps were made."""
         for _, undo in reversed(self.steps):
             undo()
 
@@ -145,10 +145,10 @@ class AccountTable:
         added = dict(self._amounts_of(change.budget, change.owner, change.amounts, now))
         if change.kind is BudgetChangeKind.TRANSFER:
             _require_remaining(change, added, now)
-            taken = dict(self._amounts_of(change.taker, change.taker_owner, change.amounts, now))
-            if {_key(account) for account in added} & {_key(account) for account in taken}:
-                raise RequestError("taker", change.taker, "an account cannot give to itself")
-            added = {account: -amount for account, amount in added.items()} | taken
+            received = dict(self._amounts_of(change.recipient, change.recipient_owner, change.amounts, now))
+            if {_key(account) for account in added} & {_key(account) for account in received}:
+                raise RequestError("recipient", change.recipient, "an account cannot transfer to itself")
+            added = {account: -amount for account, amount in added.items()} | received
         for account, amount in added.items():
             key, history = _key(account), account.history
             if key not in self.stored:

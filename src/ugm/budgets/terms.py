@@ -94,7 +94,7 @@ class Terms:
         """Return whether accounts of other terms can continue with these."""
         return _identity(self.budget) == _identity(old.budget)
 
-    def take_over(self, old: Terms, now: int) -> None:
+    def continue_from(self, old: Terms, now: int) -> None:
         """Continue other terms. A budget with another amount changes it now."""
         # All periods up to now are closed with the old terms.
         self.origin = old.opened(now)

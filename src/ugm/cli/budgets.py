@@ -39,10 +39,10 @@ _AMOUNTS: Final = ("limit", "settled", "committed", "remaining")
 @click.option(
     "--owner", metavar="NAME", help="Only the accounts of this user, group, queue, elastic group or tree node."
 )
-@click.option("--most", type=click.IntRange(1, 1000), default=100, help="The most accounts.")
+@click.option("--limit", type=click.IntRange(1, 1000), metavar="N", default=100, help="The maximum number of accounts.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with exact amounts in base units times seconds.")
 def budgets_command(
-    *, source: str, partition_name: str | None, budget: str | None, owner: str | None, most: int, as_json: bool
+    *, source: str, partition_name: str | None, budget: str | None, owner: str | None, limit: int, as_json: bool
 ) -> None:
     """List the accounts of budgets, those with the largest used part of their limit first.
 
@@ -53,9 +53,9 @@ def budgets_command(
     query = {name: value for name, value in (("budget", budget), ("owner", owner)) if value is not None}
     url = server_url(source)
     if url is not None:
-        found = Server(url, partition_name or "default").get("/budgets", most=most, **query)["accounts"]
+        found = Server(url, partition_name or "default").get("/budgets", limit=limit, **query)["accounts"]
     elif source.startswith(URL_SCHEMES) or Path(source).is_file():
-        found = _of_journal(source, query)[:most]
+        found = _of_journal(source, query)[:limit]
     else:
         raise click.UsageError(f"{source} is neither a journal nor the address of a server")
     if as_json:

@@ -3,7 +3,7 @@
 Each other subcommand has a module of its own in `ugm.cli`. All subcommands write reports to the standard output, and
 progress and errors to the standard error. Their exit statuses are:
 
-- 0 for success, 1 if a file has problems or a self-check fails, and 2 for wrong usage;
+- 0 for success, 1 if a file has problems or a self-check fails, and 2 for invalid arguments;
 - ``diff``, like the Unix tool: 0 without differences, 1 with differences, and 2 for an error;
 - ``explain``: also 3 if the request would be denied.
 """
@@ -93,7 +93,7 @@ def diff_command(*, old: str, new: str, partition_name: str | None, as_json: boo
     """Print the differences between the queue configurations OLD and NEW: queues, limits and placement rules.
 
     One of the files may be - for the standard input. The exit status is 0 without differences, 1 with differences, and
-    2 if a file has problems or the usage is wrong.
+    2 if a file has problems or an argument is invalid.
     """
     if old == new == STDIN:
         raise click.UsageError("only one of the configurations can be read from the standard input")
@@ -117,7 +117,7 @@ def diff_command(*, old: str, new: str, partition_name: str | None, as_json: boo
 def validate_command(*, files: tuple[str, ...], as_json: bool) -> None:
     """Print all problems of the queue configurations FILES, one per line, with their places.
 
-    The format is FILE:LINE:COLUMN: PATH: MESSAGE [CODE]. A file - is the standard input.
+    The format is FILE:LINE:COLUMN: PATH: MESSAGE [CODE]. Use - for the standard input.
     A warning is printed for a setting that is allowed but probably a mistake; its message starts with "warning".
     The exit status is 0 without problems, and 1 otherwise.
     """

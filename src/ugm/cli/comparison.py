@@ -20,7 +20,7 @@ def render_comparison(compared: ReplayComparison, console: Console, *, title: st
         compared: the comparison.
         console: the destination.
         title: the first line.
-        top: the most rows of each table.
+        top: the maximum number of rows in each table.
     """
     names = [one.name for one in compared.variants]
     console.print(f"\n[bold]{shown(title)}[/bold]\n")
@@ -28,8 +28,8 @@ def render_comparison(compared: ReplayComparison, console: Console, *, title: st
     for heading, listed in (("user", compared.users), ("group", compared.groups)):
         _changes(heading, listed, names, console, top)
     limits = texts.compared_limit_rows(compared)
-    rows = table("queue", "limit for", "most", *names, rows=limits[:top], right=names, folded=("queue", "most"))
-    section(console, "Limits that held jobs", rows, _more(limits[top:], "limit"))
+    rows = table("queue", "limit for", "limit", *names, rows=limits[:top], right=names, folded=("queue", "limit"))
+    section(console, "Limits that delayed jobs", rows, _more(limits[top:], "limit"))
     console.print()
 
 
@@ -46,4 +46,4 @@ def _changes(
 
 
 def _more(rest: Sequence[object], noun: str) -> str:
-    return f"{counted(len(rest), noun)} more" if rest else ""
+    return counted(len(rest), f"more {noun}") if rest else ""

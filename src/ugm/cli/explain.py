@@ -29,9 +29,9 @@ _LONG: Final = 2**40
 
 @click.command("explain", short_help="Explain whether a request would be allowed.")
 @click.argument("source")
-@click.option("--user", help="The user of an application that does not exist yet.")
-@click.option("--group", "groups", multiple=True, help="A group of the user; may be repeated.")
-@click.option("--queue", help="The requested queue; the placement rules choose the final one.")
+@click.option("--user", metavar="NAME", help="The user of an application that does not exist yet.")
+@click.option("--group", "groups", metavar="NAME", multiple=True, help="A group of the user; may be repeated.")
+@click.option("--queue", metavar="PATH", help="The requested queue; the placement rules choose the final one.")
 @click.option(
     "--tag",
     "tags",
@@ -67,9 +67,17 @@ _LONG: Final = 2**40
 @click.option(
     "--duration", type=click.IntRange(min=1), metavar="SECONDS", help="The promised duration, which budgets require."
 )
-@click.option("--most", type=click.IntRange(0, 100), default=3, help="The most holders per limit.")
+@click.option(
+    "--max-holders",
+    type=click.IntRange(0, 100),
+    metavar="N",
+    default=3,
+    help="The maximum number of holders per limit.",
+)
 @click.option("--preempt", is_flag=True, help="Also print which allocations could be preempted; needs --application.")
-@click.option("--priority", type=int, default=0, help="The priority of the allocation, for --preempt.")
+@click.option(
+    "--priority", type=int, metavar="NUMBER", default=0, help="The priority of the allocation, for --preempt."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the explanation as JSON.")
 def explain_command(  # noqa: PLR0913 - one for each option
     *,
@@ -84,7 +92,7 @@ def explain_command(  # noqa: PLR0913 - one for each option
     cluster: Resource | None,
     partition_name: str | None,
     duration: int | None,
-    most: int,
+    max_holders: int,
     preempt: bool,
     priority: int,
     as_json: bool,
@@ -113,7 +121,7 @@ def explain_command(  # noqa: PLR0913 - one for each option
     terms: dict[str, Any] = {} if quota is None else {"quota": dict(quota)}
     if duration is not None:
         terms["duration"] = duration
-    body = {**subject, **terms, "usage": dict(usage or {}), "most": most}
+    body = {**subject, **terms, "usage": dict(usage or {}), "max_holders": max_holders}
     explanation = _explain(source, partition_name, body, cluster)
     if preempt:
         explanation["preemption"] = _plan(source, partition_name, subject, usage or Resource(), priority)
@@ -145,7 +153,7 @@ def _plan(source: str, name: str | None, subject: Mapping[str, Any], usage: Reso
 def render_explanation(explanation: Mapping[str, Any], console: Console) -> None:
     """Print an explanation: the decision, and a table of the limits."""
     if explanation["queue_path"]:
-        console.print(Text(printable(f"in {explanation['queue_path']}")))
+        console.print(Text(printable(f"queue {explanation['queue_path']}")))
     plan = explanation.get("preemption")
     for line in (*explanation["text"].splitlines(), *(plan["text"].splitlines() if plan else ())):
         console.print(Text(printable(line)), soft_wrap=True)

@@ -19,7 +19,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from ugm.cli.output import instant, local, print_json, with_instants
+from ugm.cli.output import counted, instant, local, print_json, with_instants
 from ugm.journal import UsageRow, backup, compact, export, inspect, usage
 from ugm.journal.locations import URL_SCHEMES, log_at
 from ugm.journal.log import Log
@@ -47,7 +47,7 @@ _JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON.
 
 @click.group("journal")
 def journal() -> None:
-    """Verify, show, compact, copy or export the journal of a partition."""
+    """Verify, show, back up, compact or export a journal."""
 
 
 @journal.command("verify")
@@ -56,7 +56,7 @@ def journal() -> None:
 def verify_command(*, file: Path | Log, as_json: bool) -> None:
     """Read FILE to the end, rebuild its state, and verify all sums.
 
-    The command does not change FILE. A partition may be using the journal.
+    The command does not change FILE. The journal may be in use.
     """
     found = inspect(file)
     if as_json:
@@ -76,11 +76,16 @@ def show_command(*, file: Path | Log, last: int, as_json: bool) -> None:
     if as_json:
         print_json({**_with_instants(found.to_dict()), "changes": list(map(_with_instants, changes))})
         return
-    click.echo(f"last change {found.number} at {instant(found.at)}, compacted up to {found.compacted}")
-    click.echo(f"{found.applications} applications with {found.allocations} allocations in {found.queues} queues")
+    click.echo(f"last change {found.number} at {instant(found.at)}, {_compaction(found.compacted)}")
+    applications, allocations = counted(found.applications, "application"), counted(found.allocations, "allocation")
+    click.echo(f"{applications} with {allocations} in {counted(found.queues, 'queue')}")
     for change in changes:
         events = ", ".join(_brief(event) for event in change["events"])
         click.echo(f"{change['number']} {instant(change['at'])} {events}")
+
+
+def _compaction(number: int) -> str:
+    return f"compacted up to change {number}" if number else "never compacted"
 
 
 def _brief(event: dict[str, Any]) -> str:
@@ -91,12 +96,12 @@ def _brief(event: dict[str, Any]) -> str:
 
 @journal.command("compact")
 @_FILE
-@click.option("--forget-usage-before", "before", metavar="DATE", help="Delete the usage records before this date.")
+@click.option("--forget-usage-before", "before", metavar="DATE", help="Delete the usage before this date.")
 @_JSON
 def compact_command(*, file: Path | Log, before: str | None, as_json: bool) -> None:
     """Replace the changes in FILE with the resulting state.
 
-    No partition may be using the journal; a running partition compacts its journal itself.
+    A journal file must not be in use. A running service compacts its journal itself.
     """
     done = compact(file, usage_since=None if before is None else _read_instant(before, UTC))
     if as_json:
@@ -112,7 +117,7 @@ def compact_command(*, file: Path | Log, before: str | None, as_json: bool) -> N
 def backup_command(*, file: Path | Log, target: Path, as_json: bool) -> None:
     """Copy FILE to the new journal file TARGET.
 
-    A partition or a service may be using the journal. TARGET has all changes that were acknowledged before.
+    The journal may be in use. TARGET has all changes that were acknowledged before the start of the command.
     """
     backup(file, target)
     if as_json:
@@ -123,11 +128,12 @@ def backup_command(*, file: Path | Log, target: Path, as_json: bool) -> None:
 
 @journal.command("export")
 @_FILE
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON array instead of a line for each object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON array instead of one object per line.")
 def export_command(*, file: Path | Log, as_json: bool) -> None:
-    """Print the content of FILE as one JSON object per line: first the initial state, then every change.
+    """Print the content of FILE, one JSON object per line.
 
-    If FILE is damaged, the readable part is printed, without --json.
+    The first object is the initial state; each other object is a change. If FILE is damaged, the readable part is
+    printed, except with --json.
     """
     if as_json:
         print_json(list(map(_with_instants, export(file))))
@@ -136,13 +142,15 @@ def export_command(*, file: Path | Log, as_json: bool) -> None:
         click.echo(json.dumps(_with_instants(entry), separators=(",", ":")))
 
 
-@click.command("usage", short_help="Print the usage in a period.")
+@click.command("usage", short_help="Print the usage over time from a journal.")
 @_FILE
-@click.option("--by", type=click.Choice(get_args(Grouping)), required=True, help="The kind of the sums.")
+@click.option(
+    "--by", type=click.Choice(get_args(Grouping)), required=True, help="The kind of owner for which usage is summed up."
+)
 @click.option("--since", metavar="DATE", help="The start of the period, such as 2026-10-01 or 2026-10-01T08:00.")
-@click.option("--until", metavar="DATE", help="The end of the period, exclusive.  [default: now]")
+@click.option("--until", metavar="DATE", help="The end of the period; this instant is excluded.  [default: now]")
 @click.option("--per", "period", type=click.Choice(get_args(Period)), help="Print a sum for each calendar interval.")
-@click.option("--zone", default="UTC", help="The time zone of dates and of the calendar.")
+@click.option("--zone", metavar="NAME", default="UTC", help="The time zone of dates and of the calendar.")
 @click.option(
     "--format",
     "form",
@@ -162,7 +170,7 @@ def usage_command(
     form: str,
     as_json: bool,
 ) -> None:
-    """Print the usage in a period, from the journal FILE.
+    """Print the usage that the journal FILE records, in a period.
 
     Tables show hours, rounded to thousandths, and times in the time zone. CSV and JSON contain exact resource-seconds
     in base units, and times in UTC.

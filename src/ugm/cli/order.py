@@ -15,7 +15,8 @@ from ugm.cli.output import print_json, section, shown, table, with_instants
 from ugm.journal.follower import Follower
 from ugm.journal.locations import URL_SCHEMES
 from ugm.journal.usage_load import restored_shares
-from ugm.partition.scheduling_order import OrderCopy, turns_of
+from ugm.partition.order_copy import OrderCopy
+from ugm.partition.scheduling_order import turns_of
 from ugm.resources import Resource
 
 __all__ = ["order_command"]
@@ -32,7 +33,7 @@ class _Order(NamedTuple):
 @click.command("order", short_help="Explain the order of pending requests.")
 @click.argument("source")
 @click.option("--partition", "partition_name", metavar="NAME", help="The partition of a server.  [default: default]")
-@click.option("--most", type=click.IntRange(1, 1000), default=100, help="The most requests.")
+@click.option("--limit", type=click.IntRange(1, 1000), metavar="N", default=100, help="The maximum number of requests.")
 @click.option(
     "--explain",
     "users",
@@ -40,9 +41,18 @@ class _Order(NamedTuple):
     metavar="USER USER",
     help="Also explain the order of two users by their shares; each is a name, or a path of the share tree.",
 )
+@click.option(
+    "--tree", metavar="NAME", help="Descend through the groups of a quota model of a server instead of queues."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def order_command(
-    *, source: str, partition_name: str | None, most: int, users: tuple[str, str] | None, as_json: bool
+    *,
+    source: str,
+    partition_name: str | None,
+    limit: int,
+    users: tuple[str, str] | None,
+    tree: str | None,
+    as_json: bool,
 ) -> None:
     """Explain the order in which a scheduler should try the pending requests.
 
@@ -51,9 +61,11 @@ def order_command(
     """
     url = server_url(source)
     if url is not None:
-        found = _of_server(Server(url, partition_name or "default"), most, users)
+        found = _of_server(Server(url, partition_name or "default"), limit, users, tree)
+    elif tree is not None:
+        raise click.UsageError("--tree needs the address of a server: the order of a journal has no quota models")
     elif source.startswith(URL_SCHEMES) or Path(source).is_file():
-        found = _of_journal(source, most, users)
+        found = _of_journal(source, limit, users)
     else:
         raise click.UsageError(f"{source} is neither a journal nor the address of a server")
     if users is not None and found.explanation is None:
@@ -65,27 +77,31 @@ def order_command(
         _render(found, Console())
 
 
-def _of_server(server: Server, most: int, users: Sequence[str] | None) -> _Order:
-    turns = server.get("/order", most=most)["turns"]
+def _of_server(server: Server, limit: int, users: Sequence[str] | None, tree: str | None) -> _Order:
+    turns = server.get("/order", limit=limit, **({} if tree is None else {"tree": tree}))["turns"]
     if users is None:
         return _Order(turns, None)
-    return _Order(turns, server.get("/shares", first=users[0], second=users[1], most=1)["explanation"])
+    return _Order(turns, server.get("/shares", first=users[0], second=users[1], limit=1)["explanation"])
 
 
-def _of_journal(source: str, most: int, users: Sequence[str] | None) -> _Order:
+def _of_journal(source: str, limit: int, users: Sequence[str] | None) -> _Order:
     follower = Follower(source)
     try:
         shares = restored_shares(source, follower.state.compiled)
         follower.state.fair_shares = lambda: shares
-        copied = OrderCopy.of(follower.state, for_keys=False)
+        copied = OrderCopy.of_pending(follower.state, for_keys=False)
     finally:
         follower.close()
-    turns = [turn.to_dict() for turn in turns_of(copied, most)]
+    turns = [turn.to_dict() for turn in turns_of(copied, limit)]
     return _Order(turns, None if users is None or shares is None else shares.explain(*users).to_dict())
 
 
 def _render(found: _Order, console: Console) -> None:
     console.print(_turn_table(found.turns))
+    if found.turns:
+        console.print("\n[bold]Reasons for these places[/bold]")
+    for place, turn in enumerate(found.turns, 1):
+        console.print(f"{place}  {shown('; '.join(turn['reasons']))}", highlight=False, soft_wrap=True)
     if found.explanation is not None:
         console.print()
         console.print(shown(found.explanation["text"]), highlight=False)
@@ -102,18 +118,17 @@ def _turn_table(turns: Iterable[Mapping[str, Any]]) -> Table:
             str(turn["priority"]),
             str(Resource(turn["usage"])),
             "fits" if turn["fits"] else f"exceeds {turn['blocked_by']}",
-            "; ".join(turn["reasons"]),
         )
         for number, turn in enumerate(turns, 1)
     ]
-    columns = ("place", "request", "user", "queue", "priority", "usage", "maximum", "reasons")
-    return table(*columns, rows=rows, right=("place", "priority"), folded=("queue", "usage", "reasons"))
+    columns = ("place", "request", "user", "queue", "priority", "usage", "maximum")
+    return table(*columns, rows=rows, right=("place", "priority"), folded=("queue", "usage"))
 
 
 def _steps(explanation: Mapping[str, Any]) -> Table:
     columns = ("node", "share", "part of the usage", "level")
     nodes = [step[side] for step in explanation["steps"] for side in ("first", "second")]
-    rows = [(node["path"], node["share"] or "no limit", _brief(node["used"]), _brief(node["level"])) for node in nodes]
+    rows = [(node["path"], node["share"] or "parent", _brief(node["used"]), _brief(node["level"])) for node in nodes]
     return table(*columns, rows=rows, right=columns[1:], folded=("node",))
 
 

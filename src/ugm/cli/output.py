@@ -106,8 +106,8 @@ def bar(share: float, width: int, *, ascii_only: bool = False) -> Text:
 def counted(number: int, noun: str) -> str:
     """Format a number with a noun.
 
-    >>> counted(1, "job"), counted(1200, "job")
-    ('1 job', '1,200 jobs')
+    >>> counted(1, "job"), counted(1200, "job"), counted(2, "more job")
+    ('1 job', '1,200 jobs', '2 more jobs')
     """
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 

@@ -101,7 +101,7 @@ def _render(reports: Mapping[str, PreemptionReport], console: Console, title: st
     console.print(table("", *reports, rows=texts.preemption_rows(reports.values()), right=reports))
     for heading, rows in texts.guarantee_tables(reports.values()):
         listed = table("queue", "guaranteed", *reports, rows=rows[:top], right=reports, folded=("queue", "guaranteed"))
-        note = f"{counted(len(rows) - top, 'queue')} more" if len(rows) > top else ""
+        note = counted(len(rows) - top, "more queue") if len(rows) > top else ""
         section(console, heading, listed, note)
     for name, report in reports.items():
         for finding in report.findings:

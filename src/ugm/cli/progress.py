@@ -52,7 +52,7 @@ def watching(stream: BufferedReader) -> Iterator[Callable[[ReplayProgress], None
             nonlocal events
             events += 1
             if events % _STRIDE == 0:
-                counts = f"{moment.read:,} jobs read, {moment.held:,} waiting"
+                counts = f"{moment.submitted:,} jobs submitted, {moment.waiting:,} waiting"
                 # The replay continues after the last job has been read, when the file is already closed.
                 done = size if size is None or stream.closed else stream.tell()
                 display.update(task, completed=done, counts=counts)

@@ -32,15 +32,15 @@ def render(
         title: the first line.
         seconds: the duration of the replay.
         start: the start of the log in seconds since 1970; None if it is unknown.
-        top: the most rows of each table.
+        top: the maximum number of rows in each table.
     """
     console.print(f"\n[bold]{shown(title)}[/bold]\n")
     console.print(_summary(report, seconds))
-    holding = texts.holding_rows(report)
-    section(console, "Limits that held jobs", _holding_table(holding[:top]), _more(holding[top:], "limit"))
+    holding = texts.delaying_rows(report)
+    section(console, "Limits that delayed jobs", _holding_table(holding[:top]), _more(holding[top:], "limit"))
     full = texts.limits_by_peak(report)
     bars = _peak_table(full[:top], ascii_only=console.options.ascii_only)
-    section(console, "Peak usage against limit", bars, _more(full[top:], "limit"))
+    section(console, "Peak usage and limits", bars, _more(full[top:], "limit"))
     for heading, figures in (("user", report.users), ("group", report.groups)):
         waiting = texts.waiting_rows(figures)
         rest = len(figures) - len(waiting)
@@ -85,21 +85,21 @@ def _budgets(report: Report, console: Console, start: int | None, top: int) -> N
 
 def _summary(report: Report, seconds: float) -> Table:
     rows = Table.grid(padding=(0, 2))
-    rows.add_column(style="dim", min_width=9)
+    rows.add_column(style="dim", min_width=10)
     rows.add_column()
     for heading, text in texts.summary(report):
         rows.add_row(heading, text)
     rate = report.decisions / seconds if seconds else 0.0
-    rows.add_row("replay", f"{report.decisions:,} decisions in {seconds:.1f} s, {rate:,.0f} a second")
+    rows.add_row("replay", f"{report.decisions:,} decisions in {seconds:.1f} s, {rate:,.0f} per second")
     sound = "[green]clean[/green]" if report.is_clean else f"[red]{shown('; '.join(report.findings))}[/red]"
-    rows.add_row("verify", sound)
+    rows.add_row("self-check", sound)
     return rows
 
 
 def _holding_table(holding: Sequence[tuple[LimitSummary, tuple[str, ...]]]) -> Table:
-    columns = (*texts.HOLDING, "mostly")
+    columns = (*texts.DELAYING, "mostly")
     rows = [(*cells, _first(limit.users)) for limit, cells in holding]
-    return table(*columns, rows=rows, right=texts.HOLDING[2:], folded=("queue", "mostly"))
+    return table(*columns, rows=rows, right=texts.DELAYING[2:], folded=("queue", "mostly"))
 
 
 def _peak_table(limits: Sequence[LimitSummary], *, ascii_only: bool) -> Table:
@@ -116,7 +116,7 @@ def _peak_row(limit: LimitSummary, *, ascii_only: bool) -> tuple[str | Text, ...
         bar(share, _BAR_WIDTH, ascii_only=ascii_only),
         texts.percent(share),
         texts.brief_amount(limit.resource, limit.peak),
-        texts.most(limit),
+        texts.limit_value(limit),
     )
 
 
@@ -126,4 +126,4 @@ def _first(users: Sequence[UserImpact]) -> str:
 
 
 def _more(rest: Sequence[object], noun: str) -> str:
-    return f"{counted(len(rest), noun)} more" if rest else ""
+    return counted(len(rest), f"more {noun}") if rest else ""

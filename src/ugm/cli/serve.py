@@ -43,8 +43,10 @@ _EXTRAS: Final = {
 
 
 #: Options that ``serve`` and ``demo`` share.
-HOST: Final = click.option("--host", default="127.0.0.1", help="The address to listen on.")
-PORT: Final = click.option("--port", type=click.IntRange(0, 65535), default=8080, help="The port; 0 for any free port.")
+HOST: Final = click.option("--host", metavar="ADDRESS", default="127.0.0.1", help="The address to listen on.")
+PORT: Final = click.option(
+    "--port", type=click.IntRange(0, 65535), metavar="PORT", default=8080, help="The port; 0 for any free port."
+)
 JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print the URL of the server as JSON.")
 
 
@@ -58,12 +60,12 @@ JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print the UR
 @click.option(
     "--token-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A file that contains only the token, of at least 16 characters.",
+    help="A file that contains only the token for changes of the configuration, of at least 16 characters.",
 )
 @click.option(
     "--decide-token-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A file that contains only another token, with which clients may use the partitions over REST.",
+    help="A file that contains only the token with which clients may use the partitions over REST.",
 )
 @click.option(
     "--host-name",
@@ -107,11 +109,12 @@ def serve_command(  # noqa: PLR0913 - one for each option
 ) -> None:
     """Serve the partitions of CONFIG with a REST interface, a web page and, with --metrics, metrics.
 
-    With --listen, schedulers in other processes use one partition of CONFIG: `ugm.connect` returns it to them. With
-    --journal, its changes are durable, and the partition keeps the configuration that it has. Without --listen the
-    partitions are empty, because no scheduler uses them.
+    With --listen, schedulers in other processes use one partition of CONFIG, to which they connect with `ugm.connect`.
+    With --journal, the changes of this partition are durable; if the journal already has a configuration, CONFIG does
+    not replace it at the start. Without --listen, only clients over REST can use the partitions; see
+    --decide-token-file.
     CONFIG is reloaded on SIGHUP and when it changes; with - it is read once, from the standard input. A configuration
-    with problems is refused; as long as CONFIG has problems, /api/v1/health reports the status "degraded". The result
+    with problems is refused; while CONFIG has problems, /api/v1/health reports the status "degraded". The result
     of each reload is printed on the standard error. Every change, and every request with a wrong token, is printed
     there as a line of JSON.
     """

@@ -35,7 +35,7 @@ _OPTIONS: Final = (
         "same location stand by; needs --listen.",
     ),
     click.option("--partition", "partition_name", metavar="NAME", help="The partition of CONFIG for --listen."),
-    click.option("--client-token-file", type=_FILE, help="A file that contains only the secret of schedulers."),
+    click.option("--client-token-file", type=_FILE, help="A file that contains only the token of schedulers."),
     click.option("--certificate", type=_FILE, help="The certificate for tls addresses, with its chain (PEM)."),
     click.option("--key", type=_FILE, help="The private key of the certificate, if it is in another file (PEM)."),
 )

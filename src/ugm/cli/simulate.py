@@ -110,7 +110,7 @@ class _Settings:
     "--reserve",
     "reserves",
     is_flag=True,
-    help="Also replay with reservations: the first job that limits of queues hold keeps what becomes free.",
+    help="Also replay with reservations: what becomes free is kept for the first job that limits of queues delay.",
 )
 @click.option("--partition", "partition_name", metavar="NAME", help="The partition, if the configuration has several.")
 @click.option(
@@ -157,7 +157,7 @@ class _Settings:
     callback=read_cores,
     metavar="QUANTITY",
     default="1",
-    help="Cores of each processor.",
+    help="Cores per processor of the log.",
 )
 @click.option(
     "--memory",
@@ -165,7 +165,7 @@ class _Settings:
     callback=read_memory,
     metavar="QUANTITY",
     default="2Gi",
-    help="Memory of each processor, for jobs with unknown memory in the log; 0 for none.",
+    help="Memory per processor, for jobs with unknown memory in the log; 0 for none.",
 )
 @click.option(
     "--group-limits",
@@ -193,8 +193,12 @@ class _Settings:
     metavar="SECONDS",
     help="The time that a victim of --preempt takes to stop.  [default: 30]",
 )
-@click.option("--until", type=click.IntRange(min=0), metavar="SECOND", help="Stop the clock after this second.")
-@click.option("--top", type=click.IntRange(min=1), metavar="LINES", default=8, help="The most rows of each table.")
+@click.option(
+    "--until", type=click.IntRange(min=0), metavar="SECOND", help="Stop the replay after this second of the log."
+)
+@click.option(
+    "--top", type=click.IntRange(min=1), metavar="N", default=8, help="The maximum number of rows of each table."
+)
 @click.option(
     "--html",
     "html_file",
@@ -203,7 +207,7 @@ class _Settings:
     metavar="FILE",
     help="Also write the report as an HTML page with plots, in one self-contained file.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON.")
 def simulate_command(  # noqa: PLR0913 - one for each option
     *,
     workload: Path,
@@ -282,7 +286,7 @@ def _cases(
 def _refuse_with_preemption(cases: Sequence[_Case], settings: _Settings, victims: Sequence[str]) -> None:
     """Refuse the options that a replay with preemption does not follow, and configurations without guarantees."""
     if settings.cluster is None:
-        raise click.UsageError("--preempt needs --cluster: plans of preemption free a part of its resources")
+        raise click.UsageError("--preempt needs --cluster: without a size, the cluster is never full")
     if len(set(victims)) < len(victims):
         raise click.UsageError("--preempt is given twice with the same value")
     ignored = {

@@ -24,7 +24,7 @@ from ugm.errors import printable
 
 __all__ = ["render_screen", "render_top", "top_command"]
 
-#: The most denials that are searched for a text.
+#: The maximum number of denials that are searched for a text.
 _SEARCHED: Final = 1000
 _KEYS: Final = "q quit  ↑↓ scroll  s sort  r reverse  / filter  ? help"
 
@@ -39,10 +39,16 @@ _KEYS: Final = "q quit  ↑↓ scroll  s sort  r reverse  / filter  ? help"
     default=2.0,
     help="The interval between updates.",
 )
-@click.option("--lines", type=click.IntRange(min=1, max=1000), default=8, help="The most rows of each table.")
+@click.option(
+    "--lines",
+    type=click.IntRange(min=1, max=1000),
+    metavar="N",
+    default=8,
+    help="The maximum number of rows of each table.",
+)
 @click.option("--sort", type=click.Choice(SORTS), default="share", help="The order of queues, users and groups.")
 @click.option("--reverse", "is_reversed", is_flag=True, help="Reverse the order.")
-@click.option("--filter", "find", metavar="TEXT", default="", help="Show only names that contain this text.")
+@click.option("--filter", "search", metavar="TEXT", default="", help="Show only names that contain this text.")
 @click.option("--once", is_flag=True, help="Print once and exit.")
 @click.option("--json", "as_json", is_flag=True, help="Print once as JSON and exit.")
 def top_command(  # noqa: PLR0913 - one for each option
@@ -53,7 +59,7 @@ def top_command(  # noqa: PLR0913 - one for each option
     lines: int,
     sort: Sort,
     is_reversed: bool,
-    find: str,
+    search: str,
     once: bool,
     as_json: bool,
 ) -> None:
@@ -66,7 +72,7 @@ def top_command(  # noqa: PLR0913 - one for each option
         raise click.UsageError(
             f"expected an address such as localhost:8080 or https://quota.example.org, found {server!r}"
         )
-    client, query = Server(url, partition_name), RowSelection(sort, is_reversed, find, lines)
+    client, query = Server(url, partition_name), RowSelection(sort, is_reversed, search, lines)
     try:
         if as_json:
             view = _fetch(client, query)
@@ -109,20 +115,20 @@ def _fetch(client: Server, query: RowSelection, shown: str = TABLES[0]) -> dict[
 def _utilizations(client: Server, kind: str, query: RowSelection) -> dict[str, Any]:
     """Return users or groups in the order of a query; the server sorts, because it may have more than a page."""
     sort = "pending" if query.sort == "waiting" else query.sort
-    options = {"sort": sort, "most": query.lines, **({"find": query.find} if query.find else {})}
+    options = {"sort": sort, "limit": query.lines, **({"search": query.search} if query.search else {})}
     page: dict[str, Any] = client.get(f"/utilization/{kind}", **options)
     if not query.is_reversed:
         return page
     if page["total"] > query.lines:
-        page = client.get(f"/utilization/{kind}", **options, skip=page["total"] - query.lines)
+        page = client.get(f"/utilization/{kind}", **options, offset=page["total"] - query.lines)
     return {**page, "utilizations": page["utilizations"][::-1]}
 
 
 def _denials(client: Server, query: RowSelection) -> list[dict[str, Any]]:
     """Return the newest denials, the newest first, or the oldest of them first."""
-    most = _SEARCHED if query.find else query.lines
-    records = client.get("/history", kind="denied", most=most)["records"][::-1]
-    text = query.find.lower()
+    most = _SEARCHED if query.search else query.lines
+    records = client.get("/history", kind="denied", limit=most)["records"][::-1]
+    text = query.search.lower()
     found = [record for record in records if any(text in name.lower() for name in _names(record))][: query.lines]
     return found[::-1] if query.is_reversed else found
 
@@ -164,7 +170,7 @@ def _status(state: TopState, updated: datetime, problem: str) -> Text:
         return Text(printable(f"data of {updated:%H:%M:%S}: {problem}"), style="bold red")
     parts = [f"{updated:%H:%M:%S}", *(["paused"] if state.paused else []), state.table, f"by {state.query.sort}"]
     parts += ["reversed"] if state.query.is_reversed else []
-    parts += [f"filter {state.query.find!r}"] if state.query.find else []
+    parts += [f"filter {state.query.search!r}"] if state.query.search else []
     return Text(printable(", ".join(parts)), style="dim")
 
 

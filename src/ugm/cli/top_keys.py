@@ -38,7 +38,7 @@ _NAMES: Final = {
     "\x1b": "escape",
     "\x04": "q",
 }
-#: The most bytes that are read at once.
+#: The maximum number of bytes that are read at once.
 _MOST: Final = 1024
 
 

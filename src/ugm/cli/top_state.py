@@ -36,8 +36,8 @@ class RowSelection(NamedTuple):
     sort: Sort = "share"
     is_reversed: bool = False
     #: A text that names must contain, in any case; applications of denials, or the users and groups that were denied.
-    find: str = ""
-    #: The most rows of each table.
+    search: str = ""
+    #: The maximum number of rows in each table.
     lines: int = 8
 
 
@@ -92,7 +92,7 @@ class TopState:
             case " ":
                 self.paused = not self.paused
             case "/":
-                self.editing = self._query.find
+                self.editing = self._query.search
             case "tab" | "right" | "back tab" | "left":
                 self._show(1 if key in ("tab", "right") else -1)
             case _:
@@ -106,7 +106,7 @@ class TopState:
             case "r":
                 self._select(is_reversed=not self._query.is_reversed)
             case "escape":
-                self._select(find="")
+                self._select(search="")
 
     def _scroll(self, key: str) -> None:
         steps = {"up": -1, "k": -1, "down": 1, "j": 1, "page up": -self.page, "page down": self.page}
@@ -117,10 +117,10 @@ class TopState:
         match key:
             case "enter":
                 self.editing = None
-                self._select(find=text)
+                self._select(search=text)
             case "escape":
                 self.editing = None
-                self._select(find="")
+                self._select(search="")
             case "backspace":
                 self.editing = text[:-1]
             case _ if len(key) == 1:

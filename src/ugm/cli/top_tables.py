@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ugm.cli.fitting import Column, FittedTable
-from ugm.cli.output import bar
+from ugm.cli.output import bar, counted
 from ugm.cli.top_state import RowSelection
 from ugm.errors import number_text, printable
 from ugm.resources import MEMORY, format_amount
@@ -60,7 +60,7 @@ class _QueueRow(NamedTuple):
 def render_summary(partition: Mapping[str, Any]) -> Text:
     """Return the line with the sizes of a partition."""
     counts = ", ".join(
-        f"{partition[what]:,} {what}" for what in ("users", "groups", "queues", "applications", "allocations")
+        counted(partition[f"{noun}s"], noun) for noun in ("user", "group", "queue", "application", "allocation")
     )
     return Text(printable(f"partition {partition['name']}: {counts}"), style="bold")
 
@@ -95,7 +95,7 @@ def _queue_rows(root: Mapping[str, Any] | None, query: RowSelection) -> list[_Qu
     found = [] if root is None else list(_all_queue_rows(root))
     if query.sort == "share":
         found = [row for row in found if row.resource is not None]
-    text = query.find.lower()
+    text = query.search.lower()
     selected = [row for row in found if text in row.queue["queue_path"].lower()]
     selected.sort(key=lambda row: (-_rank(row, query.sort), natural_key(row.queue["queue_path"]), row.resource or ""))
     return (selected[::-1] if query.is_reversed else selected)[: query.lines]

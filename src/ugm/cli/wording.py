@@ -14,7 +14,7 @@ from ugm.simulation.report import LimitSummary, Report, ResourceUse, WaitingTime
 from ugm.simulation.reserving import RESERVED
 
 __all__ = [
-    "HOLDING",
+    "DELAYING",
     "LENDING",
     "LOANS",
     "RECLAIMS",
@@ -26,13 +26,13 @@ __all__ = [
     "change_rows",
     "compared_limit_rows",
     "comparison_rows",
+    "delaying_rows",
     "guarantee_tables",
     "holder",
-    "holding_rows",
     "lending_rows",
+    "limit_value",
     "limits_by_peak",
     "loan_rows",
-    "most",
     "peak_share",
     "percent",
     "preemption_rows",
@@ -44,8 +44,8 @@ __all__ = [
     "whose",
 ]
 
-#: The columns of `holding_rows` and `waiting_rows`.
-HOLDING: Final = ("queue", "limit for", "most", "jobs", "share", "held for")
+#: The columns of `delaying_rows` and `waiting_rows`.
+DELAYING: Final = ("queue", "limit for", "limit", "jobs", "share", "delayed for")
 WAITING: Final = ("jobs", "delayed", "mean", "p95", "longest", "in total")
 #: The columns of `lending_rows`, `loan_rows` and `reclaim_rows`.
 LENDING: Final = ("group", "resource", "guaranteed", "peak", "borrowed", "lent")
@@ -98,7 +98,7 @@ def whose(limit: LimitSummary) -> str:
     return "the cluster" if limit.queue_path == ROOT and limit.resource is not None else "the queue"
 
 
-def most(limit: LimitSummary) -> str:
+def limit_value(limit: LimitSummary) -> str:
     """Format the value of a limit with its unit."""
     return (amount_time if limit.kind == BUDGET else amount_of)(limit.resource, limit.limit)
 
@@ -140,11 +140,11 @@ def holder(limit: LimitSummary) -> str:
 def summary(report: Report) -> list[tuple[str, str]]:
     """Return the counts and the waiting times of the jobs, with headings."""
     waiting = report.waiting
-    states = f"{report.started:,} started, {report.rejected:,} rejected, {report.held:,} still waiting"
+    states = f"{report.started:,} started, {report.rejected:,} rejected, {report.still_waiting:,} still waiting"
     share = percent(share_of(waiting.delayed, waiting.jobs))
     rows = [
-        ("jobs", f"{report.read:,} read: {states}"),
-        ("delayed", f"{waiting.delayed:,} jobs, {share} of those started; at most {report.most_held:,} at one time"),
+        ("jobs", f"{report.submitted:,} submitted: {states}"),
+        ("delayed", f"{waiting.delayed:,} jobs, {share} of those started; at most {report.most_waiting:,} at one time"),
         ("waiting", _times(waiting)),
     ]
     if report.logged is not None:
@@ -165,12 +165,12 @@ def comparison_rows(compared: ReplayComparison) -> list[tuple[str, ...]]:
     rows = [
         ("jobs started", *(f"{one.started:,}" for one in reports)),
         ("rejected", *(f"{one.rejected:,}" for one in reports)),
-        ("still waiting", *(f"{one.held:,}" for one in reports)),
+        ("still waiting", *(f"{one.still_waiting:,}" for one in reports)),
         ("delayed", *(f"{one.waiting.delayed:,}" for one in reports)),
         ("mean wait", *(brief_time(one.waiting.mean) for one in reports)),
         ("p95 of waits", *(brief_time(one.waiting.p95) for one in reports)),
         ("longest wait", *(brief_time(one.waiting.max) for one in reports)),
-        ("most waiting", *(f"{one.most_held:,}" for one in reports)),
+        ("most waiting", *(f"{one.most_waiting:,}" for one in reports)),
         *_utilization_rows(reports),
         ("usage and wait", *(_correlation(one) for one in reports)),
         ("self-check", *("clean" if one.is_clean else "findings" for one in reports)),
@@ -216,9 +216,9 @@ def _signed(seconds: float) -> str:
 
 
 def compared_limit_rows(compared: ReplayComparison) -> list[tuple[str, ...]]:
-    """Return the limits that held jobs in any replay, with the time for which they did."""
+    """Return the limits that delayed jobs in any replay, with the time for which they did."""
     return [
-        (one.queue_path, whose(limit), _values(one), *map(brief_time, one.held_seconds))
+        (one.queue_path, whose(limit), _values(one), *map(brief_time, one.delayed_seconds))
         for one in compared.limits
         for limit in [next(limit for limit in one.limits if limit is not None)]
     ]
@@ -226,7 +226,7 @@ def compared_limit_rows(compared: ReplayComparison) -> list[tuple[str, ...]]:
 
 def _values(one: LimitComparison) -> str:
     """Return the values of a limit, which may differ between configurations."""
-    return " / ".join(dict.fromkeys("none" if limit is None else most(limit) for limit in one.limits))
+    return " / ".join(dict.fromkeys("none" if limit is None else limit_value(limit) for limit in one.limits))
 
 
 def preemption_rows(reports: Collection[PreemptionReport]) -> list[tuple[str, ...]]:
@@ -234,7 +234,7 @@ def preemption_rows(reports: Collection[PreemptionReport]) -> list[tuple[str, ..
     return [
         ("jobs started", *(f"{one.started:,}" for one in reports)),
         ("rejected", *(f"{one.rejected:,}" for one in reports)),
-        ("still waiting", *(f"{one.waiting:,}" for one in reports)),
+        ("still waiting", *(f"{one.still_waiting:,}" for one in reports)),
         ("mean wait", *(brief_time(share_of(one.waited, one.started)) for one in reports)),
         ("longest wait", *(brief_time(one.longest_wait) for one in reports)),
         ("evictions", *(f"{one.evictions:,}" for one in reports)),
@@ -278,15 +278,15 @@ def _figure(effect: GuaranteeEffect | None, figure: Callable[[GuaranteeEffect], 
     return "" if effect is None else brief_time(figure(effect))
 
 
-def holding_rows(report: Report) -> list[tuple[LimitSummary, tuple[str, ...]]]:
-    """Return the limits that held jobs, each with its row of a table; the limits are sorted by their effect."""
-    total = sum(limit.held_seconds for limit in report.limits)
-    return [(limit, _holding(limit, total)) for limit in report.limits if limit.held_seconds or limit.held_jobs]
+def delaying_rows(report: Report) -> list[tuple[LimitSummary, tuple[str, ...]]]:
+    """Return the limits that delayed jobs, each with its row of a table; the limits are sorted by their effect."""
+    total = sum(limit.delayed_seconds for limit in report.limits)
+    return [(limit, _delaying(limit, total)) for limit in report.limits if limit.delayed_seconds or limit.delayed_jobs]
 
 
-def _holding(limit: LimitSummary, total: int) -> tuple[str, ...]:
-    share, time = percent(share_of(limit.held_seconds, total)), brief_time(limit.held_seconds)
-    return limit.queue_path, whose(limit), most(limit), f"{limit.held_jobs:,}", share, time
+def _delaying(limit: LimitSummary, total: int) -> tuple[str, ...]:
+    share, time = percent(share_of(limit.delayed_seconds, total)), brief_time(limit.delayed_seconds)
+    return limit.queue_path, whose(limit), limit_value(limit), f"{limit.delayed_jobs:,}", share, time
 
 
 def lending_rows(report: Report) -> list[tuple[str, ...]]:

@@ -146,7 +146,7 @@ class SetAside:
         )
 
     def _within(self, path: Path, *, around: bool = False) -> bool:
-        """Return whether a path leads into one of the values; with *around*, also to a container of one."""
+        """Return whether a path leads into one of the values or, with *around*, to a container of one."""
         node = self._tree
         for part in path:
             if part not in node:

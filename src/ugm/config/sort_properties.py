@@ -13,7 +13,7 @@ from ugm._documents.places import Path
 from ugm.config.findings import Finding
 from ugm.configuration import ChildTemplate, QueueConfig, SchedulerConfig
 from ugm.errors import quote
-from ugm.fairness.sort_settings import POLICY, PROPERTIES, is_known_value
+from ugm.fairness.sort_settings import POLICY, PROPERTIES, is_valid_value
 
 __all__ = ["policies_without_shares", "unknown_sort_properties"]
 
@@ -46,7 +46,7 @@ def _in(value: object, path: Path) -> Iterator[Finding]:
     if isinstance(value, ConfigValue):
         if isinstance(value, (QueueConfig, ChildTemplate)):
             for name, text in value.properties.items():
-                if not is_known_value(name, text):
+                if not is_valid_value(name, text):
                     message = f"{quote(text)} is unknown, so the default is used (allowed: {PROPERTIES[name]})"
                     yield Finding((*path, "properties", name), "queue-property-unknown", message)
         for shape in field_shapes(type(value)):

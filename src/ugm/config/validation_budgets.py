@@ -74,13 +74,13 @@ def budgets_carry_over_periods(located: LocatedPartition) -> Iterator[Finding]:
     for _, budget, path in _budgets(located):
         carry, cap = (*path, "carry"), (*path, "cap")
         if budget.carry != "none" and budget.period == "none":
-            message = "a budget without a period carries nothing over"
+            message = "the budget carries over, but has no period"
             yield Finding(carry, "budget-carry-without-period", message, (carry, (*path, "period")))
         if budget.carry == "capped" and not budget.cap:
-            message = "the budget carries over up to a cap, and has none"
+            message = "the budget carries over up to a cap, but sets no cap"
             yield Finding(cap, "budget-cap-missing", message, (carry, cap))
         elif budget.cap and budget.carry != "capped":
-            message = "the budget has a cap, and carry is not 'capped'"
+            message = "the budget sets a cap, but carry is not 'capped'"
             yield Finding(cap, "budget-cap-unused", message, (carry, cap))
         for name in budget.cap:
             if name not in budget.amounts:

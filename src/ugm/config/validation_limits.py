@@ -82,13 +82,13 @@ def limit_group_wildcard_follows_a_group(located: LocatedQueue) -> Iterator[Find
 
 
 def limit_sets_something(located: LocatedQueue) -> Iterator[Finding]:
-    """A limit sets a maximum of resources, of applications or of pending work.
+    """A limit sets a maximum of resources, of applications or of pending work, or a schedule.
 
     Source: Apache YuniKorn, partition and queue configuration, "Limits".
     """
     for index, limit in enumerate(located.queue.limits):
         if not limit.max_applications and not limit.max_resources and limit.ugm == LimitExtensions():
-            message = "the limit sets neither maxresources nor maxapplications"
+            message = "the limit sets no maximum (required: maxresources, maxapplications or ugm)"
             path = (*located.limits_path, index)
             sources = ((*path, "maxresources"), (*path, "maxapplications"), (*path, "ugm"))
             yield Finding(path, "limit-sets-nothing", message, sources)

@@ -96,9 +96,9 @@ def _source_findings(
     for at, source in enumerate(sources):
         below = (*path, "groupby", at)
         if source.source == "tag" and not source.tag:
-            yield Finding(below, "group-source-tag-missing", "a source of the kind 'tag' names no tag")
+            yield Finding(below, "group-source-tag-missing", "a source of the kind 'tag' needs the name of a tag")
         if source.tag and source.source not in _TAGGED:
-            message = f"a source of the kind {quote(source.source)} has no tag"
+            message = f"a source of the kind {quote(source.source)} does not use a tag"
             yield Finding((*below, "tag"), "group-source-tag-unused", message, ((*below, "source"),))
         for value, group in source.names.items():
             if group not in groups:
@@ -134,7 +134,7 @@ def _node_findings(config: QuotaTreeConfig, nodes: Path, path: Path) -> Iterator
     if not roots:
         yield Finding(nodes, "quotatree-root-missing", "the quota tree has no node without a parent", (path,))
     for name in roots[1:]:
-        message = f"the node {quote(name)} has no parent, as the root {quote(roots[0])}"
+        message = f"the node {quote(name)} has no parent, but {quote(roots[0])} is already the root"
         yield Finding((*nodes, name), "quotatree-roots-several", message, (path,))
     connected = children_of(config.tree)
     for node in config.tree.nodes:

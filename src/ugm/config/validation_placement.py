@@ -19,7 +19,7 @@ from ugm.identity import MAX_NAME, ROOT
 from ugm.queues.filters import Filter, is_pattern
 from ugm.queues.pattern_syntax import MAX_LENGTH
 from ugm.queues.patterns import compile_pattern
-from ugm.queues.rules import finder
+from ugm.queues.placement_rules import finder
 
 __all__ = ["PLACEMENT_RULES", "placement_patterns_are_short"]
 

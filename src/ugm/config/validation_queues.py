@@ -8,11 +8,11 @@ from typing import Final, TypeAlias
 
 from ugm.config.findings import Finding, LocatedQueue
 from ugm.errors import RequestError, cut, quote
-from ugm.fairness.sort_settings import RESERVATION, is_reservation_value
+from ugm.fairness.sort_settings import RESERVATION, is_valid_reservation
 from ugm.identity import ROOT
 from ugm.preemption.settings import PROPERTIES, is_valid_value
 from ugm.queues.acl import Acl
-from ugm.queues.rules import QUEUE_NAMES
+from ugm.queues.placement_rules import QUEUE_NAMES
 from ugm.resources import Resource, format_amount
 
 __all__ = ["QUEUE_RULES", "guaranteed_fits_above"]
@@ -59,7 +59,7 @@ def child_names_differ(located: LocatedQueue) -> Iterator[Finding]:
 
 
 def acls_have_two_parts(located: LocatedQueue) -> Iterator[Finding]:
-    """An access control list has users and, after one blank, groups; names are separated by commas alone.
+    """An access control list has users and, after one space, groups; names are separated by commas alone.
 
     Source: Apache YuniKorn, access control lists, "Syntax".
     """
@@ -242,7 +242,7 @@ def reservation_property_is_valid(located: LocatedQueue) -> Iterator[Finding]:
         ((*located.path, "childtemplate", "properties"), {} if template is None else template.properties),
     ):
         value = properties.get(RESERVATION, "")
-        if not is_reservation_value(value):
+        if not is_valid_reservation(value):
             message = f"{quote(value)} is not allowed (allowed: 'enabled', 'disabled')"
             yield Finding((*path, RESERVATION), "queue-reservation-invalid", message)
 

@@ -20,7 +20,7 @@ def schedule_entries_have_times(located: LocatedQueue) -> Iterator[Finding]:
     """Every entry of a schedule has valid days, hours, dates and a known time zone, and ends after its beginning."""
     for path, entry in _entries(located):
         # Imported late: most configurations have no schedules.
-        from ugm._schedules import parse_entry  # noqa: PLC0415 - as above
+        from ugm._schedule_entries import parse_entry  # noqa: PLC0415 - as above
 
         try:
             parse_entry(entry)
@@ -35,7 +35,7 @@ def schedule_entries_set_something(located: LocatedQueue) -> Iterator[Finding]:
     for path, entry in _entries(located):
         if not entry.max_resources and not entry.max_applications:
             sources = ((*path, "maxresources"), (*path, "maxapplications"))
-            message = "the entry sets neither maxresources nor maxapplications"
+            message = "the entry sets no maximum (required: maxresources or maxapplications)"
             yield Finding(path, "schedule-sets-nothing", message, sources)
         elif entry.max_resources and not any(entry.max_resources.values()):
             message = "every resource of the entry is 0 (allowed: at least one above 0)"

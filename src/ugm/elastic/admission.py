@@ -80,6 +80,14 @@ class GroupAdmission:
                 return False
         return True
 
+    def room(self, group: str, resource: str) -> int | None:
+        """Return the most of a resource with which an expected pod fits a group; None if that is not limited."""
+        found = self.tree.nodes.get(group)
+        node = None if found is None else found.resources.get(resource)
+        if node is None or not node.is_limited:
+            return None
+        return (node.runtime() if self.rules.by_runtime else node.max) - node.used
+
     def violations(
         self, group: str, usage: Resource, *, preemptible: bool = True, freed: Mapping[str, int] = _NOTHING
     ) -> Iterator[Violation]:

@@ -1,4 +1,4 @@
-"""The amounts that elastic groups lend each other, for the decision which allocations a group has to return.
+"""The amounts that elastic groups lend each other. They decide which allocations a group has to return.
 
 A group is guaranteed its minimum, scaled down in a shortage. Its share is its runtime, or its minimum if that is more.
 A group that uses more than its share uses what others are guaranteed or entitled to.

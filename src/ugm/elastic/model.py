@@ -189,6 +189,10 @@ class ElasticModel(ReportingModel):
         pod = self._pod(claim)
         return () if self._has_no_group(self.quota.group_of(pod)) else self.quota.limits(pod)
 
+    def room(self, kind: str, name: str, resource: str) -> int | None:
+        """Return what the runtime of a group leaves for its pending claims; None for another kind of limit."""
+        return self.quota.room(name, resource) if kind == GROUP else None
+
     def owners(self, claim: Claim) -> Iterable[tuple[str, str]]:
         """Return the group of *claim* and the groups above it, without the root."""
         group = self.quota.group_of(self._pod(claim))
@@ -220,7 +224,7 @@ class ElasticModel(ReportingModel):
         return None if self._config is None else {"elastic": to_data(self._config)}
 
     def verify(self, held: Mapping[str, Claim], pending: Mapping[str, Claim]) -> Iterable[str]:
-        """Compare the pods with the claims, and all counts with the pods."""
+        """Yield a message for each difference between the claims and the pods, and between the pods and all counts."""
         for claims, waits in ((held, False), (pending, True)):
             for name, claim in claims.items():
                 pod = self.quota.pod(name)

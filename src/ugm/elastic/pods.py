@@ -178,7 +178,7 @@ class PodIndex:
                 yield from pods.values()
 
     def add(self, pod: Pod, *, is_running: bool = False) -> TrackedPod:
-        """Add a new pod."""
+        """Add a new pod, and return it with its group."""
         tracked = TrackedPod(pod, self.group_of(pod), next(self._arrivals), is_running)
         self.pods[pod.name] = tracked
         self._index(tracked)

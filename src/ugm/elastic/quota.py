@@ -243,7 +243,7 @@ class ElasticQuota:
     # Admission
 
     def check(self, pod: Pod) -> Decision:
-        """Return whether a pod may run now. Changes nothing.
+        """Return the decision whether a pod may run now. Changes nothing.
 
         The runtime follows from the present requests. That of the pod is not part of them before it is expected.
 
@@ -261,6 +261,10 @@ class ElasticQuota:
     def surely_fits(self, pod: Pod, group: str) -> bool:
         """Return True if a lower bound proves that a new pod of a group would fit; False if that is unknown."""
         return pod.preemptible and self._admission.surely_fits(group, pod.usage)
+
+    def room(self, group: str, resource: str) -> int | None:
+        """Return what the limit of a group leaves of a resource for waiting pods; None if it does not limit it."""
+        return self._admission.room(group, resource)
 
     def _violations(self, pod: Pod, freed: dict[str, int]) -> Iterable[Violation]:
         return self._admission.violations(self.group_of(pod), pod.usage, preemptible=pod.preemptible, freed=freed)
@@ -324,7 +328,7 @@ class ElasticQuota:
         return tuple(all_limits(self.tree, self._admission.rules))
 
     def admit(self, name: str) -> Decision:
-        """Start a waiting pod if it may run now.
+        """Start a waiting pod if it may run now, and return the decision.
 
         Raises:
             RequestError: the pod is unknown, or runs already.

@@ -141,7 +141,7 @@ def _readable_weight(group: ElasticGroup) -> Iterator[BrokenRule]:
 
 
 def _role(group: ElasticGroup, node: GroupNode, old: ElasticGroup, pods: PodIndex) -> Iterator[BrokenRule]:
-    """Check a change of the mark as a parent."""
+    """Yield the rules that a change of the mark as a parent violates."""
     if old.is_parent and not group.is_parent and node.children:
         yield "is_parent_with_children", f"{next(iter(node.children))!r} is below it"
     if group.is_parent and not old.is_parent and _has_pods(old, pods):
@@ -153,7 +153,7 @@ def _has_pods(group: ElasticGroup, pods: PodIndex) -> bool:
 
 
 def _placement(group: ElasticGroup, old: ElasticGroup | None, tree: ElasticTree) -> Iterator[BrokenRule]:
-    """Check the group against its parent, siblings and children."""
+    """Yield the rules that the group violates together with its parent, siblings and children."""
     node, above = tree.nodes.get(group.name), tree.nodes.get(parent_of(group))
     children = [child.group for child in node.children.values() if child.group is not None] if node else []
     parent = None if above is None or above.parent is None else above.group
@@ -188,7 +188,7 @@ def _tree_ids(
 
 
 def _names(group: ElasticGroup, parent: ElasticGroup | None, children: list[ElasticGroup]) -> Iterator[BrokenRule]:
-    """Check that the parent and the children name the same resources."""
+    """Yield the rules that are violated if the parent and the children name other resources."""
     for other in [parent, *children]:
         if other is not None and other.max.amounts.keys() != group.max.amounts.keys():
             yield "max_keys_mismatch", f"max of {other.name!r} names other resources"
@@ -202,7 +202,7 @@ def _names(group: ElasticGroup, parent: ElasticGroup | None, children: list[Elas
 def _sums(
     group: ElasticGroup, parent: ElasticGroup | None, above: GroupNode, children: list[ElasticGroup]
 ) -> Iterator[BrokenRule]:
-    """Check that the sums of minimums are within the minimum of the parent."""
+    """Yield the rules that are violated if a sum of minimums exceeds the minimum of the parent."""
     if parent is not None:
         for reason in _excesses("the group and its siblings", _min_sums(above, group), parent.min):
             yield "siblings_min_exceeds_parent_min", f"{reason} of {parent.name!r}"

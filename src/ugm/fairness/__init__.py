@@ -6,9 +6,9 @@ ratios are exact, except that continuous decay is rounded to many digits. Nothin
 caller passes every time.
 """
 
-from ugm.fairness.binned import BinnedUsage, bins_for
+from ugm.fairness.binned_usage import BinnedUsage, bins_for
 from ugm.fairness.comparison import Comparison, SortKeys
-from ugm.fairness.continuous import ContinuousUsage
+from ugm.fairness.continuous_usage import ContinuousUsage
 from ugm.fairness.cost import cost, weighted_usage
 from ugm.fairness.decayed_usage import DecayedUsage
 from ugm.fairness.levels import INFINITE, Level

@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 
 from ugm.configuration import FairShareConfig
 from ugm.errors import RequestError, quote
-from ugm.fairness.binned import BinnedUsage
-from ugm.fairness.continuous import ContinuousUsage
+from ugm.fairness.binned_usage import BinnedUsage
+from ugm.fairness.continuous_usage import ContinuousUsage
 from ugm.fairness.decayed_usage import DecayedUsage
 from ugm.fairness.model import FairShares
 from ugm.fairness.share_tree import PARENT, Shares, ShareTree

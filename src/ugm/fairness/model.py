@@ -107,7 +107,7 @@ class FairShares(ReportingModel):
             self.groups[user.name] = user.groups
 
     def refund(self, claim: Claim) -> None:
-        """Count a claim no longer. What it has used stays."""
+        """Stop counting a claim. What it has used stays."""
         self.usage.remove_use(claim.user.name, claim.usage, self.now)
 
     def reset(self) -> None:
@@ -120,8 +120,8 @@ class FairShares(ReportingModel):
         self.groups.clear()
         self.now = 0
 
-    def continue_from(self, before: object) -> bool:
-        """Take over the past usage of the shares that these replace, and return whether the claims are included.
+    def keep_usage_of(self, before: object) -> bool:
+        """Continue the usage of the shares that these replace, and return whether the claims are included.
 
         If usage is measured in another way, its value now is what counts of it later.
         """

@@ -177,6 +177,10 @@ class OrderedQueue(HeapItem):
                 used[name] = used.get(name, 0) + sign * amount
             queue._ratio = None  # noqa: SLF001 - of the same class
 
+    def replace_usage(self, used: dict[str, int]) -> None:
+        """Replace the usage in and below the queue alone; its key is outdated until `refresh`."""
+        self.used, self._ratio = used, None
+
     def set_guaranteed(self, guaranteed: Mapping[str, int]) -> bool:
         """Change the amounts that its ratio refers to, and return whether they differ; the keys are outdated then."""
         if guaranteed == self.guaranteed:
@@ -197,17 +201,27 @@ class OrderedQueue(HeapItem):
         """Return the priority of the queue; None if nothing is pending."""
         if self.is_refused:
             return None
-        found = [one for one in (self.applications.priority(), self.children.priority()) if one is not None]
-        if not found:
-            return None
+        highest, other = self.applications.priority(), self.children.priority()
+        if highest is None or (other is not None and other > highest):
+            highest = other
         settings = self.settings
-        highest = settings.offset if settings.is_fenced else max(found) + settings.offset
+        if highest is None or not (settings.offset or settings.is_fenced):
+            return highest
+        highest = settings.offset if settings.is_fenced else highest + settings.offset
         return min(max(highest, _LOWEST), _HIGHEST)
 
     def refresh(self) -> None:
         """Compute the keys of the queue and of those above it again."""
         for queue in self.lineage():
             queue.refresh_key()
+
+    def refresh_requests(self) -> None:
+        """Compute the keys again as far up as the change of a request may matter, if no usage has changed."""
+        for queue in self.lineage():
+            before = queue.key is None, queue.priority, queue.submitted
+            queue.refresh_key()
+            if (queue.key is None, queue.priority, queue.submitted) == before:
+                break
 
     def refresh_key(self) -> None:
         """Compute the key of the queue alone again."""
@@ -219,11 +233,23 @@ class OrderedQueue(HeapItem):
             else:
                 parent.children.remove(self)
             return
-        submitted = min(one for one in (self.applications.submitted(), self.children.submitted()) if one is not None)
+        submitted, other = self.applications.submitted(), self.children.submitted()
+        if submitted is None or (other is not None and other < submitted):
+            submitted = other
+        assert submitted is not None  # noqa: S101 - what has a priority was submitted
         if parent is None:
             self.key, self.priority, self.submitted = (), priority, submitted
-            return
-        ratio = self.ratio
+        else:
+            self._update(parent, priority, submitted)
+
+    def refresh_ratio(self) -> None:
+        """Compute the key of a queue of an `OrderView` alone again, of which only the usage has changed."""
+        parent = self.parent
+        if parent is not None and self.key is not None and self.ratio is not self._ratio:
+            self._update(parent, self.priority, self.submitted)
+
+    def _update(self, parent: OrderedQueue, priority: int, submitted: int) -> None:
+        ratio = self._ratio = self.ratio
         if parent.settings.priority_first:
             key: HeapKey = (-priority, ratio.nearest, ratio, submitted, self.path)
         else:
@@ -499,7 +525,8 @@ class OrderTree:
         total = dict(application.used)
         for name, amount in amounts.items():
             total[name] = total.get(name, 0) + amount
-        self.set_usage(application, total)
+        application.queue.add_usage(amounts)
+        application.used = total
 
 
 def _comparison(

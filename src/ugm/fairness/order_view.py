@@ -61,7 +61,7 @@ class OrderLog:
         self._changed = []
 
     def since(self, position: int) -> Sequence[OrderedQueue | OrderedApplication] | None:
-        """Return the changes since a position; None if they are not stored any more."""
+        """Return the changes since a position; None if they are no longer stored."""
         return None if position < self._first else self._changed[position - self._first :]
 
 
@@ -98,7 +98,7 @@ class OrderView:
         for entry in entries:
             application.put_back(entry)
         application.refresh()
-        application.queue.refresh()
+        application.queue.refresh_requests()
 
     def _queue(self, source: OrderedQueue) -> OrderedQueue:
         found = self.queues.get(source.path)
@@ -116,7 +116,7 @@ class OrderView:
         if not application.requests:
             del self.applications[application_id]
         application.refresh()
-        application.queue.refresh()
+        application.queue.refresh_requests()
 
     def sync(self) -> None:
         """Follow all changes of the tree."""
@@ -129,6 +129,7 @@ class OrderView:
             self._refresh_everything()
             return
         queues: set[OrderedQueue] = set()
+        used: list[OrderedQueue] = []
         for one in set(changed):
             if type(one) is OrderedApplication:
                 application = self.applications.get(one.application_id)
@@ -136,8 +137,15 @@ class OrderView:
                     application.refresh()
                     queues.update(application.queue.lineage())
             elif (queue := self.queues.get(one.path)) is not None:
-                queue.is_refused = one.path in self.refused
-                queues.update(queue.lineage())
+                is_refused = one.path in self.refused
+                if queue.is_refused is is_refused:
+                    used.append(queue)
+                else:
+                    queue.is_refused = is_refused
+                    queues.update(queue.lineage())
+        # The log has the queues above them as well.
+        for queue in used:
+            queue.refresh_ratio()
         for queue in sorted(queues, key=_depth):
             queue.refresh_key()
 

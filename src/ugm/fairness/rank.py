@@ -44,7 +44,7 @@ class Competitor(NamedTuple):
     """An account or a user below an account that is not dissolved."""
 
     path: str
-    #: None for a user without limit among its siblings.
+    #: None for a user with the shares `PARENT`.
     shares: int | None
     is_user: bool
 
@@ -75,7 +75,7 @@ class RankedNode(NamedTuple):
 
     path: str
     usage: Fraction
-    #: Its part of the shares of its account; None for a user without limit among its siblings.
+    #: Its part of the shares of its account; None for a user with the shares `PARENT`.
     share: Fraction | None
     #: Its part of the usage of its account.
     used: Fraction

@@ -15,8 +15,8 @@ from ugm.fairness.rank import Competitor, FairRank, UsedShares
 
 __all__ = ["PARENT", "ShareTree", "Shares"]
 
-#: The shares of an account that is dissolved: its children compete with its siblings. A user with these shares has no
-#: limit among its siblings.
+#: The shares of an account that is dissolved: its children compete with its siblings. A user with these shares has an
+#: infinite level.
 PARENT: Final = "parent"
 
 #: A number of shares, or `PARENT`.

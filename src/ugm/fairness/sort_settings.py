@@ -22,7 +22,7 @@ from ugm.configuration import PartitionConfig, QueueConfig
 from ugm.fairness.order_tree import SortSettings
 from ugm.identity import ROOT, ancestors
 
-__all__ = ["POLICY", "PROPERTIES", "RESERVATION", "QueueSettings", "is_known_value", "is_reservation_value"]
+__all__ = ["POLICY", "PROPERTIES", "RESERVATION", "QueueSettings", "is_valid_reservation", "is_valid_value"]
 
 #: The property with the order of the applications of a leaf.
 POLICY: Final = "application.sort.policy"
@@ -49,15 +49,15 @@ _WORDS: Final[Mapping[str, Mapping[str, object]]] = {POLICY: _POLICIES, _PRIORIT
 _DEFAULT: Final = SortSettings()
 
 
-def is_known_value(name: str, value: str) -> bool:
-    """Return whether a property has a value that is allowed; any value of another property is."""
+def is_valid_value(name: str, value: str) -> bool:
+    """Return whether a value of a property is allowed; True if the property is not one of `PROPERTIES`."""
     words = _WORDS.get(name)
     if words is not None:
         return not value or value.lower() in words
     return name != _OFFSET or not value or _offset(value) is not None
 
 
-def is_reservation_value(value: str) -> bool:
+def is_valid_reservation(value: str) -> bool:
     """Return whether a value of `RESERVATION` is allowed."""
     return not value or value.lower() in _SWITCH
 
@@ -84,7 +84,10 @@ class QueueSettings:
         config: the configuration; None for none.
     """
 
-    __slots__ = ("_configured", "has_reserving_template", "reserving")
+    __slots__ = ("_configured", "has_offsets", "has_reserving_template", "reserving")
+
+    #: Whether the priority of a queue may differ from that of its first request.
+    has_offsets: bool
 
     #: The configured queues that reserve capacity.
     reserving: list[str]
@@ -93,8 +96,8 @@ class QueueSettings:
 
     def __init__(self, config: PartitionConfig | None) -> None:
         self._configured: Final[dict[str, _Configured]] = {}
+        self.has_offsets = self.has_reserving_template = False
         self.reserving = []
-        self.has_reserving_template = False
         self._add(ROOT, QueueConfig(ROOT) if config is None else config.root, _DEFAULT)
 
     def _add(self, path: str, queue: QueueConfig, above: SortSettings) -> None:
@@ -103,8 +106,9 @@ class QueueSettings:
         self._configured[path] = _Configured(settings, template)
         if settings.reserves:
             self.reserving.append(path)
-        if template and _settings(template, above).reserves:
-            self.has_reserving_template = True
+        created = _settings(template or {}, above)
+        self.has_reserving_template |= created.reserves
+        self.has_offsets |= any(one.offset or one.is_fenced for one in (settings, created))
         for child in queue.queues:
             self._add(f"{path}.{child.name}", child, settings)
 
@@ -112,6 +116,13 @@ class QueueSettings:
     def has_reservations(self) -> bool:
         """True if requests reserve capacity for some queue."""
         return bool(self.reserving) or self.has_reserving_template
+
+    def reserves(self, queue_path: str) -> bool:
+        """Return whether a queue reserves capacity."""
+        known = self._configured.get(queue_path)
+        if known is not None:
+            return known.settings.reserves
+        return self.has_reserving_template and self.of(queue_path).reserves
 
     def has_policy(self, policy: str) -> bool:
         """Return whether any queue, or one that may be created, orders its applications by a policy."""

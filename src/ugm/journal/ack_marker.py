@@ -4,7 +4,7 @@ The problem: SQLite keeps the last changes in a WAL file next to the journal, an
 short one. If the end of the WAL is lost, the journal looks like one that never had these changes. SQLite also finds the
 WAL by name: if the journal has several names, the WAL belongs to one of them.
 
-The idea: the number of the last acknowledged change is stored in a second file, `<journal>-witness`, after the change
+The idea: the number of the last acknowledged change is stored in a second file, `<journal>-acked`, after the change
 has reached the disk. A journal that ends before this number has lost changes, and is refused. The second file also
 contains the open mark of the journal (see `ugm.journal.open_mark`), which shows under which name it was opened last.
 
@@ -28,7 +28,7 @@ __all__ = ["AckMark", "AckMarker", "read_ack_marker", "require_last_name", "requ
 #: The reason why a journal is refused whose last changes may be in the WAL of another name.
 _OTHER_NAME: Final = (
     "it is in use under another name, or was not closed under another name; its last changes may be in the -wal file "
-    "there. Use that name, or rename the -wal file and the ack marker (-witness) together with the journal"
+    "there. Use that name, or rename the -wal file and the ack marker (-acked) together with the journal"
 )
 #: How often the marker is read before it counts as damaged: a read may coincide with a write.
 _ATTEMPTS: Final = 5
@@ -63,7 +63,7 @@ def read_ack_marker(path: str) -> AckMark | None:
 
 
 def _marker_path(path: str) -> str:
-    return f"{path}-witness"
+    return f"{path}-acked"
 
 
 def _encode(number: int, process: int, open_mark: int | None) -> bytes:

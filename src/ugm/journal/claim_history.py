@@ -20,7 +20,7 @@ from ugm.partition.events import (
     RequestWithdrawn,
     Resized,
 )
-from ugm.partition.model_set import Call, charging
+from ugm.partition.model_set import Call, charge_calls
 from ugm.resources import Resource
 
 __all__ = ["ClaimHistory", "ClaimOwner"]
@@ -67,7 +67,7 @@ class ClaimHistory:
         if one.state is AllocationState.PENDING:
             self._pending.add(one.allocation_id)
             return [("add_pending", self.claim(one))]
-        calls = charging(self.claim(one), pending=one.allocation_id in self._pending)
+        calls = charge_calls(self.claim(one), pending=one.allocation_id in self._pending)
         self._pending.discard(one.allocation_id)
         return calls
 

@@ -69,10 +69,9 @@ class Answer(NamedTuple):
 
 
 class AnsweredOperations(NamedTuple):
-    """The following events belong to a session.
+    """The events that follow belong to a session, and some of its operations were answered.
 
-    The record may also contain answers. Its numbers are 0 and it has no answers if only the owner of the events is
-    recorded.
+    The numbers are 0 and there are no answers if only the owner of the events is recorded.
     """
 
     #: `NO_SESSION` if no client has made the changes.
@@ -302,14 +301,16 @@ class SessionTable:
         """Apply the events of an operation of a session; see `apply`."""
         if not by and not self.owners:
             return
-        owner, second = self.sessions[by] if by else None, at // 1000
+        owner, owners = self.sessions[by] if by else None, self.owners
         for event in events:
             kind = type(event)
             if kind is Allocated or kind is AllocationRequested:
                 if owner is not None:
-                    # A granted request, or one that was repeated by another session.
-                    self._disown(event.allocation.allocation_id)  # type: ignore[union-attr] # it has this field
-                    self._own(event.allocation.allocation_id, owner, second)  # type: ignore[union-attr] # as above
+                    allocation_id = event.allocation.allocation_id  # type: ignore[union-attr] # it has this field
+                    if allocation_id in owners:
+                        # A granted request, or one that was repeated by another session.
+                        self._disown(allocation_id)
+                    self._own(allocation_id, owner, at // 1000)
             elif kind is Released or kind is RequestWithdrawn:
                 self._disown(event.allocation.allocation_id)  # type: ignore[union-attr] # as above
 

@@ -16,9 +16,9 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Final, Generic, ParamSpec, TypeVar, final
 
+from ugm.journal.change_queue import copy_of
 from ugm.journal.errors import JournalError
 from ugm.journal.transaction_log import Deferral, JournalTransactionLog
-from ugm.journal.writer import copy_of
 
 __all__ = ["FutureResult", "LoopMailbox", "TaskResult"]
 
@@ -53,7 +53,7 @@ class _DeferredResult(Deferral, ABC, Generic[_T]):
             except Exception as error:  # noqa: BLE001 - it is delivered
                 self.error = error
             transaction_log.deferral = before
-            transaction_log.writer.when_durable(self.change, self)
+            transaction_log.change_queue.when_durable(self.change, self)
         except BaseException:
             # Otherwise the next operation of this thread would not wait either.
             transaction_log.deferral = before
@@ -138,7 +138,7 @@ class LoopMailbox:
         self._results.append(result)
         if not self._is_scheduled:
             self._is_scheduled = True
-            # After the loop was closed, no task waits any more.
+            # The loop is closed, so no task waits for the result.
             with suppress(RuntimeError):
                 self.loop.call_soon_threadsafe(self._complete_all)
 

@@ -51,9 +51,10 @@ __all__ = [
 _LOCK_BYTE: Final = 2**62
 #: The error numbers that mean that another process has the lock.
 _TAKEN: Final = (errno.EACCES, errno.EAGAIN)
-#: The position and size of the number in the header of an SQLite file that `PRAGMA user_version` sets.
-_OPEN_MARK_OFFSET: Final = 60
-_OPEN_MARK_SIZE: Final = 4
+#: The beginning of every SQLite file.
+_SQLITE: Final = b"SQLite format 3\0"
+#: The number in the header of an SQLite file that `PRAGMA user_version` sets.
+_OPEN_MARK: Final = slice(60, 64)
 
 
 class FileIdentity(NamedTuple):
@@ -219,13 +220,13 @@ class FileUse:
 
     @property
     def open_mark(self) -> int:
-        """The open mark in the header of the file; see `ugm.journal.open_mark`."""
-        data = os.pread(self._file.descriptors[0], _OPEN_MARK_SIZE, _OPEN_MARK_OFFSET)
-        return int.from_bytes(data, "big", signed=True)
+        """The open mark in the header of the file, see `ugm.journal.open_mark`; 0 if it is not an SQLite file."""
+        header = os.pread(self._file.descriptors[0], _OPEN_MARK.stop, 0)
+        return int.from_bytes(header[_OPEN_MARK], "big", signed=True) if header.startswith(_SQLITE) else 0
 
     @property
     def is_in_place(self) -> bool:
-        """Return whether the path still leads to this file."""
+        """True if the path still leads to this file."""
         return identity_of(self._path) == self.identity
 
     def lock(self) -> None:

@@ -20,6 +20,7 @@ from threading import Event as Flag
 from time import monotonic
 from typing import Final, NamedTuple, final
 
+from ugm.journal.change_queue import Clock, milliseconds
 from ugm.journal.client_sessions import SessionTable
 from ugm.journal.contents import DECODING_ERRORS, decode_change_row, replay, replay_entry
 from ugm.journal.errors import JournalDamagedError, JournalError, JournalHeldError
@@ -27,7 +28,6 @@ from ugm.journal.locations import LogLocation, log_at
 from ugm.journal.log import Candidate, LeaderRecord, LogTail
 from ugm.journal.opening import OpenLog, open_restored
 from ugm.journal.store_reader import CHANGES_AT_ONCE, StoredChange
-from ugm.journal.writer import Clock, milliseconds
 from ugm.operation_lock import OperationLock
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.self_check import verify

@@ -100,7 +100,7 @@ def backup(path: LogLocation, target: str | Path) -> None:
     """
     copy = Path(target)
     if copy.exists():
-        raise RequestError("target", str(target), "the file exists already")
+        raise RequestError("target", str(target), "the file already exists")
     if has_content(f"{copy}-wal"):
         # SQLite would read it as the WAL of the copy.
         raise RequestError("target", str(target), f"there is {copy}-wal of another journal; move it away first")

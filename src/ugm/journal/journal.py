@@ -8,12 +8,12 @@ from typing import Final, final
 
 from ugm.errors import RequestError
 from ugm.journal.background import BackgroundCompaction
+from ugm.journal.change_queue import ChangeQueue
 from ugm.journal.compaction import Compaction
 from ugm.journal.errors import JournalError
 from ugm.journal.inspection import backup
 from ugm.journal.log import Leadership, Log
 from ugm.journal.usage import Grouping, Period, UsageRow, usage_of_log
-from ugm.journal.writer import Writer
 from ugm.operation_lock import OperationLock
 
 __all__ = ["Journal"]
@@ -26,31 +26,31 @@ class Journal:
     Any number of threads may use it while others use the partition.
     """
 
-    __slots__ = ("_compaction", "_is_released", "_leadership", "_lock", "_log", "_writer", "path")
+    __slots__ = ("_change_queue", "_compaction", "_is_released", "_leadership", "_lock", "_log", "path")
 
     #: The last compaction in the background.
     _compaction: BackgroundCompaction | None
     #: The file, or the location of the database.
     path: str
 
-    def __init__(self, log: Log, leadership: Leadership, lock: OperationLock, writer: Writer) -> None:
+    def __init__(self, log: Log, leadership: Leadership, lock: OperationLock, change_queue: ChangeQueue) -> None:
         self.path = log.location
         self._log: Final = log
         self._leadership: Final = leadership
         self._lock: Final = lock
-        self._writer: Final = writer
+        self._change_queue: Final = change_queue
         self._is_released = False
         self._compaction = None
 
     @property
     def number(self) -> int:
         """The number of the last change; the first is 1."""
-        return self._writer.number
+        return self._change_queue.number
 
     @property
     def is_closed(self) -> bool:
         """True if the journal was closed."""
-        return self._writer.is_closed
+        return self._change_queue.is_closed
 
     def close(self) -> None:
         """Write all pending changes and release the file; a second call does nothing.
@@ -61,21 +61,21 @@ class Journal:
         Raises:
             JournalError: a change that was not acknowledged could not be written.
         """
-        if self._is_released or self._writer.is_in_fork:
+        if self._is_released or self._change_queue.is_in_fork:
             return
-        self._writer.require_not_writing()
+        self._change_queue.require_not_writing()
         try:
-            self._lock.run(self._writer.stop)
+            self._lock.run(self._change_queue.stop)
             if self._compaction is not None:
-                # Its next step fails, because the writer accepts nothing more.
+                # Its next step fails, because the queue accepts nothing more.
                 self._compaction.stop()
-            self._writer.close()
+            self._change_queue.close()
         except JournalError:
             self._release()
             raise
         except BaseException:
             # The next call continues.
-            self._writer.release_if_held()
+            self._change_queue.release_if_held()
             raise
         self._release()
 
@@ -87,7 +87,7 @@ class Journal:
         """Write a copy of all acknowledged changes to a new file, while the partition is in use.
 
         Raises:
-            RequestError: the file exists already.
+            RequestError: the file already exists.
             JournalError: the copy cannot be written.
         """
         self._leadership.require_in_place()
@@ -105,11 +105,11 @@ class Journal:
         Raises:
             JournalError: a change is in doubt, or the disk is full; the file has not changed.
         """
-        self._writer.require_not_writing()
+        self._change_queue.require_not_writing()
         try:
-            return self._leadership.compact(self._writer.run_exclusively, usage_since=usage_since)
+            return self._leadership.compact(self._change_queue.run_exclusively, usage_since=usage_since)
         except BaseException:
-            self._writer.release_if_held()
+            self._change_queue.release_if_held()
             raise
 
     def compact_in_background(self, *, usage_since: int | None = None) -> Future[Compaction]:
@@ -132,8 +132,8 @@ class Journal:
         running = self._compaction
         if running is not None and not running.future.done():
             raise RequestError("compaction", "running", "a compaction is in progress")
-        self._writer.require_not_writing()
-        compaction = self._leadership.start_compaction(self._writer.run_exclusively, usage_since=usage_since)
+        self._change_queue.require_not_writing()
+        compaction = self._leadership.start_compaction(self._change_queue.run_exclusively, usage_since=usage_since)
         self._compaction = compaction
         return compaction.future
 
@@ -148,4 +148,6 @@ class Journal:
     ) -> tuple[UsageRow, ...]:
         """Return the usage between two instants, at most until now; see `ugm.journal.usage`."""
         self._leadership.require_in_place()
-        return usage_of_log(self._log, by, since=since, until=until, period=period, zone=zone, clock=self._writer.now)
+        return usage_of_log(
+            self._log, by, since=since, until=until, period=period, zone=zone, clock=self._change_queue.now
+        )

@@ -112,7 +112,7 @@ class LeaderFile:
                 self._write(self._candidate.address)
 
     def resign(self) -> None:
-        """Record that this process does not lead any more."""
+        """Record that this process no longer leads."""
         if self.term:
             with suppress(OSError):
                 self._write("")

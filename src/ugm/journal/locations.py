@@ -28,7 +28,7 @@ def log_at(location: LogLocation) -> Log:
     if isinstance(location, str) and location.startswith(URL_SCHEMES):
         # psycopg takes 60 ms to import, and is an extra.
         try:
-            from ugm.journal.postgres.log import PostgresLog  # noqa: PLC0415
+            from ugm.journal.postgres.log import PostgresLog  # noqa: PLC0415 - as above
         except ModuleNotFoundError as error:
             raise JournalError("postgresql://", f"it needs {error.name}: pip install 'ugm[postgres]'") from error
         return PostgresLog(location)

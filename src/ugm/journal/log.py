@@ -39,7 +39,7 @@ __all__ = ["Candidate", "LeaderRecord", "Leadership", "Log", "LogTail", "LogWrit
 
 
 class LogWriter(Protocol):
-    """Writes a log; one thread at a time uses it."""
+    """Commits rows to a log; one thread at a time uses it. `ugm.journal.change_queue.ChangeQueue` calls it."""
 
     @property
     def term(self) -> int:

@@ -1,19 +1,21 @@
-"""Opening a log for writing: the process becomes the leader, replays the log, and starts the writer.
+"""Opening a log for writing: the process becomes the leader, replays the log, and starts the queue of changes.
 
 The result, an `OpenLog`, has everything that a partition on this log is made of: the state, the sessions of clients and
-the writer. `ugm.journal.partition` makes a journaled partition of it, and `ugm.service.engine` the engine of a service.
+the queue of changes. `ugm.journal.partition` makes a journaled partition of it, and `ugm.service.engine` the engine of
+a service.
 """
 
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import final
 
 from ugm.errors import RequestError
+from ugm.journal.change_queue import ChangeQueue, Clock, milliseconds
 from ugm.journal.client_sessions import SessionTable
 from ugm.journal.journal import Journal
 from ugm.journal.log import Candidate, LeaderRecord, Leadership, Log
-from ugm.journal.writer import Clock, Writer, milliseconds
 from ugm.operation_lock import OperationLock
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.state import PartitionState
@@ -22,36 +24,18 @@ __all__ = ["OpenLog", "open_log", "open_restored", "require_added_models"]
 
 
 @final
+@dataclass(slots=True, frozen=True, eq=False)
 class OpenLog:
     """A log that this process leads, with the state after its last change."""
 
-    __slots__ = ("journal", "lock", "log", "sessions", "state", "writer")
-
     log: Log
-
     #: The lock of the state.
     lock: OperationLock
     state: PartitionState
     sessions: SessionTable
-    writer: Writer
+    change_queue: ChangeQueue
     #: Closes the log.
     journal: Journal
-
-    def __init__(
-        self,
-        log: Log,
-        lock: OperationLock,
-        state: PartitionState,
-        sessions: SessionTable,
-        writer: Writer,
-        journal: Journal,
-    ) -> None:
-        self.log = log
-        self.lock = lock
-        self.state = state
-        self.sessions = sessions
-        self.writer = writer
-        self.journal = journal
 
 
 def open_log(
@@ -121,5 +105,5 @@ def open_restored(
 ) -> OpenLog:
     """Begin to write a log whose state after the change *last* is known."""
     lock = state.active_limits.lock
-    writer = Writer(log.location, leadership.start_writing(last), last, clock, group_commit=group_commit)
-    return OpenLog(log, lock, state, sessions, writer, Journal(log, leadership, lock, writer))
+    change_queue = ChangeQueue(log.location, leadership.start_writing(last), last, clock, group_commit=group_commit)
+    return OpenLog(log, lock, state, sessions, change_queue, Journal(log, leadership, lock, change_queue))

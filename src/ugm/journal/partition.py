@@ -26,6 +26,7 @@ from ugm.arguments import require_group_limits
 from ugm.configuration import PartitionConfig
 from ugm.errors import RequestError
 from ugm.events import Subscriber
+from ugm.journal.change_queue import Clock, milliseconds
 from ugm.journal.declared_past import declared_models
 from ugm.journal.deferred_results import FutureResult, LoopMailbox, TaskResult
 from ugm.journal.journal import Journal
@@ -34,14 +35,13 @@ from ugm.journal.log import Candidate
 from ugm.journal.model_history import past_calls
 from ugm.journal.opening import OpenLog, open_log, require_added_models
 from ugm.journal.transaction_log import JournalTransactionLog
-from ugm.journal.writer import Clock, milliseconds
 from ugm.model import QuotaModel
 from ugm.operation_lock import OperationLock
 from ugm.partition import Partition
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.event_outbox import EventOutbox
 from ugm.partition.fast_path import RecordedPath
-from ugm.partition.model_set import ModelSet, claims_of
+from ugm.partition.model_set import ModelSet, ledger_calls
 from ugm.partition.state import PartitionState
 from ugm.resources import Resource
 
@@ -176,10 +176,10 @@ def open_partition(
     )
     with ExitStack() as undo:
         undo.callback(opened.journal.close)
-        model_set.clock.follow(opened.writer)
+        model_set.clock.follow(opened.change_queue)
         state = opened.state
         require_added_models(state.added_models, are_given=models is not None)
-        calls, past = partial(claims_of, state), partial(past_calls, opened.log)
+        calls, past = partial(ledger_calls, state), partial(past_calls, opened.log)
         declared = declared_models(state.compiled.models, opened.log.open_contents())
         model_set.restore(state.compiled.models, state.cluster.total, calls, past, declared)
         partition = _assembled(opened, model_set, outbox)
@@ -194,11 +194,8 @@ def open_partition(
 
 
 def _assembled(opened: OpenLog, models: ModelSet, outbox: EventOutbox) -> JournaledPartition:
-    transaction_log = JournalTransactionLog(outbox)
-    transaction_log.writer = opened.writer
-    # Without it, an interrupted query that undoes steps would take the last change of the log for its own.
-    transaction_log.mark_committed()
-    return JournaledPartition(opened.state, models, outbox, transaction_log, opened.journal)
+    log = JournalTransactionLog(outbox, opened.change_queue)
+    return JournaledPartition(opened.state, models, outbox, log, opened.journal)
 
 
 def _apply_arguments(

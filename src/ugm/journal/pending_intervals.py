@@ -86,7 +86,7 @@ class PendingMeter:
         yield from (one._replace(end=at) for one in ended.values() if at > one.begin)
 
     def _assign(self, application_id: str, group: str | None, at: int) -> Iterator[UsageInterval]:
-        """Charge the requests of an application to a group from now on."""
+        """Charge the requests of an application to a group from now on, and yield the intervals that this ends."""
         user, queue_path, _ = self._applications[application_id]
         self._applications[application_id] = user, queue_path, group
         requests = self._pending.get(application_id, {})

@@ -1,6 +1,6 @@
-"""The transaction log of a partition with a journal: the link between the transactions of the partition and the writer.
+"""The transaction log of a partition with a journal: the link between its transactions and the queue of changes.
 
-A transaction passes its events to `JournalTransactionLog.write` under the lock of the partition. When the writer has
+A transaction passes its events to `JournalTransactionLog.write` under the lock of the partition. When the queue has
 accepted them, the change is final in memory. After the lock was released, `JournalTransactionLog.wait` returns when the
 change is *durable*, that is when it has reached the disk. If a call is interrupted in between, the change is written
 all the same, in its order.
@@ -13,8 +13,8 @@ from contextlib import suppress
 from threading import local
 from typing import Final, final
 
+from ugm.journal.change_queue import ChangeQueue
 from ugm.journal.errors import JournalError
-from ugm.journal.writer import Writer
 from ugm.partition.event_codec import encode_events
 from ugm.partition.event_outbox import EventOutbox
 from ugm.partition.events import Event
@@ -41,24 +41,22 @@ class JournalTransactionLog:
 
     Args:
         outbox: the events for the subscribers.
+        change_queue: the changes in front of the log.
     """
 
-    __slots__ = ("_before", "_deferrals", "_outbox", "writer")
+    __slots__ = ("_before", "_deferrals", "_outbox", "change_queue")
 
-    #: Set before the partition is used.
-    writer: Writer
-    #: The number of the last change before the current operation.
-    _before: int
-
-    def __init__(self, outbox: EventOutbox) -> None:
+    def __init__(self, outbox: EventOutbox, change_queue: ChangeQueue) -> None:
         self._outbox: Final = outbox
+        self.change_queue: Final = change_queue
         self._deferrals: Final = local()
-        self._before = 0
+        #: The number of the last change before the current operation.
+        self._before = change_queue.number
 
     @property
     def number(self) -> int:
         """The number of the last change."""
-        return self.writer.number
+        return self.change_queue.number
 
     def require_ready(self) -> None:
         """Check that this is the process that opened the journal, and that this thread is not writing.
@@ -67,8 +65,8 @@ class JournalTransactionLog:
             JournalError: the process was forked from the one that opened the journal.
             ReentrantCallError: a signal handler or finalizer has interrupted this thread while it writes.
         """
-        self.writer.require_owner()
-        self.writer.require_not_writing()
+        self.change_queue.require_owner()
+        self.change_queue.require_not_writing()
 
     def prepare(self, needs_space: bool) -> None:  # noqa: FBT001 - as in the protocol
         """Check that a change can be written.
@@ -76,11 +74,8 @@ class JournalTransactionLog:
         Raises:
             JournalError: the journal cannot be written.
         """
-        self._before = self.writer.number
-        if needs_space:
-            self.writer.require_space()
-        else:
-            self.writer.require_writable()
+        self._before = self.change_queue.number
+        self.change_queue.prepare(needs_space=needs_space)
 
     def write(self, events: Sequence[Event]) -> None:
         """Write the events of a change.
@@ -90,27 +85,27 @@ class JournalTransactionLog:
         """
         data = self._serialised(events)
         if data:
-            self.writer.append(data)
-        if not self.writer.is_group_commit:
+            self.change_queue.append(data)
+        if not self.change_queue.is_group_commit:
             # Commit under the lock of the partition, so that other threads see only durable changes. `wait` raises the
             # error.
             with suppress(JournalError):
-                self.writer.wait_until_durable(self.writer.number)
+                self.change_queue.wait_until_durable(self.change_queue.number)
 
     def _serialised(self, events: Sequence[Event]) -> bytes:
         try:
             return encode_events(events)
         except (ValueError, TypeError) as error:
             reason = f"the change cannot be serialised ({error}); it was undone"
-            raise JournalError(self.writer.path, reason) from error
+            raise JournalError(self.change_queue.path, reason) from error
 
     def is_written(self) -> bool:
-        """Return whether the writer has accepted the current change."""
-        return self.writer.has_appended(self._before)
+        """Return whether the queue has accepted the current change."""
+        return self.change_queue.has_appended(self._before)
 
     def mark_committed(self) -> None:
         """Note that the current change is final."""
-        self._before = self.writer.number
+        self._before = self.change_queue.number
 
     def wait(self, change: int, event: int) -> bool:
         """Wait until a change is durable, or leave that to a deferral of this thread.
@@ -122,7 +117,7 @@ class JournalTransactionLog:
         if deferral is not None:
             deferral.change, deferral.event = change, event
             return False
-        self.writer.wait_until_durable(change)
+        self.change_queue.wait_until_durable(change)
         return True
 
     @property
@@ -141,4 +136,4 @@ class JournalTransactionLog:
 
     def release_locks(self) -> None:
         """Release every lock that this thread still holds after an exception."""
-        self.writer.release_if_held()
+        self.change_queue.release_if_held()

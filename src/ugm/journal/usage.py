@@ -13,10 +13,10 @@ from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 from ugm.budgets.calendar import Calendar, calendar_of
 from ugm.budgets.calendar import Period as CalendarPeriod
 from ugm.errors import RequestError, number_text
+from ugm.journal.change_queue import Clock, milliseconds
 from ugm.journal.locations import LogLocation, log_at
 from ugm.journal.log import Log
 from ugm.journal.usage_intervals import UsageInterval, usage_intervals
-from ugm.journal.writer import Clock, milliseconds
 from ugm.partition.event_codec import Json
 
 __all__ = ["Grouping", "Period", "UsageRow", "format_seconds", "usage"]

@@ -81,6 +81,7 @@ class UsageMeter:
     Args:
         checkpoint: the state before the first change.
         at: the time of this state, in milliseconds since 1970.
+        compiled: the configuration in force then.
     """
 
     __slots__ = ("_current", "_models")
@@ -128,7 +129,7 @@ class UsageMeter:
         return tuple(owner for model in self._models for owner in model.owners(claim))
 
     def _change_models(self, compiled: CompiledConfig, at: int) -> Iterator[UsageInterval]:
-        """End the intervals of the applications that have other owners in the models of another configuration."""
+        """Yield the intervals that another configuration ends: of applications that have other owners in its models."""
         self._models = _models_of(compiled)
         for application_id, current in self._current.items():
             owners = self._owners(current.claim)

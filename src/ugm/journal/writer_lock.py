@@ -123,7 +123,13 @@ def _lock_name(path: str) -> sqlite3.Connection:
 
 
 def _last_writer(path: str, open_mark: int | None) -> int | None:
-    """Return the process that wrote last; None if the journal had another open mark then (None for any mark)."""
+    """Return the process that wrote the journal last; None if it is not known.
+
+    Args:
+        path: the journal.
+        open_mark: the open mark of the journal. An ack marker with another one is of an earlier writer. None if it was
+            not read; then any ack marker counts.
+    """
     with suppress(JournalDamagedError, OSError):
         found = read_ack_marker(path)
         return found.process if found and open_mark in (None, found.open_mark) else None

@@ -17,6 +17,7 @@ from ugm.partition.config_changes import (
     ScheduleChange,
     changes,
 )
+from ugm.partition.config_plan import ConfigPlan, ConfigPlanInput, DrainingQueue, PlannedReduction, ScheduledChange
 from ugm.partition.interface import AbstractPartition
 from ugm.partition.limit_risks import LimitRisk
 from ugm.partition.line_index import CooperativeIteration, UsageSum
@@ -24,9 +25,8 @@ from ugm.partition.model_queries import ModelReport
 from ugm.partition.owner_limits import OwnerLimits
 from ugm.partition.partition import Partition
 from ugm.partition.pending_usage import PendingHeadroom
-from ugm.partition.plan import DrainingQueue, Plan, PlanInput, PlannedReduction, ScheduledChange
 from ugm.partition.planned_start import Reservation
-from ugm.partition.reclaim_plan import Protection, ReclaimOutcome, ReclaimPlan, ReclaimVictim, SparedAllocations
+from ugm.partition.reclaim_plan import ProtectedCount, Protection, ReclaimOutcome, ReclaimPlan, ReclaimVictim
 from ugm.partition.reports import ApplicationReport, OwnedAllocation, PreemptionStatus, SubmissionReport
 from ugm.partition.scheduling_order import ApplicationKey, Turn, by_share
 from ugm.partition.scheduling_pass import Head, SchedulingPass
@@ -48,6 +48,8 @@ __all__ = [
     "ApplicationState",
     "AuditReport",
     "Changes",
+    "ConfigPlan",
+    "ConfigPlanInput",
     "CooperativeIteration",
     "Detail",
     "Difference",
@@ -68,10 +70,9 @@ __all__ = [
     "Partition",
     "PartitionSnapshot",
     "PendingHeadroom",
-    "Plan",
-    "PlanInput",
     "PlannedReduction",
     "PreemptionStatus",
+    "ProtectedCount",
     "Protection",
     "QueueChange",
     "ReclaimOutcome",
@@ -83,7 +84,6 @@ __all__ = [
     "ScheduledChange",
     "ScheduledViolation",
     "SchedulingPass",
-    "SparedAllocations",
     "Subject",
     "SubmissionReport",
     "ThresholdCrossed",

@@ -14,9 +14,9 @@ from ugm.budgets import BudgetChange
 from ugm.errors import RequestError
 from ugm.partition.admission import Admission
 from ugm.partition.compiled_config import CompiledConfig
+from ugm.partition.config_plan import ConfigPlan
 from ugm.partition.events import BudgetChanged
-from ugm.partition.model_set import ModelSet, claims_of
-from ugm.partition.plan import Plan
+from ugm.partition.model_set import ModelSet, ledger_calls
 from ugm.partition.reduction_timers import ReductionTimers
 from ugm.partition.state import PartitionState
 from ugm.resources import Resource
@@ -101,24 +101,24 @@ class Administration:
         before = self._timers.exceeded()
         self._state.replace_config(config, author)
         self._timers.start(before)
-        self._models.declare(config.models, self._state.cluster.total, partial(claims_of, self._state))
+        self._models.declare(config.models, self._state.cluster.total, partial(ledger_calls, self._state))
 
-    def apply(self, plan: Plan) -> None:
+    def apply(self, plan: ConfigPlan) -> None:
         """Put the configuration of a plan in force.
 
         Raises:
-            RequestError: the plan was made for another configuration than the one in force.
+            RequestError: the plan was made for a different configuration than the one in force.
         """
         version = self._state.compiled.version
         if plan.compiled.version == version:
             return
         if plan.base.version != version:
-            raise RequestError("plan", "outdated", "it was made for another configuration than the one in force")
+            raise RequestError("plan", "outdated", "it was made for a different configuration than the one in force")
         self.configure(plan.compiled)
 
 
 def require_budget_change(change: object) -> BudgetChange:
-    """Check the argument that changes a budget.
+    """Return a change of a budget, after checking it.
 
     Raises:
         RequestError: it is not a change, or one of its fields is invalid.

@@ -12,15 +12,15 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Literal, final
 
 from ugm.arguments import require_application_id, require_name, require_vector
+from ugm.counters import RequestVector
 from ugm.decision import ALLOWED, Decision, Violation, already_exceeded
 from ugm.errors import RequestError
-from ugm.hierarchy import RequestVector
 from ugm.identity import canonical_path
 from ugm.model import Claim
 from ugm.partition.allocation import AllocationRequest, AllocationState, require_duration, traits_of
 from ugm.partition.application import Application, LedgerEntry
 from ugm.partition.events import Denied
-from ugm.partition.model_set import Call, ModelSet, charging
+from ugm.partition.model_set import Call, ModelSet, charge_calls
 from ugm.partition.reduction_timers import ReductionTimers
 from ugm.partition.state import PartitionState
 from ugm.queues.queue import Queue
@@ -127,17 +127,17 @@ class Admission:
         return known.traits.state is not _PENDING
 
     def _with_promise_of(self, known: LedgerEntry, entry: LedgerEntry) -> LedgerEntry:
-        """Return an entry with its promise in the form of the known entry, if both have one.
+        """Return an entry with its promised end in the form of the known entry, if both have one.
 
         A repeated call comes later than the first one, so its promised end is later as well. The first end holds.
         """
-        first, promise = known.traits.promise, entry.traits.promise
-        if first is None or promise is None:
+        first, duration_or_end = known.traits.duration_or_end, entry.traits.duration_or_end
+        if first is None or duration_or_end is None:
             return entry
         if known.traits.state is not _PENDING:
-            return entry.with_promise(first)
+            return entry.with_duration_or_end(first)
         is_end = entry.traits.state is not _PENDING
-        return entry.with_promise(promise - self._models.clock.latest if is_end else promise)
+        return entry.with_duration_or_end(duration_or_end - self._models.clock.latest if is_end else duration_or_end)
 
     def require_same(self, allocation_id: str, known: LedgerEntry, entry: LedgerEntry) -> None:
         """Check that two entries of one id describe the same allocation.
@@ -231,7 +231,7 @@ class Admission:
             return self.deny([request], Decision(by_limits + by_models, evictions))
         if objections:
             return self.deny([request], Decision(tuple(objections)))
-        models.apply(charging(claim, pending=request.allocation_id in application.pending))
+        models.apply(charge_calls(claim, pending=request.allocation_id in application.pending))
         state.charge_holding(application, holding, vector)
         state.write_allocated(request.allocation_id, entry)
         return ALLOWED
@@ -242,28 +242,31 @@ class Admission:
         if self.is_repeated(request.allocation_id, entry):
             return ALLOWED
         self.require_not_failing(entry.application)
-        violations = self.violations(request.allocation_id, entry)
-        if not violations:
-            self.charge(request.allocation_id, entry)
+        # A model gets the same object for its check, its evictions and its charge, which may use what it found first.
+        claim = entry.claim(request.allocation_id)
+        by_limits = self._state.holding_of(entry.application).violations(self.vector(entry.usage))
+        by_models = self._models.check(claim)
+        if not by_limits and not by_models:
+            self._evict(claim, entry, ())
             return ALLOWED
-        evictions = self._evictions(entry.claim(request.allocation_id), entry)
-        if not evictions or not self._evict(request.allocation_id, entry, evictions):
-            return self.deny([request], Decision(violations))
+        evictions = self._evictions(claim, entry) if by_models else ()
+        if not evictions or not self._evict(claim, entry, evictions):
+            return self.deny([request], Decision(by_limits + by_models))
         return Decision((), evictions)
 
-    def _evict(self, allocation_id: str, entry: LedgerEntry, evictions: Sequence[str]) -> bool:
-        """Charge an entry in place of its evictions, and return whether the models agree to that."""
+    def _evict(self, claim: Claim, entry: LedgerEntry, evictions: Sequence[str]) -> bool:
+        """Charge an entry in place of its evictions, if it has any, and return whether the models agree to that."""
         mark = len(self._state.undo)
         evicted = [(name, self._state.ledger[name]) for name in evictions]
         self._models.apply([("refund", other.claim(name)) for name, other in evicted])
-        if self._models.check(entry.claim(allocation_id)):
+        if evicted and self._models.check(claim):
             self._models.undo_since(mark)
             return False
-        self._models.apply(self._charging(allocation_id, entry))
+        allocation_id = claim.allocation_id
+        self._models.apply(charge_calls(claim, pending=allocation_id in entry.application.pending))
         for _, other in evicted:
             self._state.refund(other)
-        self._state.charge(entry, self.vector(entry.usage))
-        self._state.write_allocated(allocation_id, entry)
+        self._charge_limits(allocation_id, entry)
         for name, _ in evicted:
             self._remove(name)
         return True
@@ -334,11 +337,15 @@ class Admission:
         """Charge an entry without a check, and write it into the ledger; nothing changes if a model raises."""
         if self._models:
             self._models.apply(self._charging(allocation_id, entry))
+        self._charge_limits(allocation_id, entry)
+
+    def _charge_limits(self, allocation_id: str, entry: LedgerEntry) -> None:
+        """Charge an entry that the models have charged, and write it into the ledger."""
         self._state.charge(entry, self.vector(entry.usage))
         self._state.write_allocated(allocation_id, entry)
 
     def _charging(self, allocation_id: str, entry: LedgerEntry) -> list[Call]:
-        return charging(entry.claim(allocation_id), pending=allocation_id in entry.application.pending)
+        return charge_calls(entry.claim(allocation_id), pending=allocation_id in entry.application.pending)
 
     # Changes
 
@@ -356,7 +363,7 @@ class Admission:
         _, _, priority, preemptible, _ = (known or old).traits
         application_id = old.application.application_id
         # It may also have its own duration; otherwise the promised end of the placeholder stays.
-        duration = known.traits.promise if known is not None and known.traits.state is _PENDING else None
+        duration = known.traits.duration_or_end if known is not None and known.traits.state is _PENDING else None
         request = AllocationRequest(
             allocation_id, application_id, usage, priority=priority, preemptible=preemptible, duration=duration
         )
@@ -364,7 +371,7 @@ class Admission:
         if self.is_repeated(allocation_id, new):
             raise RequestError("allocation_id", allocation_id, "an allocation with this id already exists")
         if duration is None:
-            new = new.with_promise(old.traits.promise)
+            new = new.with_duration_or_end(old.traits.duration_or_end)
         self.require_not_failing(new.application)
         decision = self._exchange(placeholder_id, old, allocation_id, new)
         if decision:
@@ -387,8 +394,8 @@ class Admission:
         require_duration(duration)
         if old.traits.state is not _HELD:
             raise RequestError("allocation_id", allocation_id, "the allocation is terminating")
-        before, until = old.traits.promise, self._models.clock.now(changes=True) + duration
-        new = old.with_promise(until)
+        before, until = old.traits.duration_or_end, self._models.clock.now(changes=True) + duration
+        new = old.with_duration_or_end(until)
         if before == until:
             return ALLOWED
         extends = before is None or until > before

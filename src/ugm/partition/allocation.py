@@ -26,7 +26,7 @@ __all__ = [
 #: Priorities are signed 32-bit integers, as in Kubernetes: below this number, and not below its negative.
 _PRIORITY_BOUND: Final = 2**31
 
-#: The longest promise, in seconds: about 3,000 years.
+#: The longest promised duration, in seconds: about 3,000 years.
 MAX_DURATION: Final = 10**11
 
 #: The fast path compares priorities with this object by identity, because a test of the type costs each allocation 9 ns
@@ -43,11 +43,6 @@ class AllocationState(StrEnum):
     HELD = "held"
     #: Marked to stop, and counted until its release.
     TERMINATING = "terminating"
-
-    @classmethod
-    def _missing_(cls, value: object) -> AllocationState | None:
-        """Return the member with an earlier name, which is in older journals and messages."""
-        return cls.TERMINATING if value == "going" else None
 
 
 class AllocationRequest(NamedTuple):
@@ -71,8 +66,9 @@ class Traits(NamedTuple):
     placeholder: bool
     priority: int
     preemptible: bool
-    #: The promise: the duration of a pending allocation, the end of any other, in seconds; None if there is none.
-    promise: int | None = None
+    #: The promised duration of a pending allocation, in seconds, and the promised end of any other; None for none. One
+    #: field has both, because millions of entries share their traits.
+    duration_or_end: int | None = None
 
 
 #: Returns one object for equal traits, because a few combinations serve millions of allocations. The bound is for
@@ -105,8 +101,8 @@ def traits_of(state: AllocationState, request: AllocationRequest, now: int = 0) 
     if duration is None:
         return shared_traits(state, placeholder, priority, preemptible)
     require_duration(duration)
-    promise = duration if state is AllocationState.PENDING else now + duration
-    return shared_traits(state, placeholder, priority, preemptible, promise)
+    duration_or_end = duration if state is AllocationState.PENDING else now + duration
+    return shared_traits(state, placeholder, priority, preemptible, duration_or_end)
 
 
 def require_duration(duration: object) -> None:
@@ -137,15 +133,15 @@ class Allocation(NamedTuple):
     @classmethod
     def of(cls, allocation_id: str, application_id: str, usage: Resource, traits: Traits) -> Allocation:
         """Return the allocation of an entry in the ledger."""
-        state, placeholder, priority, preemptible, promise = traits
-        until, duration = (None, promise) if state is AllocationState.PENDING else (promise, None)
+        state, placeholder, priority, preemptible, duration_or_end = traits
+        until, duration = (None, duration_or_end) if state is AllocationState.PENDING else (duration_or_end, None)
         return cls(allocation_id, application_id, usage, state, placeholder, priority, preemptible, until, duration)
 
     @property
     def traits(self) -> Traits:
         """The properties besides the ids and the usage."""
-        promise = self.duration if self.state is AllocationState.PENDING else self.until
-        return shared_traits(*self[3:7], promise)
+        duration_or_end = self.duration if self.state is AllocationState.PENDING else self.until
+        return shared_traits(*self[3:7], duration_or_end)
 
     def to_dict(self) -> Mapping[str, object]:
         """Return the allocation for JSON, with the names of its attributes."""

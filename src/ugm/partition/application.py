@@ -30,7 +30,7 @@ class ApplicationState(StrEnum):
 
     #: Submitted and placed, without allocations and pending allocations.
     NEW = "new"
-    #: Something is pending, and nothing is allocated yet or any more.
+    #: Something is pending, and nothing is allocated, either not yet or no longer.
     ACCEPTED = "accepted"
     #: From the first allocation until the last is released and nothing is pending.
     RUNNING = "running"
@@ -70,9 +70,9 @@ class LedgerEntry(NamedTuple):
         end = None if duration is None else now + duration
         return self._replace(traits=shared_traits(AllocationState.HELD, *properties, end))
 
-    def with_promise(self, promise: int | None) -> LedgerEntry:
-        """Return the entry with another promise."""
-        return self._replace(traits=shared_traits(*self.traits[:-1], promise))
+    def with_duration_or_end(self, duration_or_end: int | None) -> LedgerEntry:
+        """Return the entry with another promised duration, or with another end if it is not pending."""
+        return self._replace(traits=shared_traits(*self.traits[:-1], duration_or_end))
 
     def is_same(self, other: LedgerEntry) -> bool:
         """Return whether both describe the same allocation in any state, so that one call may repeat the other."""
@@ -82,9 +82,9 @@ class LedgerEntry(NamedTuple):
 
     def claim(self, allocation_id: str) -> Claim:
         """Return the entry as a claim for quota models."""
-        application, usage, (state, _, priority, preemptible, promise) = self
+        application, usage, (state, _, priority, preemptible, duration_or_end) = self
         application_id, user, _, tags = application.submission
-        until = None if state is AllocationState.PENDING else promise
+        until = None if state is AllocationState.PENDING else duration_or_end
         path = application.queue.queue_path
         # `Claim(...)` takes twice as long.
         return tuple.__new__(
@@ -184,7 +184,7 @@ class Application:
         self.group = None if holding.group is None else holding.group.name
         self.has_run = True
 
-    def undo_start(self, holding: Holding | None, group: str | None, has_run: bool) -> None:  # noqa: FBT001
+    def undo_start(self, holding: Holding | None, group: str | None, has_run: bool) -> None:  # noqa: FBT001 - an undo step
         """Undo that the application has started or stopped; the counters are rebuilt."""
         self.holding, self.group, self.has_run = holding, group, has_run
 

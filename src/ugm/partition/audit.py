@@ -53,10 +53,9 @@ class Difference(NamedTuple):
 
     def __str__(self) -> str:
         if self.ledger is None and self.running is not None:
-            unknown = "" if self.is_application_known else ", an unknown application"
-            return f"{_text(self.running)} runs{unknown}, and is not in the ledger"
+            return f"{_text(self.running, is_known=self.is_application_known)} runs, but is not in the ledger"
         if self.running is None and self.ledger is not None:
-            return f"{_text(self.ledger)} is in the ledger but is not running"
+            return f"{_text(self.ledger)} is in the ledger, but is not running"
         return f"{self.ledger and _text(self.ledger)} is in the ledger, but {self.running and _text(self.running)} runs"
 
 
@@ -76,8 +75,9 @@ class AuditReport(NamedTuple):
         return "\n".join(map(str, self.differences)) or "the ledger agrees with what runs"
 
 
-def _text(running: RunningAllocation) -> str:
-    return f"{running.allocation_id!r} of {running.application_id!r} with {running.usage}"
+def _text(running: RunningAllocation, *, is_known: bool = True) -> str:
+    owner = "" if is_known else "the unknown application "
+    return f"{running.allocation_id!r} of {owner}{running.application_id!r} with {running.usage}"
 
 
 def _as_dict(difference: Difference) -> dict[str, Any]:

@@ -6,8 +6,8 @@ could not be replayed.
 
 The idea: each call has one reading. If a quota model or a schedule depends on the time, every call reads the clock when
 it begins, and passes the reading to them first. Otherwise only a call that needs the time reads it, once: a promised
-duration, a plan, or a timer of a reduction. A partition
-with a journal takes the reading that stamps the change, in milliseconds, rounded down to seconds.
+duration, a plan, or a timer of a reduction. A partition with a journal takes the reading that stamps the change, in
+milliseconds, rounded down to seconds.
 
 Invariant: a reading is never earlier than the one before. If the source goes back, the clock stands still until the
 source has passed the last reading.
@@ -32,12 +32,12 @@ _LAST: Final = 253_402_300_799
 
 
 def seconds() -> int:
-    """Return the time of the system clock."""
+    """Return the time of the system clock, in whole seconds since 1970."""
     return time.time_ns() // 1_000_000_000
 
 
 class TimeSource(Protocol):
-    """The object that stamps the changes of a partition, for example the writer of a journal."""
+    """The object that stamps the changes of a partition, for example the queue of changes of a journal."""
 
     def second(self) -> int:
         """Return the time now, for a query."""

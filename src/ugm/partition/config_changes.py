@@ -124,7 +124,7 @@ class QueueChange(NamedTuple):
 
     def details(self) -> tuple[Detail, ...]:
         """Return the properties that differ, each amount separately; empty for a queue without properties."""
-        return _details(*({} if side is None else _pieces(side) for side in (self.before, self.after)))
+        return _details(*({} if side is None else _separate_properties(side) for side in (self.before, self.after)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the change for JSON."""
@@ -132,7 +132,7 @@ class QueueChange(NamedTuple):
         return {"queue_path": self.queue_path, **sides}
 
     def __str__(self) -> str:
-        details = _details(*({} if side is None else _words(side) for side in (self.before, self.after)))
+        details = _details(*({} if side is None else _properties(side) for side in (self.before, self.after)))
         if self.before is None or self.after is None:
             texts = [f"{what} {before or after}" for what, before, after in details]
         else:
@@ -384,9 +384,9 @@ def _limits(maximum: Resource | None, applications: int) -> str:
 
 def _details(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Detail, ...]:
     return tuple(
-        Detail(what, before.get(what, ""), after.get(what, ""))
-        for what in {**before, **after}
-        if before.get(what) != after.get(what)
+        Detail(name, before.get(name, ""), after.get(name, ""))
+        for name in {**before, **after}
+        if before.get(name) != after.get(name)
     )
 
 
@@ -395,32 +395,32 @@ def _amounts(prefix: str, resources: Resource | None, applications: int) -> dict
     return {**texts, f"{prefix}applications": str(applications)} if applications else texts
 
 
-def _pieces(spec: QueueSpec) -> dict[str, str]:
+def _separate_properties(spec: QueueSpec) -> dict[str, str]:
     """Return the properties of a queue, each amount separately."""
-    words = _words(spec)
+    whole = _properties(spec)
     quotas = {"": spec.quota, "template ": spec.template or Quota()}
-    texts: dict[str, str] = {name: words[name] for name in ("parent", "template") if name in words}
+    texts: dict[str, str] = {name: whole[name] for name in ("parent", "template") if name in whole}
     for prefix, quota in quotas.items():
         texts |= _amounts(f"{prefix}maximum ", quota.max_resources, quota.max_applications)
         texts |= _amounts(f"{prefix}guaranteed ", quota.guaranteed, 0)
-    return texts | {name: words[name] for name in ("submit ACL", "admin ACL") if name in words}
+    return texts | {name: whole[name] for name in ("submit ACL", "admin ACL") if name in whole}
 
 
-def _words(spec: QueueSpec) -> dict[str, str]:
+def _properties(spec: QueueSpec) -> dict[str, str]:
     """Return the properties of a queue by name, without those that are not set."""
     texts = {
         "parent": "yes" if spec.is_parent else "",
         # An empty template overrides the templates of the parents.
         "template": "empty" if spec.template == Quota() else "",
-        **_quota_words("", spec.quota),
-        **_quota_words("template ", spec.template or Quota()),
+        **_quota_properties("", spec.quota),
+        **_quota_properties("template ", spec.template or Quota()),
         "submit ACL": repr(str(spec.submit_acl)) if spec.submit_acl is not None else "",
         "admin ACL": repr(str(spec.admin_acl)) if spec.admin_acl is not None else "",
     }
     return {name: value for name, value in texts.items() if value}
 
 
-def _quota_words(prefix: str, quota: Quota) -> dict[str, str]:
+def _quota_properties(prefix: str, quota: Quota) -> dict[str, str]:
     return {
         f"{prefix}maximum": _limits(quota.max_resources, quota.max_applications),
         f"{prefix}guaranteed": _limits(quota.guaranteed, 0),

@@ -24,7 +24,7 @@ from ugm.resources import Resource
 from ugm.tracking.limits import Limits, checked_limit
 
 if TYPE_CHECKING:
-    from ugm._schedules import ScheduleEntry
+    from ugm._schedule_entries import ScheduleEntry
 
 __all__ = ["NEVER", "ActiveEntries", "ConfigSchedule", "highest_limits"]
 
@@ -33,7 +33,7 @@ NEVER: Final = 2**63
 #: The number of compiled variants that are kept, and of places whose later maxima are.
 _MOST_VARIANTS: Final = 16
 _MOST_PLACES: Final = 1024
-#: The seconds in which every entry that is not ended by a date begins at least once, also if a zone skips a time.
+#: Within this many seconds, every entry without a date begins at least once, even if the time zone skips a beginning.
 _CYCLE: Final = 15 * 86_400
 
 #: For each scheduled place of a configuration the position of the entry in force; None for none.
@@ -85,10 +85,9 @@ class ConfigSchedule:
 
     def __init__(self, config: PartitionConfig) -> None:
         # Imported late: most configurations have no schedules.
-        from ugm._schedules import parse_entry  # noqa: PLC0415 - as above
+        from ugm._schedule_entries import parse_entry  # noqa: PLC0415 - as above
 
         self._config: Final = config
-        #: The entries of each scheduled place, in the order of `_extensions`.
         #: The places by what a violation says about them; None for a limit without a schedule.
         self._by_key: Final[dict[_PlaceKey, _Place | None]] = {}
         places = []
@@ -100,6 +99,7 @@ class ConfigSchedule:
                 places.append(place)
             for key in keys:
                 self._by_key.setdefault(key, place)
+        #: All limits with a schedule, in the order of `_extensions`.
         self._places: Final = tuple(places)
         for one in _extensions(config.root):
             for entry in one.schedule:

@@ -12,7 +12,7 @@ from ugm.identity import ROOT, TrackingType, is_below
 from ugm.partition.state import PartitionState
 from ugm.resources import Resource
 from ugm.tracking.holding import Amounts, Holding, amount_of
-from ugm.tracking.links import all_holdings
+from ugm.tracking.holding_links import all_holdings
 
 __all__ = ["CopiedHolding", "SubjectLimits", "copy_holdings", "explain", "require_holder_count"]
 

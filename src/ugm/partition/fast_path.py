@@ -9,7 +9,7 @@ answers, which a property test compares.
 The reasons for the guards:
 
 - *The application is looked up before the lock is taken.* A look-up costs less there. An application that another
-  thread removes in between does not allow the fast path any more when the lock is held.
+  thread removes in between no longer allows the fast path when the lock is held.
 - *`valid_epoch` is compared with the epoch of the holding.* If both are the same object, no operation was interrupted,
   and the limits have not changed since the counters of the holding were collected.
 - *The layout of the usage is compared with the layout in force.* A usage remembers its vector for the layout in which
@@ -34,8 +34,8 @@ from __future__ import annotations
 
 from typing import Final, final
 
+from ugm.counters import RequestVector, fits
 from ugm.decision import ALLOWED, Decision, Explanation, effective_limits
-from ugm.hierarchy import RequestVector, fits
 from ugm.identity import MAX_NAME
 from ugm.operation_lock import CHANGING, OperationLock
 from ugm.partition.admission import Admission
@@ -177,7 +177,8 @@ class TransactionPath:
         self._owners[allocation_id] = application
         record = self._state.record
         if record is not None:
-            record(Allocated(_value(allocation_id, application, stored)))
+            # `Allocated(...)` takes longer.
+            record(tuple.__new__(Allocated, (_value(allocation_id, application, stored), "")))
         return ALLOWED
 
     # Releases
@@ -203,7 +204,7 @@ class TransactionPath:
         del self._owners[allocation_id], application.allocations[allocation_id]
         record = self._state.record
         if record is not None:
-            record(Released(_value(allocation_id, application, stored)))
+            record(tuple.__new__(Released, (_value(allocation_id, application, stored),)))
         if not application.allocations:
             self._state.finish_if_idle(application)
         return True
@@ -280,7 +281,7 @@ class FastPath(AbstractPartition):
     ) -> Decision:
         lock = self._lock
         try:
-            # Before the lock: an application that is removed by then does not allow the fast path any more.
+            # Before the lock: an application that is removed by then no longer allows the fast path.
             application = self._applications.get(application_id)
         except TypeError:
             # An id that is not hashable is rejected below.
@@ -411,7 +412,7 @@ class FastPath(AbstractPartition):
                             lock.valid_epoch = epoch
                             return ALLOWED
                 if self._has_models_only and type(subject) is str:
-                    request = AllocationRequest("", subject, usage, False, priority, preemptible, duration)  # noqa: FBT003
+                    request = AllocationRequest("", subject, usage, False, priority, preemptible, duration)  # noqa: FBT003 - a tuple
                     return lock.run_locked(epoch, self._decisions.check, request)
                 lock.valid_epoch = epoch
         except BaseException as error:
@@ -500,7 +501,7 @@ class RecordedPath(FastPath):
         duration: int | None = None,
     ) -> Decision:
         request = AllocationRequest(allocation_id, application_id, usage, placeholder, priority, preemptible, duration)
-        return self._transactions.run(self._decisions.allocate, request)
+        return self._transactions.run_recorded(self._decisions.allocate, request, True)  # noqa: FBT003 - for speed
 
     def release(self, allocation_id: str) -> bool:
-        return self._transactions.run_release(self._decisions.release, allocation_id)
+        return self._transactions.run_recorded(self._decisions.release, allocation_id, False)  # noqa: FBT003 - as above

@@ -15,7 +15,7 @@ from ugm.errors import RequestError
 from ugm.partition.admission import Admission
 from ugm.partition.allocation import AllocationRequest, AllocationState
 from ugm.partition.application import LedgerEntry
-from ugm.partition.model_set import ModelSet, charging
+from ugm.partition.model_set import ModelSet, charge_calls
 from ugm.partition.state import PartitionState
 from ugm.resources import Resource
 from ugm.tracking.batch import BatchCharge
@@ -103,7 +103,7 @@ def _charge_models(
         if violations:
             models.undo_since(mark)
             return violations
-        models.apply(charging(claim, pending=allocation_id in entry.application.pending))
+        models.apply(charge_calls(claim, pending=allocation_id in entry.application.pending))
     if not agreed:
         models.undo_since(mark)
     return ()

@@ -3,7 +3,7 @@
 Nearly every allocation is plain: held, of priority 0, preemptible, not a placeholder, and without a promised end. For a
 plain allocation the ledger stores only the usage, which is the caller's object, and the application. It makes the
 `LedgerEntry` on demand. So an allocation takes 139 bytes instead of 211, and the garbage collector has no objects to
-visit where a million allocations are live.
+visit where there are a million allocations.
 """
 
 from __future__ import annotations
@@ -74,13 +74,13 @@ class AllocationLedger:
             is_pending = entry.traits.state is AllocationState.PENDING
             self._count_pending(entry.application, allocation_id, entry if is_pending else None)
         entry.application.write(allocation_id, entry)
-        if entry.traits.promise is not None:
+        if entry.traits.duration_or_end is not None:
             self._add_end(allocation_id)
 
     def _end(self, allocation_id: str) -> int | None:
         """Return the promised end of an allocation; None if it has none, is pending or does not exist."""
         entry = self.get(allocation_id)
-        return None if entry is None or entry.traits.state is AllocationState.PENDING else entry.traits.promise
+        return None if entry is None or entry.traits.state is AllocationState.PENDING else entry.traits.duration_or_end
 
     def _add_end(self, allocation_id: str) -> None:
         end = self._end(allocation_id)

@@ -102,7 +102,7 @@ class ApplicationLifecycle:
         """Remove an application without allocations and pending allocations."""
         application = self._admission.require_application(application_id)
         if application.allocations or application.pending:
-            kept = f"{len(application.allocations)} allocations and {len(application.pending)} pending"
+            kept = f"{len(application.allocations)} granted and {len(application.pending)} pending allocations"
             raise RequestError("application_id", application_id, f"the application has {kept}")
         info = application.info(ApplicationState.COMPLETED)
         self._state.remove_application(application, ApplicationState.COMPLETED)

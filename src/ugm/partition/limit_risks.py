@@ -1,13 +1,13 @@
 """Risks of a configuration: limits that fall below the usage, or by more than 10 %.
 
-A mistake in a number, such as a missing digit, often lowers a limit by much. So a plan with such a change has to be
-confirmed. Limits that are added or removed are no risks, unless the usage is above a new one.
+A mistake in a number, such as a missing digit, often lowers a limit considerably. So a plan with such a change has
+to be confirmed. Limits that are added or removed are no risks, unless the usage is above a new one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from ugm.decision import Violation
 from ugm.identity import TrackingType
@@ -15,6 +15,9 @@ from ugm.partition.config_changes import Changes, LimitValue
 from ugm.resources import Resource, format_amount
 
 __all__ = ["LimitRisk", "below_usage", "lowered_limits"]
+
+#: Amounts by resource; the key of the number of applications or requests is None.
+_Amounts: TypeAlias = Mapping[str | None, int]
 
 
 class LimitRisk(NamedTuple):
@@ -75,9 +78,6 @@ def lowered_limits(changes: Changes) -> Iterator[LimitRisk]:
             yield from _lowered(owner, *sides)
 
 
-_Amounts = Mapping[str | None, int]
-
-
 def _parts(before: LimitValue, after: LimitValue) -> Iterator[tuple[str, _Amounts, _Amounts]]:
     """Yield the amounts of running work, of pending requests and of submitted applications."""
     yield "", _amounts(*before[:2]), _amounts(*after[:2])
@@ -87,7 +87,7 @@ def _parts(before: LimitValue, after: LimitValue) -> Iterator[tuple[str, _Amount
 
 
 def _amounts(resources: Resource | None, count: int) -> _Amounts:
-    """Return the amounts that are limited; the key of the number is None."""
+    """Return the amounts that are limited."""
     found: dict[str | None, int] = dict((resources or {}).items())
     return found | ({None: count} if count else {})
 
@@ -95,6 +95,6 @@ def _amounts(resources: Resource | None, count: int) -> _Amounts:
 def _lowered(owner: tuple[str, str, str], before: _Amounts, after: _Amounts) -> Iterator[LimitRisk]:
     for resource, old in before.items():
         new = after.get(resource, old)
-        # Exactly: more than a tenth.
+        # Without division, so the comparison is exact.
         if 10 * (old - new) > old:
             yield LimitRisk(*owner, resource, old, new, None)

@@ -5,7 +5,7 @@ the last view.
 
 The idea: an index takes over the sums of an earlier index, and computes those again whose lines have changed.
 
-The invariant: an index that was derived in several steps equals one that was derived in one step. Users, groups and
+Invariant: an index that was derived in several steps equals one that was derived in one step. Users, groups and
 queues whose lines have not changed keep their objects, so that callers can recognise them by identity.
 
 The cost: one look-up for each line; the sums of a user or group with a changed line take time in the number of its
@@ -69,7 +69,7 @@ class Line(Protocol):
 
     @property
     def number(self) -> int:
-        """The amount that the line adds to the number of a sum, at least 1."""
+        """The part of `UsageSum.number`: 1 for a running application, or the number of its pending allocations."""
         ...
 
 

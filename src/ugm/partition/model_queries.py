@@ -1,4 +1,4 @@
-"""Answers of the quota models that the embedding program adds: limits, headroom, exceeded limits, state.
+"""Answers of the quota models besides users, groups and queues: limits, headroom, exceeded limits, state.
 
 Only models that inherit from `ugm.model.ReportingModel` describe themselves. All models take part in the headroom,
 because it is verified with their checks.
@@ -21,11 +21,12 @@ from functools import partial
 from typing import Any, Final, TypeAlias, final
 
 from ugm.budgets import AccountState, Budgets
-from ugm.decision import EffectiveLimit, Exhaustion, Violation
+from ugm.decision import EffectiveLimit, Violation
 from ugm.identity import UserGroup
 from ugm.model import Claim, PersistentModel, QuotaModel, ReportingModel
+from ugm.partition.checkpoint import ModelRecord
+from ugm.partition.config_plan import CopiedModels, ModelEffects
 from ugm.partition.model_set import Call, ModelSet
-from ugm.partition.plan import PlannedModels
 from ugm.partition.utilization import LimitUtilization, utilization_of
 from ugm.resources import MAX_QUANTITY, Resource
 
@@ -78,28 +79,29 @@ class ModelQueries:
             for account in self._read(model, lambda m: m.accounts(user, queue_path))
         )
 
-    def planned(self, config: object, *, timed: bool) -> PlannedModels:
-        """Return the limits that are exceeded now, and what a plan for another configuration must know of the models.
+    def copy_for_plan(self, config: object, *, timed: bool) -> CopiedModels:
+        """Copy the facts about the models that a plan for another configuration depends on.
 
         Args:
             config: the configuration; None if it is not known yet.
             timed: whether the configuration may declare models that depend on the time.
         """
         declared = {id(one.model): one.definition.key for one in self._models.declared}
-        now: list[tuple[str, str, list[Violation], list[Exhaustion]]] = []
+        now: list[ModelEffects] = []
         planned: list[Violation] = []
         for model in self._reporting():
             kind, name = declared.get(id(model), ("", ""))
             exhaustions = list(self._read(model, lambda m: m.exhaustions()))
-            now.append((kind, name, list(self._read(model, lambda m: m.exceeded())), exhaustions))
+            now.append(ModelEffects(kind, name, list(self._read(model, lambda m: m.exceeded())), exhaustions))
             if not kind:
                 planned += self._read(model, lambda m: m.exceeded_with(config))
         past = [
-            (*one.definition.key, one.model.save())
+            ModelRecord(*one.definition.key, one.model.save())
             for one in self._models.declared
             if isinstance(one.model, PersistentModel) and not self._models.is_unusable(one.model)
         ]
-        return now, planned, self._models.clock.now(changes=False) if timed else None, past
+        time = self._models.clock.now(changes=False) if timed else None
+        return CopiedModels(now, planned, time, past)
 
     def utilization(self) -> tuple[LimitUtilization, ...]:
         """Return the utilization of the most used limit of every owner of limits, sorted by kind and name."""

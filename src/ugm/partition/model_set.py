@@ -38,6 +38,7 @@ from ugm.model import (
     LendingModel,
     PersistentModel,
     QuotaModel,
+    ReportingModel,
     ResettableModel,
     TimedModel,
     TreeOrderModel,
@@ -48,7 +49,7 @@ from ugm.partition.clock import PartitionClock
 from ugm.partition.state import PartitionState
 from ugm.resources import Resource
 
-__all__ = ["Call", "DeclaredModel", "ModelSet", "PastCall", "charged_model", "charging", "claims_of"]
+__all__ = ["Call", "DeclaredModel", "ModelSet", "PastCall", "charge_calls", "charged_model", "ledger_calls"]
 
 _A = TypeVar("_A")
 _T = TypeVar("_T")
@@ -76,13 +77,13 @@ _ATTEMPTS: Final = 8
 _PENDING_METHODS: Final = ("add_pending", "remove_pending")
 
 
-def charging(claim: Claim, *, pending: bool) -> list[Call]:
+def charge_calls(claim: Claim, *, pending: bool) -> list[Call]:
     """Return the calls that charge a claim, which may be pending."""
     # A pending claim has no promised end.
     return [("remove_pending", claim._replace(until=None)), ("charge", claim)] if pending else [("charge", claim)]
 
 
-def claims_of(state: PartitionState) -> list[Call]:
+def ledger_calls(state: PartitionState) -> list[Call]:
     """Return the calls that charge a quota model with the whole ledger."""
     return [
         ("add_pending" if entry.traits.state is AllocationState.PENDING else "charge", entry.claim(allocation_id))
@@ -99,9 +100,9 @@ class _AcceptsMissingGroups(Protocol):
 
 @runtime_checkable
 class _KeepsPastUsage(Protocol):
-    """A declared model that can take over the past usage of the model that it replaces."""
+    """A declared model that can continue the usage of the model that it replaces."""
 
-    def continue_from(self, before: object) -> bool: ...
+    def keep_usage_of(self, before: object) -> bool: ...
 
 
 class FollowSchedule(Protocol):
@@ -136,6 +137,7 @@ class ModelSet:
         "_added",
         "_calling",
         "_declared",
+        "_deniers",
         "_exhausted",
         "_lock",
         "_objecting",
@@ -161,6 +163,8 @@ class ModelSet:
     _pending: tuple[QuotaModel, ...]
     #: The last claim that was denied, and the models that have denied it; None after `evictions`.
     _objecting: tuple[Claim, list[QuotaModel]] | None
+    #: The models that have denied a claim, by the kinds of their violations.
+    _deniers: dict[str, list[QuotaModel]]
     #: The models that depend on the time.
     _timed: tuple[TimedModel, ...]
     #: The declared models with their definitions.
@@ -199,6 +203,7 @@ class ModelSet:
         self._declared, self._added, self.all = declared, added, models
         self._resettable = tuple((model, model if hasattr(model, "reset") else None) for model in models)
         self._pending = tuple(model for model in models if _has_method(model, "add_pending"))
+        self._deniers = {}
         self._note_timed()
 
     def __bool__(self) -> bool:
@@ -293,6 +298,8 @@ class ModelSet:
             if found is None or found.definition != definition:
                 before = None if found is None else found.model
                 found = DeclaredModel(definition, self._declared_model(definition, before, total, calls, past))
+            else:
+                definition.forget_checked()
             declared.append(found)
         self._lock.undo.append((self._set, (self._declared, self._added)))
         self._set(tuple(declared), self._added)
@@ -316,7 +323,7 @@ class ModelSet:
             model.at(self._latest(changes=False))
         elif isinstance(model, TimedModel):
             model.at(time())
-            is_complete = isinstance(model, _KeepsPastUsage) and model.continue_from(before)
+            is_complete = isinstance(model, _KeepsPastUsage) and model.keep_usage_of(before)
             if not is_complete:
                 _charge_all(model, calls())
         else:
@@ -422,7 +429,7 @@ class ModelSet:
         try:
             for model, self._calling in self._resettable:  # noqa: B020 - an attribute is the second variable
                 if denied := tuple(model.check(claim)):
-                    self._note_objection(model, claim, is_first=not found)
+                    self._note_objection(model, claim, denied, is_first=not found)
                     found += denied
         except Exception as error:
             self._note_query_error(error)
@@ -430,10 +437,19 @@ class ModelSet:
         self._calling = None
         return found
 
-    def _note_objection(self, model: QuotaModel, claim: Claim, *, is_first: bool) -> None:
+    def _note_objection(
+        self, model: QuotaModel, claim: Claim, violations: Iterable[Violation], *, is_first: bool
+    ) -> None:
         if is_first or self._objecting is None:
             self._objecting = claim, []
         self._objecting[1].append(model)
+        self._note_deniers(model, violations)
+
+    def _note_deniers(self, model: QuotaModel, violations: Iterable[Violation]) -> None:
+        for violation in violations:
+            known = self._deniers.setdefault(violation.kind, [])
+            if not any(model is other for other in known):
+                known.append(model)
 
     def _check_usable(self, claim: Claim) -> tuple[Violation, ...]:
         found: tuple[Violation, ...] = ()
@@ -441,8 +457,26 @@ class ModelSet:
             if self.is_unusable(model):
                 found += (_suspension(model),)
             else:
-                found += self.query(model, model.check, claim)
+                denied = self.query(model, model.check, claim)
+                self._note_deniers(model, denied)
+                found += denied
         return found
+
+    def room(self, kind: str, name: str, resource: str) -> int | None:
+        """Return `ugm.model.ReportingModel.room` of the models that have such limits; None if it is unknown.
+
+        Several models may have limits of the same kind and name. A claim may be charged to one of them only, so the
+        largest room counts.
+        """
+        largest: int | None = None
+        for model in self._deniers.get(kind, ()):
+            if not isinstance(model, ReportingModel) or self.is_unusable(model):
+                return None
+            [room] = self.query(model, partial(_room_of, model), (kind, name, resource))
+            if room is None:
+                return None
+            largest = room if largest is None else max(largest, room)
+        return largest
 
     def evictions(self, claim: Claim) -> tuple[str, ...]:
         """Return the allocations to evict so that all models allow a claim; empty if no evictions would help."""
@@ -663,6 +697,10 @@ def _suspension(model: QuotaModel) -> Violation:
     return Violation(SUSPENDED, type(model).__name__, "", "", None, 0, 0, 0)
 
 
+def _room_of(model: ReportingModel, limits: tuple[str, str, str]) -> tuple[int | None]:
+    return (model.room(*limits),)
+
+
 def charged_model(
     definition: ModelDefinition,
     total: Resource | None,
@@ -683,7 +721,7 @@ def charged_model(
     if isinstance(model, TimedModel):
         model.at(time())
     if isinstance(model, PersistentModel) and old is not None:
-        model.succeed(old)
+        model.continue_past(old)
     _charge_new(model, total, calls)
     return model
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Final, NamedTuple, final
 
+from ugm.counters import Limit
 from ugm.decision import EffectiveLimit
-from ugm.hierarchy import Limit
 from ugm.identity import WILDCARD, TrackingType, ancestors
 from ugm.partition.line_index import Line
 from ugm.partition.state import PartitionState

@@ -46,6 +46,15 @@ from ugm.partition.audit import AuditReport, Differences, RunningAllocation, req
 from ugm.partition.change_marks import ChangeMarks, ChangeRecorder
 from ugm.partition.clock import Clock, PartitionClock, seconds
 from ugm.partition.compiled_config import CompiledConfig
+from ugm.partition.config_plan import (
+    ConfigPlan,
+    ConfigPlanInput,
+    ScheduledChange,
+    make_config_plan,
+    make_scheduled_changes,
+    require_change_count,
+    require_confirmed,
+)
 from ugm.partition.event_outbox import EventOutbox
 from ugm.partition.events import Subscriber
 from ugm.partition.expiry import Expiry, require_instant
@@ -55,18 +64,10 @@ from ugm.partition.gang import allocate_all, require_requests
 from ugm.partition.lifecycle import ApplicationLifecycle
 from ugm.partition.line_index import CooperativeIteration
 from ugm.partition.model_queries import ModelQueries, ModelReport
-from ugm.partition.model_set import ModelSet, claims_of
+from ugm.partition.model_set import ModelSet, ledger_calls
+from ugm.partition.order_copy import GroupTree, OrderCopy
 from ugm.partition.owner_limits import copy_user_usage
 from ugm.partition.pending_usage import PendingHeadroom
-from ugm.partition.plan import (
-    Plan,
-    PlanInput,
-    ScheduledChange,
-    make_plan,
-    make_scheduled_changes,
-    require_change_count,
-    require_confirmed,
-)
 from ugm.partition.planned_start import Reservation
 from ugm.partition.preemption import (
     PreemptionPlanning,
@@ -83,8 +84,6 @@ from ugm.partition.reports import ApplicationReport, OwnedAllocation, Preemption
 from ugm.partition.reservations import Reservations
 from ugm.partition.scheduling_order import (
     ApplicationKey,
-    GroupTree,
-    OrderCopy,
     Turn,
     require_keys,
     require_max_turns,
@@ -284,7 +283,7 @@ class Partition(FastPath):
         if self._recorder is not None:
             self._recorder.mark_everything()
         if self._models:
-            self._models.rebuild(claims_of(self._state))
+            self._models.rebuild(ledger_calls(self._state))
 
     def _read(self, query: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._lock.run(query, *args, **kwargs)
@@ -308,7 +307,7 @@ class Partition(FastPath):
         self._transactions.run(self._replace_model, old, new)
 
     def _replace_model(self, old: QuotaModel, new: QuotaModel) -> None:
-        self._models.replace(old, new, claims_of(self._state))
+        self._models.replace(old, new, ledger_calls(self._state))
         self._state.set_added_models(self._models.added_names)
 
     def _record_models(self) -> None:
@@ -323,13 +322,29 @@ class Partition(FastPath):
 
     # Scheduling
 
-    def order(self, *, max_turns: int | None = None, ranks: Mapping[str, int] | None = None) -> tuple[Turn, ...]:
+    def order(
+        self,
+        *,
+        max_turns: int | None = None,
+        ranks: Mapping[str, int] | None = None,
+        explained: bool = True,
+        tree: str = "",
+    ) -> tuple[Turn, ...]:
         limit, keys = require_max_turns(max_turns), require_ranks(ranks)
-        copied = self._read(self._copy_order, for_keys=bool(keys))
-        return turns_of(copied, limit, keys)
+        copied = self._read(self._copy_order, tree, for_keys=bool(keys))
+        return turns_of(copied, limit, keys, explained=explained)
 
-    def _copy_order(self, *, for_keys: bool) -> OrderCopy:
-        return OrderCopy.of(self._state, for_keys=for_keys)._replace(reservations=self._reservations.current())
+    def _copy_order(self, tree: str, *, for_keys: bool) -> OrderCopy:
+        groups = self._groups(tree)
+        if groups is None:
+            copied = OrderCopy.of_pending(self._state, for_keys=for_keys)
+        else:
+            copied = OrderCopy.of_groups(self._state, groups, for_keys=for_keys)
+        return copied._replace(reservations=self._reservations.current())
+
+    def _groups(self, tree: str) -> GroupTree | None:
+        """Return the groups that an order descends through; None for the queues."""
+        return None if tree == "" else GroupTree(self._models.order_tree(require_name("tree", tree)), tree)
 
     def reservations(self) -> tuple[Reservation, ...]:
         return self._read(self._reservations.current)
@@ -357,7 +372,7 @@ class Partition(FastPath):
         Raises:
             RequestError: an argument is invalid, or there is no such tree.
         """
-        groups = None if not tree else GroupTree(self._models.order_tree(require_name("tree", tree)), tree)
+        groups = self._groups(tree)
         passed, functions = require_requests_by_application(requests), require_keys(keys)
         marks = self._lock.run(self._start_marking)
         calls = PassCalls(self.allocate_in_pass, self.reservations)
@@ -393,6 +408,21 @@ class Partition(FastPath):
         `waiting_list`.
         """
         return self.waiting_list().wake()
+
+    def model_room(self, kind: str, name: str, resource: str) -> int | None:
+        """Return the most of a resource with which a pending request may fit limits of quota models that denied it.
+
+        A scheduler need not repeat a request that is larger.
+
+        Args:
+            kind: the kind of the limits, as in the denial.
+            name: the name of their owner, as in the denial.
+            resource: the resource.
+
+        Returns:
+            The amount; None if it is unknown, because a model cannot tell it or has not denied anything yet.
+        """
+        return self._lock.run(self._models.room, kind, name, resource)
 
     def _start_waiting(self) -> None:
         if self._waiting is None:
@@ -558,27 +588,27 @@ class Partition(FastPath):
     def remove_node(self, name: str) -> bool:
         return self._transactions.run_release(self._administration.remove_node, name)
 
-    def plan(self, config: PartitionConfig | None) -> Plan:
+    def plan(self, config: PartitionConfig | None) -> ConfigPlan:
         compiled = CompiledConfig.of(config)
-        return make_plan(self._plan_input(config, allocations=compiled.needs_allocations), compiled)
+        return make_config_plan(self._plan_input(config, allocations=compiled.needs_allocations), compiled)
 
-    def plan_input(self, *, allocations: bool = False) -> PlanInput:
+    def plan_input(self, *, allocations: bool = False) -> ConfigPlanInput:
         return self._plan_input(self.config, allocations=allocations)
 
-    def _plan_input(self, config: PartitionConfig | None, *, allocations: bool) -> PlanInput:
-        in_models = partial(self._model_queries.planned, config, timed=allocations)
+    def _plan_input(self, config: PartitionConfig | None, *, allocations: bool) -> ConfigPlanInput:
+        copy_models = partial(self._model_queries.copy_for_plan, config, timed=allocations)
         now = partial(self._models.clock.now, changes=False)
-        return PlanInput.copy(self._state, self._lock.run, in_models, now, allocations=allocations)
+        return ConfigPlanInput.copy(self._state, self._lock.run, copy_models, now, allocations=allocations)
 
-    def scheduled_changes(self, *, most: int = 10) -> tuple[ScheduledChange, ...]:
-        count = require_change_count(most)
+    def scheduled_changes(self, *, max_changes: int = 10) -> tuple[ScheduledChange, ...]:
+        count = require_change_count(max_changes)
         if self._lock.run(lambda: self._state.compiled.schedule) is None:
             # Without the copy that follows, which takes long with thousands of queues.
             return ()
         copied = self._plan_input(self.config, allocations=False)
         return make_scheduled_changes(copied, count)
 
-    def apply(self, plan: Plan, *, confirm: bool = False) -> None:
+    def apply(self, plan: ConfigPlan, *, confirm: bool = False) -> None:
         require_confirmed(plan, confirm=confirm)
         self._transactions.run(self._change_config, self._administration.apply, plan)
 
@@ -640,7 +670,7 @@ class Partition(FastPath):
             raise InvariantError(findings)
 
     def _verify_models(self) -> None:
-        findings = self._model_queries.findings(claims_of(self._state))
+        findings = self._model_queries.findings(ledger_calls(self._state))
         if findings:
             raise InvariantError(tuple(findings))
 

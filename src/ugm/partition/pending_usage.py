@@ -141,7 +141,7 @@ class PendingUsage:
         self._change(application, lambda account: _submit(account, 1))
 
     def remove_application(self, application: Application) -> None:
-        """Count an application no more."""
+        """Stop counting an application."""
         self._change(application, lambda account: _submit(account, -1))
 
     def replace(self, application: Application, before: LedgerEntry | None, after: LedgerEntry | None) -> None:

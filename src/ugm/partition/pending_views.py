@@ -4,9 +4,10 @@ The problem: after a release, nearly all waiting requests are still blocked. Tes
 would take time proportional to their number for every release.
 
 The idea: each request is in one `PendingView`, with other requests of the same size. The requests that a limit of a
-user or group denies are in the view of this limit, which stays closed until the limit has room for their size. All
-others are in a view of their size alone, which is always open. A queue without room for a size refuses it for the whole
-subtree, in all views of the size at once. A search looks only at open views; see `ugm.fairness.order_view`.
+user, a group or a quota model denies are in the view of this limit, which stays closed until the limit has room for
+their size. A model that cannot tell its room denies a request only until the next search. All others are in a view of
+their size alone, which is always open. A queue without room for a size refuses it for the whole subtree, in all views
+of the size at once. A search looks only at open views; see `ugm.fairness.order_view`.
 
 Invariant: a request in a closed view, or below a queue that refuses its size, is denied. The other requests may fit.
 
@@ -16,12 +17,12 @@ of the limits that it frees. So the time for a wake-up grows with the tested req
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, TypeAlias, final
 
+from ugm.counters import fits
 from ugm.fairness.order_tree import OrderedApplication, OrderedQueue, OrderEntry
 from ugm.fairness.order_view import OrderLog, OrderView
-from ugm.hierarchy import fits
 from ugm.identity import TrackingType, ancestors
 from ugm.partition.admission import Admission
 from ugm.partition.application import Application
@@ -49,6 +50,8 @@ class BlockingLimit(NamedTuple):
     queue_path: str
     #: Whether it limits the number of running applications.
     is_count: bool
+    #: The resource that a limit of a quota model is about; None for a limit of a user or group.
+    resource: str | None = None
 
 
 @final
@@ -96,7 +99,7 @@ class ViewedRequest(NamedTuple):
 
     entry: OrderEntry
     size: RequestSize
-    #: None while it takes no part: it was woken before, or a quota model has denied it.
+    #: None while it takes no part: it was woken before, or a quota model of unknown room has denied it.
     view: PendingView | None
 
 
@@ -114,6 +117,7 @@ class PendingViews:
         "_admission",
         "_limited",
         "_log",
+        "_model_owners",
         "_open",
         "_order",
         "_reachable",
@@ -152,6 +156,8 @@ class PendingViews:
         #: The views of limits by their owners, and those that are open.
         self._limited: Final[dict[Owner, dict[tuple[RequestSize, BlockingLimit], PendingView]]] = {}
         self._open: Final[dict[PendingView, None]] = {}
+        #: The owners of limits of quota models that have views.
+        self._model_owners: Final[dict[Owner, None]] = {}
         #: What all requests of an application have in common.
         self._starts: Final[dict[str, _Start]] = {}
         for name in order.tree.applications:
@@ -216,6 +222,8 @@ class PendingViews:
         if target is None:
             view = OrderView(self._order.tree, self._log, size.refused)
             target = views[size, limit] = PendingView(size, limit, view)
+            if limit.resource is not None:
+                self._model_owners[limit.owner] = None
         self._close(target)
         assert found.view is not None  # noqa: S101 - it takes part
         moved = list(found.view.view.applications[name].requests.values()) if found.view is not target else []
@@ -259,6 +267,7 @@ class PendingViews:
             del views[one.size, one.limit]
             if not views:
                 del self._limited[one.limit.owner]
+                self._model_owners.pop(one.limit.owner, None)
             self._open.pop(one, None)
 
     # Limits
@@ -269,6 +278,21 @@ class PendingViews:
             if not one.is_open and self._has_room(one):
                 one.is_open = True
                 self._open[one] = None
+
+    def open_models(self, room_of: Callable[[str, str, str], int | None]) -> None:
+        """Open the views of the limits of quota models that may have room.
+
+        Args:
+            room_of: returns the room of the limits with a kind, a name and a resource; None if it is unknown.
+        """
+        for kind, name in self._model_owners:
+            for one in self._limited[kind, name].values():
+                resource = None if one.is_open or one.limit is None else one.limit.resource
+                if resource is not None:
+                    room = room_of(kind, name, resource)
+                    if room is None or room >= one.size.usage.get(resource, 0):
+                        one.is_open = True
+                        self._open[one] = None
 
     def known_group(self, application_id: str) -> str | None:
         """Return the group of an application at the last search."""
@@ -307,14 +331,13 @@ class PendingViews:
 
     def refuse_sizes(self, queue_paths: Iterable[str]) -> None:
         """Let queues refuse the sizes of open requests for which they have no room."""
-        views = self.open_views()
+        queues = self._state.tree.queues
+        counters = [(path, counter) for path in queue_paths if (counter := queues[path].counter) is not None]
+        views = self.open_views() if counters else []
         if len(views) > _MOST_SIZES:
             # Each queue finds out which sizes it refuses when they come up.
             return
-        for path in queue_paths:
-            counter = self._state.tree.queues[path].counter
-            if counter is None:
-                continue
+        for path, counter in counters:
             for one in views:
                 queue = one.view.queues.get(path)
                 if queue is not None and not fits((counter,), self._admission.vector(one.size.usage)):

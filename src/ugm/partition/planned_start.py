@@ -1,6 +1,6 @@
 """The planned start of a reserved request: the time at which promised ends have made room for it.
 
-The problem: a large request waits for ever if smaller ones take all that becomes free. If everything waited for it,
+The problem: a large request waits forever if smaller ones take all that becomes free. If everything waited for it,
 capacity would be idle meanwhile.
 
 The idea: the request starts when the promised ends of running allocations have made room for it. Another request may
@@ -22,11 +22,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from operator import itemgetter
-from typing import Final, NamedTuple, TypeAlias, final
+from typing import Final, NamedTuple, Self, TypeAlias, final
 
+from ugm.counters import UNLIMITED, Counter
 from ugm.decision import Violation
-from ugm.hierarchy import UNLIMITED, Counter
-from ugm.identity import TrackingType
+from ugm.identity import TrackingType, ancestors
 from ugm.model import Claim
 from ugm.partition.application import Application, LedgerEntry
 from ugm.partition.sorted_ends import AllocationEnd
@@ -36,9 +36,9 @@ from ugm.resources import MEMORY, VCORE, Resource
 __all__ = [
     "CandidateRequest",
     "Change",
+    "ChargedCounters",
     "PlannedStart",
     "Reservation",
-    "charged_places",
     "plan_start",
     "released_places",
 ]
@@ -175,19 +175,51 @@ def _is_given_back(place: CounterPlace) -> bool:
     return place[0] is _QUEUE and place[3] is not None
 
 
-def charged_places(state: PartitionState, application: Application, usage: Resource) -> dict[CounterPlace, int]:
-    """Return the places that a grant charges, with its amounts."""
-    holding, is_running = state.holding_of(application), application.holding is not None
-    chain: Sequence[Counter] = holding.charged if is_running else holding.chain()
-    found: dict[CounterPlace, int] = {}
-    for counter in chain:
-        kind, name, path = counter.owner.kind, counter.owner.name, counter.queue_path
-        for resource, amount in usage.amounts.items():
-            if amount:
-                found[kind, name, path, resource] = amount
-    for counter in () if is_running else holding.newly_counted(chain):
-        found[counter.owner.kind, counter.owner.name, counter.queue_path, None] = 1
-    return found
+class ChargedCounters(NamedTuple):
+    """The counters of the application of a request."""
+
+    #: Those that a grant charges, those that can deny it, and those that count the application as a new one.
+    charged: Sequence[Counter]
+    enforced: Sequence[Counter]
+    new: Sequence[Counter]
+
+    @classmethod
+    def of(cls, state: PartitionState, application: Application) -> Self:
+        """Return the counters of an application at this moment."""
+        holding = state.holding_of(application)
+        if application.holding is not None:
+            return cls(holding.charged, holding.checked, ())
+        chain = holding.chain()
+        return cls(chain, holding.enforced(chain), holding.newly_counted(chain))
+
+    def charges(self, usage: Resource) -> dict[CounterPlace, int]:
+        """Return the places that a grant charges, with its amounts."""
+        found: dict[CounterPlace, int] = {}
+        for counter in self.charged:
+            kind, name, path = counter.owner.kind, counter.owner.name, counter.queue_path
+            for resource, amount in usage.amounts.items():
+                if amount:
+                    found[kind, name, path, resource] = amount
+        for counter in self.new:
+            found[counter.owner.kind, counter.owner.name, counter.queue_path, None] = 1
+        return found
+
+    def limits(self, usage: Resource) -> Iterator[tuple[CounterPlace, int, int, int]]:
+        """Yield the places that limit a grant, each with its limit, the free amount and the requested one."""
+        for counter in self.enforced:
+            kind, name, path = counter.owner.kind, counter.owner.name, counter.queue_path
+            for resource, amount in usage.amounts.items():
+                is_counted = resource in (VCORE, MEMORY) or resource in counter.layout.positions
+                limit = counter.limit.maximum(resource)
+                if (amount or kind is _QUEUE) and is_counted and limit < UNLIMITED:
+                    yield (kind, name, path, resource), limit, counter.free(resource), amount
+            if counter.limit.applications and any(path == one.queue_path for one in self.new):
+                yield (
+                    (kind, name, path, None),
+                    counter.limit.applications,
+                    counter.limit.applications - counter.running,
+                    1,
+                )
 
 
 def released_places(application: Application, usage: Resource) -> dict[CounterPlace, int]:
@@ -203,7 +235,7 @@ def plan_start(
     state: PartitionState,
     planned: PlannedStart,
     earlier: Sequence[PlannedStart],
-    ends: Sequence[AllocationEnd],
+    ends: Iterable[AllocationEnd],
     more: Iterable[Change],
     now: int,
 ) -> None:
@@ -215,19 +247,22 @@ def plan_start(
         state: the partition.
         planned: the request; its start and slack are set.
         earlier: the requests with earlier reservations, which it must not delay.
-        ends: the promised ends of all live allocations, in their order.
+        ends: the promised ends of all allocations, the earliest first.
         more: what else becomes free.
         now: the current second.
     """
     request, usage = planned.request, planned.request.entry.usage
-    planned.charges = charged_places(state, request.application, usage)
+    counters = ChargedCounters.of(state, request.application)
+    planned.charges = counters.charges(usage)
     free, missing = planned.slack, set[CounterPlace]()
-    for place, limit, available, amount in _limited_places(state, request.application, usage):
+    for place, limit, available, amount in counters.limits(usage):
         planned.limits[place], free[place] = limit, available - amount
         if available < amount:
             missing.add(place)
+    changes = _changes_of(ends, free)
     others = sorted((*more, *(change for one in earlier for change in one.changes())), key=_time_of)
-    changes = merge(_changes_of(state, ends, free), others, key=_time_of)
+    if others:
+        changes = merge(changes, others, key=_time_of)
     for at in _times_without_shortage(changes, free, missing, now):
         if _may_start(planned, earlier, at):
             planned.start = at
@@ -256,41 +291,30 @@ def _times_without_shortage(
             at = time
         for place, amount in change.items():
             if place in free:
-                free[place] += amount
-                (missing.add if free[place] < 0 else missing.discard)(place)
+                left = free[place] = free[place] + amount
+                if left < 0:
+                    missing.add(place)
+                elif missing:
+                    missing.discard(place)
     if not missing:
         yield at
 
 
-def _changes_of(
-    state: PartitionState, ends: Sequence[AllocationEnd], places: Mapping[CounterPlace, int]
-) -> Iterator[Change]:
+def _changes_of(ends: Iterable[AllocationEnd], places: Iterable[CounterPlace]) -> Iterator[Change]:
     """Yield what each promised end frees at some places."""
-    paths = {place[2] for place in places}
-    for at, allocation_id in ends:
-        application = state.ledger.owners[allocation_id]
-        if any(counter.queue_path in paths for counter in application.queue.chain):
-            yield at, released_places(application, application.entry(allocation_id).usage)
-
-
-def _limited_places(
-    state: PartitionState, application: Application, usage: Resource
-) -> Iterator[tuple[CounterPlace, int, int, int]]:
-    """Yield the places that limit a request, each with its limit, the free amount and the requested one."""
-    holding, is_running = state.holding_of(application), application.holding is not None
-    chain: Sequence[Counter] = holding.chain()
-    enforced = holding.checked if is_running else holding.enforced(list(chain))
-    new = () if is_running else holding.newly_counted(chain)
-    for counter in enforced:
-        kind, name, path = counter.owner.kind, counter.owner.name, counter.queue_path
-        for resource, amount in usage.amounts.items():
-            is_counted = resource in (VCORE, MEMORY) or resource in counter.layout.positions
-            limit = counter.limit.maximum(resource)
-            if (amount or kind is _QUEUE) and is_counted and limit < UNLIMITED:
-                yield (kind, name, path, resource), limit, counter.free(resource), amount
-        if counter.limit.applications and any(counter.queue_path == one.queue_path for one in new):
-            running = counter.limit.applications - counter.running
-            yield (kind, name, path, None), counter.limit.applications, running, 1
+    of_paths: dict[str, list[tuple[str, CounterPlace]]] = {}
+    for place in places:
+        kind, _, path, resource = place
+        if kind is _QUEUE and resource is not None:
+            of_paths.setdefault(path, []).append((resource, place))
+    #: By the queues of allocations.
+    found: dict[str, list[tuple[str, CounterPlace]]] = {}
+    for at, _, queue_path, amounts in ends:
+        freed = found.get(queue_path)
+        if freed is None:
+            freed = found[queue_path] = [one for path in ancestors(queue_path) for one in of_paths.get(path, ())]
+        if freed:
+            yield at, {place: amounts[resource] for resource, place in freed if resource in amounts}
 
 
 def _may_start(planned: PlannedStart, earlier: Sequence[PlannedStart], at: int) -> bool:

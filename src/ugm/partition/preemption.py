@@ -45,8 +45,8 @@ from ugm.preemption import (
 from ugm.preemption import plan_preemption as plan_for_queues
 from ugm.preemption import plan_reductions as reductions_of
 from ugm.preemption.plan import queue_input
+from ugm.preemption.queue_usage_tree import QueueUsageTree
 from ugm.preemption.settings import PreemptionSettings
-from ugm.preemption.usage_tree import QueueUsageTree
 from ugm.resources import Resource
 from ugm.tracking.self_check import ReadLocked
 
@@ -62,7 +62,7 @@ __all__ = [
 _TERMINATING: Final = AllocationState.TERMINATING
 
 #: The outcomes of plans that evict nothing, whatever models would do.
-_FINAL: Final = frozenset((Outcome.BLOCKED, Outcome.NEVER, Outcome.UNWILLING, Outcome.EARLY, Outcome.NONE))
+_FINAL: Final = frozenset((Outcome.BLOCKED, Outcome.NEVER, Outcome.MUST_NOT_PREEMPT, Outcome.EARLY, Outcome.NONE))
 
 
 class PreemptionCall(NamedTuple):
@@ -357,7 +357,7 @@ class PreemptionPlanning:
         """Mark the victims of a plan as terminating, or none of them, and give a pending request the right to the room.
 
         Returns:
-            The allocations that were marked; empty if no victim is held any more.
+            The allocations that were marked; empty if no victim is held now.
 
         Raises:
             RequestError: the plan has no victims, or it is stale.

@@ -1,7 +1,7 @@
-"""The promised ends of allocations, in their order.
+"""The promised ends of allocations, for the search for overdue ones.
 
-The problem: a program looks for overdue allocations every few seconds, among a million that may live. A search through
-all of them would hold the lock for a long time, and an index that is exact would cost every release.
+The problem: a program looks for overdue allocations every few seconds, among a million. A search through all of them
+would hold the lock for a long time, and an exact index such as `ugm.partition.sorted_ends` would cost every release.
 
 The idea: a heap of ends and ids that only grows. An item is *stale* if the allocation has been released, or has another
 end by now; a reader skips it. A new heap without stale items replaces the old one when most items may be stale.

@@ -9,15 +9,14 @@ refunded. Terminating allocations count as released.
 
 The search for victims is in `ugm.partition.reclaim_search`, with the rules.
 
-**Cost.** A pass over the ledger, and for each candidate of the search a check of all models with the victims refunded.
-All of it happens under the lock.
+**Cost.** A pass over the allocations of the models, and for each candidate of the search a check of all models with the
+victims refunded. All of it happens under the lock.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from operator import itemgetter
 from typing import Final, NamedTuple, TypeAlias, final
 
 from ugm.arguments import require_resource
@@ -84,7 +83,7 @@ class ReclaimPlanning:
         made = ReclaimPlan(_plain(subject), usage, priority, preemptible, ReclaimOutcome.FITS, duration=duration)
         if not self._shortage(request, ()):
             return made
-        terminating = self._terminating()
+        terminating = list(self._state.terminating_entries().items())
         missing = self._shortage(request, terminating)
         outcome = _outcome_without_victims(missing)
         if outcome is not None:
@@ -98,7 +97,7 @@ class ReclaimPlanning:
             missing=missing,
             entitled=search.entitled(chosen),
             victims=tuple(_value_of(one, chosen) for one in chosen.chosen.values()),
-            spared=search.spared(chosen),
+            protected=search.protected(chosen),
         )
 
     def _search(self, request: _Request, missing: Sequence[Violation], leaving: _Entries) -> VictimSearch:
@@ -117,11 +116,6 @@ class ReclaimPlanning:
             return not self._shortage(request, gone)
 
         return VictimSearch(missing, candidates, fits)
-
-    def _terminating(self) -> _Entries:
-        entries = self._state.ledger.items()
-        found = [(name, entry) for name, entry in entries if entry.traits.state is AllocationState.TERMINATING]
-        return sorted(found, key=itemgetter(0))
 
     def _shortage(self, request: _Request, leaving: _Entries) -> tuple[Violation, ...]:
         """Return every limit that a request would exceed after the release of some allocations."""
@@ -161,10 +155,10 @@ class ReclaimPlanning:
         except RequestError as error:
             return str(error)
         request = _Request(subject, plan.usage, self._queries.claim(subject, query))
-        leaving = [(name, entry) for name, entry in self._terminating() if name not in victims]
+        leaving = [(name, entry) for name, entry in self._state.terminating_entries().items() if name not in victims]
         missing = self._shortage(request, leaving)
         if not missing:
-            return "the request fits without the eviction of the victims that are left"
+            return "the request fits without evicting the remaining victims"
         return self._search(request, missing, leaving).objection(victims)
 
 

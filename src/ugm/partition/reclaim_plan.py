@@ -12,7 +12,7 @@ from ugm.model import Guarantee
 from ugm.partition.subject import Subject, UserInQueue
 from ugm.resources import Resource, format_amount
 
-__all__ = ["Protection", "ReclaimOutcome", "ReclaimPlan", "ReclaimVictim", "SparedAllocations"]
+__all__ = ["ProtectedCount", "Protection", "ReclaimOutcome", "ReclaimPlan", "ReclaimVictim"]
 
 
 class ReclaimOutcome(StrEnum):
@@ -31,27 +31,22 @@ class ReclaimOutcome(StrEnum):
     #: There are no victims that may be evicted and suffice.
     NONE = "none"
 
-    @classmethod
-    def _missing_(cls, value: object) -> ReclaimOutcome | None:
-        """Return the member with an earlier name, which is in older messages."""
-        return cls.AWAITS_TERMINATING if value == "awaits_going" else None
-
 
 class Protection(StrEnum):
     """The first reason for which an allocation is no victim."""
 
     #: The allocation has ``preemptible=False``.
-    OPTED_OUT = "opted_out"
+    NOT_PREEMPTIBLE = "not_preemptible"
     #: The allocation uses nothing that the request lacks.
-    USELESS = "useless"
+    FREES_NOTHING = "frees_nothing"
     #: The request is not within the guarantee of its group.
-    UNCLAIMED = "unclaimed"
+    NOT_ENTITLED = "not_entitled"
     #: The group of the allocation uses no more than its share.
     WITHIN_SHARE = "within_share"
     #: A group of the allocation would use less than it is guaranteed.
     GUARANTEE = "guarantee"
     #: Nothing protects the allocation, but other victims suffice, or all victims together do not.
-    SPARED = "spared"
+    NOT_NEEDED = "not_needed"
 
     @property
     def text(self) -> str:
@@ -60,12 +55,12 @@ class Protection(StrEnum):
 
 
 _TEXTS: Final = {
-    Protection.OPTED_OUT: "not preemptible",
-    Protection.USELESS: "uses nothing that is missing",
-    Protection.UNCLAIMED: "the request is not within its guarantee",
+    Protection.NOT_PREEMPTIBLE: "not preemptible",
+    Protection.FREES_NOTHING: "uses nothing that is missing",
+    Protection.NOT_ENTITLED: "the request is not within its guarantee",
     Protection.WITHIN_SHARE: "the group is within its share",
     Protection.GUARANTEE: "the group would be below its guarantee",
-    Protection.SPARED: "not needed",
+    Protection.NOT_NEEDED: "not needed",
 }
 
 #: The most groups that the text of a plan lists.
@@ -99,7 +94,7 @@ class ReclaimVictim(NamedTuple):
         return f"{text}: {own.kind} {own.name!r} would use {used}, and is guaranteed {guaranteed}"
 
 
-class SparedAllocations(NamedTuple):
+class ProtectedCount(NamedTuple):
     """The number of allocations of a group that are no victims for one reason."""
 
     kind: str
@@ -133,7 +128,7 @@ class ReclaimPlan:
     #: The least important first.
     victims: tuple[ReclaimVictim, ...] = ()
     #: All other allocations of other groups, counted by group and reason.
-    spared: tuple[SparedAllocations, ...] = ()
+    protected: tuple[ProtectedCount, ...] = ()
     #: The duration that the request promises; None if it promises none.
     duration: int | None = None
 
@@ -152,7 +147,7 @@ class ReclaimPlan:
             "missing": [violation.to_dict() for violation in self.missing],
             "entitled": [guarantee._asdict() for guarantee in self.entitled],
             "victims": [victim.to_dict() for victim in self.victims],
-            "spared": [{**spared._asdict(), "reason": spared.reason.value} for spared in self.spared],
+            "protected": [{**one._asdict(), "reason": one.reason.value} for one in self.protected],
         }
 
     def __str__(self) -> str:
@@ -177,10 +172,10 @@ class ReclaimPlan:
             amounts = f"would use {_amount(one, one.used)} of {_amount(one, one.guaranteed)} guaranteed"
             yield f"{one.kind} {one.name!r} {amounts}: {is_within} its guarantee"
         yield from map(str, self.victims)
-        if self.spared:
-            rest = sum(one.number for one in self.spared[_LISTED:])
+        if self.protected:
+            rest = sum(one.number for one in self.protected[_LISTED:])
             others = [f"{rest} of other groups"] if rest else []
-            yield f"not taken: {', '.join([*map(str, self.spared[:_LISTED]), *others])}"
+            yield f"not taken: {', '.join([*map(str, self.protected[:_LISTED]), *others])}"
 
 
 def _amount(guarantee: Guarantee, amount: int) -> str:

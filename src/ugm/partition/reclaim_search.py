@@ -34,7 +34,7 @@ from ugm.decision import Violation
 from ugm.identity import TrackingType
 from ugm.model import Borrower, Guarantee
 from ugm.partition.application import LedgerEntry
-from ugm.partition.reclaim_plan import Protection, SparedAllocations
+from ugm.partition.reclaim_plan import ProtectedCount, Protection
 
 __all__ = ["ReclaimCandidate", "VictimSearch", "Victims", "is_entitled"]
 
@@ -88,12 +88,12 @@ class Victims:
     def protection_of(self, candidate: ReclaimCandidate) -> Protection | None:
         """Return the first reason against a further victim; None if the rules allow it."""
         if not candidate.entry.traits.preemptible:
-            return Protection.OPTED_OUT
+            return Protection.NOT_PREEMPTIBLE
         if not candidate.frees:
-            return Protection.USELESS
+            return Protection.FREES_NOTHING
         entitled = [group for group in candidate.groups if is_entitled(group[1].entitled, candidate.frees)]
         if not entitled:
-            return Protection.UNCLAIMED
+            return Protection.NOT_ENTITLED
         if not any(self._exceeds_share(candidate, *group) for group in entitled):
             return Protection.WITHIN_SHARE
         return Protection.GUARANTEE if self._breaks_guarantee(candidate) else None
@@ -212,7 +212,7 @@ class VictimSearch:
         for name in allocation_ids:
             candidate = self.candidates.get(name)
             if candidate is None:
-                return f"allocation {name!r} is not of another group any more"
+                return f"allocation {name!r} no longer belongs to another group"
             protection = victims.protection_of(candidate)
             if protection is not None:
                 return f"allocation {name!r} may not be evicted: {protection.text}"
@@ -220,7 +220,7 @@ class VictimSearch:
         if not self.fits(victims.chosen.values()):
             return "the request does not fit without the victims"
         needless = [name for name, one in victims.chosen.items() if self._fits_without(victims, one)]
-        return f"the eviction of {needless[0]!r} is not needed any more" if needless else None
+        return f"the eviction of {needless[0]!r} is no longer needed" if needless else None
 
     # The parts of a plan
 
@@ -236,16 +236,15 @@ class VictimSearch:
         )
         return tuple(dict.fromkeys(found))
 
-    def spared(self, victims: Victims) -> tuple[SparedAllocations, ...]:
+    def protected(self, victims: Victims) -> tuple[ProtectedCount, ...]:
         """Return the number of other allocations by group and reason; the largest numbers first."""
         counts: Counter[tuple[str, str, Protection]] = Counter()
         for name, candidate in self.candidates.items():
             if name not in victims.chosen:
                 _, group = candidate.groups[0]
-                counts[group.kind, group.name, Victims().protection_of(candidate) or Protection.SPARED] += 1
+                counts[group.kind, group.name, Victims().protection_of(candidate) or Protection.NOT_NEEDED] += 1
         return tuple(
-            SparedAllocations(*key, count)
-            for key, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+            ProtectedCount(*key, count) for key, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         )
 
 

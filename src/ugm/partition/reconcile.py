@@ -37,14 +37,14 @@ def _is_repaired(state: PartitionState, admission: Admission, difference: Differ
 
 
 def _entry(admission: Admission, running: RunningAllocation, known: LedgerEntry | None) -> LedgerEntry:
-    """Return the entry of a running allocation, with the properties and the promise that are known."""
+    """Return the entry of a running allocation, with the properties and the promised end that are known."""
     if known is None:
         return admission.entry(AllocationRequest(*running), AllocationState.HELD)
-    state, placeholder, priority, preemptible, promise = known.traits
-    duration = promise if state is AllocationState.PENDING else None
+    state, placeholder, priority, preemptible, duration_or_end = known.traits
+    duration = duration_or_end if state is AllocationState.PENDING else None
     request = AllocationRequest(*running, placeholder, priority, preemptible, duration)
     entry = admission.entry(request, AllocationState.HELD)
-    return entry if duration is not None else entry.with_promise(promise)
+    return entry if duration is not None else entry.with_duration_or_end(duration_or_end)
 
 
 def _in_ledger(state: PartitionState, allocation_id: str) -> RunningAllocation | None:

@@ -73,7 +73,9 @@ def _replay_ledger_event(state: PartitionState, event: Event) -> None:
             _resize(state, event.allocation)
         case Renewed(allocation, before):
             state.write_renewed(
-                allocation.allocation_id, state.ledger[allocation.allocation_id].with_promise(allocation.until), before
+                allocation.allocation_id,
+                state.ledger[allocation.allocation_id].with_duration_or_end(allocation.until),
+                before,
             )
         case Preempted():
             allocation_id = event.allocation.allocation_id

@@ -10,7 +10,7 @@ Only scheduling passes and the waiting list respect reservations. A call of `all
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple, Self, final
+from typing import Final, NamedTuple, final
 
 from ugm.decision import Decision, Violation
 from ugm.fairness.sort_settings import QueueSettings
@@ -20,14 +20,14 @@ from ugm.partition.allocation import AllocationRequest, AllocationState
 from ugm.partition.application import LedgerEntry
 from ugm.partition.change_marks import ChangeMarks
 from ugm.partition.compiled_config import CompiledConfig
-from ugm.partition.model_set import ModelSet, charging
+from ugm.partition.model_set import ModelSet, charge_calls
 from ugm.partition.planned_start import (
     CandidateRequest,
     Change,
+    ChargedCounters,
     CounterPlace,
     PlannedStart,
     Reservation,
-    charged_places,
     plan_start,
     released_places,
 )
@@ -41,19 +41,14 @@ _LOWEST: Final = -(2**31)
 _HIGHEST: Final = 2**31 - 1
 
 
-class _Grant(NamedTuple):
-    """A request that is about to be granted."""
+class PossibleGrant(NamedTuple):
+    """A request that may be granted next."""
 
     waiting: CandidateRequest
+    #: What it takes from the places of the plan; empty if nothing is planned.
     charges: Mapping[CounterPlace, int]
     #: Whether it starts its application.
     started: bool
-
-    @classmethod
-    def of(cls, state: PartitionState, waiting: CandidateRequest) -> Self:
-        application = waiting.application
-        charges = charged_places(state, application, waiting.entry.usage)
-        return cls(waiting, charges, application.holding is None)
 
 
 @final
@@ -163,7 +158,7 @@ class Reservations:
 
     def current(self) -> tuple[Reservation, ...]:
         """Return the reservations at this moment."""
-        if not self.are_enabled:
+        if not self.are_enabled or not self._stored():
             return ()
         now = self._models.clock.now(changes=False)
         if self._marks is None:
@@ -193,8 +188,8 @@ class Reservations:
         self._follow(now)
         self._drop_blocked()
         waiting = CandidateRequest(request.allocation_id, entry, request.duration)
-        grant = _Grant.of(self._state, waiting)
-        objection = self.objection(waiting)
+        grant = self.grant_of(waiting)
+        objection = self.objection(grant)
         decision = self._admission.allocate_entry(request, entry, () if objection is None else (objection,))
         if decision:
             self._take_marks()
@@ -203,7 +198,7 @@ class Reservations:
             self._reserve(waiting, decision.violations)
         return decision
 
-    def _note_grant(self, grant: _Grant) -> None:
+    def _note_grant(self, grant: PossibleGrant) -> None:
         """Follow a grant without planning again, if it delays no reserved request."""
         waiting, charges, started = grant
         planned = self._planned or []
@@ -236,7 +231,7 @@ class Reservations:
         """
         current, placed = self._state.current_reservations(), self._state.placed_entries()
         for path in ancestors(entry.application.queue.queue_path):
-            if self._queue_settings.of(path).reserves and current.get(path) not in placed:
+            if self._queue_settings.reserves(path) and current.get(path) not in placed:
                 self._set(path, allocation_id)
                 self._planned = None
 
@@ -252,13 +247,15 @@ class Reservations:
         return [
             path
             for path in ancestors(waiting.application.queue.queue_path)
-            if self._queue_settings.of(path).reserves
+            if self._queue_settings.reserves(path)
             and (path not in taken or self._comes_before(waiting, taken[path]))
             and (path not in taken or taken[path].allocation_id != waiting.allocation_id)
         ]
 
     def _drop_blocked(self) -> None:
         """Drop the reservations of requests that something else blocks, or whose queue does not reserve any more."""
+        if self._trial is None and not self._state.reservations:
+            return
         stored = self._stored()
         if stored:
             kept = {path for one in self._planned or () for path in one.queue_paths}
@@ -277,13 +274,16 @@ class Reservations:
         """Return a pending request that the trial decides about next."""
         self._follow(self._now)
         self._drop_blocked()
-        return CandidateRequest(allocation_id, entry.granted(self._now), entry.traits.promise)
+        return CandidateRequest(allocation_id, entry.granted(self._now), entry.traits.duration_or_end)
 
-    def grant_of(self, waiting: CandidateRequest) -> _Grant:
-        """Return a grant before its charge."""
-        return _Grant.of(self._state, waiting)
+    def grant_of(self, waiting: CandidateRequest) -> PossibleGrant:
+        """Return a grant before its charge, as the current plan sees it."""
+        if not self._planned:
+            return PossibleGrant(waiting, {}, started=False)
+        charges = ChargedCounters.of(self._state, waiting.application).charges(waiting.entry.usage)
+        return PossibleGrant(waiting, charges, started=waiting.application.holding is None)
 
-    def note_trial_grant(self, grant: _Grant) -> None:
+    def note_trial_grant(self, grant: PossibleGrant) -> None:
         """Follow a grant of the trial after its charge."""
         assert self._trial is not None  # noqa: S101 - a trial runs
         self._trial.grant(grant.waiting, self._now)
@@ -320,7 +320,7 @@ class Reservations:
         settings = self._queue_settings
         paths: Iterable[str] = settings.reserving
         if settings.has_reserving_template:
-            paths = (path for path in self._state.tree.queues if settings.of(path).reserves)
+            paths = (path for path in self._state.tree.queues if settings.reserves(path))
         return all(path in taken or not has_pending(path) for path in paths)
 
     def end_trial(self) -> None:
@@ -341,14 +341,14 @@ class Reservations:
 
     # Objections
 
-    def objection(self, waiting: CandidateRequest) -> Violation | None:
-        """Return the violation of a request that would delay a reserved one; None if it may be granted."""
-        planned = self._planned or []
+    def objection(self, grant: PossibleGrant) -> Violation | None:
+        """Return the violation of a grant that would delay a reserved request; None if it may be made."""
+        waiting, charges, _ = grant
+        planned = self._planned or ()
         own = next((one for one in planned if one.request.allocation_id == waiting.allocation_id), None)
-        if not planned or (own is not None and own.start == self._now):
+        if own is not None and own.start == self._now:
             # The plan of the others contains its start.
             return None
-        charges = charged_places(self._state, waiting.application, waiting.entry.usage)
         for one in planned:
             if one is not own and not self._comes_before(waiting, one.request):
                 objection = one.objection(waiting, charges, self._now) or self._objection_of_models(waiting, one)
@@ -364,7 +364,7 @@ class Reservations:
             return None
         undo = self._state.undo
         mark, is_pending = len(undo), waiting.allocation_id in waiting.application.pending
-        models.apply(charging(waiting.claim, pending=is_pending))
+        models.apply(charge_calls(waiting.claim, pending=is_pending))
         violations = models.check(one.request.claim)
         models.undo_since(mark)
         if not violations:
@@ -373,9 +373,12 @@ class Reservations:
 
     def _comes_before(self, waiting: CandidateRequest, reserved: CandidateRequest) -> bool:
         """Return whether a request has a higher priority than a reserved one, where their queues part."""
+        settings, priority = self._queue_settings, reserved.entry.traits.priority
+        if not settings.has_offsets and waiting.entry.traits.priority <= priority:
+            return False
         one, other = waiting.application.queue.queue_path, reserved.application.queue.queue_path
         above = next(path for path in ancestors(one) if path in ancestors(other))
-        if not self._queue_settings.of(above).priority_first:
+        if not settings.of(above).priority_first:
             return False
         return self._priority_below(waiting, above) > self._priority_below(reserved, above)
 
@@ -402,7 +405,7 @@ class Reservations:
     def _follow(self, now: int) -> None:
         """Bring the plan up to date."""
         is_outdated, self._now = self._take_marks(), now
-        if is_outdated or self._planned is None or any(_has_passed(one.start, now) for one in self._planned):
+        if is_outdated or self._planned is None or (self._planned and _has_passed(self._planned, now)):
             # If planning is interrupted, the next call does it.
             self._planned = None
             self._planned = self._plan(() if self._trial is None else self._trial.ends, now)
@@ -412,12 +415,14 @@ class Reservations:
         if self._marks is None:
             self._marks = self._start_marking()
         marks = self._marks
-        everything, freed = marks.everything, bool(marks.freed)
-        if everything:
+        if marks.everything:
             self._planned = None
             self._ends.fill()
             marks.take()
             return True
+        if not marks.applications:
+            return False
+        freed = bool(marks.freed)
         changed = [(name, request_id) for name, ids in marks.applications.items() for request_id in ids]
         self._ends.follow(request_id for _, request_id in changed)
         marks.take()
@@ -444,7 +449,7 @@ class Reservations:
         found: dict[str, tuple[str, ...]] = {}
         for path, name in self._stored().items():
             queue = self._state.ledger.owners[name].queue.queue_path
-            if path in ancestors(queue) and self._queue_settings.of(path).reserves:
+            if path in ancestors(queue) and self._queue_settings.reserves(path):
                 found[name] = (*found.get(name, ()), path)
         return found
 
@@ -454,7 +459,7 @@ class Reservations:
 
     def _waiting(self, allocation_id: str, now: int) -> CandidateRequest:
         entry: LedgerEntry = self._state.ledger[allocation_id]
-        return CandidateRequest(allocation_id, entry.granted(now), entry.traits.promise)
+        return CandidateRequest(allocation_id, entry.granted(now), entry.traits.duration_or_end)
 
 
 def is_blocked_by_queues(violations: Iterable[Violation]) -> bool:
@@ -463,5 +468,6 @@ def is_blocked_by_queues(violations: Iterable[Violation]) -> bool:
     return bool(found) and all(one.kind == TrackingType.QUEUE and one.can_wait for one in found)
 
 
-def _has_passed(start: int | None, now: int) -> bool:
-    return start is not None and start < now
+def _has_passed(planned: Iterable[PlannedStart], now: int) -> bool:
+    """Return whether a planned start has passed."""
+    return any(one.start is not None and one.start < now for one in planned)

@@ -5,7 +5,7 @@ Under the lock only the data are copied that decide the order. The `OrderTree` i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias, final
@@ -16,27 +16,28 @@ from ugm.fairness import Comparison, FairRank
 from ugm.fairness.order_tree import OrderedApplication, OrderedRequest, OrderTree, RankKey
 from ugm.fairness.sort_settings import QueueSettings
 from ugm.identity import ROOT, canonical_path
-from ugm.model import Claim, OrderNode, TreeOrderModel
+from ugm.model import OrderNode
 from ugm.partition.allocation import AllocationRequest
 from ugm.partition.application import Application, ApplicationCopy, ApplicationInfo, LedgerEntry
-from ugm.partition.compiled_config import CompiledConfig
+from ugm.partition.order_copy import (
+    ApplicationChange,
+    CopiedApplication,
+    OrderCopy,
+    QueueCopy,
+    ordered_request,
+    rank_of,
+)
 from ugm.partition.planned_start import Reservation
+from ugm.partition.queue_maxima import QueueMaxima
 from ugm.partition.state import PartitionState
-from ugm.queues.queue import Queue
-from ugm.resources import Resource
 
 __all__ = [
-    "ApplicationChange",
     "ApplicationKey",
     "ApplicationOrder",
-    "CopiedApplication",
-    "GroupTree",
-    "OrderCopy",
     "Turn",
     "allocation_request",
     "by_share",
     "ledger_entry",
-    "ordered_request",
     "require_keys",
     "require_max_turns",
     "require_ranks",
@@ -48,7 +49,6 @@ __all__ = [
 ApplicationKey: TypeAlias = Callable[[ApplicationInfo], Any]
 
 _NOTHING: Final[Mapping[str, int]] = {}
-_NO_USAGE: Final = Resource()
 #: The name of the group of applications without a group.
 _NO_GROUP: Final = "(no group)"
 
@@ -58,6 +58,7 @@ class Turn(NamedTuple):
 
     request: AllocationRequest
     user: str
+    #: The queue of its application; or its group, if the order descends through the groups of a quota model.
     queue_path: str
     #: Whether it fits the maximum of each queue on its path, together with those before it that fit.
     fits: bool
@@ -104,105 +105,20 @@ def by_share(rank: FairRank) -> ApplicationKey:
     return lambda application: rank.position(application.user.name)
 
 
-class GroupTree(NamedTuple):
-    """The groups of a quota model as the traversed tree; the caller of its methods holds the lock."""
-
-    model: TreeOrderModel
-    name: str
-
-    def nodes(self) -> list[OrderNode]:
-        """Return the groups with the amounts that are available to them now."""
-        return list(self.model.order_nodes(self.name))
-
-    def node_of(self, application: Application) -> str | None:
-        """Return the group of an application."""
-        one, queue_path = application.submission, application.queue.queue_path
-        return self.model.order_node(
-            self.name, Claim("", one.application_id, _NO_USAGE, queue_path, one.user, one.tags)
-        )
-
-
-class CopiedApplication(NamedTuple):
-    """The facts that determine the place of an application, copied under the lock."""
-
-    application: Application
-    used: Mapping[str, int]
-    #: Its pending requests in the order in which they were made.
-    requests: tuple[OrderedRequest, ...]
-    #: Only if the program gives keys.
-    copy: ApplicationCopy | None
-    #: Its group, if the groups of a quota model are traversed.
-    group: str | None = None
-
-    @classmethod
-    def of(cls, application: Application, *, for_key: bool, tree: GroupTree | None = None) -> CopiedApplication:
-        """Copy an application; the caller holds the lock."""
-        requests = tuple(ordered_request(name, entry) for name, entry in application.pending.items())
-        group = None if tree is None else tree.node_of(application)
-        return cls.without_requests(application, for_key=for_key)._replace(requests=requests, group=group)
-
-    @classmethod
-    def without_requests(cls, application: Application, *, for_key: bool) -> CopiedApplication:
-        """Copy the rest of an application; the caller holds the lock."""
-        return cls(application, application.held() or _NOTHING, (), application.copy() if for_key else None)
-
-
-class ApplicationChange(NamedTuple):
-    """A change of an application."""
-
-    application_id: str
-    #: The application after the change, with all its requests only if it is new; None if it was removed.
-    copied: CopiedApplication | None
-    #: Its requests that have perhaps changed; None for one that is not pending.
-    requests: Mapping[str, OrderedRequest | None]
-
-
-class OrderCopy(NamedTuple):
-    """The facts that determine the order, copied under the lock."""
-
-    compiled: CompiledConfig
-    cluster: Resource | None
-    queues: tuple[tuple[str, Mapping[str, int], Mapping[str, int]], ...]
-    applications: list[CopiedApplication]
-    #: Returns the order of users at that moment; None without shares.
-    rank: Callable[[], FairRank] | None = None
-    reservations: tuple[Reservation, ...] = ()
-    #: The groups that are traversed instead of the queues, and their amounts; None for the queues.
-    tree: GroupTree | None = None
-    nodes: Sequence[OrderNode] = ()
-
-    @classmethod
-    def of(cls, state: PartitionState, *, for_keys: bool, tree: GroupTree | None = None) -> OrderCopy:
-        """Copy what decides the order; the caller holds the lock."""
-        return cls(
-            state.compiled,
-            state.tree.cluster,
-            tuple(map(_copy_queue, state.tree.root.below())),
-            [CopiedApplication.of(one, for_key=for_keys, tree=tree) for one in state.applications.values()],
-            _rank_of(state),
-            tree=tree,
-            nodes=() if tree is None else tree.nodes(),
-        )
-
-
-def _rank_of(state: PartitionState) -> Callable[[], FairRank] | None:
-    shares = state.fair_shares()
-    return None if shares is None else shares.capture_rank(one.submission.user for one in state.applications.values())
-
-
 def turns_of(
-    copied: OrderCopy, max_turns: int | None = None, keys: Mapping[str, ApplicationKey] | None = None
+    copied: OrderCopy,
+    max_turns: int | None = None,
+    keys: Mapping[str, ApplicationKey] | None = None,
+    *,
+    explained: bool = True,
 ) -> tuple[Turn, ...]:
     """Return the pending requests of a copy in their order; see `AbstractPartition.order`."""
-    users = {one.application.application_id: one.application.submission.user.name for one in copied.applications}
     reservations = {one.allocation_id: one for one in copied.reservations}
-    turns = islice(ApplicationOrder(copied, keys or {}).turns(users), max_turns)
+    maxima = None if copied.tree is None else QueueMaxima(copied)
+    turns = islice(ApplicationOrder(copied, keys or {}).turns(maxima, explained=explained), max_turns)
+    if not reservations:
+        return tuple(turns)
     return tuple(one._replace(reservation=reservations.get(one.request.allocation_id)) for one in turns)
-
-
-def ordered_request(request_id: str, entry: LedgerEntry) -> OrderedRequest:
-    """Return a pending entry of the ledger as a request."""
-    return OrderedRequest(request_id, entry.usage, entry.traits.priority, entry)
 
 
 def allocation_request(application_id: str, request: OrderedRequest) -> AllocationRequest:
@@ -217,11 +133,6 @@ def ledger_entry(request: OrderedRequest) -> LedgerEntry:
     """Return the entry of a pending request of an order."""
     assert isinstance(request.origin, LedgerEntry)  # noqa: S101 - `ordered_request` made it
     return request.origin
-
-
-def _copy_queue(queue: Queue) -> tuple[str, Mapping[str, int], Mapping[str, int]]:
-    quota = queue.quota
-    return queue.queue_path, quota.guaranteed or _NOTHING, quota.max_resources or _NOTHING
 
 
 @final
@@ -254,19 +165,24 @@ class ApplicationOrder:
         self.rank_key: Final = self._rank_key(copy.rank, rank_key)
         #: The copies of applications whose keys the program computes.
         self._copies: Final[dict[str, ApplicationCopy]] = {}
-        self.tree: Final = OrderTree(self._settings.of(ROOT), copy.cluster or _NOTHING)
+        self.tree: Final = OrderTree(
+            self._settings.of(ROOT), _NOTHING if copy.cluster is None else copy.cluster.amounts
+        )
         self._set_key(ROOT)
         #: The groups that are traversed, and their paths; None for the queues.
         self.groups: Final = copy.tree
         self._paths: Final[dict[str, str]] = {}
         if copy.tree is None:
-            for path, guaranteed, maximum in copy.queues:
-                if path != ROOT:
-                    self._add_queue(path, guaranteed, maximum)
+            for queue in copy.queues:
+                if queue.path != ROOT:
+                    self._add_queue(queue)
         else:
             self._add_groups(copy.nodes)
         for application in copy.applications:
-            self._fill(application, without)
+            self._fill(application, without, is_counted=copy.is_partial)
+        if copy.is_partial:
+            for path, used in copy.usage_by_queue().items():
+                self.tree.queues[path].replace_usage(used)
         self.tree.refresh()
 
     def _rank_key(self, rank: Callable[[], FairRank] | None, known: RankKey | None) -> RankKey | None:
@@ -277,7 +193,7 @@ class ApplicationOrder:
 
     def read_ranks(self, state: PartitionState) -> bool:
         """Read the ranks of users again if they decide, and return whether they do; the caller holds the lock."""
-        if self.rank_key is None or (rank := _rank_of(state)) is None:
+        if self.rank_key is None or (rank := rank_of(state)) is None:
             return False
         self.rank_key.rank = rank()
         self.tree.refresh()
@@ -287,9 +203,9 @@ class ApplicationOrder:
         """Return the name of the user of an application."""
         return self._users[application_id]
 
-    def _add_queue(self, path: str, guaranteed: Mapping[str, int], maximum: Mapping[str, int]) -> None:
-        self.tree.add_queue(path, self._settings.of(path), guaranteed, maximum)
-        self._set_key(path)
+    def _add_queue(self, queue: QueueCopy) -> None:
+        self.tree.add_queue(queue.path, self._settings.of(queue.path), queue.guaranteed, queue.maximum)
+        self._set_key(queue.path)
 
     def _add_groups(self, nodes: Iterable[OrderNode]) -> None:
         """Add the groups of a quota model, and one for the applications without a group."""
@@ -322,8 +238,10 @@ class ApplicationOrder:
         elif queue.settings.policy == "share":
             queue.first_key = self.rank_key
 
-    def _fill(self, copied: CopiedApplication, without: AbstractSet[str]) -> OrderedApplication:
-        """Add an application, with all its requests."""
+    def _fill(
+        self, copied: CopiedApplication, without: AbstractSet[str], *, is_counted: bool = False
+    ) -> OrderedApplication:
+        """Add an application, with all its requests; *is_counted* if the usage of its queues is added separately."""
         application = copied.application
         name, path = application.application_id, application.queue.queue_path
         if self.groups is not None:
@@ -332,17 +250,20 @@ class ApplicationOrder:
         elif path not in self.tree.queues:
             for queue in reversed(list(application.queue.lineage())):
                 if queue.queue_path not in self.tree.queues:
-                    self._add_queue(*_copy_queue(queue))
+                    self._add_queue(QueueCopy.of(queue))
         ordered = self.tree.add_application(name, path, application.number)
         self._users[name] = application.submission.user.name
-        self._change(ordered, copied)
+        self._change(ordered, copied, is_counted=is_counted)
         for request in self._requests_of(copied):
             if request.request_id not in without:
                 ordered.add(request)
         return ordered
 
-    def _change(self, ordered: OrderedApplication, copied: CopiedApplication) -> None:
-        self.tree.set_usage(ordered, copied.used)
+    def _change(self, ordered: OrderedApplication, copied: CopiedApplication, *, is_counted: bool = False) -> None:
+        if is_counted:
+            ordered.used = copied.used
+        else:
+            self.tree.set_usage(ordered, copied.used)
         if copied.copy is not None:
             self._copies[ordered.application_id] = copied.copy
 
@@ -413,27 +334,34 @@ class ApplicationOrder:
 
     # The pass of `order`
 
-    def turns(self, users: Mapping[str, str]) -> Iterator[Turn]:
+    def turns(self, maxima: QueueMaxima | None, *, explained: bool) -> Iterator[Turn]:
         """Yield the requests in their order, each granted if it fits the maxima of its queues; ends the order.
 
         Args:
-            users: the user of each application.
+            maxima: the maxima of the queues if the order descends through groups; None to use those of the order.
+            explained: whether they have the comparisons that chose them.
         """
         tree = self.tree
         while (application := tree.first()) is not None and (request := application.next()) is not None:
-            keys, blocking = tree.comparisons(application), application.queue.fits(request.usage)
-            yield Turn(
-                allocation_request(application.application_id, request),
-                users[application.application_id],
-                application.queue.path,
-                blocking is None,
-                "" if blocking is None else blocking.path,
-                keys,
+            name = application.application_id
+            keys = tree.comparisons(application) if explained else ()
+            blocked_by = (
+                _blocking_queue(application, request) if maxima is None else maxima.blocking(name, request.usage)
             )
-            if blocking is None:
-                tree.grant(application, request)
-            else:
+            made = allocation_request(name, request)
+            yield Turn(made, self._users[name], application.queue.path, not blocked_by, blocked_by, keys)
+            if blocked_by:
                 tree.skip(application, request)
+                continue
+            tree.grant(application, request)
+            if maxima is not None:
+                maxima.grant(name, request.usage)
+
+
+def _blocking_queue(application: OrderedApplication, request: OrderedRequest) -> str:
+    """Return the queue whose maximum a request exceeds; empty if it fits."""
+    queue = application.queue.fits(request.usage)
+    return "" if queue is None else queue.path
 
 
 def require_keys(keys: Mapping[str, ApplicationKey] | None) -> dict[str, ApplicationKey]:

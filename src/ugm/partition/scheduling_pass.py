@@ -12,15 +12,9 @@ from ugm.model import OrderNode
 from ugm.operation_lock import OperationLock
 from ugm.partition.allocation import AllocationRequest
 from ugm.partition.change_marks import ChangeMarks
+from ugm.partition.order_copy import ApplicationChange, GroupTree, OrderCopy
 from ugm.partition.planned_start import Reservation
-from ugm.partition.scheduling_order import (
-    ApplicationChange,
-    ApplicationKey,
-    ApplicationOrder,
-    GroupTree,
-    OrderCopy,
-    allocation_request,
-)
+from ugm.partition.scheduling_order import ApplicationKey, ApplicationOrder, allocation_request
 from ugm.partition.state import PartitionState
 
 __all__ = ["Head", "SchedulingPass"]

@@ -115,7 +115,7 @@ def _copies(state: PartitionState, applications: Iterable[tuple[str, Application
 
 
 def _ledger_findings(state: PartitionState, copied: _Copy, read: ReadLocked) -> Iterator[str]:
-    """Compare the allocations of an application with its holding and with the ledger; without the lock."""
+    """Yield the differences of the allocations of an application from its holding and the ledger; without the lock."""
     application, stored, allocation_ids, amounts = copied
     due = sum_of(one.usage if isinstance(one, LedgerEntry) else one for one in stored)
     held = Resource(amounts).without_zeros()

@@ -53,7 +53,8 @@ __all__ = ["PartitionSnapshot"]
 _QUEUE: Final = [attrgetter(name) for name in ("queue_path", "spec", "managed", "was_configured", "quota_override")]
 _HOLDING: Final = [attrgetter(name) for name in ("application_id", "queue_path", "owner", "group", "amounts")]
 
-#: The number of users and groups for each application that keep their limits, if they are used at some time.
+#: A snapshot takes over the computed limits of users and groups unless there are more of them than this number for each
+#: application: those of owners that are gone are then dropped.
 _MOST_OWNERS: Final = 4
 _NO_SUM: Final = UsageSum(0, Resource())
 

@@ -1,29 +1,31 @@
-"""The promised ends of all live allocations, in their order.
+"""The promised ends of all allocations, sorted exactly, for the plans of reservations.
 
 A reservation starts when enough has been released. The walk over the ends stops there, so it is short even with many
-allocations. After a change, only the changed allocations are read again.
+allocations. After a change, only the changed allocations are read again. Overdue allocations are found with
+`ugm.partition.promised_ends` instead, whose upkeep costs less and which is not sorted.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, final
 
-from ugm.partition.allocation import AllocationState
+from ugm.partition.application import LedgerEntry
 from ugm.partition.state import PartitionState
 
 __all__ = ["AllocationEnd", "SortedEnds"]
 
-_PENDING: Final = AllocationState.PENDING
-
 
 class AllocationEnd(NamedTuple):
-    """The promise that an allocation is released."""
+    """The promise that an allocation is released, and what this frees."""
 
     #: In seconds since 1970.
     at: int
     allocation_id: str
+    #: The queue of its application.
+    queue_path: str
+    amounts: Mapping[str, int]
 
 
 @final
@@ -45,26 +47,30 @@ class SortedEnds:
 
     def fill(self) -> None:
         """Read all allocations."""
-        found = (
-            AllocationEnd(at, name) for name in self._state.ledger.owners if (at := self._end_of(name)) is not None
-        )
-        self.sorted = sorted(found)
+        found = (self._end_of(name) for name in self._state.ledger.owners)
+        self.sorted = sorted(end for end in found if end is not None)
         self._by_id = {end.allocation_id: end for end in self.sorted}
 
     def follow(self, allocation_ids: Iterable[str]) -> None:
         """Read some allocations again."""
         for name in allocation_ids:
-            known, at = self._by_id.get(name), self._end_of(name)
-            if (None if known is None else known.at) == at:
+            known, end = self._by_id.get(name), self._end_of(name)
+            if known == end:
                 continue
             if known is not None:
                 del self._by_id[name]
                 del self.sorted[bisect_left(self.sorted, known)]
-            if at is not None:
-                end = self._by_id[name] = AllocationEnd(at, name)
+            if end is not None:
+                self._by_id[name] = end
                 insort(self.sorted, end)
 
-    def _end_of(self, allocation_id: str) -> int | None:
+    def _end_of(self, allocation_id: str) -> AllocationEnd | None:
         """Return the promised end of an allocation; None if it is pending, does not exist or promises nothing."""
-        entry = self._state.ledger.get(allocation_id)
-        return None if entry is None or entry.traits.state is _PENDING else entry.traits.promise
+        application = self._state.ledger.owners.get(allocation_id)
+        # What promises an end is stored as an entry.
+        entry = None if application is None else application.allocations.get(allocation_id)
+        if application is None or type(entry) is not LedgerEntry or entry.traits.duration_or_end is None:
+            return None
+        return AllocationEnd(
+            entry.traits.duration_or_end, allocation_id, application.queue.queue_path, entry.usage.amounts
+        )

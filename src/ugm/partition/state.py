@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, final
 
 from ugm.arguments import require_vector
+from ugm.counters import RequestVector, leaf_to_root
 from ugm.decision import Violation, already_exceeded
 from ugm.fairness import FairShares
-from ugm.hierarchy import RequestVector, leaf_to_root
 from ugm.identity import canonical_path
 from ugm.operation_lock import OperationLock
 from ugm.partition.allocation import AllocationState
@@ -50,9 +50,9 @@ from ugm.queues.cluster import Cluster
 from ugm.queues.queue import Queue
 from ugm.queues.tree import QueueTree, Structure
 from ugm.resources import Resource, sum_of
-from ugm.tracking.active_limits import ActiveLimits
 from ugm.tracking.holding import Holding
 from ugm.tracking.holding_index import HoldingIndex
+from ugm.tracking.limit_epochs import ActiveLimits
 
 __all__ = ["PartitionState"]
 
@@ -112,8 +112,8 @@ class PartitionState:
     ledger: AllocationLedger
     #: Returns the shares of users that order requests, if a quota model has them.
     fair_shares: Callable[[], FairShares | None]
-    #: The pending entries for which a plan of preemption has made room, by allocation id. An entry that is not pending
-    #: any more has no effect.
+    #: The pending entries for which a plan of preemption has made room, by allocation id. An entry that is no longer
+    #: pending has no effect.
     placed: dict[str, LedgerEntry]
     #: The time since which each queue has been above its maximum, by path; see `ugm.partition.reduction_timers`. Never
     #: changed in place.
@@ -206,7 +206,7 @@ class PartitionState:
         self.compiled = compiled
         names = (*compiled.specs.names, *tree.names_outside(compiled.specs))
         if tree.cluster is not None:
-            # Applications may use counted resources that no node has and no limit names any more.
+            # Applications may use counted resources that no node has and no limit names now.
             layout = self.active_limits.epoch.layout
             kept = self.active_limits.names_to_keep(self._needed_names) if self.lists_all_applications else layout.names
             names = (*names, *tree.cluster, *kept)
@@ -238,7 +238,7 @@ class PartitionState:
         self.undo.append((self._set_closed, (self.closed,)))
         self.closed = True
 
-    def _set_closed(self, closed: bool) -> None:  # noqa: FBT001
+    def _set_closed(self, closed: bool) -> None:  # noqa: FBT001 - an undo step
         self.closed = closed
 
     def prepare_node_change(self, name: str) -> None:
@@ -305,7 +305,7 @@ class PartitionState:
         if counted is None or placement.queue_path is None:
             return placement
         violations = counted.of_submission(canonical_path(placement.queue_path), submission.user)
-        return Placement(None, placement.trials, False, violations) if violations else placement  # noqa: FBT003
+        return Placement(None, placement.trials, False, violations) if violations else placement  # noqa: FBT003 - a tuple
 
     # Preemption
 
@@ -412,10 +412,8 @@ class PartitionState:
 
     def refund(self, entry: LedgerEntry) -> None:
         """Refund an entry; its application continues to run, even without any other allocation."""
-        holding, vector = (
-            self.holding_of(entry.application),
-            require_vector("usage", entry.usage, self.active_limits.epoch.layout),
-        )
+        holding = self.holding_of(entry.application)
+        vector = require_vector("usage", entry.usage, self.active_limits.epoch.layout)
         if not holding.try_refund(vector):
             holding.require_held(vector)
 
@@ -460,7 +458,7 @@ class PartitionState:
             self.remove_application(application, ApplicationState.FAILED)
 
     def remove_application(self, application: Application, state: ApplicationState) -> None:
-        """Remove an idle application, and every dynamic queue that is empty without it."""
+        """Remove an idle application, and the empty queues that it leaves and that the configuration does not name."""
         self.undo.append((self._restore_application, (application.application_id, application)))
         self.undo.append((application.restore_fields, application.mutable_fields()))
         # Another thread may have looked it up and wait for the lock.
@@ -601,9 +599,8 @@ class PartitionState:
 
     def pending_findings(self) -> tuple[str, ...]:
         """Return the differences between the counted pending work and a new count."""
-        counted, expected = (
-            {} if one is None else one.state() for one in (self.ledger.pending_usage, self._counted_pending())
-        )
+        pending = self.ledger.pending_usage, self._counted_pending()
+        counted, expected = ({} if one is None else one.state() for one in pending)
         return tuple(
             f"pending work of {key.kind} {key.name!r} in {key.queue_path}: {counted.get(key)}, not {expected.get(key)}"
             for key in sorted({**counted, **expected})

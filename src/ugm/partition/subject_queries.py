@@ -12,9 +12,9 @@ from itertools import islice
 from typing import Final, NamedTuple, final
 
 from ugm.arguments import require_amounts, require_resource, require_user, require_vector
+from ugm.counters import Counter
 from ugm.decision import Decision, EffectiveLimit, Explanation, Violation, effective_limits, exceeded, headroom_of
 from ugm.errors import RequestError
-from ugm.hierarchy import Counter
 from ugm.identity import UserGroup, canonical_path
 from ugm.model import Claim
 from ugm.partition.admission import Admission

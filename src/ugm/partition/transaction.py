@@ -9,7 +9,7 @@ A change of a partition takes six steps. `Transactions.run` and `Transactions.ru
    it does not accept them, the change is undone. If the disk fails later, the change stays and is in doubt; step 5
    raises the error.
 4. *Commit.* Clearing the undo list makes the change final, and the lock is released.
-5. *Answer.* If there is a transaction log, the caller waits until its change is durable, so that it survives a crash.
+5. *Wait.* If there is a transaction log, the caller waits until its change is durable, so that it survives a crash.
 6. *Notify.* Subscribers get the events.
 
 The state changes before the log is written, because later decisions of the same operation depend on it. No other
@@ -33,6 +33,7 @@ __all__ = ["TransactionLog", "Transactions"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+A = TypeVar("A")
 
 
 class TransactionLog(Protocol):
@@ -107,7 +108,7 @@ class _NoLog:
     def mark_committed(self) -> None:
         pass
 
-    def wait(self, change: int, event: int) -> bool:  # noqa: ARG002
+    def wait(self, change: int, event: int) -> bool:  # noqa: ARG002 - as in the protocol
         return True
 
     def release_locks(self) -> None:
@@ -115,6 +116,11 @@ class _NoLog:
 
 
 _NO_LOG: Final = _NoLog()
+
+
+def _call(call: tuple[Callable[..., T], tuple[Any, ...], dict[str, Any]]) -> T:
+    function, args, kwargs = call
+    return function(*args, **kwargs)
 
 
 @final
@@ -127,7 +133,7 @@ class Transactions:
         log: the durable log, if there is one.
     """
 
-    __slots__ = ("_events", "_lock", "_log", "_outbox")
+    __slots__ = ("_events", "_forgetting", "_lock", "_log", "_outbox")
 
     #: The number of the first event of the current change, and its events. Replaced by one assignment.
     _events: tuple[int, list[Event]]
@@ -137,8 +143,10 @@ class Transactions:
         self._outbox: Final = outbox
         self._log: Final[TransactionLog] = log or _NO_LOG
         self._events = (1, [])
+        #: The undo step of the first event of a change.
+        self._forgetting: Final = (self._forget_events, ())
         if self.are_recorded:
-            lock.commit_log = self
+            lock.commit_point = self
 
     @property
     def are_recorded(self) -> bool:
@@ -151,23 +159,16 @@ class Transactions:
         """Run a change that may need space in the log: a grant, a submission, a configuration."""
         if self._outbox is None:
             return self._lock.run(decide, *args, **kwargs)
-        return self._run(decide, args, kwargs, self._outbox, needs_space=True)
+        return self.run_recorded(_call, (decide, args, kwargs), True)  # noqa: FBT003 - as above
 
     def run_release(self, decide: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a change that only releases or ends something, which must succeed even if the log has no space left."""
         if self._outbox is None:
             return self._lock.run(decide, *args, **kwargs)
-        return self._run(decide, args, kwargs, self._outbox, needs_space=False)
+        return self.run_recorded(_call, (decide, args, kwargs), False)  # noqa: FBT003 - as above
 
-    def _run(
-        self,
-        decide: Callable[..., T],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        outbox: EventOutbox,
-        *,
-        needs_space: bool,
-    ) -> T:
+    def run_recorded(self, decide: Callable[[A], T], argument: A, needs_space: bool) -> T:  # noqa: FBT001 - as above
+        """Run a change with one argument in a partition that records events: the hot path of a leader."""
         log, lock = self._log, self._lock
         # Before the lock: in a forked process, it may be held by a thread that does not exist there.
         # Before the block: its handler must not release the locks of a call that this call has interrupted.
@@ -176,34 +177,38 @@ class Transactions:
             try:
                 with lock:
                     epoch, lock.valid_epoch = lock.valid_epoch, CHANGING
-                    answer, change, event = self._execute(epoch, decide, args, kwargs, needs_space)
+                    answer, change, event = self._execute(epoch, decide, argument, needs_space)
             except BaseException as error:
                 lock.release_after_error(error)
                 raise
-            if log.wait(change, event) and outbox.has_subscribers:
-                outbox.deliver(event)
+            if log.wait(change, event):
+                self._deliver(event)
         except BaseException as error:
-            self._end_failed(error, outbox)
+            self._end_failed(error)
             raise
         return answer
 
-    def _end_failed(self, error: BaseException, outbox: EventOutbox) -> None:
+    def _deliver(self, event: int) -> None:
+        outbox = self._outbox
+        if outbox is not None and outbox.has_subscribers:
+            outbox.deliver(event)
+
+    def _end_failed(self, error: BaseException) -> None:
         log = self._log
         try:
             if isinstance(error, RequestError):
                 # The caller may rely on the state that the error describes, so that state must be durable, too.
                 event = self._events[0] - 1
-                if log.wait(log.number, event) and outbox.has_subscribers:
-                    outbox.deliver(event)
+                if log.wait(log.number, event):
+                    self._deliver(event)
         finally:
             log.release_locks()
 
     def _execute(
         self,
         epoch: object,
-        decide: Callable[..., T],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
+        decide: Callable[[A], T],
+        argument: A,
         needs_space: bool,  # noqa: FBT001 - a keyword takes longer
     ) -> tuple[T, int, int]:
         """Decide, record, write and commit. Return the answer, and the numbers of the last change and event."""
@@ -214,7 +219,7 @@ class Transactions:
             log.prepare(needs_space)
             if lock.begin is not None:
                 lock.begin(changes=True)
-            answer = decide(*args, **kwargs)
+            answer = decide(argument)
             log.write(self._events[1])
         except BaseException as error:
             lock.abort(error)
@@ -231,7 +236,7 @@ class Transactions:
         """Record an event of the current change."""
         events = self._events[1]
         if not events:
-            self._lock.undo.append((self._forget_events, ()))
+            self._lock.undo.append(self._forgetting)
         events.append(event)
 
     def _forget_events(self) -> None:

@@ -75,7 +75,7 @@ class WaitingList:
         """Wait in a thread until some requests can fit, and return them.
 
         Args:
-            timeout: the number of seconds after which an empty result is returned; None to wait for ever. The time
+            timeout: the number of seconds after which an empty result is returned; None to wait forever. The time
                 starts again with each change that wakes no request.
         """
         while True:

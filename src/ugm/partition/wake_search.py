@@ -17,9 +17,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple, TypeAlias, final
 
+from ugm.counters import fits
+from ugm.decision import Violation
 from ugm.fairness.order_tree import OrderedApplication, OrderedQueue, OrderedRequest, OrderEntry
 from ugm.fairness.order_view import OrderRules, OrderShape, UndecidedOrderError, first_request
-from ugm.hierarchy import fits
 from ugm.identity import TrackingType, ancestors
 from ugm.model import Claim
 from ugm.operation_lock import OperationLock
@@ -28,11 +29,12 @@ from ugm.partition.allocation import AllocationRequest, AllocationState
 from ugm.partition.application import Application, LedgerEntry
 from ugm.partition.change_marks import ChangeMarks
 from ugm.partition.config_schedule import NEVER
-from ugm.partition.model_set import ModelSet, charging
+from ugm.partition.model_set import ModelSet, charge_calls
+from ugm.partition.order_copy import OrderCopy
 from ugm.partition.pending_views import BlockingLimit, Owner, PendingViews
 from ugm.partition.planned_start import CandidateRequest
 from ugm.partition.reservations import Reservations
-from ugm.partition.scheduling_order import ApplicationOrder, OrderCopy, allocation_request
+from ugm.partition.scheduling_order import ApplicationOrder, allocation_request
 from ugm.partition.state import PartitionState
 from ugm.tracking.holding import Holding
 
@@ -302,16 +304,23 @@ class WakeSearch:
             if not violations:
                 self._charge(ordered, request, entry)
                 return True
-            first = violations[0]
-            if first.kind in _OWNERS:
-                name = first.queue_path if first.kind == TrackingType.QUEUE else first.name
-                limit = BlockingLimit((first.kind, name), first.queue_path, first.resource is None)
+            limit = self._limit_of(violations[0])
         self._note_blocked(ordered, request)
         if limit is None:
             views.set_aside(ordered.application_id, request_id)
         else:
             views.block(application, request_id, limit)
         return False
+
+    def _limit_of(self, denial: Violation) -> BlockingLimit | None:
+        """Return the limit that has denied a request; None if it is unknown when it has room again."""
+        kind, name, path, _, resource, *_, requested = denial
+        if kind in _OWNERS:
+            return BlockingLimit((kind, path if kind == TrackingType.QUEUE else name), path, resource is None)
+        room = None if resource is None else self._models.room(kind, name, resource)
+        if room is None or room >= requested:
+            return None
+        return BlockingLimit((kind, name), "", is_count=False, resource=resource)
 
     # Reservations
 
@@ -335,7 +344,7 @@ class WakeSearch:
         has_reservation = reservations.has_reservation(request.request_id)
         if kind in self._held_back[1] and not has_reservation:
             return True
-        if reservations.objection(candidate) is None:
+        if reservations.objection(reservations.grant_of(candidate)) is None:
             return False
         violations = self._admission.violations(request.request_id, candidate.entry)
         if violations:
@@ -382,7 +391,7 @@ class WakeSearch:
         before = application.holding, application.group, application.has_run
         self._charged.append(_Charged(entry, claim, before))
         if self._models:
-            self._models.apply(charging(claim, pending=True))
+            self._models.apply(charge_calls(claim, pending=True))
         holding = state.holding_of(application)
         holding.charge(self._admission.vector(entry.usage))
         if application.holding is None:
@@ -442,12 +451,13 @@ class WakeSearch:
             views.note_everything()
 
     def _reopen(self) -> None:
-        """Open what the woken requests have closed, which were not charged to anything."""
+        """Open what the woken requests have closed, which were not charged to anything, and what models can allow."""
         self._views.take_part_again(freed=False)
         for owner in self._charged_owners:
             self._views.open(owner)
         for path in self._charged_paths:
             self._views.allow(path)
+        self._views.open_models(self._models.room)
         self._charged_owners.clear()
         self._charged_paths.clear()
 

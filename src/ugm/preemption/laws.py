@@ -27,7 +27,7 @@ from math import inf
 from typing import Final, NamedTuple, TypeAlias, final
 
 from ugm.preemption.facts import PreemptionPolicy, PreemptionRequest
-from ugm.preemption.usage_tree import AllocationGroup, QueueNode, QueueUsageTree
+from ugm.preemption.queue_usage_tree import AllocationGroup, QueueNode, QueueUsageTree
 
 __all__ = ["Law", "Point", "QueueRole", "Situation"]
 
@@ -38,30 +38,25 @@ class Law(StrEnum):
     #: The allocation is already terminating.
     TERMINATING = "terminating"
     #: The allocation is not preemptible.
-    OPTED_OUT = "opted_out"
+    NOT_PREEMPTIBLE = "not_preemptible"
     #: The policy of its queue is ``disabled``.
     DISABLED = "disabled"
     #: A queue on the path of the request is a fence, and the allocation is outside.
     FENCE = "fence"
     #: The allocation belongs to the application of the request.
-    APPLICATION = "application"
+    SAME_APPLICATION = "same_application"
     #: The allocation is in the queue of the request, and the plan does not allow that.
     SAME_QUEUE = "same_queue"
     #: The priority of the allocation is too high.
     PRIORITY = "priority"
     #: The allocation frees nothing of what is missing.
-    USELESS = "useless"
+    FREES_NOTHING = "frees_nothing"
     #: No guarantee entitles the request to the resources of the allocation.
-    UNCLAIMED = "unclaimed"
+    NOT_ENTITLED = "not_entitled"
     #: A queue would be left with less than its guarantee.
     GUARANTEE = "guarantee"
     #: No law protects the allocation, but other victims cost less or no plan exists.
-    SPARED = "spared"
-
-    @classmethod
-    def _missing_(cls, value: object) -> Law | None:
-        """Return the member with an earlier name, which is in older messages."""
-        return cls.TERMINATING if value == "going" else None
+    NOT_NEEDED = "not_needed"
 
 
 #: A level of the path, or the path of a queue outside it, with a resource.
@@ -175,24 +170,24 @@ class Situation:
         if group.is_terminating:
             return Law.TERMINATING
         if not group.preemptible:
-            return Law.OPTED_OUT
+            return Law.NOT_PREEMPTIBLE
         if role.is_disabled:
             return Law.DISABLED
         if role.level > self._fence:
             return Law.FENCE
         if group.is_of_requester:
-            return Law.APPLICATION
+            return Law.SAME_APPLICATION
         is_in_leaf = group.node is self.path[0]
         if is_in_leaf and not self._within_queue:
             return Law.SAME_QUEUE
         if group.priority > self.request.priority or (is_in_leaf and group.priority == self.request.priority):
             return Law.PRIORITY
-        return None if self.reachable[role.level] else Law.USELESS
+        return None if self.reachable[role.level] else Law.FREES_NOTHING
 
     def protections(self, group: AllocationGroup) -> Iterator[tuple[Law, bool, Sequence[int]]]:
         """Yield the first laws that allocations of a group alone would break, with their positions.
 
-        The flag says whether the allocations may be among several victims. The law is `Law.SPARED` if an allocation
+        The flag says whether the allocations may be among several victims. The law is `Law.NOT_NEEDED` if an allocation
         alone breaks none.
         """
         law = self._group_protection(group)
@@ -225,7 +220,7 @@ class Situation:
         law, may_be_claimed = self._claim(level, helps)
         if not may_be_claimed or not takes_too_much:
             return law, may_be_claimed
-        return (Law.GUARANTEE if law is Law.SPARED else law), False
+        return (Law.GUARANTEE if law is Law.NOT_NEEDED else law), False
 
     def helps(self, level: int, usage: Mapping[str, int]) -> tuple[str, ...]:
         """Return the resources that an allocation at a level helps with."""
@@ -234,10 +229,10 @@ class Situation:
     def _claim(self, level: int, helps: tuple[str, ...]) -> tuple[Law, bool]:
         """Return the law about claims at a level to some resources, and whether other victims may meet the claims."""
         if not helps:
-            return Law.USELESS, False
+            return Law.FREES_NOTHING, False
         claims = [self.entitled[level][name] for name in helps if name in self.entitled[level]]
         if level and not claims:
-            return Law.UNCLAIMED, False
+            return Law.NOT_ENTITLED, False
         # Other victims below the level may free what these queues would have above their guarantees.
         is_claimed = all(above <= 0 for points in claims for _, above in points)
-        return Law.SPARED if is_claimed else Law.UNCLAIMED, True
+        return Law.NOT_NEEDED if is_claimed else Law.NOT_ENTITLED, True

@@ -17,7 +17,7 @@ from math import lcm
 from typing import Final, NamedTuple, TypeAlias, final
 
 from ugm.preemption.laws import Point, Situation
-from ugm.preemption.usage_tree import AllocationClass
+from ugm.preemption.queue_usage_tree import AllocationClass
 
 __all__ = ["Amounts", "Option", "PlanningProblem"]
 

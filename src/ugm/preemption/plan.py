@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar, final
 
 from ugm.decision import Decision
 from ugm.preemption.facts import PlacedRequest, PreemptionRequest
-from ugm.preemption.usage_tree import QueueNode
+from ugm.preemption.queue_usage_tree import QueueNode
 from ugm.resources import Resource, format_amount
 
 __all__ = [
@@ -40,18 +40,13 @@ class Outcome(StrEnum):
     #: The request alone exceeds a maximum.
     NEVER = "never"
     #: The request must not preempt.
-    UNWILLING = "unwilling"
+    MUST_NOT_PREEMPT = "must_not_preempt"
     #: The request has not waited for the delay of its queue.
     EARLY = "early"
     #: The request fits after the eviction of the victims.
     PLAN = "plan"
     #: No lawful set of victims was found.
     NONE = "none"
-
-    @classmethod
-    def _missing_(cls, value: object) -> Outcome | None:
-        """Return the member with an earlier name, which is in older messages."""
-        return cls.AWAITS_TERMINATING if value == "awaits_going" else None
 
 
 class MissingAmount(NamedTuple):
@@ -86,7 +81,7 @@ class GuaranteeUse(NamedTuple):
         used, guaranteed, after = (
             format_amount(self.resource, amount) for amount in (self.used, self.guaranteed, self.after)
         )
-        return f"{self.queue_path}: {used} of {guaranteed} {self.resource} guaranteed, {after} after"
+        return f"{self.queue_path}: {used} {self.resource} used, {guaranteed} guaranteed, {after} after"
 
 
 @final
@@ -199,7 +194,7 @@ class PreemptionPlan:
 
     @property
     def others(self) -> Mapping[str, str]:
-        """The first law that every other allocation alone would break, or ``spared``, by allocation id."""
+        """The first law that every other allocation alone would break, or ``not_needed``, by allocation id."""
         return {name: group.law for group in self.protected for name in group.allocation_ids}
 
     def to_dict(self) -> dict[str, Any]:
@@ -236,7 +231,7 @@ class PreemptionPlan:
     @staticmethod
     def _entitlement(use: GuaranteeUse) -> str:
         guaranteed, after = (format_amount(use.resource, amount) for amount in (use.guaranteed, use.after))
-        return f"{use.queue_path} is guaranteed {guaranteed} {use.resource}, and would have {after}"
+        return f"{use.queue_path} is guaranteed {guaranteed} {use.resource}, and would use {after}"
 
 
 def _head(plan: PreemptionPlan, name: str) -> Iterator[str]:
@@ -254,7 +249,7 @@ _HEADS: Final = {
     Outcome.AWAITS_TERMINATING: "{name} fits once the terminating allocations are released",
     Outcome.BLOCKED: "{name} is denied by a limit that preemption cannot resolve",
     Outcome.NEVER: "{name} never fits: it alone exceeds a maximum",
-    Outcome.UNWILLING: "{name} must not preempt",
+    Outcome.MUST_NOT_PREEMPT: "{name} must not preempt",
     Outcome.EARLY: "{name} may preempt in {wait} s (from second {due})",
     Outcome.PLAN: "{name} would fit without {victims}",
     Outcome.NONE: "no permitted set of evictions makes room for {name}",
@@ -270,8 +265,8 @@ def _eviction(victim: Victim) -> str:
     freed = {one.resource: one.amount for one in victim.frees} or victim.usage
     amounts = ", ".join(f"{format_amount(name, amount)} {name}" for name, amount in freed.items())
     left = (
-        f"{use.queue_path} would have {format_amount(use.resource, use.after)} of "
-        f"{format_amount(use.resource, use.guaranteed)} {use.resource} guaranteed"
+        f"{use.queue_path} would use {format_amount(use.resource, use.after)} {use.resource}, "
+        f"and is guaranteed {format_amount(use.resource, use.guaranteed)}"
         for use in victim.exceeds
         if use.guaranteed
     )

@@ -24,8 +24,8 @@ from ugm.preemption.plan import (
     Victim,
     queue_input,
 )
-from ugm.preemption.search import DEFAULT_STEPS, choose
-from ugm.preemption.usage_tree import AllocationClass, QueueNode, QueueUsageTree
+from ugm.preemption.queue_usage_tree import AllocationClass, QueueNode, QueueUsageTree
+from ugm.preemption.victim_search import DEFAULT_STEPS, choose
 
 __all__ = ["plan_preemption"]
 
@@ -56,7 +56,7 @@ def plan_preemption(
     >>> print(plan_preemption(world, PreemptionRequest("lab-1", "lab", "root.lab", Resource(gpu=2)), now=30))
     'lab-1' would fit without 'web-1'
       queue root: 1 gpu missing
-      root.lab is guaranteed 2 gpu, and would have 2
+      root.lab is guaranteed 2 gpu, and would use 2
       evict 'web-1' of root.web: 3 gpu
     """
     tree = QueueUsageTree(world, request.application_id)
@@ -99,7 +99,7 @@ class _Planner:
             (will_fit, Outcome.AWAITS_TERMINATING),
             (is_blocked, Outcome.BLOCKED),
             (any(node.lacking({}, requested) for node in situation.path), Outcome.NEVER),
-            (not situation.request.may_preempt, Outcome.UNWILLING),
+            (not situation.request.may_preempt, Outcome.MUST_NOT_PREEMPT),
             (self._now < self.due, Outcome.EARLY),
         )
         return next((outcome for applies, outcome in found if applies), None)
@@ -156,13 +156,13 @@ def _protected(
         found: the positions of all allocations by queue and law.
         victims: the positions of the victims.
     """
-    spared = (
+    others = (
         (key, positions if victims.isdisjoint(positions) else set(positions) - victims)
         for key, positions in sorted(found.items())
     )
     return tuple(
         ProtectedAllocations(path, law, tuple([names[position] for position in sorted(positions)]))
-        for (path, law), positions in spared
+        for (path, law), positions in others
         if positions
     )
 

@@ -8,7 +8,7 @@ the maximum. A plan takes as much of it as guarantees and preemptible allocation
 2. Victims are chosen so that the least excess is left, then so that leaves give the least beyond their shares, then as
    few as possible, then of the lowest priority, then the youngest.
 3. If several queues are due, the deepest are first, and the victims of one count as terminating for the next. At the
-   end, victims that no due queue needs any more are removed.
+   end, victims that no due queue needs any longer are removed.
 
 Source: Apache YuniKorn, quota preemption.
 """
@@ -22,9 +22,9 @@ from typing import Any, Final, NamedTuple, final
 from ugm.preemption.facts import World
 from ugm.preemption.laws import Law
 from ugm.preemption.plan import GuaranteeUse, QueueInput, Victim, queue_input
+from ugm.preemption.queue_usage_tree import AllocationClass, QueueNode, QueueUsageTree
 from ugm.preemption.reduction_search import ReductionProgress, choose_reduction
-from ugm.preemption.search import DEFAULT_STEPS
-from ugm.preemption.usage_tree import AllocationClass, QueueNode, QueueUsageTree
+from ugm.preemption.victim_search import DEFAULT_STEPS
 from ugm.resources import Resource, format_amount
 
 __all__ = ["Reduction", "ReductionPlan", "ReductionTimer", "plan_reductions"]
@@ -64,7 +64,7 @@ class Reduction:
     shares: Mapping[str, Resource]
     #: The excess that is left after the plan, without zeros.
     left: Resource
-    #: The law that prevents a larger target, by resource: ``guarantee`` or ``opted_out``.
+    #: The law that prevents a larger target, by resource: ``guarantee`` or ``not_preemptible``.
     prevented: Mapping[str, str]
 
     def to_dict(self) -> dict[str, Any]:
@@ -262,7 +262,7 @@ class _Planner:
                 taken[name] = taken.get(name, 0) + sign * amount
 
     def _remove_needless(self) -> None:
-        """Remove the victims that no due queue needs any more, in the order in which they were chosen."""
+        """Remove the victims that no due queue needs any longer, in the order in which they were chosen."""
         for position, one in list(self._chosen.items()):
             before = [self._excess(node) for node, _ in self._due]
             self._count(one, -1)
@@ -335,7 +335,7 @@ class _ReducibleAmounts:
     def prevented_by(self, name: str) -> str:
         """Return the law that prevents a larger target: guarantees, or allocations that are not preemptible."""
         offered = sum(sums.get(name, 0) for sums in self._preemptible.values())
-        return Law.OPTED_OUT if self.target(name, offered) == offered else Law.GUARANTEE
+        return Law.NOT_PREEMPTIBLE if self.target(name, offered) == offered else Law.GUARANTEE
 
     def shares(self, name: str, amount: int) -> Iterator[tuple[str, int]]:
         """Yield the shares of the leaves in an amount, without zeros."""

@@ -16,8 +16,8 @@ from heapq import heapify, heappop, heappush
 from math import lcm
 from typing import Final, NamedTuple, TypeAlias, final
 
-from ugm.preemption.search import ALWAYS_COMPLETE, Chosen, StepLimitReachedError
-from ugm.preemption.usage_tree import AllocationClass
+from ugm.preemption.queue_usage_tree import AllocationClass
+from ugm.preemption.victim_search import ALWAYS_COMPLETE, Chosen, StepLimitReachedError
 
 __all__ = ["ReductionProgress", "choose_reduction"]
 

@@ -53,7 +53,7 @@ _LONGEST_TEXT: Final = 100
 
 
 def is_valid_value(name: str, value: str) -> bool:
-    """Return whether a property has a value that is allowed; any value of another property is."""
+    """Return whether a value of a property is allowed; True if the property is not one of `PROPERTIES`."""
     if name == _POLICY:
         return not value or value.lower() in _POLICIES
     return name not in PROPERTIES or not value or _delay(value) is not None

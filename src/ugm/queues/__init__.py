@@ -3,7 +3,7 @@
 from ugm.queues.acl import Acl, path_allows
 from ugm.queues.filters import Filter
 from ugm.queues.placement import Placement, PlacementRules, PlacementTrial, QueueView
-from ugm.queues.rules import Submission
+from ugm.queues.placement_rules import Submission
 from ugm.queues.snapshot import QueueState
 from ugm.queues.specs import QueueSpec, Quota
 

@@ -71,7 +71,7 @@ class Acl:
         if text[0].isspace():
             parts.insert(0, "")
         if len(parts) > _MOST_PARTS:
-            reason = "expected users, one blank, and groups; names are separated by commas without blanks"
+            reason = "expected users, one space, and groups; names are separated by commas without spaces"
             raise RequestError("acl", text, reason)
         users, groups = (_names(part) for part in (*parts, "", "")[:_MOST_PARTS])
         return cls(users, groups)

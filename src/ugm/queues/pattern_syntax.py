@@ -193,7 +193,7 @@ class _Parser:
         return parts[0] if len(parts) == 1 else Series(tuple(parts))
 
     def _part(self) -> Iterator[Node]:
-        """Parse an atom and its repetition; a group that only sets flags is not a part."""
+        """Yield an atom with its repetition, parsed; nothing for a group that only sets flags."""
         start, before = self._at, self.states
         atom = self._atom()
         count = self._count(missing=atom is None)

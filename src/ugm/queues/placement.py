@@ -8,7 +8,7 @@ starts with ``root.`` is a whole path; the parent rule is then not used. Paths a
 if a text cannot be a queue name, its rule finds no queue; it is never an error.
 
 This module creates and changes no queue: a `Placement` states whether the queue has to be created. It reads the queues
-through a `QueueView`. `ugm.queues.rules` implements the single rules.
+through a `QueueView`. `ugm.queues.placement_rules` implements the single rules.
 
 Source: Apache YuniKorn, placement rules; resource quota management, "Namespace to queue mapping" and "Parent queue
 mapping for namespaces".
@@ -24,7 +24,7 @@ from ugm.decision import Violation
 from ugm.errors import printable, quote
 from ugm.identity import MAX_DEPTH, ROOT, UserGroup, ancestors
 from ugm.queues.filters import Filter
-from ugm.queues.rules import QUALIFIED, Find, Found, Submission, finder, provided
+from ugm.queues.placement_rules import QUALIFIED, Find, Found, Submission, finder, provided
 
 __all__ = ["Placement", "PlacementRules", "PlacementTrial", "QueueView", "Submission"]
 
@@ -97,13 +97,13 @@ class Placement(NamedTuple):
         if self.violations:
             return "\n".join(["rejected, too many applications:", *(f"  {one}" for one in self.violations)])
         if self.queue_path is None:
-            return "\n".join(["rejected, no rule found a queue:", *(f"  {trial}" for trial in self.trials)])
+            return "\n".join(["rejected, no rule selected a queue:", *(f"  {trial}" for trial in self.trials)])
         if not self.trials:
-            return f"placed in {self.queue_path} before"
+            return f"already placed in {self.queue_path}"
         *passed, taken = self.trials
-        created = ", which is created" if self.creates else ""
-        first = printable(f"placed in {self.queue_path}{created}, by {taken.rule}")
-        return "\n".join([f"{first}; before it:" if passed else first, *(f"  {trial}" for trial in passed)])
+        new = "new queue " if self.creates else ""
+        first = printable(f"placed in {new}{self.queue_path} by {taken.rule}")
+        return "\n".join([f"{first}; earlier rules:" if passed else first, *(f"  {trial}" for trial in passed)])
 
 
 @final
@@ -218,7 +218,7 @@ def _reason_against(path: str, user: UserGroup, queues: QueueView, *, create: bo
 
 
 def _steps(rule: PlacementRule, place: str) -> Iterator[_Step]:
-    """Compile a rule, its parent rule, and so on."""
+    """Yield a compiled rule, its parent rule, and so on."""
     at: PlacementRule | None = rule
     prefix = f"{place} "
     while at is not None:

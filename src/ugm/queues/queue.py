@@ -6,17 +6,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol, final
 
-from ugm.hierarchy import Counter, Layout, Limit, charge
+from ugm.counters import Counter, Layout, Limit, charge
 from ugm.identity import TrackingType, UserGroup
 from ugm.queues.acl import path_allows
 from ugm.queues.specs import NO_QUOTA, QueueSpec, Quota
 from ugm.resources import Resource, sum_of
 
-__all__ = ["Queue", "Tenant"]
+__all__ = ["Queue", "QueueApplication"]
 
 
-class Tenant(Protocol):
-    """An application in a queue."""
+class QueueApplication(Protocol):
+    """The part of an application that its queue depends on."""
 
     def held(self) -> Mapping[str, int] | None:
         """Return the held amounts by resource name; None if the application is not running."""
@@ -56,7 +56,7 @@ class Queue:
     #: By the last part of their path.
     children: dict[str, Queue] = field(init=False, default_factory=dict)
     #: All applications that were submitted to it and have not ended.
-    applications: dict[str, Tenant] = field(init=False, default_factory=dict)
+    applications: dict[str, QueueApplication] = field(init=False, default_factory=dict)
     #: Its counter.
     counter: Counter | None = field(init=False, default=None)
     #: The counters of the queue and of those above it, leaf to root. Invariant: exactly those that have one.
@@ -76,7 +76,7 @@ class Queue:
     def draining(self) -> bool:
         """True if it accepts no more applications.
 
-        The configuration does not name it any more, or it could not be created again, because its parent is draining
+        The configuration no longer names it, or it could not be created again, because its parent is draining
         or has become a leaf.
         """
         if self.managed or self.parent is None:

@@ -19,17 +19,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol, final
 
-from ugm.hierarchy import Counter, Layout, headroom
+from ugm.counters import Counter, Layout, headroom
 from ugm.identity import ROOT, UserGroup, ancestors
-from ugm.queues.queue import Queue, Tenant
+from ugm.queues.queue import Queue, QueueApplication
 from ugm.queues.specs import NO_QUOTA, QueueSpec, QueueSpecs
 from ugm.resources import Resource, smallest_amounts
 
 __all__ = ["QueueTree", "Structure"]
 
 
-class PlacedTenant(Tenant, Protocol):
-    """An application with its queue."""
+class PlacedApplication(QueueApplication, Protocol):
+    """The part of an application that the tree depends on."""
 
     @property
     def queue(self) -> Queue:
@@ -179,7 +179,7 @@ class QueueTree:
         for (_, queue), facts in zip(structure.queues, structure.facts, strict=True):
             queue.spec, queue.managed, queue.was_configured, queue.quota_override = facts
 
-    def rebuild_links(self, applications: Mapping[str, PlacedTenant]) -> None:
+    def rebuild_links(self, applications: Mapping[str, PlacedApplication]) -> None:
         """Rebuild the applications and the children of every queue, and delete empty queues."""
         for application in applications.values():
             for queue in application.queue.lineage():

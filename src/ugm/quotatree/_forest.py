@@ -20,8 +20,8 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar, final
 
 from ugm.errors import RequestError
 from ugm.identity import is_name
+from ugm.quotatree._home_search import Search
 from ugm.quotatree._node import Consumer
-from ugm.quotatree._search import Search
 from ugm.quotatree._tree import QuotaTree, UndoLog
 from ugm.quotatree.answers import AllocationPlan, AllocationResponse, Move, TreePlan, UpdateResponse
 from ugm.quotatree.cache import TreeCache
@@ -300,7 +300,7 @@ class Forest:
         for managed in self.trees.values():
             cache, old = managed.cache, managed.tree
             tree, responses[managed.name] = cache._build(old.options)  # noqa: SLF001 - the lock is held
-            leaving.update(tree.take_over(old, cache._take_renames()))  # noqa: SLF001 - as above
+            leaving.update(tree.allocate_consumers_of(old, cache._take_renames()))  # noqa: SLF001 - as above
             managed.tree, managed.last_change = tree, None
         for consumer_id in sorted(leaving):
             self.deallocate(consumer_id)

@@ -15,9 +15,9 @@ from itertools import count, pairwise
 from typing import Final, final
 from weakref import WeakSet
 
+from ugm.quotatree._home_search import Search
 from ugm.quotatree._node import Consumer, TreeNode, shared_rank
 from ugm.quotatree._packed import Packing
-from ugm.quotatree._search import Search
 from ugm.quotatree.answers import AllocationPlan, AllocationResponse
 from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
 from ugm.quotatree.rejection import NodeQuota, Reason, Rejection
@@ -347,7 +347,7 @@ class QuotaTree:
                 _charge(consumer, consumer.node, 1)
                 consumer.node.append(consumer, consumer.sequence)
 
-    def take_over(self, old: QuotaTree, renamed: Mapping[str, str]) -> tuple[str, ...]:
+    def allocate_consumers_of(self, old: QuotaTree, renamed: Mapping[str, str]) -> tuple[str, ...]:
         """Allocate the consumers of the previous version of this tree, regardless of the quotas.
 
         A consumer follows the new name of its group. It stays at its node if that is still on the path from its group

@@ -80,7 +80,7 @@ class TreeCache:
     def add_resource_names(self, names: Iterable[str]) -> None:
         """Add several resources. Empty names are ignored."""
         if isinstance(names, str):
-            raise RequestError("names", names, "expected several names")
+            raise RequestError("names", names, "expected a collection of names")
         added = list(names)
         for name in added:
             _require_text("names", name)

@@ -27,60 +27,26 @@ from ugm.decision import EffectiveLimit, Violation
 from ugm.errors import RequestError
 from ugm.identity import is_name
 from ugm.model import Borrower, Claim, OrderNode, ReportingModel, SetupViolation
-from ugm.quotatree._charging import Charging, Checked
 from ugm.quotatree._forest import Forest
 from ugm.quotatree._lending import borrowers
 from ugm.quotatree._limits import all_limits, node_names, path_limits
 from ugm.quotatree._registry import Mode
 from ugm.quotatree._self_check import violations
 from ugm.quotatree._tree import QuotaTree
+from ugm.quotatree._undoable_charges import Charging, Checked
 from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
 from ugm.quotatree.manager import QuotaManager
 from ugm.quotatree.rejection import QuotaNodeViolation, Rejection
+from ugm.quotatree.setup_violations import InMaintenance, NoGroup, UnknownForest, UnknownNode, UnknownTree
 from ugm.quotatree.view import KnownNodes, capture_state
 
-__all__ = ["ForestModel", "InMaintenance", "NoGroup", "TreeModel", "UnknownForest", "UnknownNode", "UnknownTree"]
+__all__ = ["ForestModel", "TreeModel"]
 
 #: The group of an allocation by the name of the tree. None, or no entry, stands for no group.
 Groups: TypeAlias = Mapping[str, str | None]
 
 #: Stands for an allocation without an id, in a check.
 _NAMELESS: Final = "?"
-
-
-class InMaintenance(SetupViolation):
-    """The denial of a claim because the manager is in maintenance mode."""
-
-    __slots__ = ()
-    reason = "its manager is in maintenance mode, in which no quota is enforced"
-
-
-class UnknownTree(SetupViolation):
-    """The denial of a claim because the manager has no such tree."""
-
-    __slots__ = ()
-    reason = "there is no such tree"
-
-
-class UnknownForest(SetupViolation):
-    """The denial of a claim because the manager has no such forest."""
-
-    __slots__ = ()
-    reason = "there is no such forest"
-
-
-class UnknownNode(SetupViolation):
-    """The denial of a claim because its group is not a leaf of the tree."""
-
-    __slots__ = ()
-    reason = "the tree has no such leaf"
-
-
-class NoGroup(SetupViolation):
-    """The denial of a claim because it has no group."""
-
-    __slots__ = ()
-    reason = "the request has no group in it"
 
 
 class _Model(ReportingModel, ABC):
@@ -330,7 +296,7 @@ class _Model(ReportingModel, ABC):
         self._withdrawn.update(allocation_ids)
 
     def verify(self, held: Mapping[str, Claim], pending: Mapping[str, Claim]) -> Iterable[str]:  # noqa: ARG002 - not counted
-        """Compare the charged claims with the ledger, and all counters of the trees with their consumers."""
+        """Yield a message for each difference between the claims and the ledger, or the counters and the consumers."""
         for name in sorted(self._charged.keys() - held.keys()):
             yield f"allocation {name!r} is charged, but not in the ledger"
         for name, claim in held.items():

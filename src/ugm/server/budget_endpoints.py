@@ -28,7 +28,7 @@ _REASON: Final[Schema] = {"type": "string", "minLength": 1, "maxLength": 1000}
 
 #: The body of a change; see `ugm.budgets.BudgetChange`. A reason is required.
 CHANGE: Final[Schema] = record(
-    {"owner": NAME, "taker": NAME, "taker_owner": NAME, "change_id": NAME},
+    {"owner": NAME, "recipient": NAME, "recipient_owner": NAME, "change_id": NAME},
     kind={"type": "string", "enum": [kind.value for kind in BudgetChangeKind]},
     budget=NAME,
     amounts=QUANTITIES,
@@ -40,9 +40,9 @@ def budgets(served: ServedPartition, request: RequestContext) -> object:
     """List the accounts of budgets, those with the largest used part of their limit first, or in another order."""
     reports, query = served.models(request.arrived).reports, request.query
     found = [one for one in cooperatively(accounts_of(reports)) if _matches(one, query)]
-    skip, rank = query.get("skip", 0), _RANKS[query.get("sort", "share")]
+    offset, rank = query.get("offset", 0), _RANKS[query.get("sort", "share")]
     ranked = ((rank(one), *_names(one), number) for number, one in enumerate(cooperatively(found)))
-    page = nsmallest(skip + query.get("most", _DEFAULT_PAGE), ranked)[skip:]
+    page = nsmallest(offset + query.get("limit", _DEFAULT_PAGE), ranked)[offset:]
     return {
         "now": max((report.state["now"] for report in _with_accounts(reports)), default=None),
         "total": len(found),
@@ -82,7 +82,7 @@ def _account_dict(account: AccountState) -> dict[str, object]:
 
 
 def _matches(account: AccountState, query: Query) -> bool:
-    text = query.get("find", "").lower()
+    text = query.get("search", "").lower()
     return (
         query.get("budget", account.budget) == account.budget
         and query.get("owner", account.owner) == account.owner

@@ -142,7 +142,7 @@ class Configurations:
         Args:
             text: the configuration.
             actor: the program or person that requests it.
-            refuses_risks: whether a configuration is refused that lowers limits; see `ugm.partition.Plan.risks`.
+            refuses_risks: whether a configuration is refused that lowers limits; see `ugm.partition.ConfigPlan.risks`.
 
         Raises:
             ApiError: the configuration has risks, and these are refused; nothing has changed.

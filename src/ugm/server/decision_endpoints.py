@@ -54,7 +54,7 @@ def explain_request(partition: AbstractPartition, body: RequestBody) -> dict[str
 
 def _explanation(partition: AbstractPartition, body: RequestBody) -> tuple[Placement | None, Explanation]:
     """Return the explanation of a request, and the placement if the request names a user instead of an application."""
-    usage, most = parse_amounts(body["usage"]), body.get("most", 3)
+    usage, most = parse_amounts(body["usage"]), body.get("max_holders", 3)
     duration: int | None = body.get("duration")
     if "application_id" not in body:
         user, quota = UserGroup(body["user"], body.get("groups", ())), body.get("quota")
@@ -77,7 +77,8 @@ def _explanation(partition: AbstractPartition, body: RequestBody) -> tuple[Place
 
 def order(served: ServedPartition, request: RequestContext) -> object:
     """Return the first pending requests in the order in which a scheduler should try them, with the reasons."""
-    turns = served.partition.order(max_turns=request.query.get("most", _DEFAULT_TURNS))
+    query = request.query
+    turns = served.partition.order(max_turns=query.get("limit", _DEFAULT_TURNS), tree=query.get("tree", ""))
     return {"turns": [turn.to_dict() for turn in turns]}
 
 

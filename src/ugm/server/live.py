@@ -177,7 +177,7 @@ class LiveFeed:
                 _LOGGER.exception("the live changes of partition %r failed", self._served.name)
                 self._send("outage", {"at": self._clock(), "reason": "the server failed; its log has the details"})
             took = perf_counter() - began
-            # At most half of the time is used, also if a snapshot takes long.
+            # At most half of the time is used, even if a snapshot takes long.
             await asyncio.sleep(max(_PERIOD - took, took))
         self._frame, self._states = None, {}
 

@@ -126,6 +126,9 @@ def _owners(kind: str) -> Iterator[MetricDescription]:
     if kind == "user":
         yield MetricDescription(f"{name}_pending_allocations", "Number of pending requests in all queues.", labels)
         yield MetricDescription(f"{name}_oldest_pending_seconds", "Age of the oldest pending request.", labels)
+        yield MetricDescription(
+            f"{name}_pending_position", "Position of the first pending request in the scheduling order.", labels
+        )
     yield MetricDescription(f"{name}_limit_share", "Used part of the nearest limit; 1 is all of it.", labels)
     yield MetricDescription(f"{name}_limit", f"Each limit of the {kind}.", limited, is_amount=True)
     yield MetricDescription(f"{name}_limit_usage", "Usage under each limit.", limited, is_amount=True)
@@ -137,7 +140,7 @@ def _preemption() -> Iterator[MetricDescription]:
     labels = ("partition", "outcome")
     sentence = "Preemption plans by outcome. Reductions, executed plans and stale plans are separate outcomes."
     yield MetricDescription("ugm_preemption_plans", sentence, labels, MetricKind.COUNTER)
-    yield MetricDescription("ugm_terminating_allocations", "Allocations that were marked and not released yet.")
+    yield MetricDescription("ugm_terminating_allocations", "Terminating allocations, which count until their release.")
     yield MetricDescription("ugm_placed_requests", "Pending requests for which a plan has made room.")
     yield MetricDescription("ugm_reduction_timers", "Queues above their maximum that are to be reduced.")
 
@@ -151,7 +154,7 @@ def _trees() -> Iterator[MetricDescription]:
         ("runtime", "Amounts that the group may use now."),
         ("request", "Running and pending requests in and below the group."),
         ("borrowed", "Runtime beyond the minimum in force."),
-        ("lent", "Minimum beyond the runtime."),
+        ("lent", "Minimum in force beyond the runtime, which other groups may use."),
     ):
         yield MetricDescription(f"ugm_elastic_group_{name}", sentence, labels, is_amount=True)
     labels = ("partition", "tree", "node")
@@ -162,7 +165,9 @@ def _trees() -> Iterator[MetricDescription]:
         ("lent", "Amounts that the node itself holds for consumers of groups below it."),
     ):
         yield MetricDescription(f"ugm_quota_node_{name}", sentence, labels, is_amount=True)
-    yield MetricDescription("ugm_quota_node_borrowers", "Number of consumers of groups below that it holds.", labels)
+    yield MetricDescription(
+        "ugm_quota_node_borrowers", "Number of consumers that the node holds for groups below it.", labels
+    )
     yield MetricDescription("ugm_suspended_models", "Quota models of unknown state; they deny every request.")
 
 
@@ -190,8 +195,10 @@ def _shares() -> Iterator[MetricDescription]:
         "Place of the user in the order by shares; 1 is the best, and ties share a place.",
         labels,
     )
-    yield MetricDescription("ugm_fair_share_entitled_share", "Part of the whole to which the user is entitled.", labels)
-    yield MetricDescription("ugm_fair_share_usage_share", "Part of the decayed usage of all that the user has.", labels)
+    yield MetricDescription(
+        "ugm_fair_share_entitled_share", "Part of the total usage to which the user is entitled.", labels
+    )
+    yield MetricDescription("ugm_fair_share_usage_share", "Part of the user in the decayed usage of all users.", labels)
     yield MetricDescription("ugm_fair_share_level", "Share divided by usage; the largest comes first.", labels)
 
 

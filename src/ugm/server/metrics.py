@@ -4,7 +4,7 @@
 
 A scrape copies each partition at one moment, so the usage and the limits of one scrape are consistent. Each series
 costs memory in Prometheus, so only the users and groups that are closest to a limit have series of their own; see
-`ugm.server.stable_selection`.
+`ugm.server.metric_selection`.
 
 Usage and limit with the same labels have the same scope: their quotient is the used part of the limit.
 """
@@ -28,14 +28,15 @@ from ugm.partition import AbstractPartition, AllocationState, LimitUtilization, 
 from ugm.queues import QueueState
 from ugm.resources import MEMORY, VCORE, Resource, as_float
 from ugm.server.cooperative import cooperatively
+from ugm.server.first_positions import FirstPositions
 from ugm.server.history import History
 from ugm.server.metric_samples import MetricSamples
+from ugm.server.metric_selection import StableSelection
 from ugm.server.metric_table import MetricKind
 from ugm.server.model_metrics import ModelMetrics
 from ugm.server.oldest_requests import OldestRequests, oldest_requests
 from ugm.server.preemption_metrics import add_preemption
 from ugm.server.service_metrics import add_service
-from ugm.server.stable_selection import StableSelection
 from ugm.server.timing import DecisionTimes
 from ugm.tracking import EffectiveLimit
 
@@ -79,6 +80,7 @@ class PartitionCollector(Collector):
         "_most_resources",
         "_newest",
         "_partitions",
+        "_positions",
         "_selections",
         "_services",
         "_thresholds",
@@ -101,6 +103,7 @@ class PartitionCollector(Collector):
     ) -> None:
         self._clock: Final = clock
         self._partitions: Final = dict(partitions)
+        self._positions: Final = {name: FirstPositions(partition) for name, partition in partitions.items()}
         self._history: Final = dict(history or {})
         self._services: Final = dict(services or {})
         self._times: Final = dict(times or {})
@@ -151,6 +154,8 @@ class PartitionCollector(Collector):
             if state.queue_path in oldest.of_queues:
                 age = self._clock() - oldest.of_queues[state.queue_path]
                 samples.add("ugm_queue_oldest_pending_seconds", age, partition=name, queue=state.queue_path)
+        waiting = snapshot.pending_in_queues.get("root")
+        positions = self._positions[name].read(waiting.number if waiting else 0)
         for user in users:
             utilization = snapshot.user_utilization(user)
             _add_owner(samples, name, "user", utilization, snapshot.user_limits(user), resources)
@@ -160,6 +165,8 @@ class PartitionCollector(Collector):
             if user in oldest.of_users:
                 age = self._clock() - oldest.of_users[user]
                 samples.add("ugm_user_oldest_pending_seconds", age, partition=name, user=user)
+            if count and user in positions:
+                samples.add("ugm_user_pending_position", positions[user], partition=name, user=user)
         for group in groups:
             utilization = snapshot.group_utilization(group)
             _add_owner(samples, name, "group", utilization, snapshot.group_limits(group), resources)

@@ -34,7 +34,7 @@ class ModelMetrics:
     Args:
         samples: receives the samples.
         partition: the name of the partition.
-        select: returns the names that have series of their own; see `ugm.server.stable_selection`.
+        select: returns the names that have series of their own; see `ugm.server.metric_selection`.
         most: the number of nodes of each tree, and of accounts, that do.
     """
 

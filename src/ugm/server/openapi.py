@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import ugm
 from ugm.server._yunikorn.schemas import YUNIKORN_SCHEMAS
@@ -12,10 +12,12 @@ from ugm.server.access import Role
 from ugm.server.response_schemas import RESPONSE_SCHEMAS
 from ugm.server.route import STREAM_PATH, AnyRoute
 from ugm.server.route_table import PATH_SCHEMAS, ROUTES
-from ugm.server.schemas import NAME, Schema, reference
+from ugm.server.schemas import NAME, QUANTITIES, QUEUE, Schema, reference
 
 __all__ = ["description"]
 
+#: The schemas of parts of requests that are described once.
+_REQUEST_SCHEMAS: Final[Mapping[str, Schema]] = {"Quantities": QUANTITIES, "QueuePath": QUEUE}
 _PART: Final = re.compile(r"\{(\w+)\}")
 #: The names of the tokens in the description.
 _SCHEMES: Final[Mapping[Role, str]] = {Role.OPERATE: "token", Role.DECIDE: "decide_token"}
@@ -43,7 +45,7 @@ def description(server: str) -> dict[str, object]:
     """
     paths: dict[str, dict[str, object]] = {}
     for route in ROUTES:
-        paths.setdefault(route.full_path, {})[route.method.lower()] = _operation(route)
+        paths.setdefault(route.full_path, {})[route.method.lower()] = _with_references(_operation(route))
     return {
         "openapi": "3.1.0",
         "info": {
@@ -57,7 +59,12 @@ def description(server: str) -> dict[str, object]:
         # A stream does not end, so it is no operation that a client could wait for.
         "x-event-streams": [STREAM_PATH],
         "components": {
-            "schemas": {**RESPONSE_SCHEMAS, **YUNIKORN_SCHEMAS},
+            "schemas": {**RESPONSE_SCHEMAS, **YUNIKORN_SCHEMAS, **_REQUEST_SCHEMAS},
+            "responses": {
+                name: {"description": text, "content": {"application/json": {"schema": reference(error)}}}
+                for error in ("Error", "YAPIError")
+                for name, text in ((f"{error}{code}", text) for code, text in _ERRORS.items())
+            },
             "securitySchemes": {name: {"type": "http", "scheme": "bearer"} for name in _SCHEMES.values()},
         },
     }
@@ -107,8 +114,13 @@ def _refusals(route: AnyRoute) -> dict[str, object]:
         codes |= {"401", "409"} | ({"422"} if route.role is Role.OPERATE else set())
     if route.returns_yaml:
         codes |= {"409"}
-    error = reference("YAPIError" if route.is_yunikorn else "Error")
-    return {
-        code: {"description": _ERRORS[code], "content": {"application/json": {"schema": error}}}
-        for code in sorted(codes)
-    }
+    error = "YAPIError" if route.is_yunikorn else "Error"
+    return {code: {"$ref": f"#/components/responses/{error}{code}"} for code in sorted(codes)}
+
+
+def _with_references(part: Any) -> Any:  # noqa: ANN401 - JSON
+    """Return a part of the description in which references replace the schemas that are described once."""
+    if isinstance(part, Mapping):
+        named = next((name for name, schema in _REQUEST_SCHEMAS.items() if part is schema), None)
+        return {name: _with_references(value) for name, value in part.items()} if named is None else reference(named)
+    return list(map(_with_references, part)) if isinstance(part, list) else part

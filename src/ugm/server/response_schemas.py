@@ -15,9 +15,9 @@ from ugm.partition import (
     ApplicationInfo,
     LimitRisk,
     LimitUtilization,
+    ProtectedCount,
     ReclaimPlan,
     ReclaimVictim,
-    SparedAllocations,
     ThresholdCrossed,
 )
 from ugm.preemption import Freed, GuaranteeUse, MissingAmount, Reduction
@@ -50,6 +50,13 @@ _COLUMN: Final = listing(optional(AMOUNT))
 _PENDING: Final = {"pending": AMOUNTS, "pending_allocations": COUNT}
 
 _WAITING: Final = {**_PENDING, "position": COUNT, "requested_at": optional(NUMBER)}
+#: A pending request in the scheduling order.
+_ORDERED: Final = {
+    **dict.fromkeys(("allocation_id", "application_id", "user", "queue_path", "blocked_by"), TEXT),
+    "usage": AMOUNTS,
+    "priority": AMOUNT,
+    "fits": BOOLEAN,
+}
 
 #: A record of the history. It also has the fields of its event; see `ugm.events.event_to_dict`.
 _HISTORY_RECORD: Final[Schema] = {
@@ -63,10 +70,9 @@ _VIOLATION: Final = attributes(
     requested=AMOUNT,
     shortfall=AMOUNT,
     can_wait=BOOLEAN,
-    rise=optional(record(at=COUNT, limit=optional(AMOUNT))),
+    rise=optional(reference("LimitRise")),
     text=TEXT,
 )
-_VIOLATION_WITH_HOLDERS: Final = record(**_VIOLATION, holders=listing(reference("Holder")))
 _DECISION: Final = {
     "allowed": BOOLEAN,
     "can_wait": BOOLEAN,
@@ -86,7 +92,7 @@ _ALLOCATION: Final = attributes(
     group=optional(TEXT),
     queue_path=optional(TEXT),
 )
-_APPLICATION: Final = attributes(ApplicationInfo, user=record(name=TEXT, groups=_TEXTS))
+_APPLICATION: Final = attributes(ApplicationInfo)
 _LIMITS: Final = {"limits": listing(reference("EffectiveLimit")), "headroom": optional(AMOUNTS)}
 #: The results of the operations on partitions.
 _ANSWERS: Final = ("Submission", "Nothing", "Grant", "Existence", "Application", "AllocationIds", "Error")
@@ -137,36 +143,29 @@ RESPONSE_SCHEMAS: Final[Mapping[str, Schema]] = {
     "Allocation": record(**_ALLOCATION),
     "Overdue": record(total=COUNT, allocations=listing(reference("Allocation"))),
     "Allocations": record(allocations=listing(reference("Allocation")), next=optional(TEXT)),
+    "UserGroup": record(name=TEXT, groups=_TEXTS),
+    "LimitRise": record(at=COUNT, limit=optional(AMOUNT)),
     "Violation": record(**_VIOLATION),
+    "ViolationWithHolders": record(**_VIOLATION, holders=listing(reference("Holder"))),
     "Holder": record(**attributes(Holder, amount=AMOUNT)),
     "Placement": _OPEN,
     "Decision": record(**_DECISION, violations=listing(reference("Violation"))),
-    "Explanation": record(**_DECISION, **_LIMITS, violations=listing(_VIOLATION_WITH_HOLDERS)),
+    "Explanation": record(**_DECISION, **_LIMITS, violations=listing(reference("ViolationWithHolders"))),
     "Guarantee": record(**attributes(Guarantee, guaranteed=AMOUNT, share=AMOUNT, used=AMOUNT)),
     "ReclaimVictim": record(**attributes(ReclaimVictim, priority=AMOUNT)),
-    "SparedAllocations": record(**attributes(SparedAllocations)),
-    "Order": record(
-        turns=listing(
-            record(
-                **dict.fromkeys(("allocation_id", "application_id", "user", "queue_path", "blocked_by"), TEXT),
-                usage=AMOUNTS,
-                priority=AMOUNT,
-                fits=BOOLEAN,
-                start=optional(AMOUNT),
-                reserved_for=_TEXTS,
-                reasons=listing(TEXT),
-            )
-        )
-    ),
+    "ProtectedCount": record(**attributes(ProtectedCount)),
+    "Turn": record(**_ORDERED, start=optional(AMOUNT), reserved_for=_TEXTS, reasons=_TEXTS),
+    "Order": record(turns=listing(reference("Turn"))),
     "ReclaimPlan": record(
         **attributes(ReclaimPlan, "subject", "usage", "priority", "preemptible", "duration", text=TEXT),
     ),
     "PreemptionVictim": record(
         **attributes(PreemptionVictim, "frees", "exceeds", "entitled_by", priority=AMOUNT),
         frees=listing(record(**attributes(Freed))),
-        exceeds=listing(record(**attributes(GuaranteeUse, used=AMOUNT, after=AMOUNT))),
-        entitled_by=listing(record(**attributes(GuaranteeUse, used=AMOUNT, after=AMOUNT))),
+        exceeds=listing(reference("GuaranteeUse")),
+        entitled_by=listing(reference("GuaranteeUse")),
     ),
+    "GuaranteeUse": record(**attributes(GuaranteeUse, used=AMOUNT, after=AMOUNT)),
     "PreemptionPlan": record(
         request=_OPEN,
         outcome=TEXT,
@@ -305,35 +304,19 @@ RESPONSE_SCHEMAS: Final[Mapping[str, Schema]] = {
     ),
     "Nodes": mapping(AMOUNTS),
     "History": record(newest=COUNT, counts=mapping(COUNT), records=listing(_HISTORY_RECORD)),
-    "WaitingRequests": record(
-        as_of=NUMBER,
-        total=COUNT,
-        requests=listing(
-            record(
-                **dict.fromkeys(("allocation_id", "application_id", "user", "queue_path", "blocked_by"), TEXT),
-                usage=AMOUNTS,
-                priority=AMOUNT,
-                position=COUNT,
-                requested_at=optional(NUMBER),
-                fits=BOOLEAN,
-                reasons=optional(
-                    record(allowed=BOOLEAN, can_wait=BOOLEAN, text=TEXT, violations=listing(_VIOLATION_WITH_HOLDERS))
-                ),
-            )
-        ),
+    "WaitingReasons": record(
+        allowed=BOOLEAN, can_wait=BOOLEAN, text=TEXT, violations=listing(reference("ViolationWithHolders"))
     ),
-    "WaitingApplications": record(
-        as_of=NUMBER,
-        total=COUNT,
-        applications=listing(
-            record(**_WAITING, application_id=TEXT, user=TEXT, queue_path=TEXT, submitted_at=optional(NUMBER))
-        ),
+    "WaitingRequest": record(
+        **_ORDERED, position=COUNT, requested_at=optional(NUMBER), reasons=optional(reference("WaitingReasons"))
     ),
-    "WaitingUsers": record(
-        as_of=NUMBER,
-        total=COUNT,
-        users=listing(record(**_WAITING, user=TEXT, applications=COUNT, running_applications=COUNT)),
+    "WaitingRequests": record(as_of=NUMBER, total=COUNT, requests=listing(reference("WaitingRequest"))),
+    "WaitingApplication": record(
+        **_WAITING, application_id=TEXT, user=TEXT, queue_path=TEXT, submitted_at=optional(NUMBER)
     ),
+    "WaitingApplications": record(as_of=NUMBER, total=COUNT, applications=listing(reference("WaitingApplication"))),
+    "WaitingUser": record(**_WAITING, user=TEXT, applications=COUNT, running_applications=COUNT),
+    "WaitingUsers": record(as_of=NUMBER, total=COUNT, users=listing(reference("WaitingUser"))),
     "UsageHistory": record(
         **dict.fromkeys(("kind", "name", "range"), TEXT),
         step=COUNT,

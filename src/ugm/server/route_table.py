@@ -46,11 +46,15 @@ _CONFIG: Final[Schema] = {"type": "object"}
 _ANY_YAML: Final[Schema] = {"description": "YAML, whether it is a configuration or not."}
 
 #: The size of a page.
-_MOST: Final[Schema] = {"type": "integer", "minimum": 1, "maximum": 1000}
-_PAGE: Final = {"after": {"type": "string", "maxLength": 256}, "most": _MOST}
+_LIMIT: Final[Schema] = {"type": "integer", "minimum": 1, "maximum": 1000}
+_PAGE: Final = {"after": {"type": "string", "maxLength": 256}, "limit": _LIMIT}
 _NUMBER: Final[Schema] = {"type": "integer", "minimum": 0, "maximum": 2**63 - 1}
-#: A page of a ranking: a text that names must contain, the number of names to skip, and the size of the page.
-_RANKING: Final = {"find": {"type": "string", "maxLength": 256}, "skip": {**_NUMBER, "maximum": 10**9}, "most": _MOST}
+#: A page of a ranking: a text that names must contain, the number of names before the page, and the size of the page.
+_RANKING: Final = {
+    "search": {"type": "string", "maxLength": 256},
+    "offset": {**_NUMBER, "maximum": 10**9},
+    "limit": _LIMIT,
+}
 #: A page of users or groups; ``resource`` belongs to the order ``usage``.
 _UTILIZATIONS: Final = {
     **_RANKING,
@@ -66,7 +70,7 @@ _AGE: Final = {"older_than": {**_NUMBER, "maximum": 10**9}}
 _APPLICATIONS: Final = {
     **_PAGE,
     **_AGE,
-    "find": _RANKING["find"],
+    "search": _RANKING["search"],
     "queue": QUEUE,
     "user": USER,
     "group": NAME,
@@ -81,7 +85,7 @@ _WAITING: Final = {
     "sort": {"type": "string", "enum": ["age", "name", "position"]},
 }
 _ALLOCATIONS: Final = {**_PAGE, "application": NAME}
-_HISTORY: Final = {"after": _NUMBER, "kind": _KINDS, "most": _MOST}
+_HISTORY: Final = {"after": _NUMBER, "kind": _KINDS, "limit": _LIMIT}
 _USER_IN_QUEUE: Final = {"user": USER, "group": listing(USER, maxItems=20), "queue": QUEUE}
 _REQUIRED: Final = frozenset(("user", "queue"))
 #: A page of the visible nodes of a tree. The nodes in ``toggle`` are open if others at their place are closed.
@@ -140,8 +144,8 @@ _CHECK: Final[Schema] = {
 }
 _EXPLAIN: Final[Schema] = {
     "anyOf": [
-        record({**_DURATION, "most": _HOLDERS}, application_id=NAME, usage=QUANTITIES),
-        record({**SUBMISSION, **_DURATION, "most": _HOLDERS}, user=USER, usage=QUANTITIES),
+        record({**_DURATION, "max_holders": _HOLDERS}, application_id=NAME, usage=QUANTITIES),
+        record({**SUBMISSION, **_DURATION, "max_holders": _HOLDERS}, user=USER, usage=QUANTITIES),
     ]
 }
 _RECLAIM: Final[Schema] = {
@@ -220,9 +224,9 @@ PARTITION_ROUTES: Final[tuple[Route[ServedPartition], ...]] = (
         f"{_PARTITION}/scheduled_changes",
         views.scheduled_changes,
         reference("ScheduledChanges"),
-        {"most": _MOST},
+        {"limit": _LIMIT},
     ),
-    Route("GET", f"{_PARTITION}/overdue", views.overdue, reference("Overdue"), {"now": _NUMBER, "most": _MOST}),
+    Route("GET", f"{_PARTITION}/overdue", views.overdue, reference("Overdue"), {"now": _NUMBER, "limit": _LIMIT}),
     Route("GET", f"{_PARTITION}/nodes", views.nodes, reference("Nodes")),
     Route("GET", f"{_PARTITION}/history", views.history, reference("History"), _HISTORY),
     *_USAGE_HISTORY_ROUTES,
@@ -252,7 +256,7 @@ PARTITION_ROUTES: Final[tuple[Route[ServedPartition], ...]] = (
     Route("GET", f"{_PARTITION}/service", views.service, reference("ServiceStatus"), is_quick=True),
     # Decisions
     Route("GET", f"{_PARTITION}/limits", decisions.limits, reference("Limits"), _USER_IN_QUEUE, _REQUIRED),
-    Route("GET", f"{_PARTITION}/order", decisions.order, reference("Order"), {"most": _MOST}),
+    Route("GET", f"{_PARTITION}/order", decisions.order, reference("Order"), {"limit": _LIMIT, "tree": NAME}),
     Route("POST", f"{_PARTITION}/check", decisions.check, reference("Decision"), body=_CHECK),
     Route("POST", f"{_PARTITION}/explain", decisions.explain, reference("Explanation"), body=_EXPLAIN),
     Route("POST", f"{_PARTITION}/plan_reclaim", decisions.plan_reclaim, reference("ReclaimPlan"), body=_RECLAIM),

@@ -217,7 +217,7 @@ class _TierSeries:
         return self.chunks[-1].times[-1] if self.chunks else None
 
     def is_due(self, at: int) -> bool:
-        """Return whether a sample at a time is the first of its step."""
+        """Return whether a sample at a given time is the first of its step."""
         step, last = self.tier.step * 1000, self.last
         return last is None or at // step > last // step
 
@@ -275,7 +275,7 @@ class SeriesStore:
         return chunks[-1].omitted if chunks else 0
 
     def is_due(self, at: int) -> bool:
-        """Return whether any tier needs a sample at a time, in milliseconds since 1970."""
+        """Return whether any tier needs a sample at a given time, in milliseconds since 1970."""
         return any(tier.is_due(at) for tier in self._tiers.values())
 
     def record(self, at: int, values: Mapping[Subject, Values]) -> None:
@@ -291,14 +291,14 @@ class SeriesStore:
                 droppable[0].drop()
 
     def times(self, tier: str, now: int) -> list[int]:
-        """Return the times of the samples in the range of a tier that ends at a time."""
+        """Return the times of the samples in the range of a tier that ends at a given time."""
         first = now - self._tiers[tier].tier.span * 1000
         return [at for chunk in self._tiers[tier].chunks for at in chunk.times if first <= at <= now]
 
     def read(
         self, subject: Subject, tier: str, now: int, wanted: Callable[[Metric], bool] = lambda _metric: True
     ) -> SeriesView:
-        """Return the series of a subject in the range of a tier that ends at a time.
+        """Return the series of a subject in the range of a tier that ends at a given time.
 
         Args:
             subject: the subject; an unknown one has no values.

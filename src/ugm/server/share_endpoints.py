@@ -24,13 +24,13 @@ def shares(served: ServedPartition, request: RequestContext) -> object:
     report, query = shares_of(served.models(request.arrived).reports), request.query
     if report is None or report.definition is None:
         return {"as_of": None, "total": 0, "users": [], "accounts": [], "explanation": None}
-    first, second, text = query.get("first"), query.get("second"), query.get("find", "").lower()
+    first, second, text = query.get("first"), query.get("second"), query.get("search", "").lower()
     users = [user for user in report.state["users"] if text in user["path"].lower()]
     explanation = None
     if first is not None and second is not None:
         explanation = explain_shares(report.definition, report.state, first, second).to_dict()
-    skip = query.get("skip", 0)
-    listed = users[skip : skip + query.get("most", _DEFAULT_USERS)]
+    offset = query.get("offset", 0)
+    listed = users[offset : offset + query.get("limit", _DEFAULT_USERS)]
     accounts = _accounts_of(report.state["accounts"], listed)
     found = {"as_of": report.state["as_of"], "total": len(users), "users": listed, "accounts": accounts}
     return {**found, "explanation": explanation}

@@ -124,13 +124,15 @@ class ServedPartition:
     def order(self) -> tuple[float, tuple[Turn, ...]]:
         """Return the pending requests in scheduling order, with the time of this order in seconds since 1970.
 
+        They do not have the comparisons that chose them.
+
         An order is computed again at the earliest after ten times the time that it took, so computing orders takes at
         most a tenth of the time of the server.
         """
         with self._order_lock:
             if self._order is None or perf_counter() > self._order[0]:
                 began, now = perf_counter(), self.now()
-                turns = self.partition.order()
+                turns = self.partition.order(explained=False)
                 ended = perf_counter()
                 self._order = ended + _ORDER_PAUSE * (ended - began), now, turns
             return self._order[1:]
@@ -201,24 +203,24 @@ class Query(TypedDict, total=False):
     budget: str
     confirm: str
     count: int
-    find: str
     first: str
     group: str | list[str]
     kind: str
-    now: int
+    limit: int
     measure: str
-    most: int
     name: str
     names: list[str]
     node: str
+    now: int
+    offset: int
     older_than: int
     owner: str
     points: int
     queue: str
     range: str
     resource: str
+    search: str
     second: str
-    skip: int
     sort: str
     start: int
     state: str
@@ -244,7 +246,7 @@ class RequestBody(TypedDict, total=False):
     usage: dict[str, int | str]
     quota: dict[str, int | str]
     duration: int
-    most: int
+    max_holders: int
     priority: int
     preemptible: bool
     allocation_id: str

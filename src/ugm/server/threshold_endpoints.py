@@ -35,10 +35,10 @@ def _logged(name: str, watch: ThresholdWatch) -> Callable[[], None]:
 def thresholds(served: ServedPartition, request: RequestContext) -> object:
     """List the thresholds that usage is above, those with the largest used part of their limit first."""
     watch, query = served.thresholds, request.query
-    text, kind = query.get("find", "").lower(), query.get("kind")
+    text, kind = query.get("search", "").lower(), query.get("kind")
     found = [one for one in watch.crossed if text in one.name.lower() and kind in (None, one.kind)]
-    skip = query.get("skip", 0)
-    page = sorted(found, key=_rank)[skip : skip + query.get("most", _DEFAULT_PAGE)]
+    offset = query.get("offset", 0)
+    page = sorted(found, key=_rank)[offset : offset + query.get("limit", _DEFAULT_PAGE)]
     return {"shares": list(watch.shares), "total": len(found), "crossed": [one.to_dict() for one in page]}
 
 

@@ -35,8 +35,8 @@ def tree(served: ServedPartition, request: RequestContext) -> object:
     """Return a page of the visible nodes of a tree, with their amounts of one resource."""
     found, query = _find(served, request), request.query
     resource = query.get("resource") or next(iter(found.resources), "")
-    page = islice(cooperatively(_rows(found, resource, query)), query.get("skip", 0), None)
-    most = query.get("most", _DEFAULT_PAGE)
+    page = islice(cooperatively(_rows(found, resource, query)), query.get("offset", 0), None)
+    most = query.get("limit", _DEFAULT_PAGE)
     rows = [_row_dict(found, row, resource) for row in islice(page, most)]
     return {
         "name": found.name,
@@ -46,7 +46,7 @@ def tree(served: ServedPartition, request: RequestContext) -> object:
         "borrowers": len(found.borrowers),
         "resources": list(found.resources),
         "resource": resource,
-        "total": query.get("skip", 0) + len(rows) + sum(1 for _ in page),
+        "total": query.get("offset", 0) + len(rows) + sum(1 for _ in page),
         "rows": rows,
     }
 
@@ -57,7 +57,7 @@ def _find(served: ServedPartition, request: RequestContext) -> ModelTree:
 
 
 def _rows(found: ModelTree, resource: str, query: Query) -> Iterable[TreeRow]:
-    text, toggled = query.get("find", "").lower(), frozenset(query.get("toggle", ()))
+    text, toggled = query.get("search", "").lower(), frozenset(query.get("toggle", ()))
     kept = found.matching(text) if text else None
     are_open = len(found.nodes) <= _MOST_OPEN
 
@@ -110,13 +110,13 @@ def tree_node(served: ServedPartition, request: RequestContext) -> object:
 def tree_borrowers(served: ServedPartition, request: RequestContext) -> object:
     """Return a page of the consumers that a node above their own node holds."""
     found, query = _find(served, request), request.query
-    skip = query.get("skip", 0)
+    offset = query.get("offset", 0)
     matching = [one for one in cooperatively(found.borrowers) if _matches(one, query)]
-    page = matching[skip : skip + query.get("most", _DEFAULT_PAGE)]
+    page = matching[offset : offset + query.get("limit", _DEFAULT_PAGE)]
     return {"total": len(matching), "consumers": [{**one._asdict(), "request": dict(one.request)} for one in page]}
 
 
 def _matches(borrower: BorrowingConsumer, query: Query) -> bool:
     """Return whether a consumer matches the text, and whether the chosen node holds or owns it."""
-    node, text = query.get("node"), query.get("find", "").lower()
+    node, text = query.get("node"), query.get("search", "").lower()
     return node in (None, borrower.node, borrower.group) and text in borrower.consumer_id.lower()

@@ -20,9 +20,9 @@ from ugm.journal.usage_intervals import UsageInterval, usage_intervals
 from ugm.partition import AbstractPartition, PartitionSnapshot
 from ugm.server.cooperative import cooperatively
 from ugm.server.history import History
-from ugm.server.samples import NO_DENIALS, Sampler
 from ugm.server.series import TIERS, SeriesStore, Subject
 from ugm.server.trees import trees_of
+from ugm.server.usage_samples import NO_DENIALS, Sampler
 from ugm.server.work_times import DenialCounts, WorkTimes
 
 __all__ = ["UsageHistory", "samples_of"]

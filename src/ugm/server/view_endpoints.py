@@ -79,7 +79,7 @@ def _rank(
     amount: Callable[[str, str | None], int],
     pending: Mapping[str, UsageSum],
 ) -> Callable[[str], float]:
-    """Return the number by which names are sorted, the largest first; equal ones are in natural order."""
+    """Return the sort key of names: the largest comes first, and equal ones are in natural order."""
     sort = query.get("sort", "share")
     if sort == "name":
         return lambda _name: 0
@@ -93,9 +93,9 @@ def _rank(
 
 def _page(names: Sequence[str], rank: Callable[[str], float], query: Query) -> tuple[int, Sequence[str]]:
     """Return the number of names that match a query, and one page of them."""
-    text, skip = query.get("find", "").lower(), query.get("skip", 0)
+    text, offset = query.get("search", "").lower(), query.get("offset", 0)
     found = [name for name in names if text in name.lower()] if text else names
-    return len(found), _first(found, rank, skip + query.get("most", _DEFAULT_PAGE))[skip:]
+    return len(found), _first(found, rank, offset + query.get("limit", _DEFAULT_PAGE))[offset:]
 
 
 def _first(names: Iterable[str], rank: Callable[[str], float], most: int) -> list[str]:
@@ -147,7 +147,7 @@ def _configured_limits(config: PartitionConfig | None, path: str) -> Iterator[di
 
 
 def applications(served: ServedPartition, request: RequestContext) -> object:
-    """Return a page of applications, ordered by id; ``find`` searches ids, users, groups, queues and tags."""
+    """Return a page of applications, ordered by id; ``search`` selects by ids, users, groups, queues and tags."""
     partition, query = served.partition, request.query
     after = str(query.get("after", ""))
     names = [name for name in partition.application_ids() if name > after and _is_old(served, name, query)]
@@ -173,14 +173,14 @@ def _is_old(served: ServedPartition, application_id: str, query: Query) -> bool:
 
 def _first_page(names: Iterator[str], query: Query) -> tuple[list[str], str | None]:
     """Return the names of a page, and the last of them if more names follow."""
-    page = list(islice(names, query.get("most", _DEFAULT_PAGE)))
+    page = list(islice(names, query.get("limit", _DEFAULT_PAGE)))
     return page, page[-1] if next(names, None) is not None else None
 
 
 def _matches(info: ApplicationInfo, query: Query) -> bool:
     if "queue" in query and not is_below(info.queue_path, query["queue"].lower()):
         return False
-    text = query.get("find", "").lower()
+    text = query.get("search", "").lower()
     if text and not any(text in name.lower() for name in _searched(info)):
         return False
     fields = (("user", info.user.name), ("group", info.group), ("state", info.state))
@@ -220,13 +220,13 @@ def allocation(served: ServedPartition, request: RequestContext) -> object:
 def overdue(served: ServedPartition, request: RequestContext) -> object:
     """Return the first overdue allocations and their owners, sorted by end and id."""
     found = served.partition.overdue(request.query.get("now"))
-    page = [one.allocation_id for one in found[: request.query.get("most")]]
+    page = [one.allocation_id for one in found[: request.query.get("limit")]]
     return {"total": len(found), "allocations": [info.to_dict() for info in served.partition.allocations_by_id(page)]}
 
 
 def scheduled_changes(served: ServedPartition, request: RequestContext) -> object:
     """Return the next changes of limits by schedules, with the limits that would be exceeded."""
-    found = served.partition.scheduled_changes(most=request.query.get("most", _DEFAULT_CHANGES))
+    found = served.partition.scheduled_changes(max_changes=request.query.get("limit", _DEFAULT_CHANGES))
     return {"changes": [change.to_dict() for change in found]}
 
 
@@ -241,7 +241,7 @@ def nodes(served: ServedPartition, _request: RequestContext) -> object:
 def history(served: ServedPartition, request: RequestContext) -> object:
     """Return the newest events, oldest first."""
     query = request.query
-    after, most = int(query.get("after", 0)), query.get("most", _DEFAULT_PAGE)
+    after, most = int(query.get("after", 0)), query.get("limit", _DEFAULT_PAGE)
     page = served.history.page(after=after, kind=query.get("kind"), most=most)
     return {"newest": page.newest, "counts": page.counts, "records": [record.to_dict() for record in page.records]}
 

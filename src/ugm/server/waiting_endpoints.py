@@ -80,7 +80,7 @@ def waiting_applications(served: ServedPartition, request: RequestContext) -> ob
 
 
 def waiting_users(served: ServedPartition, request: RequestContext) -> object:
-    """List the users with pending requests, also those without usage."""
+    """List the users with pending requests, including those without usage."""
     as_of, found = _matching(served, request)
     groups = _sorted_groups(found, lambda turn: turn.user, request.query)
     snapshot = served.snapshot(request.arrived)
@@ -121,7 +121,7 @@ def _matches(turn: Turn, query: Query) -> bool:
     wanted = turn.request
     if query.get("application", wanted.application_id) != wanted.application_id:
         return False
-    text = query.get("find", "").lower()
+    text = query.get("search", "").lower()
     names = (wanted.allocation_id, wanted.application_id, turn.user, turn.queue_path)
     return not text or any(text in name.lower() for name in names)
 
@@ -156,8 +156,8 @@ def _sorted_groups(found: Iterable[WaitingTurn], name_of: Callable[[Turn], str],
 
 
 def _page(found: list[Any], query: Query) -> list[Any]:
-    skip = query.get("skip", 0)
-    return found[skip : skip + query.get("most", _DEFAULT_PAGE)]
+    offset = query.get("offset", 0)
+    return found[offset : offset + query.get("limit", _DEFAULT_PAGE)]
 
 
 # Answers

@@ -105,7 +105,7 @@ class WorkTimes:
         }
 
     def apply(self, event: Event, at: float) -> None:
-        """Note an event that happened at a time, in seconds since 1970."""
+        """Note an event with its time, in seconds since 1970."""
         handler = self._handlers.get(type(event))
         if handler is not None:
             handler(event, at)

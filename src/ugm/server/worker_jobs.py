@@ -16,7 +16,7 @@ from typing import IO, Final, TypeAlias, cast
 from ugm import ConfigError, Problem, RequestError
 from ugm.config import PartitionConfig, SchedulerConfig, parse_config, review_config
 from ugm.partition.compiled_config import CompiledConfig
-from ugm.partition.plan import PlanInput, PlanParts, make_plan
+from ugm.partition.config_plan import ConfigPlanInput, ConfigPlanParts, make_config_plan
 from ugm.server.payloads import ApiError, Payload, json_payload, problem_to_dict
 
 __all__ = ["Job", "PlanJob", "ReadJob", "Result", "ValidateJob", "run_job", "serve"]
@@ -40,8 +40,8 @@ class PlanJob:
     text: str
     #: The name of the partition.
     name: str
-    #: The result of `PlanInput.parts`.
-    parts: PlanParts
+    #: The result of `ConfigPlanInput.parts`.
+    parts: ConfigPlanParts
     #: The configuration in force.
     config: PartitionConfig | None
     #: Whether to use the configuration of the last plan instead of `config`. It may be large, so it is sent only once.
@@ -90,8 +90,8 @@ def _validate(text: str) -> dict[str, object]:
 
 def _plan(job: PlanJob) -> dict[str, object]:
     """Return the effects that a configuration would have on a partition."""
-    current = PlanInput(CompiledConfig.of(job.config), job.parts)
-    plan = make_plan(current, CompiledConfig.of(_partition_config(job)))
+    current = ConfigPlanInput(CompiledConfig.of(job.config), job.parts)
+    plan = make_config_plan(current, CompiledConfig.of(_partition_config(job)))
     return {**plan.to_dict(), "text": str(plan)}
 
 

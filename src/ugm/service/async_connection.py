@@ -334,7 +334,7 @@ class AsyncClientConnection:
         if is_silent or channel.lost.done():
             channel.close()
             self._channel = None
-        elif self._open.has_any and not channel.pinged and silence > self._timing.silence:
+        elif self._open.calls and not channel.pinged and silence > self._timing.silence:
             channel.pinged, channel.received = True, monotonic()
             channel.send(_PING)
 

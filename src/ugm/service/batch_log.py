@@ -15,7 +15,7 @@ The cost: a caller waits for at most two commits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from threading import Event as Flag
 from threading import Lock, get_ident
 from time import monotonic
@@ -24,10 +24,10 @@ from typing import Final, final
 import msgspec
 
 from ugm.journal.change_data import SEPARATOR, add_operation
+from ugm.journal.change_queue import copy_of, milliseconds
 from ugm.journal.client_sessions import NO_SESSION, AnsweredOperations, SessionRecord, SessionTable, record_row
 from ugm.journal.errors import JournalError
-from ugm.journal.writer import copy_of, milliseconds
-from ugm.partition.event_codec import Json, event_rows, to_json
+from ugm.partition.event_codec import Json, event_row, to_json
 from ugm.partition.events import Denied, Event
 
 __all__ = ["Batch", "BatchLog"]
@@ -201,26 +201,37 @@ class BatchLog:
 
     def write(self, events: Sequence[Event]) -> None:
         """Add the rows of the events of a change to the batch."""
-        stored = [event for event in events if type(event) is not Denied] if Denied in map(type, events) else events
-        if stored:
-            owner = self.owner if get_ident() == self._loop_thread else NO_SESSION
+        if Denied in map(type, events):
+            self._write_with_denials(events)
+        elif not events:
+            pass
+        elif get_ident() == self._loop_thread:
+            # The loop alone replaces batches and adds records, and the lock of the partition excludes other changes.
+            self._write(events, self.owner)
+        else:
             with self._guard:
-                batch = self._gathering
-                batch.at = self._instant
-                if self.is_stored:
-                    self._add_rows(batch.rows, event_rows(stored), owner)
-                self.number = batch.last_change = self.number + 1
-                self._changes += 1
-                self._sessions.apply_events(stored, self.now, owner)
-                if self.is_followed and not self.is_stored:
-                    add_operation(batch.rows, (), stored)
-                    self._request_commit()
-        if self.are_denials_followed and len(stored) < len(events):
+                self._write(events, NO_SESSION)
+
+    def _write_with_denials(self, events: Sequence[Event]) -> None:
+        self.write([event for event in events if type(event) is not Denied])
+        if self.are_denials_followed:
             with self._guard:
                 self._gathering.denials.extend(event for event in events if type(event) is Denied)
             self._request_commit()
 
-    def _add_rows(self, gathered: list[Json], rows: Iterable[Json], owner: str) -> None:
+    def _write(self, events: Sequence[Event], owner: str) -> None:
+        batch = self._gathering
+        batch.at = self._instant
+        if self.is_stored:
+            self._add_rows(batch.rows, events, owner)
+        self.number = batch.last_change = self.number + 1
+        self._changes += 1
+        self._sessions.apply_events(events, self.now, owner)
+        if self.is_followed and not self.is_stored:
+            add_operation(batch.rows, (), events)
+            self._request_commit()
+
+    def _add_rows(self, gathered: list[Json], events: Sequence[Event], owner: str) -> None:
         """Add the rows of one operation of a session."""
         if not gathered:
             # A change in the log begins without a session.
@@ -233,7 +244,7 @@ class BatchLog:
                 self._message_row = row
         elif gathered:
             gathered.append(SEPARATOR)
-        gathered += rows
+        gathered += map(event_row, events)
 
     def begin_message(self, owner: str) -> None:
         """Note that the loop executes operations of a session from now on."""

@@ -61,32 +61,29 @@ class Call(Protocol):
 class OpenCalls:
     """The calls of one session that are not answered yet, in the order of their numbers."""
 
-    __slots__ = ("_calls", "_last", "unsent")
+    __slots__ = ("_last", "calls", "unsent")
 
+    #: By number. Any thread may look at any time whether there are any.
+    calls: Final[dict[int, Call]]
     #: The numbers of the calls that were not sent; `take` may hold them back. Any thread may look at any time.
     unsent: Final[deque[int]]
 
     def __init__(self) -> None:
-        self._calls: Final[dict[int, Call]] = {}
+        self.calls = {}
         self.unsent = deque()
         self._last = 0
-
-    @property
-    def has_any(self) -> bool:
-        """True if a call is open. Any thread may look at any time."""
-        return bool(self._calls)
 
     def add(self, call: Call) -> None:
         """Add a call and number it."""
         self._last = call.number = number = self._last + 1
-        self._calls[number] = call
+        self.calls[number] = call
         self.unsent.append(number)
 
-    def add_sent(self, call: Call) -> bytes:
-        """Add a call and return the message with it, which the caller sends at once."""
+    def add_only(self, call: Call) -> bytes:
+        """Add a call while none is open, and return the message with it, which the caller sends at once."""
         self._last = call.number = number = self._last + 1
-        self._calls[number] = call
-        return frame(Execute(number, next(iter(self._calls)) - 1, [call.request]))
+        self.calls[number] = call
+        return frame(Execute(number, number - 1, [call.request]))
 
     @property
     def can_send(self) -> bool:
@@ -96,25 +93,25 @@ class OpenCalls:
 
     def first(self, count: int) -> list[Call]:
         """Return the oldest calls."""
-        return list(islice(self._calls.values(), count))
+        return list(islice(self.calls.values(), count))
 
     def discard(self, number: int) -> None:
         """Give up a call. If it was not sent yet, it never will be."""
-        self._calls.pop(number, None)
+        self.calls.pop(number, None)
 
     def send_again(self) -> None:
         """Send all calls again, because the connection is a new one."""
         self.unsent.clear()
-        self.unsent.extend(self._calls)
+        self.unsent.extend(self.calls)
 
     @property
     def acknowledged(self) -> int:
         """The last number up to which no call is open."""
-        return next(iter(self._calls), self._last + 1) - 1
+        return next(iter(self.calls), self._last + 1) - 1
 
     def take(self) -> bytes:
         """Return the next message to send; empty if everything was sent, or if too many answers are missing."""
-        unsent, calls = self.unsent, self._calls
+        unsent, calls = self.unsent, self.calls
         # Calls that were given up leave gaps, and the numbers of a message have none.
         while unsent and unsent[0] not in calls:
             unsent.popleft()
@@ -133,7 +130,7 @@ class OpenCalls:
 
     def _extend(self, first: int, requests: list[OperationRequest]) -> None:
         """Add the calls that follow a first one to its message, as far as the bounds of a message allow."""
-        unsent, calls, size = self.unsent, self._calls, 0
+        unsent, calls, size = self.unsent, self.calls, 0
         while unsent and len(requests) < _REQUESTS:
             size += len(memoryview(requests[-1].arguments))
             call = calls.get(unsent[0])
@@ -144,7 +141,7 @@ class OpenCalls:
 
     def take_answered(self, answers: list[Reply]) -> list[tuple[Call, Reply]]:
         """Remove the calls that are answered. Replies to calls that were given up are ignored."""
-        calls = self._calls
+        calls = self.calls
         if len(answers) == 1:
             answer = answers[0]
             call = calls.pop(answer.number, None)
@@ -153,13 +150,13 @@ class OpenCalls:
 
     def take_expired(self, now: float) -> list[Call]:
         """Remove the calls whose deadline has passed."""
-        expired = [number for number, call in self._calls.items() if call.deadline <= now]
-        return [self._calls.pop(number) for number in expired]
+        expired = [number for number, call in self.calls.items() if call.deadline <= now]
+        return [self.calls.pop(number) for number in expired]
 
     def take_all(self) -> list[Call]:
         """Remove all calls."""
-        calls = list(self._calls.values())
-        self._calls.clear()
+        calls = list(self.calls.values())
+        self.calls.clear()
         self.unsent.clear()
         return calls
 

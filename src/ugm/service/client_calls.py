@@ -73,9 +73,8 @@ class ClientCall:
 
     def result(self) -> Any:  # noqa: ANN401 - as the operation
         """Return the result or raise the error."""
-        if self.error is not None:
-            raise self.error
-        assert self._answer is not None  # noqa: S101 - it is done
+        if self._answer is None:
+            raise self.error or AssertionError("the call is not done")
         status, value = self._answer
         if status == RESULT:
             return self.operation.decode_result(value)

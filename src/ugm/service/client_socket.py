@@ -27,7 +27,7 @@ from typing import Any, Final, TypeAlias, final
 from ugm.service.addresses import Address
 from ugm.service.wire import MAX_ANSWERS, FrameReader, LeaderMessage, decode_leader_message
 
-__all__ = ["ClientSocket"]
+__all__ = ["PATIENCE", "ClientSocket"]
 
 #: An element of the result of `socket.getaddrinfo`.
 _AddressInfo: TypeAlias = tuple[int, int, int, str, tuple[Any, ...]]
@@ -37,7 +37,7 @@ _RECEIVE: Final = 1 << 16
 _CONGESTED: Final = 1 << 20
 _WAIT: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 #: The time after which the reader notices that something is left to send, in seconds.
-_PATIENCE: Final = 0.1
+PATIENCE: Final = 0.1
 
 
 @final
@@ -116,8 +116,18 @@ class ClientSocket:
             OSError: the connection is lost.
             ProtocolError: the data are not those of a leader.
         """
-        if not self._has_arrived(max(min(timeout, _PATIENCE), 0) * 1000):
+        if not self._has_arrived(max(min(timeout, PATIENCE), 0) * 1000):
             return []
+        return [decode_leader_message(each) for each in self._receive_frames()]
+
+    def exchange(self, data: bytes, milliseconds: float) -> list[LeaderMessage]:
+        """Call `send` and then `receive`: the same in fewer steps, if all data are sent and the answer is one frame."""
+        self.send(data)
+        if self._unsent or self._is_encrypted:
+            return self.receive(milliseconds / 1000)
+        return list(map(decode_leader_message, self._receive_frames())) if self._poll.poll(milliseconds) else []
+
+    def _receive_frames(self) -> list[bytes]:
         try:
             if self._is_encrypted:
                 with self._guard:
@@ -129,7 +139,7 @@ class ClientSocket:
         if not data:
             raise ConnectionResetError("the leader closed the connection")
         self.active_at, self.is_pinged = monotonic(), False
-        return [decode_leader_message(each) for each in self._frames.feed(data)]
+        return self._frames.feed(data)
 
     def _has_arrived(self, milliseconds: float) -> bool:
         """Wait for data, and send what waits to be sent."""

@@ -19,9 +19,9 @@ from threading import get_ident
 from time import monotonic
 from typing import Final, final
 
+from ugm.journal.change_queue import ChangeQueue, copy_of, milliseconds
 from ugm.journal.client_sessions import SessionTable
 from ugm.journal.errors import DeposedError, JournalError
-from ugm.journal.writer import Writer, copy_of, milliseconds
 from ugm.service.batch_log import Batch, BatchLog
 from ugm.service.change_feed import ChangeFeed
 from ugm.service.heartbeat import Heartbeat
@@ -46,7 +46,7 @@ class Committer:
 
     Args:
         loop: the event loop.
-        writer: the writer of the log; None for a partition in memory, where every change is final at once.
+        change_queue: the changes in front of the log; None in memory, where every change is final at once.
         sessions: the table of sessions to which changes are applied.
         deliver_events: called in the loop when the events up to a number are durable.
         feed: gets every change that is durable.
@@ -56,7 +56,7 @@ class Committer:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        writer: Writer | None,
+        change_queue: ChangeQueue | None,
         sessions: SessionTable,
         deliver_events: Callable[[int], None],
         feed: ChangeFeed,
@@ -64,29 +64,29 @@ class Committer:
     ) -> None:
         self._loop: Final = loop
         self._thread: Final = get_ident()
-        self._writer: Final = writer
+        self._change_queue: Final = change_queue
         self._deliver_events: Final = deliver_events
         self._feed: Final = feed
         self._on_deposed: Final = on_deposed
         self._is_scheduled = False
-        clock, is_stored = milliseconds if writer is None else writer.now, writer is not None
+        clock, is_stored = milliseconds if change_queue is None else change_queue.now, change_queue is not None
         self.log: Final = BatchLog(sessions, self._require_writable, self.request, clock, is_stored=is_stored)
         self.log.enter_loop()
         #: The durations of commits.
         self.times: Final = CommitTimes()
         #: The number of the last durable change in the log.
-        self.durable: int = 0 if writer is None else writer.number
+        self.durable: int = 0 if change_queue is None else change_queue.number
         #: Why the log does not accept the batch in flight; None if it does.
         self.outage: JournalError | None = None
         #: When the last request began that the log has confirmed, on the monotonic clock.
         self._confirmed_at = monotonic()
         self._began_at = 0.0
-        self._renewal = None if writer is None else loop.call_later(_RENEWAL, self._renew)
-        self._heartbeat: Final = None if writer is None else Heartbeat(writer.renew)
+        self._renewal = None if change_queue is None else loop.call_later(_RENEWAL, self._renew)
+        self._heartbeat: Final = None if change_queue is None else Heartbeat(change_queue.renew)
 
     def request(self) -> None:
         """Commit the batch that gathers after this iteration, or after the commit in progress; from any thread."""
-        if self._writer is None and not self.log.is_followed:
+        if self._change_queue is None and not self.log.is_followed:
             return
         if get_ident() != self._thread:
             self._loop.call_soon_threadsafe(self.request)
@@ -101,8 +101,8 @@ class Committer:
     def _require_writable(self, needs_space: bool) -> None:  # noqa: FBT001 - a callback
         if self.outage is not None:
             raise copy_of(self.outage)
-        if self._writer is not None:
-            self._writer.require_ready(needs_space=needs_space)
+        if self._change_queue is not None:
+            self._change_queue.require_ready(needs_space=needs_space)
 
     def _commit(self) -> None:
         self._is_scheduled = False
@@ -111,32 +111,33 @@ class Committer:
             return
         batch = log.take()
         self._began_at = monotonic()
-        if self._writer is None:
+        if self._change_queue is None:
             log.end(batch)
             if batch.rows:
                 self._feed.publish(self._feed.last + 1, batch.encoded())
             self._feed.publish_denials(batch.denials)
         elif not batch.rows and self._began_at - self._confirmed_at < LEASE:
             # Everything that the answers depend on is durable.
+            log.end(batch)
             self._finish(batch)
         else:
-            self._write(batch, self._writer)
+            self._write(batch, self._change_queue)
 
-    def _write(self, batch: Batch, writer: Writer) -> None:
+    def _write(self, batch: Batch, change_queue: ChangeQueue) -> None:
         """Commit a batch. If it has no changes, ask the log whether this process still leads."""
         if batch.rows:
             batch.data = batch.encoded()
-            writer.stamp(batch.at)
-            writer.append(batch.data)
-            batch.number = writer.number
-            writer.when_durable(batch.number, partial(self._note_end, batch))
+            change_queue.stamp(batch.at)
+            change_queue.append(batch.data)
+            batch.number = change_queue.number
+            change_queue.when_durable(batch.number, partial(self._note_end, batch))
         else:
-            self._loop.run_in_executor(None, self._confirm, batch, writer)
+            self._loop.run_in_executor(None, self._confirm, batch, change_queue)
 
-    def _confirm(self, batch: Batch, writer: Writer) -> None:
+    def _confirm(self, batch: Batch, change_queue: ChangeQueue) -> None:
         """Ask the log whether this process still leads; in another thread."""
         try:
-            writer.renew()
+            change_queue.renew()
         except JournalError as error:
             self._note_end(batch, error)
         else:
@@ -147,13 +148,17 @@ class Committer:
         self._renewal = self._loop.call_later(_RENEWAL, self._renew)
         if self._heartbeat is not None:
             self._heartbeat.beat()
-        if self.log.in_flight is None and monotonic() - self._confirmed_at > _RENEWAL / 2 and self._writer is not None:
+        if (
+            self.log.in_flight is None
+            and monotonic() - self._confirmed_at > _RENEWAL / 2
+            and self._change_queue is not None
+        ):
             self._began_at = monotonic()
             # Changes may gather already, and must not be lost.
-            self._write(self.log.take(), self._writer)
+            self._write(self.log.take(), self._change_queue)
 
     def _note_end(self, batch: Batch, failure: JournalError | None) -> None:
-        """Pass the result of a commit on to the loop; in the thread of the writer."""
+        """Pass the result of a commit on to the loop; in the thread of the queue."""
         self._loop.call_soon_threadsafe(self._end, batch, failure)
 
     def _end(self, batch: Batch, failure: JournalError | None) -> None:
@@ -161,8 +166,12 @@ class Committer:
             return
         if failure is None:
             self.outage, self._confirmed_at = None, self._began_at
+            self.log.end(batch)
+            if self.log.gathering.rows:
+                # The log writes the next batch while the answers of this one are sent.
+                self._commit()
             self._finish(batch)
-            if self.log.gathering.callbacks or self.log.gathering.rows:
+            if self.log.gathering.callbacks:
                 self._commit()
             return
         batch.fail(failure)
@@ -174,7 +183,7 @@ class Committer:
         self._loop.call_later(_RETRY, self._retry, batch)
 
     def _finish(self, batch: Batch) -> None:
-        self.log.end(batch)
+        """Pass on a batch that is durable: to the clients that follow, to its callers and to the subscribers."""
         if batch.data:
             self.durable = batch.number
             self.times.add(monotonic() - batch.began_at)
@@ -187,9 +196,9 @@ class Committer:
 
     def when_durable(self, callback: Callable[[], None]) -> None:
         """Call a function when all changes up to now are durable; during an outage, or without a log, at once."""
-        if self._writer is None:
+        if self._change_queue is None:
             callback()
-            self._deliver_events(self.log.gathering.last_event)
+            self.deliver()
         elif self.outage is not None:
             # A leader that was replaced answers nothing.
             if not isinstance(self.outage, DeposedError):
@@ -198,15 +207,19 @@ class Committer:
             self.log.gathering.callbacks.append(callback)
             self._schedule()
 
+    def deliver(self) -> None:
+        """Deliver the events up to now to the subscribers. Without a log, they are final at once."""
+        self._deliver_events(self.log.gathering.last_event)
+
     def _retry(self, batch: Batch) -> None:
         self._loop.run_in_executor(None, self._flush, batch)
 
     def _flush(self, batch: Batch) -> None:
         try:
-            if self._writer is not None:
+            if self._change_queue is not None:
                 self._began_at = monotonic()
-                self._writer.flush()
-                self._writer.renew()
+                self._change_queue.flush()
+                self._change_queue.renew()
         except JournalError as error:
             self._note_end(batch, error)
         else:
@@ -220,12 +233,12 @@ class Committer:
     @property
     def silence(self) -> float:
         """The seconds since the log has last confirmed that this process leads."""
-        return 0.0 if self._writer is None else monotonic() - self._confirmed_at
+        return 0.0 if self._change_queue is None else monotonic() - self._confirmed_at
 
     @property
     def term(self) -> int:
         """The term of this leader."""
-        return 1 if self._writer is None else self._writer.term
+        return 1 if self._change_queue is None else self._change_queue.term
 
     def stop_renewing(self) -> None:
         """Let the record of the leader become old."""
@@ -240,6 +253,6 @@ class Committer:
         while self.outage is None and (self.log.in_flight is not None or self.log.gathering.rows):
             self.request()
             await asyncio.sleep(_RETRY / 10)
-        place = "in memory" if self._writer is None else self._writer.path
+        place = "in memory" if self._change_queue is None else self._change_queue.path
         self.outage = self.outage or JournalError(place, "this process does not lead any more")
         self.log.fail(self.outage)

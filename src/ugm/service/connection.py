@@ -33,7 +33,7 @@ from ugm.errors import RequestError
 from ugm.service.addresses import Address, AddressChoice, LeaderAccess, parse_addresses
 from ugm.service.calls import OpenCalls, require_query
 from ugm.service.client_calls import ClientCall, PromisedCall, PromiseMode
-from ugm.service.client_socket import ClientSocket
+from ugm.service.client_socket import PATIENCE, ClientSocket
 from ugm.service.errors import DeadlineError, ProtocolError, UnavailableError
 from ugm.service.operations import Operation
 from ugm.service.timing import Timing
@@ -100,6 +100,8 @@ class ClientConnection:
         self._deadline: Final = deadline
         self._is_read_only: Final = read_only
         self._timing: Final = timing or Timing()
+        #: How long a call that is alone waits before it checks its deadline and the connection, in milliseconds.
+        self._first_wait: Final = min(deadline, self._timing.silence, PATIENCE) * 1000
         #: Protects the open calls, and the creation of the thread.
         self._guard: Final = Lock()
         self._open: Final = OpenCalls()
@@ -183,16 +185,22 @@ class ClientConnection:
 
         This is what `_start` and `_await` do in more steps. In a program with one thread it is nearly always enough.
         """
-        connection = self._socket
-        if connection is None or self._open.has_any or not self._reading.acquire(blocking=False):
+        connection, opened = self._socket, self._open
+        if connection is None or not self._reading.acquire(blocking=False):
             return False
         try:
             with self._guard:
-                self._require_not_closed()
-                message = self._open.add_sent(call)
-            connection.send(message)
-            for answer in connection.receive(min(self._deadline, self._timing.silence)):
-                self._handle(answer)
+                if opened.calls or self._is_closed:
+                    return False
+                data = opened.add_only(call)
+            for message in connection.exchange(data, self._first_wait):
+                answers = message.answers if type(message) is Replies else ()
+                if len(answers) == 1 and answers[0].number == call.number:
+                    with self._guard:
+                        opened.discard(call.number)
+                    call.complete(answers[0].status, answers[0].value)
+                else:
+                    self._handle(message)
         except (OSError, ProtocolError) as error:
             self._note_lost(connection, error)
         finally:
@@ -236,7 +244,7 @@ class ClientConnection:
             self._settled = []
         self._reading.release()
         # A call that is added after this check finds that nothing reads.
-        if self._open.has_any:
+        if self._open.calls:
             self._wake_reader()
         for call in settled:
             call.finish()

@@ -15,17 +15,17 @@ from typing import Literal, NamedTuple, final
 
 from ugm.configuration import PartitionConfig
 from ugm.events import Subscriber
+from ugm.journal.change_queue import ChangeQueue
 from ugm.journal.client_sessions import SessionTable
 from ugm.journal.declared_past import declared_models
 from ugm.journal.model_history import past_calls
 from ugm.journal.opening import OpenLog, require_added_models
-from ugm.journal.writer import Writer
 from ugm.model import QuotaModel
 from ugm.operation_lock import OperationLock
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.event_outbox import EventOutbox
 from ugm.partition.fast_path import RecordedPath
-from ugm.partition.model_set import DeclaredModel, ModelSet, PastCall, claims_of
+from ugm.partition.model_set import DeclaredModel, ModelSet, PastCall, ledger_calls
 from ugm.partition.state import PartitionState
 from ugm.service.batch_log import BatchLog
 from ugm.service.change_feed import ChangeFeed, ReadLog
@@ -51,7 +51,7 @@ class ServicePartition(RecordedPath, ListingPartition):
         declared: Iterable[DeclaredModel],
     ) -> None:
         models.reset()
-        models.restore(state.compiled.models, state.cluster.total, partial(claims_of, state), past, declared)
+        models.restore(state.compiled.models, state.cluster.total, partial(ledger_calls, state), past, declared)
         self._assemble(state, models, outbox, log)
         state.active_limits.lock.mark_consistent()
         self._start_recording()
@@ -96,15 +96,15 @@ def build_engine(
     Raises:
         RequestError: a model or a subscriber is invalid.
     """
-    state, sessions, writer = _parts(settings, opened)
+    state, sessions, change_queue = _parts(settings, opened)
     outbox = EventOutbox(settings.subscribers)
     # Without a log, the numbers of the next process are larger, so it refuses clients that followed this one.
-    feed = ChangeFeed(time_ns() // 1000 if writer is None else writer.number, read_log)
-    committer = Committer(asyncio.get_running_loop(), writer, sessions, outbox.deliver, feed, on_deposed)
+    feed = ChangeFeed(time_ns() // 1000 if change_queue is None else change_queue.number, read_log)
+    committer = Committer(asyncio.get_running_loop(), change_queue, sessions, outbox.deliver, feed, on_deposed)
     try:
         require_added_models(state.added_models, are_given=settings.models is not None)
         models = ModelSet(settings.models or (), state.active_limits.lock)
-        if writer is not None:
+        if change_queue is not None:
             models.clock.follow(committer.log)
         past = None if opened is None else partial(past_calls, opened.log)
         declared = () if opened is None else declared_models(state.compiled.models, opened.log.open_contents())
@@ -121,9 +121,9 @@ def build_engine(
     return Engine(partition, sessions, committer, feed)
 
 
-def _parts(settings: EngineSettings, opened: OpenLog | None) -> tuple[PartitionState, SessionTable, Writer | None]:
+def _parts(settings: EngineSettings, opened: OpenLog | None) -> tuple[PartitionState, SessionTable, ChangeQueue | None]:
     if opened is not None:
-        return opened.state, opened.sessions, opened.writer
+        return opened.state, opened.sessions, opened.change_queue
     compiled, lock = CompiledConfig.of(None), OperationLock()
     state = PartitionState(compiled, user_limits_win=settings.user_limits_win, lock=lock)
     return state, SessionTable(), None

@@ -33,8 +33,9 @@ from typing import Final, final
 
 from msgspec import Raw
 
-from ugm.journal.writer import milliseconds
+from ugm.journal.change_queue import milliseconds
 from ugm.service.committer import Committer
+from ugm.service.direct_execution import DirectExecution
 from ugm.service.engine import Engine
 from ugm.service.error_codec import encode_error
 from ugm.service.errors import FencedError
@@ -84,7 +85,7 @@ class Leader:
     """
 
     __slots__ = (
-        *("_committer", "_feed", "_log", "_loop", "_other_address", "_partition", "_scans", "_sessions"),
+        *("_committer", "_direct", "_feed", "_log", "_loop", "_other_address", "_partition", "_scans", "_sessions"),
         *("_sending_around", "_ticking", "_tidying", "_times"),
     )
 
@@ -95,6 +96,7 @@ class Leader:
         self._sessions: Final = LeaderSessions(engine.partition, engine.sessions, self._log, max_sessions)
         self._other_address: Final = other_address
         self._times: Final = OperationTimes()
+        self._direct: Final = DirectExecution(engine.partition, engine.committer, self._times)
         self._tidying = self._loop.call_later(_TIDY, self._tidy)
         self._sending_around = self._loop.call_later(_ROUND, self._send_around)
         self._ticking = self._loop.call_later(_TICK, self._tick)
@@ -200,6 +202,8 @@ class Leader:
         Raises:
             ProtocolError: there is no such operation; none of the message was executed.
         """
+        if self._direct.execute(session, message):
+            return
         operations = operations_of(message.requests)
         session.acknowledge(message.acknowledged)
         log, number, answers = self._log, message.first, []

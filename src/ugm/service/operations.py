@@ -44,7 +44,7 @@ from ugm.service.session_interface import AbstractSessions
 from ugm.service.shapes import ARGUMENTS, RESULTS
 from ugm.service.wire import OperationRequest
 
-__all__ = ["ERROR", "OPERATIONS", "RESULT", "Arguments", "Kind", "Operation", "operations_of"]
+__all__ = ["DIRECT_OPERATIONS", "ERROR", "OPERATIONS", "RESULT", "Arguments", "Kind", "Operation", "operations_of"]
 
 #: The arguments of a call, in the order of the parameters.
 Arguments: TypeAlias = tuple[Any, ...]
@@ -432,6 +432,12 @@ OPERATIONS: Final[Mapping[str, Operation]] = {
     for number, name in enumerate(names, _FIRST_NUMBERS[kind])
 }
 _BY_NUMBER: Final = {operation.number: operation for operation in OPERATIONS.values()}
+#: The operations of a partition that the leader executes in the loop, by number.
+DIRECT_OPERATIONS: Final[Mapping[int, Operation]] = {
+    number: operation
+    for number, operation in _BY_NUMBER.items()
+    if operation.kind is not Kind.SCAN and not operation.is_about_sessions
+}
 
 
 def operations_of(requests: Iterable[OperationRequest]) -> list[Operation]:

@@ -17,16 +17,16 @@ from typing import Any, Concatenate, Final, NoReturn, ParamSpec, Protocol, TypeV
 
 from ugm.configuration import PartitionConfig
 from ugm.errors import RequestError
-from ugm.partition import AbstractPartition, Plan
+from ugm.partition import AbstractPartition, ConfigPlan
 from ugm.partition.compiled_config import CompiledConfig
-from ugm.partition.line_index import CooperativeIteration
-from ugm.partition.plan import (
+from ugm.partition.config_plan import (
     ScheduledChange,
-    make_plan,
+    make_config_plan,
     make_scheduled_changes,
     require_change_count,
     require_confirmed,
 )
+from ugm.partition.line_index import CooperativeIteration
 from ugm.partition.snapshot import PartitionSnapshot
 from ugm.partition.snapshot_parts import SnapshotParts
 from ugm.service.operations import OPERATIONS, Arguments, Operation
@@ -210,21 +210,21 @@ class RemotePartition(_LocalOperations, AbstractPartition):
     update_node: Final = _calling(AbstractPartition.update_node)
     remove_node: Final = _calling(AbstractPartition.remove_node)
 
-    def plan(self, config: PartitionConfig | None) -> Plan:
+    def plan(self, config: PartitionConfig | None) -> ConfigPlan:
         compiled = CompiledConfig.of(config)
         arguments = _PLAN_INPUT.encode_arguments((compiled.needs_allocations,))
-        made: Plan = self._call(_PLAN_INPUT.then(lambda given: make_plan(given, compiled)), arguments)
+        made: ConfigPlan = self._call(_PLAN_INPUT.then(lambda given: make_config_plan(given, compiled)), arguments)
         return made
 
-    def scheduled_changes(self, *, most: int = 10) -> tuple[ScheduledChange, ...]:
-        count = require_change_count(most)
+    def scheduled_changes(self, *, max_changes: int = 10) -> tuple[ScheduledChange, ...]:
+        count = require_change_count(max_changes)
         operation = _PLAN_INPUT.then(lambda given: make_scheduled_changes(given, count))
         found: tuple[ScheduledChange, ...] = self._call(operation, _PLAN_INPUT.encode_arguments((False,)))
         return found
 
     plan_input: Final = _calling(AbstractPartition.plan_input)
 
-    def apply(self, plan: Plan, *, confirm: bool = False) -> None:
+    def apply(self, plan: ConfigPlan, *, confirm: bool = False) -> None:
         # The effects of a plan are not sent, so its risks are known only here.
         require_confirmed(plan, confirm=confirm)
         done: None = self._call(_APPLY, _APPLY.encode_arguments((plan, confirm)))

@@ -48,8 +48,6 @@ class Session:
 
     __slots__ = (
         "_kept",
-        "_undecided",
-        "_unlogged",
         "acknowledged",
         "client",
         "is_fenced",
@@ -57,6 +55,8 @@ class Session:
         "lost_at",
         "name",
         "peer",
+        "undecided",
+        "unlogged",
     )
 
     def __init__(self, name: str, client: str) -> None:
@@ -71,9 +71,9 @@ class Session:
         self._kept: Final[dict[int, Reply]] = {}
         #: The numbers whose answers are not ready or not durable, and whether they may change something. The answer to
         #: a query is not kept: if it is lost, the query is executed again.
-        self._undecided: Final[dict[int, bool]] = {}
+        self.undecided: Final[dict[int, bool]] = {}
         #: The answers to operations that may change something, since the last change. Acknowledged ones may be missing.
-        self._unlogged: Final[deque[Reply]] = deque()
+        self.unlogged: Final[deque[Reply]] = deque()
 
     @classmethod
     def restored(cls, logged: ClientSession) -> Session:
@@ -88,16 +88,16 @@ class Session:
     @property
     def outstanding(self) -> int:
         """The number of answers that are kept or not ready."""
-        return len(self._kept) + len(self._undecided)
+        return len(self._kept) + len(self.undecided)
 
     @property
     def waiting(self) -> int:
         """The number of operations whose answers are not ready or not durable."""
-        return len(self._undecided)
+        return len(self.undecided)
 
     def acknowledge(self, number: int) -> None:
         """Forget the answers up to a number."""
-        kept, unlogged, before = self._kept, self._unlogged, self.acknowledged
+        kept, unlogged, before = self._kept, self.unlogged, self.acknowledged
         if number <= before:
             return
         self.acknowledged = number
@@ -116,9 +116,9 @@ class Session:
         """Note that an operation is going to be executed; return False if it was, and need not be again."""
         if number > self.last:
             self.last = number
-        elif number <= self.acknowledged or number in self._undecided or number in self._kept:
+        elif number <= self.acknowledged or number in self.undecided or number in self._kept:
             return False
-        self._undecided[number] = is_change
+        self.undecided[number] = is_change
         return True
 
     def kept_answer(self, number: int) -> Reply | None:
@@ -127,7 +127,7 @@ class Session:
 
     def log_later(self, answer: Reply) -> None:
         """Keep an answer for the next record of this session in the log."""
-        self._unlogged.append(answer)
+        self.unlogged.append(answer)
 
     def progress(self) -> AnsweredOperations:
         """Return the record of the executed operations for the log."""
@@ -135,10 +135,10 @@ class Session:
         answers = [
             # `Answer(...)` takes twice as long.
             tuple.__new__(Answer, (answer.number, answer.status, bytes(answer.value)))
-            for answer in self._unlogged
+            for answer in self.unlogged
             if answer.number > acknowledged
         ]
-        self._unlogged.clear()
+        self.unlogged.clear()
         return AnsweredOperations(self.name, self.last, acknowledged, tuple(answers))
 
     def disconnect(self) -> None:
@@ -147,7 +147,7 @@ class Session:
 
     def finish(self, answers: list[Reply]) -> None:
         """Send answers that are durable now if the client is connected, and keep those to changes."""
-        undecided, acknowledged = self._undecided, self.acknowledged
+        undecided, acknowledged = self.undecided, self.acknowledged
         for answer in answers:
             number = answer.number
             if undecided.pop(number, False) and number > acknowledged:
@@ -157,7 +157,7 @@ class Session:
 
     def finish_query(self, number: int, data: bytes) -> None:
         """Send the frame with the answer to a query if the client is connected."""
-        self._undecided.pop(number, None)
+        self.undecided.pop(number, None)
         if self.peer is not None:
             self.peer.send(data)
 

@@ -16,11 +16,11 @@ from ugm.configuration import PartitionConfig
 from ugm.decision import ALLOWED, Decision, LimitRise, Violation
 from ugm.errors import RequestError
 from ugm.identity import TrackingType, UserGroup
-from ugm.partition import Plan, PlanInput
+from ugm.partition import ConfigPlan, ConfigPlanInput
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.config_changes import Changes
+from ugm.partition.config_plan import ConfigPlanParts
 from ugm.partition.event_codec import from_json, to_json
-from ugm.partition.plan import PlanParts
 from ugm.partition.snapshot import PartitionSnapshot
 from ugm.partition.stored_config import config_from_data, config_to_data
 from ugm.preemption import PreemptionPlan, ReductionPlan
@@ -211,15 +211,15 @@ _COMPILED: Final = _of_class(
 # Plans
 
 
-def _plan_to_plain(plan: Plan) -> Plain:
+def _plan_to_plain(plan: ConfigPlan) -> Plain:
     return _compiled_to_plain(plan.compiled), plan.base.version
 
 
-def _plan(plain: Plain) -> Plan:
+def _plan(plain: Plain) -> ConfigPlan:
     """Return a plan that can be applied; its effects are not sent."""
     data, base_version = plain
     base = _compiled(None)._replace(version=base_version)
-    return Plan(Changes(), (), (), (), base, CompiledConfig.of(None if data is None else _config(data)))
+    return ConfigPlan(Changes(), (), (), (), base, CompiledConfig.of(None if data is None else _config(data)))
 
 
 # A plan of preemption for a request, or one of reductions: a pair in which the other one is missing.
@@ -254,7 +254,7 @@ _ARGUMENTS_KNOWN: Final = {
     **_KNOWN,
     UserGroup: _user_shape(_user),
     PartitionConfig: _CONFIG,
-    Plan: _of_class(Plan, tuple[bytes | None, str], _plan_to_plain, _plan),
+    ConfigPlan: _of_class(ConfigPlan, tuple[bytes | None, str], _plan_to_plain, _plan),
 }
 
 #: The shapes of arguments. The names of a user are checked, and only known plans can be applied.
@@ -279,7 +279,7 @@ _RESULTS_KNOWN: Final = {
     # Plain data for JSON, of quota models.
     Any: Shape(Any),
 }
-_PLAN_PARTS: Final = Shapes(_RESULTS_KNOWN, {}).of(tuple[CompiledConfig, PlanParts])
+_PLAN_PARTS: Final = Shapes(_RESULTS_KNOWN, {}).of(tuple[CompiledConfig, ConfigPlanParts])
 
 #: The shapes of results.
 RESULTS: Final = Shapes(
@@ -287,7 +287,9 @@ RESULTS: Final = Shapes(
         **_RESULTS_KNOWN,
         # Not decoded; the operation sends its parts.
         PartitionSnapshot: Shape(Any),
-        PlanInput: mapped(_PLAN_PARTS, lambda given: (given.compiled, given.parts()), lambda parts: PlanInput(*parts)),
+        ConfigPlanInput: mapped(
+            _PLAN_PARTS, lambda given: (given.compiled, given.parts()), lambda parts: ConfigPlanInput(*parts)
+        ),
     },
     _KNOWN_FIELDS,
 )

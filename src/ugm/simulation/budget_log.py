@@ -65,7 +65,7 @@ class BudgetLog:
                 self._denials_of((one.name, one.limit_name, one.resource or ""), one.queue_path)
 
     def count(self, gauge: Gauge) -> None:
-        """Count a job that arrives and is held or rejected by a limit."""
+        """Count a job that arrives and is delayed or rejected by a limit."""
         kind, queue_path, budget, resource = gauge.configured.key
         if kind == KIND:
             self._denials_of((budget, gauge.name, resource or ""), queue_path).jobs += 1

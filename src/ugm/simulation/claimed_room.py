@@ -50,7 +50,7 @@ class ClaimedRoom:
         self._claims[name] = time, usage
 
     def stop(self, name: str, time: int, usage: Resource) -> None:
-        """Note that a job frees its usage at a time."""
+        """Note that a job frees its usage at a given time."""
         self._stops[name] = time, usage
 
     def forget(self, name: str) -> None:

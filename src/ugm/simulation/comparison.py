@@ -46,7 +46,7 @@ class WaitingComparison:
 @final
 @dataclass(frozen=True, slots=True)
 class LimitComparison:
-    """The jobs that one limit held in every variant."""
+    """The jobs that one limit delayed in every variant."""
 
     kind: str
     queue_path: str
@@ -56,17 +56,17 @@ class LimitComparison:
     limits: tuple[LimitSummary | None, ...]
 
     @property
-    def held_seconds(self) -> tuple[int, ...]:
-        """The seconds for which the limit held jobs, by variant."""
-        return tuple(0 if one is None else one.held_seconds for one in self.limits)
+    def delayed_seconds(self) -> tuple[int, ...]:
+        """The seconds for which the limit delayed jobs, by variant."""
+        return tuple(0 if one is None else one.delayed_seconds for one in self.limits)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison for JSON."""
         names = {name: getattr(self, name) for name in ("queue_path", "limit_name", "resource")}
-        jobs = [0 if one is None else one.held_jobs for one in self.limits]
+        jobs = [0 if one is None else one.delayed_jobs for one in self.limits]
         values = [None if one is None else one.limit for one in self.limits]
-        held = {"held_jobs": jobs, "held_seconds": list(self.held_seconds)}
-        return {"kind": str(self.kind), **names, "limits": values, **held}
+        delays = {"delayed_jobs": jobs, "delayed_seconds": list(self.delayed_seconds)}
+        return {"kind": str(self.kind), **names, "limits": values, **delays}
 
 
 @final
@@ -94,12 +94,12 @@ class ReplayComparison:
 
     @property
     def limits(self) -> tuple[LimitComparison, ...]:
-        """The limits that held jobs in any variant, those that held them longest in one of them first."""
+        """The limits that delayed jobs in any variant, those that delayed them longest in one of them first."""
         sides = [{_key(limit): limit for limit in one.report.limits} for one in self.variants]
         keys = {key: None for side in sides for key in side}
         found = [LimitComparison(*key, limits=tuple(side.get(key) for side in sides)) for key in keys]
-        held = [one for one in found if any(one.held_seconds)]
-        return tuple(sorted(held, key=lambda one: (-max(one.held_seconds), one.queue_path, str(one.kind))))
+        delaying = [one for one in found if any(one.delayed_seconds)]
+        return tuple(sorted(delaying, key=lambda one: (-max(one.delayed_seconds), one.queue_path, str(one.kind))))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison for JSON, without the reports."""

@@ -32,10 +32,10 @@ def _seconds() -> array[int]:
 class ReplayCounters:
     """Counts and waiting times of one replay."""
 
-    #: The numbers of submitted and rejected jobs, and the most held jobs at any time.
-    read: int = 0
+    #: The numbers of submitted and rejected jobs, and the most waiting jobs at any time.
+    submitted: int = 0
     rejected: int = 0
-    most_held: int = 0
+    most_waiting: int = 0
     #: The number of decisions of the partition.
     decisions: int = 0
     _all: array[int] = field(default_factory=_seconds)
@@ -108,7 +108,7 @@ class ReplayCounters:
     def report(
         self,
         *,
-        held: int,
+        still_waiting: int,
         end_time: int,
         cluster: Resource | None,
         limits: Iterable[ConfiguredLimit],
@@ -117,11 +117,11 @@ class ReplayCounters:
     ) -> Report:
         """Return the report, with further data of the replay."""
         return Report(
-            read=self.read,
+            submitted=self.submitted,
             started=self.started,
             rejected=self.rejected,
-            held=held,
-            most_held=self.most_held,
+            still_waiting=still_waiting,
+            most_waiting=self.most_waiting,
             decisions=self.decisions,
             end_time=end_time,
             waiting=WaitingTime.of(self._all),
@@ -162,4 +162,4 @@ def _by_name(waits: Mapping[str, Sequence[int]]) -> tuple[tuple[str, WaitingTime
 def _impact(limit: LimitSummary) -> tuple[int, int, str, str, str, str]:
     """Return a sort key: the effect of the limit, and its name to make the order unique."""
     name = limit.queue_path, str(limit.kind), limit.limit_name, limit.resource or ""
-    return -limit.held_seconds, -limit.held_jobs, *name
+    return -limit.delayed_seconds, -limit.delayed_jobs, *name

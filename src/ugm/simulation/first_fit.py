@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar, final
 
@@ -48,6 +49,18 @@ class FirstFit(Generic[Item]):
     def __getitem__(self, position: int) -> Item:
         return self._items[position]
 
+    def items(self) -> Iterator[tuple[int, Item]]:
+        """Yield all positions with their items, the smallest position first; meanwhile nothing may be changed."""
+        smallest, leaves, nodes = self._smallest, self._leaves, [1]
+        while nodes:
+            node = nodes.pop()
+            if node not in smallest:
+                continue
+            if node >= leaves:
+                yield node - leaves, self._items[node - leaves]
+            else:
+                nodes += (2 * node + 1, 2 * node)
+
     @property
     def smallest(self) -> float:
         """The smallest amount that any item needs; infinite if there are none."""
@@ -64,7 +77,7 @@ class FirstFit(Generic[Item]):
             node >>= 1
 
     def _double(self) -> None:
-        """Make room for twice as many positions: the present tree becomes the left subtree of a new root."""
+        """Make room for twice as many positions: the current tree becomes the left subtree of a new root."""
         below = {node + (1 << node.bit_length() - 1): amount for node, amount in self._smallest.items()}
         if below:
             below[1] = self._smallest[1]

@@ -1,8 +1,8 @@
-"""Gauges: the usage under each limit during a replay, and the held jobs that wait for the limit.
+"""Gauges: the usage under each limit during a replay, and the waiting jobs that wait for the limit.
 
 The partition makes all decisions; gauges only count. A *gauge* follows one limit on one resource, or on the number of
 running applications, of one user, group or queue. The report shows the peak of each gauge. The replay uses gauges to
-decide when to request a held job again: it cannot start before the limit that denied it has enough free.
+decide when to request a waiting job again: it cannot start before the limit that denied it has enough free.
 
 Gauges of one limit of the configuration share a `ConfiguredLimit`: a user wildcard has one gauge for each user.
 
@@ -55,20 +55,20 @@ class _LimitKey(NamedTuple):
 @final
 @dataclass(slots=True, eq=False)
 class ConfiguredLimit:
-    """One limit of the configuration, with the gauges of all its subjects and the jobs that it held."""
+    """One limit of the configuration, with the gauges of all its subjects and the jobs that it delayed."""
 
     key: _LimitKey
     place: str
     limit: int
     #: In the order of their first use.
     gauges: list[Gauge] = field(default_factory=list)
-    #: The number of held jobs and the seconds for which they were held, by user.
+    #: The number of delayed jobs and the seconds for which they waited, by user.
     impacts: dict[str, list[int]] = field(default_factory=dict)
     #: The number of jobs that can never start because of the limit.
     rejected: int = 0
 
     def add_impact(self, user: str, jobs: int, seconds: int) -> None:
-        """Count jobs that the limit began to hold, and seconds for which it held jobs."""
+        """Count jobs that the limit began to delay, and seconds for which it delayed jobs."""
         impact = self.impacts.setdefault(user, [0, 0])
         impact[0] += jobs
         impact[1] += seconds
@@ -84,8 +84,8 @@ class ConfiguredLimit:
             peak=highest.peak,
             peak_name=highest.name,
             names=len(self.gauges),
-            held_jobs=sum(impact.jobs for impact in impacts),
-            held_seconds=sum(impact.seconds for impact in impacts),
+            delayed_jobs=sum(impact.jobs for impact in impacts),
+            delayed_seconds=sum(impact.seconds for impact in impacts),
             rejected=self.rejected,
             users=tuple(sorted(impacts, key=lambda impact: (-impact.seconds, -impact.jobs, impact.user))),
         )
@@ -102,26 +102,49 @@ class Gauge:
     configured: ConfiguredLimit
     #: The user, group or queue, or ``*`` for the group wildcard.
     name: str
-    #: The job classes that wait for the gauge, by the arrival of their oldest held job.
+    #: The job classes that wait for the gauge, by the arrival of their oldest waiting job.
     waiting: OrderedLines[JobClass]
     used: int = 0
     peak: int = 0
+    #: The largest amount of a job that is charged to the gauge.
+    largest: int = 0
     #: Whether the limit is that of users, groups or queues, so that the free amount is exact.
     is_exact: bool = True
     #: Whether the usage counts, so that the largest amount is an upper bound.
     is_bounded: bool = True
     #: The free amount that the last denial in this round reported, if the gauge is not exact.
     reported_free: int = MAX_QUANTITY
-    #: If the gauge is not exact: all such gauges that job classes wait for, among them perhaps some without.
+    #: What the group of the gauge is guaranteed, if it is the limit of such a group.
+    group: LendingGroup | None = None
+    #: Whether a class has waited for the gauge whose groups are guaranteed something.
+    has_guarantee: bool = False
+    #: If the gauge is not exact: all such gauges that job classes wait for; some may have no waiting class any more.
     awaited: dict[Gauge, None] | None = None
 
     def fits(self, amount: int) -> bool:
         """Return whether an additional amount is within the limit."""
         return amount <= self._free()
 
+    @property
+    def place(self) -> tuple[str, str | None, int]:
+        """The queue, the resource and the amount of the limit."""
+        return self.configured.key.queue_path, self.configured.key.resource, self.configured.limit
+
+    @property
+    def is_of_queue(self) -> bool:
+        """True if the limit is that of a queue, for all users together."""
+        return self.configured.key.kind == TrackingType.QUEUE
+
     def first_fitting(self) -> Candidate | None:
         """Return the first waiting job class that fits: its key, its position and the amount that it needs."""
         return self.waiting.first(self._free())
+
+    @property
+    def unused_guarantee(self) -> int:
+        """The most that a class may need whose groups use no more than they are guaranteed; an upper bound."""
+        if self.group is not None and self.group.guaranteed:
+            return self.group.guaranteed - self.group.used
+        return MAX_QUANTITY if self.has_guarantee else 0
 
     def _free(self) -> int:
         """Return the free amount; an upper bound of it if the gauge is not exact."""
@@ -148,9 +171,9 @@ class JobClass:
     groups: list[tuple[LendingGroup, int]]
     #: The duration that each job promises; None without budgets, so that jobs of all durations are equal.
     duration: int | None = None
-    #: The held jobs, each with its order of arrival; the oldest is first.
-    held: deque[tuple[int, Job]] = field(default_factory=deque)
-    #: The gauge that the held jobs wait for, and the amount that each needs there; set while jobs are held.
+    #: The waiting jobs, each with the number of its arrival; the oldest is first.
+    waiting_jobs: deque[tuple[int, Job]] = field(default_factory=deque)
+    #: The gauge that the waiting jobs wait for, and the amount that each needs there; set while there are any.
     awaited: tuple[Gauge, int] = field(init=False)
     #: The second up to which the waiting time has been counted.
     counted_until: int = 0
@@ -181,22 +204,26 @@ class JobClass:
 
     def full_gauge(self) -> tuple[Gauge, int] | None:
         """Return the first exact gauge that one more job does not fit, with its amount."""
-        return next(
-            ((gauge, amount) for gauge, amount in self.gauges if gauge.is_exact and not gauge.fits(amount)), None
-        )
+        for gauge, amount in self.gauges:
+            if gauge.is_exact and amount > gauge.configured.limit - gauge.used:
+                return gauge, amount
+        return None
 
     def count_waiting(self, now: int) -> None:
         """Add the waiting time since the last call to the awaited limit; called before that limit changes."""
-        if self.held and now > self.counted_until:
-            self.awaited[0].configured.add_impact(self.user.name, 0, len(self.held) * (now - self.counted_until))
+        if self.waiting_jobs and now > self.counted_until:
+            self.awaited[0].configured.add_impact(
+                self.user.name, 0, len(self.waiting_jobs) * (now - self.counted_until)
+            )
         self.counted_until = now
 
     def wait_for(self, gauge: Gauge, amount: int) -> None:
-        """Wait for a gauge until *amount* fits; requires a held job."""
+        """Wait for a gauge until *amount* fits; requires a waiting job."""
         self.awaited = gauge, amount
-        gauge.waiting.add(self.held[0][0], amount, self)
+        gauge.waiting.add(self.waiting_jobs[0][0], amount, self)
         if gauge.awaited is not None:
             gauge.awaited[gauge] = None
+            gauge.has_guarantee = gauge.has_guarantee or any(group.guaranteed for group, _ in self.groups)
 
 
 @final
@@ -210,7 +237,7 @@ class ReplayGauges:
     #: Whether limits change by a schedule. Then the partition has the highest maxima.
     is_scheduled: bool = False
     _gauges: dict[tuple[str, str, str, str, str | None], Gauge] = field(default_factory=dict)
-    #: The gauges that are not exact and that job classes wait for, among them perhaps some without.
+    #: The gauges that are not exact and that job classes wait for; some may have no waiting class any more.
     _awaited: dict[Gauge, None] = field(default_factory=dict)
     #: The gauges of queues.
     of_queues: list[Gauge] = field(default_factory=list)
@@ -236,7 +263,7 @@ class ReplayGauges:
     def denying(self, violations: Sequence[Violation]) -> tuple[Gauge, int]:
         """Return the gauge to wait for after a denial, and the requested amount.
 
-        This is the first limit. Any node of a quota tree could hold a job, so it is the one of them with most free.
+        This is the first limit. Any node of a quota tree could delay a job, so it is the one of them with most free.
         """
         first = violations[0]
         if not is_tracked(first) and first.kind != BUDGET:
@@ -246,6 +273,11 @@ class ReplayGauges:
         if not gauge.is_exact:
             gauge.reported_free = min(first.limit - first.used, first.requested - 1)
         return gauge, first.requested
+
+    @property
+    def may_deny(self) -> bool:
+        """False if every job would fit the exact gauges of queues."""
+        return any(gauge.is_exact and not gauge.fits(gauge.largest) for gauge in self.of_queues)
 
     def awaited_inexact(self) -> Mapping[Gauge, None]:
         """Return the gauges that are not exact and that job classes wait for."""
@@ -269,6 +301,8 @@ class ReplayGauges:
             if resource is None or usage.get(resource)
         ]
         self._counted.update(gauge for gauge, _ in found if not gauge.is_exact)
+        for gauge, amount in found:
+            gauge.largest = max(gauge.largest, amount)
         return found
 
     def _limits_of(self, user: UserGroup, queue_path: str, tags: Mapping[str, str]) -> tuple[EffectiveLimit, ...]:
@@ -291,6 +325,7 @@ class ReplayGauges:
             gauge = Gauge(configured, name, OrderedLines(self.order), is_exact=is_exact, is_bounded=not counts)
             if not is_exact:
                 gauge.awaited = self._awaited
+                gauge.group = self.lending.group(place, name, resource)
             self._gauges[subject] = gauge
             configured.gauges.append(gauge)
             if limit.kind == TrackingType.QUEUE:

@@ -1,7 +1,7 @@
-"""Orders of held jobs in a replay: whose job is requested first when something was released.
+"""Orders of waiting jobs in a replay: whose job is requested first when something was released.
 
-Each order divides the held jobs into *lines*, for example by queue or by user. The jobs of a line are ordered by their
-submission, and the lines by a key that changes during the replay.
+Each order divides the waiting jobs into *lines*, for example by queue or by user. The jobs of a line are ordered by
+their submission, and the lines by a key that changes during the replay.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def without_shares(config: PartitionConfig) -> PartitionConfig:
 
 
 class JobOrder(ABC):
-    """The order of held jobs."""
+    """The order of waiting jobs."""
 
     @abstractmethod
     def line(self, queue_path: str, user: UserGroup) -> str:

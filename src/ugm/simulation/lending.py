@@ -219,6 +219,10 @@ class LendingGroups:
     def __bool__(self) -> bool:
         return bool(self.sharings)
 
+    def group(self, place: str, name: str, resource: str | None) -> LendingGroup | None:
+        """Return a group by the place and the name of its limits; None if there is none."""
+        return None if resource is None else self._groups.get((place, name), {}).get(resource)
+
     def of_limits(self, limits: Iterable[EffectiveLimit], usage: Resource) -> list[tuple[LendingGroup, int]]:
         """Return the groups that a job with some limits is charged to, with the amounts."""
         return [

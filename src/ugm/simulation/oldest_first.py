@@ -17,10 +17,10 @@ def retry_oldest_first(waiting: Mapping[Kind, deque[Any]], start: Callable[[Kind
 
     Args:
         waiting: the waiting jobs by kind: if one of a kind is denied, the others are, too. A job is a tuple that begins
-            with its order of arrival, which is unique. The oldest of a kind is first, and no kind is empty.
+            with the number of its arrival, which is unique. The oldest of a kind is first, and no kind is empty.
         start: starts the oldest job of a kind and removes it from *waiting*, or returns False if it is denied.
     """
-    # The orders of arrival are unique, so kinds are never compared.
+    # The numbers of arrivals are unique, so kinds are never compared.
     heads = [(jobs[0][0], kind) for kind, jobs in waiting.items()]
     heapify(heads)
     while heads:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar, final
+from heapq import merge
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final, Generic, Protocol, TypeVar, final
 
 from ugm.identity import UserGroup
 from ugm.simulation.first_fit import FirstFit
 from ugm.simulation.job_order import JobOrder
 
 __all__ = ["Candidate", "OrderedLines"]
+
+_FIRST: Final = itemgetter(0)
 
 
 class _Waiting(Protocol):
@@ -70,10 +75,13 @@ class OrderedLines(Generic[Item]):
         fitting = [found for waiting in lines if (found := waiting.first(free)) is not None]
         return (best, *min(fitting)) if best is not None and fitting else None
 
-    def first_if(self, condition: Callable[[Item], bool]) -> Candidate | None:
-        """Return the first item that meets a condition, in time proportional to the number of items."""
-        found = (position for position, line in self._places.items() if condition(self._lines[line][position]))
-        return min(((self.key(position), position, 0) for position in found), default=None)
+    def in_order(self) -> Iterator[tuple[tuple[Any, ...], int, Item]]:
+        """Yield the keys, positions and items in their order; meanwhile nothing may be changed."""
+        keys = sorted(((self.order.key(line), waiting) for line, waiting in self._lines.items()), key=_FIRST)
+        for key, lines in groupby(keys, key=_FIRST):
+            # Positions are unique, so items are not compared.
+            for position, item in merge(*(waiting.items() for _, waiting in lines)):
+                yield key, position, item
 
     def key(self, position: int) -> tuple[Any, ...]:
         """Return the key of the line of a position now."""

@@ -59,12 +59,12 @@ class Player:
     now: int = 0
     #: The next job; None after the last.
     _next: Job | None = field(init=False)
-    #: A heap of (end, order of start, job).
+    #: A heap of (end, number of start, job).
     _running: list[tuple[int, int, Job]] = field(default_factory=list)
     #: The numbers of started and of arrived jobs.
     _started: int = 0
     _arrived: int = 0
-    #: The waiting jobs by key, each with its order of arrival; the oldest is first, and no list is empty.
+    #: The waiting jobs by key, each with the number of its arrival; the oldest is first, and no list is empty.
     _waiting: dict[_JobKey, deque[tuple[int, Job]]] = field(default_factory=dict)
 
     _has_budgets: bool = field(init=False)

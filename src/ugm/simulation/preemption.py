@@ -140,7 +140,7 @@ class _Replay:
     def submit(self, job: Job) -> None:
         """Advance the clock to the submission of a job, and start it or let it wait."""
         if job.submit_time < self.now:
-            raise RequestError("jobs", job.number, f"submitted at {job.submit_time}, after a job of {self.now}")
+            raise RequestError("jobs", job.number, f"submitted at {job.submit_time}, but an earlier job at {self.now}")
         self._advance(job.submit_time)
         self._submitted += 1
         placement = self._partition.submit(job.application_id, job.user, job.queue, tags=job.tags)
@@ -205,7 +205,7 @@ class _Replay:
             for guarantee in kind.guarantees:
                 guarantee.kinds[kind] = None
                 self._changed[guarantee] = None
-        elif jobs[-2].order > waiting.order:
+        elif jobs[-2].arrival > waiting.arrival:
             self._waiting[kind] = deque(sorted(jobs))
         if self._preempts and kind.guarantees:
             self._at(self.now + kind.delay, job.application_id)
@@ -314,7 +314,7 @@ class _Replay:
         if not self._preempts:
             return
         due = {kind for guarantee in self._entitling for kind in guarantee.entitled}
-        for kind in sorted(due, key=lambda kind: self._waiting[kind][0].order):
+        for kind in sorted(due, key=lambda kind: self._waiting[kind][0].arrival):
             if kind.failed_at == self._usage_changes:
                 continue
             for waiting in self._waiting[kind]:
@@ -358,13 +358,13 @@ class _Replay:
     # Results
 
     @property
-    def _held(self) -> int:
+    def _still_waiting(self) -> int:
         """The number of waiting jobs."""
         return self._submitted - self._rejected - self._ended - len(self._running)
 
     def progress(self) -> Progress:
         """Return the time and the numbers of jobs."""
-        return Progress(self.now, self._submitted, len(self._running), self._held)
+        return Progress(self.now, self._submitted, len(self._running), self._still_waiting)
 
     def report(self) -> PreemptionReport:
         """Verify the partition, and return the report."""
@@ -378,7 +378,7 @@ class _Replay:
         return PreemptionReport(
             self._submitted,
             len(self._waits),
-            self._held,
+            self._still_waiting,
             self._rejected,
             sum(self._waits),
             max(self._waits, default=0),

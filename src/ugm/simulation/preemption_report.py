@@ -52,7 +52,7 @@ class PreemptionReport:
     #: The jobs that were submitted, that have started, that still wait at the end, and that can never run.
     submitted: int
     started: int
-    waiting: int
+    still_waiting: int
     rejected: int
     #: The sum and the maximum of the waiting times until the first start, in seconds.
     waited: int

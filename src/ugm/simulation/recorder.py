@@ -49,7 +49,7 @@ class Recorder:
     origin: int = field(default=0, init=False)
     end: int = field(default=0, init=False)
     _running: Trace = field(default_factory=Trace, init=False)
-    _held: Trace = field(default_factory=Trace, init=False)
+    _waiting_jobs: Trace = field(default_factory=Trace, init=False)
     #: The usage of all running jobs by resource.
     _in_use: Counter[str] = field(default_factory=Counter, init=False)
     _totals: defaultdict[str, Trace] = field(default_factory=partial(defaultdict, Trace), init=False)
@@ -74,7 +74,7 @@ class Recorder:
     @property
     def waiting(self) -> Envelope:
         """The number of waiting jobs."""
-        return self._envelope(self._held)
+        return self._envelope(self._waiting_jobs)
 
     @property
     def totals(self) -> dict[str, Envelope]:
@@ -134,10 +134,10 @@ class Recorder:
         self._waiting[limit] = count + jobs, trace
         trace.set(now - self.origin, count + jobs)
 
-    def record_counts(self, now: int, running: int, held: int) -> None:
+    def record_counts(self, now: int, running: int, waiting: int) -> None:
         """Record the numbers of running and waiting jobs."""
         self._running.set(now - self.origin, running)
-        self._held.set(now - self.origin, held)
+        self._waiting_jobs.set(now - self.origin, waiting)
 
     def finish(self, now: int) -> None:
         """End the recording."""

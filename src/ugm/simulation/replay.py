@@ -6,14 +6,14 @@ report are those that the partition causes.
 
 The following rule determines the start of each job:
 
-- A job is placed and requested when it is submitted. If it is denied, it is held. If it can never fit, or no placement
+- A job is placed and requested when it is submitted. If it is denied, it waits. If it can never fit, or no placement
   rule finds a queue, it is rejected.
-- When jobs end, all jobs that end at that second are released first. Then the held jobs are requested again in an
+- When jobs end, all jobs that end at that second are released first. Then the waiting jobs are requested again in an
   order, by default that of their submission, and each that fits starts. A job that does not fit is skipped, and does
   not delay later jobs.
 - Jobs that are submitted at the same second come after that.
 
-The order of held jobs is one of these; equals are ordered by submission:
+The order of waiting jobs is one of these; equals are ordered by submission:
 
 ============  =======================================================================================================
 ``fifo``      submission
@@ -24,24 +24,25 @@ The order of held jobs is one of these; equals are ordered by submission:
 
 Without shares in the configuration, all users have equal shares, and the half-life of usage is a week.
 
-Elastic quotas, quota trees and other quota models take part if they are given. Held jobs are pending if a model depends
-on the demand. If a job is denied although its group is within its guarantee, the group reclaims what
-it has lent (`ugm.Partition.plan_reclaim`). The evicted jobs are held again in their former order, and start again with
-their whole run time.
+Elastic quotas, quota trees and other quota models take part if they are given. Waiting jobs are pending if a model
+depends on the demand. If a job is denied although its group is within its guarantee, the group reclaims what it has
+lent (`ugm.Partition.plan_reclaim`). The evicted jobs wait again in their former order, and start again with their whole
+run time.
 
 A request is repeated only when its answer can have changed. All jobs of a `ugm.simulation.gauges.JobClass` get the same
 answer. A denied class waits for one of the limits that denied it, until that limit has enough free. A round of retries
-therefore costs time for the jobs that start and for the classes that another limit denies, not for the held jobs. A
-class that a quota model denies is requested in every round, unless an equal or smaller request to the same limit has
-been denied in it. The result is the same as if every held job were requested again each time.
+therefore costs time for the jobs that start and for the classes that another limit denies, not for the waiting jobs. A
+class that a quota model denies is requested in every round, unless the model tells that it has no room for it
+(`ugm.model.ReportingModel.room`), or an equal or smaller request to the same limit has been denied in it. The result is
+the same as if every waiting job were requested again each time.
 
-With reservations, the partition keeps capacity for the first held job that only limits of queues hold, as in its
+With reservations, the partition keeps capacity for the first waiting job that only limits of queues delay, as in its
 scheduling passes (`ugm.partition.Reservation`). Each job that starts must not delay a reserved one. If a reservation is
-free, the first held job for which only limits of queues are full gets it.
+free, the first waiting job for which only limits of queues are full gets it.
 
 Limits that change by a schedule and budgets follow the calendar: the workload starts at a given second since 1970. Each
 job promises the run time that its user requested, or its run time if that is unknown. When limits change or budgets are
-renewed, held jobs are requested again.
+renewed, waiting jobs are requested again.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ from ugm.decision import Decision
 from ugm.errors import InvariantError, RequestError
 from ugm.identity import TrackingType, UserGroup
 from ugm.model import PendingModel, QuotaModel
-from ugm.partition import AbstractPartition, Partition
+from ugm.partition import Partition
 from ugm.partition.config_schedule import highest_limits
 from ugm.resources import MAX_QUANTITY, Resource
 from ugm.simulation.budget_log import BudgetLog
@@ -72,12 +73,13 @@ from ugm.simulation.job_order import JobOrder, JobOrderName, order_of, require_o
 from ugm.simulation.recorder import Recorder
 from ugm.simulation.report import Report
 from ugm.simulation.reserving import RESERVED, JobReservations, with_reservations
+from ugm.simulation.running_jobs import EvictableJob, RunningJobs
 from ugm.simulation.timeline import Timeline
 from ugm.simulation.workload import Job
 
 __all__ = ["Progress", "simulate"]
 
-#: After the last job, a replay waits for the next change of limits or budgets while jobs are held, unless none was
+#: After the last job, a replay waits for the next change of limits or budgets while jobs are waiting, unless none was
 #: released or started for this time, in seconds.
 _PATIENCE: Final = 400 * 86_400
 #: The kinds of limits that evictions of other groups do not relieve.
@@ -89,10 +91,10 @@ class Progress(NamedTuple):
 
     #: The time of the virtual clock.
     now: int
-    #: The numbers of submitted, running and held jobs.
-    read: int
+    #: The numbers of submitted, running and waiting jobs.
+    submitted: int
     running: int
-    held: int
+    waiting: int
 
 
 def _no_models() -> tuple[QuotaModel, ...]:
@@ -116,8 +118,8 @@ def simulate(  # noqa: PLR0913 - one for each option
 ) -> Report:
     """Replay a workload in a partition.
 
-    The memory grows with the number of held and running jobs, by a few bytes for each started job, by about 1.2 kB for
-    each distinct user, with the limits and quotas that apply to jobs, and by about 3 kB for each distinct class of
+    The memory grows with the number of waiting and running jobs, by a few bytes for each started job, by about 1.2 kB
+    for each distinct user, with the limits and quotas that apply to jobs, and by about 3 kB for each distinct class of
     rejected jobs (queue, user and size).
 
     Args:
@@ -131,8 +133,8 @@ def simulate(  # noqa: PLR0913 - one for each option
         models: a function that returns new quota models, in addition to those that the configuration declares. It is
             called twice, because one partition only answers queries about limits.
         reclaims: whether groups reclaim what they are guaranteed, so that jobs of other groups are evicted.
-        order: the order in which held jobs are requested again.
-        reserves: whether queues with the property ``ugm.reservation`` keep capacity for jobs that they hold; the root
+        order: the order in which waiting jobs are requested again.
+        reserves: whether queues with the property ``ugm.reservation`` keep capacity for jobs that they delay; the root
             does if no queue has it. Jobs promise the run times that their users requested.
         start: the second since 1970 at which the workload starts, for budgets and limits that change by a schedule.
 
@@ -187,7 +189,7 @@ def _untimed(config: PartitionConfig) -> PartitionConfig:
     return highest_limits(replace(config, ugm=replace(config.ugm, budgets=())))
 
 
-#: A job class that fits a gauge: the key of its line, its order, its amount, and the gauge.
+#: A job class that fits a gauge: the key of its line, the arrival of its oldest job, its amount, and the gauge.
 _Fitting: TypeAlias = tuple[tuple[Any, ...], int, int, Gauge]
 
 
@@ -196,17 +198,6 @@ def _add_candidate(gauge: Gauge, candidates: list[_Fitting]) -> None:
     found = gauge.first_fitting()
     if found is not None:
         heappush(candidates, (*found, gauge))
-
-
-class _Running(NamedTuple):
-    """A running job that may be evicted."""
-
-    since: int
-    #: The order of its start, and of its arrival.
-    start: int
-    order: int
-    job_class: JobClass
-    job: Job
 
 
 def _is_blocked(decision: Decision) -> bool:
@@ -225,7 +216,7 @@ def _borrower_of(job_class: JobClass) -> tuple[str, str]:
 class _Replay:
     """The state of one replay."""
 
-    partition: AbstractPartition
+    partition: Partition
     gauges: ReplayGauges
     order: JobOrder
     cluster: Resource | None
@@ -238,23 +229,16 @@ class _Replay:
     budgets: BudgetLog
     reservations: JobReservations | None
     counters: ReplayCounters = field(default_factory=ReplayCounters)
-    #: A job class is dropped with the last of its held or running jobs, because each job may have its own size.
+    #: A job class is dropped with the last of its waiting or running jobs, because each job may have its own size.
     classes: WeakValueDictionary[tuple[str, UserGroup, Resource, TagItems, int | None], JobClass] = field(
         default_factory=WeakValueDictionary
     )
-    #: Numbers of the jobs that are held or running.
+    #: Numbers of the jobs that are waiting or running.
     alive: set[int] = field(default_factory=set)
-    #: A heap of (end, order of start, job class, job); the order is unique. Evicted jobs stay until their former end.
-    running: list[tuple[int, int, JobClass, Job]] = field(default_factory=list)
-    #: The running jobs, by the id of their application, if they may be evicted.
-    evictable: dict[str, _Running] = field(default_factory=dict)
-    #: The orders of start of evicted jobs that are still in the heap.
-    evicted: set[int] = field(default_factory=set)
-    #: The number of starts, including those of evicted jobs.
-    starts: int = 0
+    running: RunningJobs = field(default_factory=RunningJobs)
     #: The last second at which a job started or ended.
     last_event: int = 0
-    #: The arrivals of held jobs that have run before.
+    #: The arrivals of waiting jobs that have run before.
     restarted: set[int] = field(default_factory=set)
     #: The gauges that evictions have lowered since the last round of retries.
     relieved: dict[Gauge, None] = field(default_factory=dict)
@@ -265,52 +249,47 @@ class _Replay:
         return self.timeline.now
 
     @property
-    def running_jobs(self) -> int:
-        """The number of running jobs."""
-        return len(self.running) - len(self.evicted)
-
-    @property
-    def held(self) -> int:
-        """The number of held jobs."""
-        return len(self.alive) - self.running_jobs
+    def waiting_jobs(self) -> int:
+        """The number of waiting jobs."""
+        return len(self.alive) - len(self.running)
 
     def submit(self, job: Job) -> None:
-        """Advance the clock to the submission of a job, then start, hold or reject the job."""
+        """Advance the clock to the submission of a job, then start, delay or reject the job."""
         if job.submit_time < self.now:
-            raise RequestError("jobs", job.number, f"submitted at {job.submit_time}, after a job of {self.now}")
-        if not self.counters.read:
+            raise RequestError("jobs", job.number, f"submitted at {job.submit_time}, but an earlier job at {self.now}")
+        if not self.counters.submitted:
             self.timeline.now = job.submit_time
             self.timeline.find_next_change()
         self._advance(job.submit_time)
-        if self.recorder and not self.counters.read:
+        if self.recorder and not self.counters.submitted:
             self.recorder.origin = self.now
         if job.number in self.alive:
             raise RequestError("jobs", job.number, "submitted again before the job of that number has ended")
-        self.counters.read += 1
+        self.counters.submitted += 1
         placement = self.partition.submit(job.application_id, job.user, job.queue, tags=job.tags)
         if placement.queue_path is None:
             self.counters.reject_unplaced(job, placement)
         else:
-            self._start_or_hold(self._class_of(placement.queue_path, job), job, self.counters.read)
+            self._start_or_delay(self._class_of(placement.queue_path, job), job, self.counters.submitted)
             if self.relieved:
                 self._retry(())
-            elif self.reservations is not None and self.held:
+            elif self.reservations is not None and self.waiting_jobs:
                 self._end_round(self.reservations)
         self._observe()
 
-    def _start_or_hold(self, job_class: JobClass, job: Job, order: int) -> None:
-        """Start, hold or reject a placed job; *order* is that of its arrival."""
+    def _start_or_delay(self, job_class: JobClass, job: Job, arrival: int) -> None:
+        """Start, delay or reject a placed job; *arrival* is its number in the order of arrival."""
         if job_class.never:
             self._reject(job_class, job)
-        elif job_class.held:
-            self._hold(job_class, job, order)
+        elif job_class.waiting_jobs:
+            self._delay(job_class, job, arrival)
         elif decision := self._request(job_class, job):
-            self._start(job_class, job, order)
+            self._start(job_class, job, arrival)
         elif never := tuple(violation for violation in decision.violations if not violation.can_wait):
             job_class.never = never
             self._reject(job_class, job)
         else:
-            self._hold(job_class, job, order, decision)
+            self._delay(job_class, job, arrival, decision)
 
     def _class_of(self, queue_path: str, job: Job) -> JobClass:
         tags: TagItems = tuple(sorted(job.tags.items())) if job.tags else ()
@@ -338,31 +317,28 @@ class _Replay:
         name = job.application_id
         return self.partition.allocate(name, name, job_class.usage, duration=job_class.duration)
 
-    def _start(self, job_class: JobClass, job: Job, order: int) -> None:
+    def _start(self, job_class: JobClass, job: Job, arrival: int) -> None:
         job_class.charge(self.now)
         self.order.change(self.now, job_class.queue_path, job_class.user, job_class.usage, 1)
         self.counters.use(self.now, job_class.usage, 1)
         if self.recorder:
             self.recorder.record_running(self.now, job_class, 1)
         self.alive.add(job.number)
-        self.starts += 1
         self.last_event = self.now
-        if order in self.restarted:
-            self.restarted.remove(order)
+        if arrival in self.restarted:
+            self.restarted.remove(arrival)
         else:
             self.counters.start(job, self.now - job.submit_time)
-        heappush(self.running, (self.now + job.run_time, self.starts, job_class, job))
-        if self.reclaims:
-            self.evictable[job.application_id] = _Running(self.now, self.starts, order, job_class, job)
+        self.running.start(self.now, job_class, job, arrival, is_evictable=self.reclaims)
 
-    def _hold(self, job_class: JobClass, job: Job, order: int, decision: Decision | None = None) -> None:
-        """Hold a job, because of *decision* if it is the first held job of its class."""
+    def _delay(self, job_class: JobClass, job: Job, arrival: int, decision: Decision | None = None) -> None:
+        """Let a job wait, because of *decision* if it is the first waiting job of its class."""
         job_class.count_waiting(self.now)
         if self.reservations is not None:
-            self.reservations.hold(job_class, job)
+            self.reservations.request(job_class, job)
         elif self.counts_pending:
             self.partition.request(job.application_id, job.application_id, job.usage)
-        job_class.held.append((order, job))
+        job_class.waiting_jobs.append((arrival, job))
         if decision is not None:
             self._wait(job_class, decision)
         self.budgets.count(job_class.awaited[0])
@@ -370,7 +346,7 @@ class _Replay:
         if self.recorder:
             self.recorder.record_waiting(self.now, job_class, 1)
         self.alive.add(job.number)
-        self.counters.most_held = max(self.counters.most_held, self.held)
+        self.counters.most_waiting = max(self.counters.most_waiting, self.waiting_jobs)
 
     def _reject(self, job_class: JobClass, job: Job) -> None:
         self.partition.remove(job.application_id)
@@ -389,7 +365,7 @@ class _Replay:
         job_class.wait_for(*self.gauges.denying(decision.violations))
 
     def _advance(self, time: int) -> None:
-        """End jobs and retry held jobs up to *time*, and set the clock."""
+        """End jobs and retry waiting jobs up to *time*, and set the clock."""
         while (second := self._next_event()) <= time:
             changes = second == self.timeline.next_change
             if changes:
@@ -410,20 +386,15 @@ class _Replay:
 
     def _next_event(self) -> int:
         """Return the next second at which a job ends, limits change, or budgets are renewed."""
-        return min(self.running[0][0] if self.running else NEVER, self.timeline.next_change)
+        return min(self.running.next_end, self.timeline.next_change)
 
     def _end_jobs(self) -> Iterable[Gauge]:
         """Release the jobs that end now, and return the lowered gauges that job classes wait for."""
         relieved: dict[Gauge, None] = {}
-        while self.running and self.running[0][0] == self.now:
-            _, start, job_class, job = heappop(self.running)
-            if start in self.evicted:
-                self.evicted.remove(start)
-                continue
+        for job_class, job in self.running.end(self.now):
             self.last_event = self.now
             self.partition.remove(job.application_id)
             self.alive.remove(job.number)
-            self.evictable.pop(job.application_id, None)
             self._refund(job_class)
             if self.recorder:
                 self.recorder.record_running(self.now, job_class, -1)
@@ -437,7 +408,7 @@ class _Replay:
         self.counters.use(self.now, job_class.usage, -1)
 
     def _retry(self, relieved: Iterable[Gauge]) -> None:
-        """Start the held jobs that fit now, in their order.
+        """Start the waiting jobs that fit now, in their order.
 
         Usage only grows during a round. Therefore a job class that does not fit a gauge will not fit later in the
         round, and a class that another limit denies is not requested again in the round. Evictions begin another round.
@@ -456,20 +427,12 @@ class _Replay:
         reservations.end_round()
 
     def _fill(self, reservations: JobReservations) -> None:
-        """Let the first held jobs for which only limits of queues are full get the reservations that are free."""
-        passed: list[JobClass] = []
-        while (job_class := reservations.first_held()) is not None:
-            full = job_class.full_gauge()
-            if full is not None and full[0] in self.gauges.of_queues:
-                reservations.reserve(job_class)
-            if full is None or full[0] in self.gauges.of_queues:
-                passed.append(job_class)
-            else:
-                self._end_waiting(job_class)
-                job_class.wait_for(*full)
-                self._record_waiting(job_class)
-        for job_class in passed:
-            job_class.wait_for(*job_class.awaited)
+        """Let the first waiting jobs for which only limits of queues are full get the reservations that are free."""
+        for job_class, gauge, amount in reservations.fill():
+            self._end_waiting(job_class)
+            job_class.awaited[0].waiting.remove(job_class.waiting_jobs[0][0])
+            job_class.wait_for(gauge, amount)
+            self._record_waiting(job_class)
 
     def _relieve(self, gauges: Iterable[Gauge]) -> None:
         """Retry the job classes that wait for some gauges, and for all that are not exact, in the next round."""
@@ -479,27 +442,42 @@ class _Replay:
     def _retry_round(self, relieved: Iterable[Gauge]) -> None:
         candidates: list[_Fitting] = []
         for gauge in relieved:
-            gauge.reported_free = MAX_QUANTITY
+            gauge.reported_free = MAX_QUANTITY if gauge.is_exact else self._room(gauge)
             _add_candidate(gauge, candidates)
         while candidates:
-            key, order, amount, gauge = heappop(candidates)
+            key, arrival, amount, gauge = heappop(candidates)
             # Another job class may have started jobs since, or older jobs of the class may have been evicted. A line
             # whose key has grown takes its new place.
-            if order in gauge.waiting and gauge.fits(amount) and gauge.waiting.key(order) == key:
-                self._retry_class(gauge.waiting.remove(order))
+            if arrival in gauge.waiting and gauge.fits(amount) and gauge.waiting.key(arrival) == key:
+                self._retry_class(gauge.waiting.remove(arrival))
             _add_candidate(gauge, candidates)
 
+    def _room(self, gauge: Gauge) -> int:
+        """Return an upper bound of what a class may need to fit the limits of quota models, or to reclaim its part."""
+        _, _, _, resource = key = gauge.configured.key
+        room = None if resource is None else self.partition.model_room(key.kind, gauge.name, resource)
+        if room is None:
+            return MAX_QUANTITY
+        return max(room, gauge.unused_guarantee) if self.reclaims else room
+
+    def _follow_rooms(self, job_class: JobClass) -> None:
+        """Note what a started job has left of the limits of quota models."""
+        for gauge, _ in job_class.gauges:
+            if not gauge.is_exact and gauge.waiting:
+                gauge.reported_free = min(gauge.reported_free, self._room(gauge))
+
     def _retry_class(self, job_class: JobClass) -> None:
-        """Request the oldest job of a class, and let the class wait again if jobs are still held."""
+        """Request the oldest job of a class, and let the class wait again if jobs still wait."""
         self._end_waiting(job_class)
         if not (self.reclaims and job_class.is_within_guarantee) and (full := job_class.full_gauge()) is not None:
             # The request would be denied, and a denial by quota models takes long.
             job_class.wait_for(*full)
-        elif decision := self._request(job_class, job_class.held[0][1]):
-            order, job = job_class.held.popleft()
-            self._start(job_class, job, order)
-            if job_class.held:
+        elif decision := self._request(job_class, job_class.waiting_jobs[0][1]):
+            arrival, job = job_class.waiting_jobs.popleft()
+            self._start(job_class, job, arrival)
+            if job_class.waiting_jobs:
                 job_class.wait_for(*job_class.awaited)
+            self._follow_rooms(job_class)
             if self.reservations is not None:
                 self._fill(self.reservations)
         else:
@@ -510,11 +488,11 @@ class _Replay:
         """Count what a class has waited, before its awaited limit changes."""
         job_class.count_waiting(self.now)
         if self.recorder:
-            self.recorder.record_waiting(self.now, job_class, -len(job_class.held))
+            self.recorder.record_waiting(self.now, job_class, -len(job_class.waiting_jobs))
 
     def _record_waiting(self, job_class: JobClass) -> None:
         if self.recorder:
-            self.recorder.record_waiting(self.now, job_class, len(job_class.held))
+            self.recorder.record_waiting(self.now, job_class, len(job_class.waiting_jobs))
 
     # Evictions
 
@@ -523,11 +501,10 @@ class _Replay:
         plan = self.partition.plan_reclaim(job.application_id, job_class.usage, duration=job_class.duration)
         if not plan:
             return None
-        evicted = [self.evictable.pop(name) for name in self.partition.reclaim(plan)]
+        evicted = [self.running.evict(name) for name in self.partition.reclaim(plan)]
         owner = job_class.groups[0][0].name
         for one in evicted:
             self._refund(one.job_class)
-            self.evicted.add(one.start)
             kind, borrower = _borrower_of(one.job_class)
             self.counters.reclaim(kind, borrower, owner, self.now - one.since)
             if self.recorder:
@@ -535,40 +512,40 @@ class _Replay:
             self._relieve(gauge for gauge, _ in one.job_class.gauges)
         decision = self._allocate(job_class, job)
         for one in evicted:
-            self._hold_again(one)
+            self._delay_again(one)
         return decision
 
-    def _hold_again(self, evicted: _Running) -> None:
-        """Hold an evicted job in its former order; it is requested again in the next round."""
-        job_class, order, job = evicted.job_class, evicted.order, evicted.job
-        self.restarted.add(order)
+    def _delay_again(self, evicted: EvictableJob) -> None:
+        """Let an evicted job wait in its former order; it is requested again in the next round."""
+        job_class, arrival, job = evicted.job_class, evicted.arrival, evicted.job
+        self.restarted.add(arrival)
         if self.counts_pending or self.reservations is not None:
             self.partition.request(job.application_id, job.application_id, job.usage)
         job_class.count_waiting(self.now)
-        if job_class.held:
+        if job_class.waiting_jobs:
             # A class waits at the position of its oldest job.
             gauge, amount = job_class.awaited
-            if job_class.held[0][0] in gauge.waiting:
-                gauge.waiting.remove(job_class.held[0][0])
+            if job_class.waiting_jobs[0][0] in gauge.waiting:
+                gauge.waiting.remove(job_class.waiting_jobs[0][0])
             elif self.reservations is not None:
                 self.reservations.remove(job_class)
-            held = sorted([*job_class.held, (order, job)], key=itemgetter(0))
-            job_class.held.clear()
-            job_class.held.extend(held)
+            jobs = sorted([*job_class.waiting_jobs, (arrival, job)], key=itemgetter(0))
+            job_class.waiting_jobs.clear()
+            job_class.waiting_jobs.extend(jobs)
         else:
-            job_class.held.append((order, job))
+            job_class.waiting_jobs.append((arrival, job))
             gauge, amount = job_class.gauges[0]
         job_class.wait_for(gauge, amount)
         job_class.awaited[0].configured.add_impact(job.user.name, 1, 0)
         if self.recorder:
             self.recorder.record_waiting(self.now, job_class, 1)
-        self.counters.most_held = max(self.counters.most_held, self.held)
+        self.counters.most_waiting = max(self.counters.most_waiting, self.waiting_jobs)
 
     def _observe(self) -> None:
         if self.recorder:
-            self.recorder.record_counts(self.now, self.running_jobs, self.held)
+            self.recorder.record_counts(self.now, len(self.running), self.waiting_jobs)
         if self.observer:
-            self.observer(Progress(self.now, self.counters.read, self.running_jobs, self.held))
+            self.observer(Progress(self.now, self.counters.submitted, len(self.running), self.waiting_jobs))
 
     def finish(self, until: int | None) -> None:
         """Continue without further submissions, to the second *until* or until no job runs and none will start."""
@@ -585,8 +562,8 @@ class _Replay:
 
     def _continues(self) -> bool:
         """Return whether a job runs, or may start when limits change or budgets are renewed."""
-        if self.running or not self.held:
-            return bool(self.running)
+        if self.running.next_end < NEVER or not self.waiting_jobs:
+            return self.running.next_end < NEVER
         return self._next_event() - self.last_event < _PATIENCE
 
     def report(self) -> Report:
@@ -599,7 +576,7 @@ class _Replay:
         limits = self.gauges.configured.values()
         budgets, crossings = self.budgets.finish()
         report = self.counters.report(
-            held=self.held,
+            still_waiting=self.waiting_jobs,
             end_time=self.now,
             cluster=self.cluster,
             limits=limits,

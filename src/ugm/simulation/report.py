@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from typing import Any, final
+from typing import Any, Final, final
 
 from ugm.partition import ThresholdCrossed
 from ugm.resources import Resource
@@ -112,9 +112,9 @@ class UserImpact:
 class LimitSummary:
     """The effect of one configured limit, on one resource or on running applications.
 
-    Each held job is counted for one limit: the one that denied it when it arrived, or if there were several, the first
-    in the order of `ugm.Decision.violations`. Each second for which a job is held is counted for the limit that the job
-    waits for, from the denial until the limit has enough free. So the sum of the seconds of all limits is the total
+    Each delayed job is counted for one limit: the one that denied it when it arrived, or if there were several, the
+    first in the order of `ugm.Decision.violations`. Each second for which a job waits is counted for the limit that the
+    job waits for, from the denial until the limit has enough free. So the sum of the seconds of all limits is the total
     waiting time.
     """
 
@@ -134,11 +134,11 @@ class LimitSummary:
     peak_name: str
     #: The number of users, groups or queues to which the limit applied.
     names: int
-    held_jobs: int
-    held_seconds: int
+    delayed_jobs: int
+    delayed_seconds: int
     #: Jobs that requested more than the limit, so that they can never start.
     rejected: int
-    #: The users whose jobs it held, those with the longest time first.
+    #: The users whose jobs it delayed, those with the longest time first.
     users: tuple[UserImpact, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -168,7 +168,7 @@ class BudgetUse:
     settled: int | Fraction
     #: The second at which it first denied a job in this period; None if it denied none.
     ran_out: int | None
-    #: The jobs of this period that it held or rejected when they arrived.
+    #: The jobs of this period that it delayed or rejected when they arrived.
     denied_jobs: int
     #: The forecast at the end of the replay: when nothing is left at the current rate; None if not in this period.
     exhausted: int | None
@@ -261,18 +261,22 @@ class GroupReclaim:
     lost_seconds: int
 
 
+#: The numbers of jobs in the JSON form of a report.
+_JOB_COUNTS: Final = ("submitted", "started", "rejected", "still_waiting", "most_waiting")
+
+
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """The effect of a configuration on a workload."""
 
-    #: The number of jobs; each is started, rejected, or still held at the end.
-    read: int
+    #: The number of jobs; each is started, rejected, or still waiting at the end.
+    submitted: int
     started: int
     rejected: int
-    held: int
-    #: The most held jobs at any time.
-    most_held: int
+    still_waiting: int
+    #: The most waiting jobs at any time.
+    most_waiting: int
     #: The number of decisions of the partition.
     decisions: int
     #: The second at which the replay ended.
@@ -281,7 +285,7 @@ class Report:
     #: By name, those with the longest total waiting time first. A job counts for each of its groups.
     users: tuple[tuple[str, WaitingTime], ...]
     groups: tuple[tuple[str, WaitingTime], ...]
-    #: The limits that apply to any job, those that held jobs longest first.
+    #: The limits that apply to any job, those that delayed jobs longest first.
     limits: tuple[LimitSummary, ...]
     #: Those with most jobs first.
     rejections: tuple[JobRejection, ...]
@@ -322,7 +326,7 @@ class Report:
         """Return the report for JSON."""
         used = dict(self.usage)
         return {
-            "jobs": {name: getattr(self, name) for name in ("read", "started", "rejected", "held", "most_held")},
+            "jobs": {name: getattr(self, name) for name in _JOB_COUNTS},
             "decisions": self.decisions,
             "end_time": self.end_time,
             "waiting": self.waiting.to_dict(),

@@ -1,27 +1,28 @@
-"""Reservations in a replay: the capacity that the partition keeps for jobs that only limits of queues hold.
+"""Reservations in a replay: the capacity that the partition keeps for jobs that only limits of queues delay.
 
 The partition decides which job has a reservation, and which other jobs it holds back. This module requests jobs of the
-partition in that way, and finds the jobs that may get a reservation that is free. Those are the first held jobs for
+partition in that way, and finds the jobs that may get a reservation that is free. Those are the first waiting jobs for
 which only gauges of queues are full.
 
 A job class that a reservation holds back waits for a gauge of the reservation. It is tried again once in every round of
-retries, because every release may change the start of the reserved job. Within a round, it is not requested if the
-same reservations have held back a class of the same queue that is as small and promises no longer duration.
+retries, because every release may change the start of the reserved job. Within a round, it is not requested if it needs
+more of a limit of a queue than the reservation leaves, and promises no shorter duration than a class that was held back
+because of that limit.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from heapq import merge
 from typing import Final, final
 
 from ugm.configuration import PartitionConfig
 from ugm.decision import Decision, Violation
 from ugm.fairness.sort_settings import RESERVATION, QueueSettings
-from ugm.identity import ROOT, ancestors
+from ugm.identity import ancestors, is_below
 from ugm.partition import AllocationRequest, Partition, Reservation
-from ugm.resources import MAX_QUANTITY
 from ugm.simulation.gauges import Gauge, JobClass, ReplayGauges
-from ugm.simulation.ordered_lines import Candidate
 from ugm.simulation.workload import Job
 
 __all__ = ["RESERVED", "JobReservations", "with_reservations"]
@@ -40,7 +41,7 @@ def with_reservations(config: PartitionConfig) -> PartitionConfig:
 
 @final
 class JobReservations:
-    """The reservations of held jobs.
+    """The reservations of waiting jobs.
 
     Args:
         partition: the partition of the replay.
@@ -49,9 +50,11 @@ class JobReservations:
     """
 
     __slots__ = (
+        "_awaited",
         "_exist",
         "_gauges",
         "_held_back",
+        "_is_exact",
         "_is_outdated",
         "_known",
         "_partition",
@@ -65,48 +68,70 @@ class JobReservations:
         self._partition: Final = partition
         self._gauges: Final = gauges
         self._settings: Final = QueueSettings(config)
+        #: Whether objections depend only on limits of users, groups and queues.
+        self._is_exact: Final = not partition.model_reports()
         #: Whether a job may have a reservation.
         self._exist: bool = False
-        #: Whether a job was requested or held since all reservations were found that could be made.
+        #: Whether a job was requested or delayed since all reservations were found that could be made.
         self._is_outdated: bool = False
-        #: The queues with jobs, and those that reserve capacity for them.
+        #: The queues with waiting jobs, and those that reserve capacity for them.
         self._queues: Final[set[str]] = set()
         self._reserving: Final[list[str]] = []
-        #: The reservations that were found last, and the objections of these to classes of each queue in this round.
+        #: The reservations that were found last, and the last objection of these in this round at the gauges of queues,
+        #: with the duration of the class that it has held back.
         self._known: tuple[Reservation, ...] = ()
-        self._held_back: Final[dict[str, list[tuple[int, Violation]]]] = {}
+        self._held_back: Final[dict[tuple[str, Gauge], tuple[int, Violation]]] = {}
+        #: The gauges that held back classes wait for, by the queue and the resource of the objection.
+        self._awaited: Final[dict[tuple[str, str | None], Gauge]] = {}
         #: The classes that are not requested again in this round.
         self._set_aside: Final[list[JobClass]] = []
 
     def allocate(self, job_class: JobClass, job: Job) -> Decision:
         """Request a job, with respect to reservations if there are any."""
         name = job.application_id
-        if (objection := self._objection(job_class, name)) is not None:
+        if self._held_back and (objection := self._objection(job_class, name)) is not None:
             return Decision((objection,))
         self._is_outdated = True
         if not self._exist:
             return self._partition.allocate(name, name, job_class.usage, duration=job_class.duration)
-        return self._allocate_in_pass(name, job_class)
+        decision = self._allocate_in_pass(name, job_class)
+        if not decision and decision.violations[0].kind == RESERVED and self._is_exact:
+            self._note_objection(job_class, decision.violations[0])
+        return decision
 
     def _allocate_in_pass(self, name: str, job_class: JobClass) -> Decision:
         return self._partition.allocate_in_pass(
             AllocationRequest(name, name, job_class.usage, duration=job_class.duration)
         )
 
+    def _note_objection(self, job_class: JobClass, objection: Violation) -> None:
+        """Note an objection that holds for the jobs of all users."""
+        where = objection.queue_path, objection.resource, objection.limit
+        places = [gauge for gauge, _ in job_class.gauges if gauge.place == where]
+        if len(places) == 1 and places[0].is_of_queue and objection.resource is not None:
+            self._held_back[self._line_of(job_class), places[0]] = job_class.duration or 0, objection
+
+    def _line_of(self, job_class: JobClass) -> str:
+        """Return a name that is equal for classes between which no priorities decide."""
+        return job_class.queue_path if self._settings.has_offsets else ""
+
     def _objection(self, job_class: JobClass, name: str) -> Violation | None:
         """Return an objection to a class that needs no more and ends no later, if it applies to a job as well."""
-        duration = job_class.duration or 0
-        for longest, objection in self._held_back.get(job_class.queue_path, ()):
-            resource = objection.resource
-            if resource is not None and duration >= longest:
-                requested = job_class.usage.get(resource, 0)
-                is_reserved = any(one.allocation_id == name for one in self._known)
-                if requested > objection.limit - objection.used and not is_reserved:
-                    return objection._replace(requested=requested)
+        line = self._line_of(job_class)
+        for gauge, amount in job_class.gauges:
+            found = self._held_back.get((line, gauge))
+            if found is not None:
+                shortest, objection = found
+                is_larger = amount > objection.limit - objection.used
+                if is_larger and (job_class.duration or 0) >= shortest and not self._is_reserved(name):
+                    return objection._replace(requested=amount)
         return None
 
-    def hold(self, job_class: JobClass, job: Job) -> None:
-        """Let a held job be pending, so that it may get a reservation."""
+    def _is_reserved(self, name: str) -> bool:
+        return any(one.allocation_id == name for one in self._known)
+
+    def request(self, job_class: JobClass, job: Job) -> None:
+        """Let a waiting job be pending, so that it may get a reservation."""
         if job_class.queue_path not in self._queues:
             self._note_queue(job_class.queue_path)
         name = job.application_id
@@ -115,20 +140,17 @@ class JobReservations:
 
     def _note_queue(self, queue_path: str) -> None:
         self._queues.add(queue_path)
-        found = (path for path in ancestors(queue_path) if self._settings.of(path).reserves)
+        found = (path for path in ancestors(queue_path) if self._settings.reserves(path))
         self._reserving.extend(path for path in found if path not in self._reserving)
-
-    def reserve(self, job_class: JobClass) -> None:
-        """Let the oldest job of a class have a reservation if only limits of queues deny it."""
-        self._exist = True
-        self._allocate_in_pass(job_class.held[0][1].application_id, job_class)
 
     def wait(self, job_class: JobClass, objection: Violation) -> None:
         """Let a class wait that a reservation holds back; it is not requested again in this round."""
-        # All reserved jobs of a queue are one line of the report.
-        gauge = self._gauges.of(objection._replace(name="", limit_name=""))
+        where = objection.queue_path, objection.resource
+        gauge = self._awaited.get(where)
+        if gauge is None:
+            # All reserved jobs of a queue are one line of the report.
+            gauge = self._awaited[where] = self._gauges.of(objection._replace(name="", limit_name=""))
         job_class.awaited = gauge, objection.requested
-        self._held_back.setdefault(job_class.queue_path, []).append((job_class.duration or 0, objection))
         self._set_aside.append(job_class)
 
     def remove(self, job_class: JobClass) -> None:
@@ -142,36 +164,53 @@ class JobReservations:
         self._set_aside.clear()
         self._held_back.clear()
 
-    def first_held(self) -> JobClass | None:
-        """Remove and return the first class that waits for a queue and could have a reservation that is free."""
+    def fill(self) -> list[tuple[JobClass, Gauge, int]]:
+        """Let the first classes for which only gauges of queues are full have the reservations that are free.
+
+        Returns:
+            The classes that wait for a gauge of a queue although one of their user or group is full, with this gauge
+            and their amount there.
+        """
         if not self._is_outdated:
-            return None
+            return []
+        self._is_outdated = False
+        free = self._free_paths() if self._exist else frozenset(self._reserving)
+        waiting = [gauge for gauge in self._gauges.of_queues if gauge.waiting] if free else []
+        moved: list[tuple[JobClass, Gauge, int]] = []
+        for job_class in _held_below(free, waiting):
+            full = job_class.full_gauge()
+            if full is None and not self._gauges.may_deny:
+                break
+            if full is None or free.isdisjoint(ancestors(job_class.queue_path)):
+                continue
+            if not full[0].is_of_queue:
+                moved.append((job_class, *full))
+                continue
+            self._exist = True
+            self._allocate_in_pass(job_class.waiting_jobs[0][1].application_id, job_class)
+            free = self._free_paths()
+            if not free:
+                break
+        return moved
+
+    def _free_paths(self) -> frozenset[str]:
+        """Return the queues with jobs whose reservation is free, after a look at the present reservations."""
         reservations = self._partition.reservations()
         if reservations != self._known:
             self._known = reservations
             self._held_back.clear()
         taken = {path for one in reservations for path in one.queue_paths}
         self._exist = bool(taken)
-        free = [path for path in self._reserving if path not in taken]
-        waiting = [gauge for gauge in self._gauges.of_queues if gauge.waiting] if free else []
-        found = [(first, gauge) for path in free for gauge in waiting if (first := _first_below(gauge, path))]
-        self._is_outdated = bool(found)
-        if not found:
-            return None
-        (_, position, _), gauge = min(found, key=_candidate_of)
-        return gauge.waiting.remove(position)
+        return frozenset(self._reserving).difference(taken)
 
 
-def _candidate_of(found: tuple[Candidate, Gauge]) -> Candidate:
-    # Gauges cannot be compared.
-    return found[0]
+def _held_below(paths: Iterable[str], waiting: Iterable[Gauge]) -> Iterator[JobClass]:
+    """Yield the classes that wait for the gauges of queues at, above or below some paths, in their order."""
+    found = [gauge.waiting.in_order() for gauge in waiting if any(_are_related(gauge, path) for path in paths)]
+    # Positions are unique, so classes are not compared.
+    return (job_class for _, _, job_class in merge(*found))
 
 
-def _first_below(gauge: Gauge, path: str) -> Candidate | None:
-    """Return the first class that waits for a gauge of a queue, and whose queue is at or below a path."""
+def _are_related(gauge: Gauge, path: str) -> bool:
     limited = gauge.configured.key.queue_path
-    if path in (ROOT, limited) or path in ancestors(limited):
-        return gauge.waiting.first(MAX_QUANTITY)
-    if limited not in ancestors(path):
-        return None
-    return gauge.waiting.first_if(lambda job_class: path in ancestors(job_class.queue_path))
+    return is_below(limited, path) or is_below(path, limited)

@@ -52,7 +52,7 @@ class Timeline:
         return now - self._start
 
     def find_next_change(self) -> None:
-        """Find the first change after the present second."""
+        """Find the first change after the current second."""
         second = self.second()
         changes = [calendar.end(calendar.index(second)) for calendar in self._calendars]
         if self._schedule is not None:

@@ -45,7 +45,8 @@ class EqualJobs:
 class WaitingJob(NamedTuple):
     """A waiting job."""
 
-    order: int
+    #: Its number in the order of arrival.
+    arrival: int
     job: Job
     #: The time since which it has been waiting, and the run time that is left.
     since: int

@@ -49,7 +49,7 @@ class Job:
         RequestError: a time is negative, or more than `MAX_SECONDS`.
     """
 
-    #: Unique among the jobs that are held or running at one time.
+    #: Unique among the jobs that are waiting or running at one time.
     number: int
     #: In seconds since the start of the log.
     submit_time: int

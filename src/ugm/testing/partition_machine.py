@@ -26,7 +26,7 @@ from ugm import AllocationRequest, Decision, Partition, RequestError, Resource, 
 from ugm.configuration import PartitionConfig
 from ugm.identity import ROOT, TrackingType
 from ugm.model import QuotaModel
-from ugm.partition import AbstractPartition, ApplicationInfo, AuditReport, Plan, RunningAllocation
+from ugm.partition import AbstractPartition, ApplicationInfo, AuditReport, ConfigPlan, RunningAllocation
 from ugm.queues import Placement
 from ugm.testing.invariants import exposed_partition
 from ugm.testing.partition_model import PartitionModel
@@ -72,7 +72,7 @@ class PartitionMachine(RuleBasedStateMachine):
     #: The earlier requests.
     made: list[AllocationRequest]
     #: Created plans, applied or not.
-    plans: list[tuple[Plan, PartitionConfig | None]]
+    plans: list[tuple[ConfigPlan, PartitionConfig | None]]
     #: The results of audits.
     reports: list[AuditReport]
 

@@ -1,7 +1,7 @@
 """Users and groups: their usage by queue, and the limits of a configuration that apply to them."""
 
 from ugm.decision import EffectiveLimit
-from ugm.tracking.active_limits import ActiveLimits
+from ugm.tracking.limit_epochs import ActiveLimits
 from ugm.tracking.limits import Limits
 from ugm.tracking.manager import Manager
 from ugm.tracking.snapshot import GroupUsage, QueueUsage, UserUsage

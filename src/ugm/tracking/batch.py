@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias, final
 
+from ugm.counters import Counter, Owner, RequestVector
 from ugm.decision import Violation, already_exceeded, exceeded
-from ugm.hierarchy import Counter, Owner, RequestVector
 from ugm.identity import TrackingType
 from ugm.resources import Resource
 from ugm.tracking.holding import DETACHED, Holding, HoldingTree

@@ -31,14 +31,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias, final
 
+from ugm.counters import Counter, Layout, RequestVector, charge, fits, fits_one_more, refund, try_charge
 from ugm.decision import Violation, exceeded
 from ugm.errors import ReleaseError
-from ugm.hierarchy import Counter, Layout, RequestVector, charge, fits, fits_one_more, refund, try_charge
 from ugm.identity import UserGroup, is_below
 from ugm.resources import MEMORY, VCORE, Resource
-from ugm.tracking.active_limits import Epoch
-from ugm.tracking.links import link, relink, unlink, with_siblings
-from ugm.tracking.usage_tree import UsageTree
+from ugm.tracking.holding_links import link, relink, unlink, with_siblings
+from ugm.tracking.limit_epochs import Epoch
+from ugm.tracking.owner_usage_tree import OwnerUsageTree
 
 __all__ = ["DETACHED", "Amounts", "Holding", "HoldingTree", "QueueChain", "amount_of", "amounts_by_name"]
 
@@ -49,7 +49,7 @@ Amounts: TypeAlias = tuple[int, int, Mapping[str, int] | None]
 _NO_AMOUNTS: Final[Amounts] = (0, 0, None)
 
 #: The usage tree of a user or group.
-HoldingTree: TypeAlias = "UsageTree[Holding]"
+HoldingTree: TypeAlias = "OwnerUsageTree[Holding]"
 
 
 class QueueChain(Protocol):
@@ -188,7 +188,7 @@ class Holding:
     def violations_or_charge(self, vector: RequestVector) -> tuple[Violation, ...]:
         """Return every limit that *vector* would exceed, or charge it if there is none. Follows a failed `try_charge`.
 
-        There is no violation if the amount exceeds `ugm.hierarchy.UNLIMITED`, and the resource is not limited.
+        There is no violation if the amount exceeds `ugm.counters.UNLIMITED`, and the resource is not limited.
         """
         violations = exceeded(self.checked, vector)
         if not violations:

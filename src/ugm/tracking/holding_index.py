@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from typing import Final, final
 
 from ugm.arguments import require_application_id, require_user
+from ugm.counters import RequestVector
 from ugm.errors import NotTrackedError, RequestError
-from ugm.hierarchy import RequestVector
 from ugm.identity import TrackingType, UserGroup
-from ugm.tracking.active_limits import ActiveLimits
 from ugm.tracking.holding import DETACHED, Holding, HoldingTree
-from ugm.tracking.links import all_holdings, link, unlink, with_siblings
-from ugm.tracking.usage_tree import UsageTree
+from ugm.tracking.holding_links import all_holdings, link, unlink, with_siblings
+from ugm.tracking.limit_epochs import ActiveLimits
+from ugm.tracking.owner_usage_tree import OwnerUsageTree
 
 __all__ = ["HoldingIndex"]
 
@@ -94,22 +94,26 @@ class HoldingIndex:
 
     def detached(self, queue_path: str, application_id: str, user: UserGroup) -> Holding:
         """Return a detached holding of an application that is not tracked, in the group that the limits select."""
-        owner = self.users.get(user.name) or UsageTree(user.name, TrackingType.USER, self._active_limits)
+        owner = self.users.get(user.name) or OwnerUsageTree(user.name, TrackingType.USER, self._active_limits)
         if owner.group_choices is not None and owner.has_group_choice(application_id):
             chosen = owner.group_choices.get(application_id)
             name = None if chosen is None else chosen.name
         else:
             name = self._active_limits.limits.groups.select_group(queue_path, user.groups)
         group = (
-            None if name is None else self.groups.get(name) or UsageTree(name, TrackingType.GROUP, self._active_limits)
+            None
+            if name is None
+            else self.groups.get(name) or OwnerUsageTree(name, TrackingType.GROUP, self._active_limits)
         )
         return Holding(application_id, queue_path, owner, group, user)
 
     def detached_in_group(self, queue_path: str, application_id: str, user: UserGroup, name: str | None) -> Holding:
         """Return a detached holding of an application that is not tracked, in a given group or in none."""
-        owner = self.users.get(user.name) or UsageTree(user.name, TrackingType.USER, self._active_limits)
+        owner = self.users.get(user.name) or OwnerUsageTree(user.name, TrackingType.USER, self._active_limits)
         group = (
-            None if name is None else self.groups.get(name) or UsageTree(name, TrackingType.GROUP, self._active_limits)
+            None
+            if name is None
+            else self.groups.get(name) or OwnerUsageTree(name, TrackingType.GROUP, self._active_limits)
         )
         return Holding(application_id, queue_path, owner, group, user)
 

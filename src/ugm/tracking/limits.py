@@ -2,7 +2,7 @@
 
 A configuration is compiled once, without a lock, into two `LimitTable` objects: the limits of users and the limits of
 groups. A tracker looks up the levels from its queue to the root and finds, at each level, the limit for its one name.
-Compiled limits never change. `ugm.tracking.active_limits` defines which of them are in force.
+Compiled limits never change. `ugm.tracking.limit_epochs` defines which of them are in force.
 
 Source: Apache YuniKorn, user based quota enforcement, "Configuration updates and storage" and "Wildcard
 interpretation".
@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Self, TypeVar, final
 
 from ugm.configuration import LimitConfig, PartitionConfig
+from ugm.counters import Limit
 from ugm.errors import RequestError
-from ugm.hierarchy import Limit
 from ugm.identity import WILDCARD, ancestors
 from ugm.resources import MAX_QUANTITY, Resource
 
@@ -152,7 +152,7 @@ class Limits:
         groups: dict[str, Level] = {}
         if partition is not None and type(partition) is not PartitionConfig:
             # Report the type only: a whole configuration does not help in a message.
-            raise RequestError("config", type(partition).__name__, "expected one partition: pass config.partition()")
+            raise RequestError("config", type(partition), "expected one partition, such as config.partition()")
         if partition is not None:
             for path, queue in partition.root.walk():
                 entries = [(entry, f"{path} limits[{index}]") for index, entry in enumerate(queue.limits)]

@@ -17,16 +17,16 @@ from typing import Final, Literal, final
 
 from ugm.arguments import require_group_limits, require_name, require_user, require_vector
 from ugm.configuration import PartitionConfig
+from ugm.counters import RequestVector, fits, headroom
 from ugm.decision import ALLOWED, Decision, EffectiveLimit, Violation, already_exceeded
 from ugm.errors import NotTrackedError, ReleaseError, RequestError
-from ugm.hierarchy import RequestVector, fits, headroom
 from ugm.identity import UserGroup
 from ugm.operation_lock import CHANGING, exclusive
 from ugm.resources import Resource
-from ugm.tracking.active_limits import ActiveLimits
 from ugm.tracking.batch import BatchCharge
 from ugm.tracking.holding import DETACHED, Holding
 from ugm.tracking.holding_index import HoldingIndex
+from ugm.tracking.limit_epochs import ActiveLimits
 from ugm.tracking.limits import Limits
 from ugm.tracking.self_check import verify
 from ugm.tracking.snapshot import GroupUsage, UserUsage, copies_of

@@ -18,7 +18,7 @@ from ugm.errors import InvariantError
 from ugm.identity import TrackingType
 from ugm.tracking.holding import Holding, HoldingTree
 from ugm.tracking.holding_index import HoldingIndex
-from ugm.tracking.links import all_holdings, with_siblings
+from ugm.tracking.holding_links import all_holdings, with_siblings
 
 __all__ = ["SLICE", "ReadLocked", "findings", "read_at_once", "slices", "verify"]
 

@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
-from ugm.hierarchy import Limit
+from ugm.counters import Limit
 from ugm.identity import ROOT, ancestors
 from ugm.resources import Resource
 from ugm.tracking.holding import HoldingTree
-from ugm.tracking.links import all_holdings
+from ugm.tracking.holding_links import all_holdings
 
 __all__ = ["GroupUsage", "QueueUsage", "TrackerCopy", "UsageLine", "UserUsage", "copies_of"]
 

@@ -1,7 +1,7 @@
 """The trackers of the design documents: the usage and limits of users and groups in each queue.
 
-A tracker is the public interface of one `ugm.tracking.usage_tree.UsageTree`. Trackers that belong to a `ugm.Manager`
-are charged through it only. Trackers that were created directly are charged with `increase_resource` and
+A tracker is the public interface of one `ugm.tracking.owner_usage_tree.OwnerUsageTree`. Trackers that belong to a
+`ugm.Manager` are charged through it only. Trackers that were created directly are charged with `increase_resource` and
 `decrease_resource`. Every change is made to a user and the group of the application together, or to neither.
 
 Each method takes the lock once and checks its arguments.
@@ -15,14 +15,14 @@ from collections.abc import Callable
 from typing import Final, TypeVar, final
 
 from ugm.arguments import require_application_id, require_count, require_name, require_vector
+from ugm.counters import Limit
 from ugm.errors import NotTrackedError, RequestError
-from ugm.hierarchy import Limit
 from ugm.identity import ROOT, TrackingType
 from ugm.resources import Resource
-from ugm.tracking.active_limits import ActiveLimits
 from ugm.tracking.holding import Holding, HoldingTree
+from ugm.tracking.limit_epochs import ActiveLimits
 from ugm.tracking.limits import checked_limit
-from ugm.tracking.usage_tree import UsageTree
+from ugm.tracking.owner_usage_tree import OwnerUsageTree
 
 __all__ = ["GroupTracker", "QueueTracker", "UserTracker", "tracker_of"]
 
@@ -38,7 +38,7 @@ class _Tracker:
     _tree: HoldingTree
 
     def __init__(self, name: str, kind: TrackingType, active_limits: ActiveLimits | None) -> None:
-        self._tree = UsageTree(name, kind, active_limits or ActiveLimits())
+        self._tree = OwnerUsageTree(name, kind, active_limits or ActiveLimits())
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and other._tree is self._tree

@@ -23,12 +23,21 @@ from ugm.preemption import (
     plan_preemption,
 )
 from ugm.preemption.laws import Law, Situation
-from ugm.preemption.usage_tree import QueueUsageTree
+from ugm.preemption.queue_usage_tree import QueueUsageTree
 from ugm.resources import sum_of
 
 FILES: Final = ("laws", "yunikorn_guarantee", "yarn_capacity")
 #: The outcomes and laws that have another name in the recorded answers.
-RECORDED: Final[Mapping[str, str]] = {Outcome.AWAITS_TERMINATING: "awaits_going", Law.TERMINATING: "going"}
+RECORDED: Final[Mapping[str, str]] = {
+    Outcome.AWAITS_TERMINATING: "awaits_going",
+    Outcome.MUST_NOT_PREEMPT: "unwilling",
+    Law.TERMINATING: "going",
+    Law.NOT_PREEMPTIBLE: "opted_out",
+    Law.SAME_APPLICATION: "application",
+    Law.FREES_NOTHING: "useless",
+    Law.NOT_ENTITLED: "unclaimed",
+    Law.NOT_NEEDED: "spared",
+}
 
 
 def recorded(kind: str) -> list[Any]:

@@ -188,11 +188,11 @@ def test_lost_server_is_shown(page: Page) -> None:
         page.goto(address)
         expect(page.locator(ROWS)).to_have_count(4)
     page.clock.run_for(30_000)
-    expect(page.locator(".view > .error")).to_contain_text("the server does not respond. The figures are of ")
+    expect(page.locator(".view > .error")).to_contain_text("The server does not respond. The figures are of ")
     expect(page.locator(".live > span")).to_contain_text("not connected, as of ")
     expect(page.locator(ROWS)).to_have_count(4)
     page.clock.run_for(1000)
-    expect(page.locator("#announcements")).to_have_text("the server does not respond; trying again.")
+    expect(page.locator("#announcements")).to_have_text("The server does not respond; trying again.")
 
 
 def test_refused_configuration_is_shown(page: Page, tmp_path: Path) -> None:

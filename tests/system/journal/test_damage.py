@@ -35,7 +35,7 @@ def write(folder: Path, *, compacted: bool, closed: bool) -> object:
 def copy(folder: Path) -> None:
     """Copy the files on the disk."""
     (folder / "kept").mkdir()
-    for name in ("live", "live-wal", "live-witness"):
+    for name in ("live", "live-wal", "live-acked"):
         if (folder / name).exists():
             shutil.copy(folder / name, folder / "kept" / name)
 
@@ -150,9 +150,9 @@ def test_the_file_is_missing(path: Path) -> None:
 
 def test_the_ack_marker_is_damaged(path: Path) -> None:
     """A damaged ack marker is refused, because the end of the journal could be missing."""
-    Path(f"{path}-witness").write_bytes(b"nothing")
+    Path(f"{path}-acked").write_bytes(b"nothing")
 
-    assert message_of(path) == "the ack marker PATH-witness is damaged; nothing is readable"
+    assert message_of(path) == "the ack marker PATH-acked is damaged; nothing is readable"
 
 
 def test_no_journal(tmp_path: Path) -> None:

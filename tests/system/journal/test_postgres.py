@@ -197,7 +197,7 @@ def test_deposed(log: Log) -> None:
             first.allocate("b", "app", memory(1))
         assert caught.value.term == 2
     with pytest.raises(DeposedError):
-        first._transaction_log.writer.renew()
+        first._transaction_log.change_queue.renew()
     assert second.allocate("c", "app", memory(1))
     with pytest.raises(DeposedError):
         first.journal.close()
@@ -259,7 +259,7 @@ def test_looks_are_cheap(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     assert follower.find_leader() is not None
     monkeypatch.setattr(Database, "_connect", None)
     for _ in range(5):
-        leader._transaction_log.writer.renew()
+        leader._transaction_log.change_queue.renew()
         with pytest.raises(JournalHeldError):
             follower.lead(Candidate("two", "two:1"))
     follower.close()

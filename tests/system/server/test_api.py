@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -72,6 +73,20 @@ def test_every_route_is_described_and_every_description_is_a_route() -> None:
     assert len(found) == len(ROUTES)
 
 
+def test_every_object_is_described_once() -> None:
+    """A response with more than three fields is described in one place, to which others refer."""
+    found = Counter[str]()
+
+    def count(part: Any) -> None:  # noqa: ANN401 - JSON
+        for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+            count(inner)
+        if isinstance(part, dict) and len(part.get("required", ())) > 3:
+            found[json.dumps(part, sort_keys=True)] += 1
+
+    count(description("")["components"])
+    assert [text for text, number in found.items() if number > 1] == []
+
+
 BUDGET = Budget("each", user="*", amounts=Resource(memory=10), mode=BudgetMode.ADMIT)
 
 
@@ -102,7 +117,7 @@ REQUESTS: dict[str, tuple[str, Any]] = {
     "/partition/{partition}/node/{name}": ("node-1", None),
     "/partition/{partition}/limits": ("?user=sue&queue=root.a", None),
     "/partition/{partition}/waiting": ("?user=sue&sort=age", None),
-    "/partition/{partition}/waiting/users": ("?find=su", None),
+    "/partition/{partition}/waiting/users": ("?search=su", None),
     "/partition/{partition}/usage_history": ("?kind=queue&name=root.a", None),
     "/partition/{partition}/usage_history.csv": ("?kind=user&name=sue&range=week", None),
     "/partition/{partition}/sparklines": ("?kind=group&names=dev&names=ops&resource=memory", None),
@@ -198,15 +213,15 @@ def test_description_is_served() -> None:
         ("GET", "/nothing.html", 404, "path-unknown"),
         ("DELETE", "/api/v1/config", 405, "method-unknown"),
         ("POST", "/", 405, "method-unknown"),
-        ("GET", f"{PREFIX}/utilization/users?most=0", 400, "query-invalid"),
-        ("GET", f"{PREFIX}/utilization/users?most=x", 400, "query-invalid"),
-        ("GET", f"{PREFIX}/utilization/users?most=1&most=2", 400, "query-invalid"),
+        ("GET", f"{PREFIX}/utilization/users?limit=0", 400, "query-invalid"),
+        ("GET", f"{PREFIX}/utilization/users?limit=x", 400, "query-invalid"),
+        ("GET", f"{PREFIX}/utilization/users?limit=1&limit=2", 400, "query-invalid"),
         ("GET", f"{PREFIX}/limits?user=sue", 400, "query-invalid"),
         ("GET", f"{PREFIX}/history?kind=nothing", 400, "query-invalid"),
         ("POST", f"{PREFIX}/check", 415, "media-type"),
         ("POST", f"{PREFIX}/plan", 415, "media-type"),
-        ("GET", f"{PREFIX}/queues?most=3", 400, "query-invalid"),
-        ("GET", f"{PREFIX}/utilization/users?limit=3", 400, "query-invalid"),
+        ("GET", f"{PREFIX}/queues?limit=3", 400, "query-invalid"),
+        ("GET", f"{PREFIX}/utilization/users?most=3", 400, "query-invalid"),
         ("GET", "/api/v1/health?x", 400, "query-invalid"),
         ("GET", f"{PREFIX}/applications?user={'a' * 257}", 400, "query-invalid"),
         ("GET", f"{YUNIKORN}/usage/user/{'a' * 257}", 400, "path-invalid"),

@@ -68,8 +68,8 @@ def test_a_denial_says_that_promised_allocations_may_end_early() -> None:
 
     assert setting.allocate("2", "sue", 2) == (
         "denied, waiting can help:\n"
-        "  budget 'lab' in root: 7200 gpu times seconds requested, 10800 of 14400 used or promised; "
-        "fits only if promised allocations end early, known in 3 h at the latest (limit for 'lab')"
+        "  budget 'lab' in root: 7200 gpu-seconds requested, 10800 of 14400 used or promised; "
+        "fits only if promised allocations end early, which is known within 3 h (limit for 'lab')"
     )
     setting.partition.release("1")
     assert setting.allocate("2", "sue", 2) == "allowed"
@@ -92,7 +92,7 @@ def test_a_denial_says_when_the_budget_is_renewed() -> None:
     setting.partition.release("1")
 
     assert setting.allocate("2", "sue", 2).endswith(
-        "7200 gpu times seconds requested, 10800 of 14400 used or promised; "
+        "7200 gpu-seconds requested, 10800 of 14400 used or promised; "
         "never in this period; renewed on December 1, 2026 (limit for 'root')"
     )
     setting.now += 8 * DAY
@@ -105,9 +105,9 @@ def test_a_denial_says_that_waiting_cannot_help() -> None:
 
     assert setting.allocate("1", "sue", 5) == (
         "denied, waiting cannot help:\n"
-        "  budget 'month' in root: 18000 gpu times seconds requested, 0 of 14400 used or promised; "
-        "never, also after it is renewed (limit for 'root')\n"
-        "  budget 'once' in root: 18000 gpu times seconds requested, 0 of 14400 used or promised; "
+        "  budget 'month' in root: 18000 gpu-seconds requested, 0 of 14400 used or promised; "
+        "never, even after it is renewed (limit for 'root')\n"
+        "  budget 'once' in root: 18000 gpu-seconds requested, 0 of 14400 used or promised; "
         "never, because it is not renewed (limit for 'root')"
     )
     assert "gpu requested without a promised duration" in setting.allocate("1", "sue", duration=None)
@@ -235,8 +235,8 @@ def test_a_transfer_moves_what_remains() -> None:
     setting = Setting(lab, each, start=NOON)
     setting.allocate("1", "sue", 1, 3600)
     with pytest.raises(RequestError, match="only 10800 gpu remain in 'lab'"):
-        setting.model.transfer("lab", "each", hours(4), taker_owner="eve")
-    setting.model.transfer("lab", "each", hours(3), taker_owner="eve")
+        setting.model.transfer("lab", "each", hours(4), recipient_owner="eve")
+    setting.model.transfer("lab", "each", hours(3), recipient_owner="eve")
 
     assert [one.remaining for one in setting.model.accounts(EVE)] == [4 * 3600]
     assert [one.remaining for one in setting.model.accounts(SUE)] == [0, 0]

@@ -58,7 +58,7 @@ def test_a_journal_that_is_in_use(tmp_path: Path) -> None:
     assert shown(found) == [("each", "sue", 0.6), ("each", "ben", 0.2), ("gpus", "root", 0.0)]
     assert sorted(one["limit"] for one in found) == sorted(limits)
     assert shown(json.loads(budgets(str(path), "--owner", "ben", "--json"))["accounts"]) == [("each", "ben", 0.2)]
-    assert shown(json.loads(budgets(str(path), "--most", "1", "--json"))["accounts"]) == [("each", "sue", 0.6)]
+    assert shown(json.loads(budgets(str(path), "--limit", "1", "--json"))["accounts"]) == [("each", "sue", 0.6)]
 
 
 def test_the_table_has_hours(tmp_path: Path) -> None:

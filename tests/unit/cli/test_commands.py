@@ -61,7 +61,7 @@ def test_simulate() -> None:
 
     assert result.exit_code == 0
     assert "jobs.swf under limits.yaml" in result.stdout
-    assert "2 read: 2 started, 0 rejected, 0 still waiting" in result.stdout
+    assert "2 submitted: 2 started, 0 rejected, 0 still waiting" in result.stdout
     assert "mean 30s, p95 1m 00s, longest 1m 00s" in result.stdout
     assert result.stderr == ""
 
@@ -80,8 +80,8 @@ def test_simulate_a_pipe(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> Non
 
     os.close(reading)
     assert result.exit_code == 0, result.exception
-    assert "2 read: 2 started, 0 rejected, 0 still waiting" in result.stdout
-    assert ("2 jobs read" in result.stderr) is terminal
+    assert "2 submitted: 2 started, 0 rejected, 0 still waiting" in result.stdout
+    assert ("2 jobs submitted" in result.stderr) is terminal
 
 
 @pytest.mark.usefixtures("files")
@@ -173,7 +173,7 @@ def test_mapping_options() -> None:
 
     figures = json.loads(simulate(*options, "--vcore", "500m", "--memory", "3Gi", "--json").stdout)
 
-    assert figures["jobs"] == {"read": 2, "started": 1, "rejected": 0, "held": 1, "most_held": 1}
+    assert figures["jobs"] == {"submitted": 2, "started": 1, "rejected": 0, "still_waiting": 1, "most_waiting": 1}
     assert {limit["queue_path"] for limit in figures["limits"]} == {"root.team2"}
     assert {limit["resource"]: limit["peak"] for limit in figures["limits"]} == {"vcore": 500, "memory": 3 * 2**30}
 
@@ -205,7 +205,7 @@ def test_default_queue_option() -> None:
 
     (limit,) = json.loads(simulate("--default-queue", "other", "--json").stdout)["limits"]
 
-    assert (limit["queue_path"], limit["held_jobs"]) == ("root.other", 1)
+    assert (limit["queue_path"], limit["delayed_jobs"]) == ("root.other", 1)
 
 
 @pytest.mark.usefixtures("files")
@@ -230,7 +230,7 @@ def test_cluster_option() -> None:
 
     figures = json.loads(simulate("--cluster", "vcore=1500m, memory=3Gi", "--json").stdout)
 
-    limits = {limit["resource"]: (limit["limit"], limit["held_jobs"]) for limit in figures["limits"]}
+    limits = {limit["resource"]: (limit["limit"], limit["delayed_jobs"]) for limit in figures["limits"]}
     assert limits == {None: (9, 0), "vcore": (1500, 1), "memory": (3 * 2**30, 0)}
 
 
@@ -242,7 +242,7 @@ def test_a_job_without_a_queue() -> None:
     result = simulate()
 
     assert result.exit_code == 0
-    assert "2 read: 0 started, 2 rejected, 0 still waiting" in result.stdout
+    assert "2 submitted: 0 started, 2 rejected, 0 still waiting" in result.stdout
     reason = "no queue: provided (there are no placement rules): root.site3 does not exist and the rule creates none"
     assert f"2 1 {reason}" in " ".join(result.stdout.split())
 
@@ -341,7 +341,7 @@ def test_progress_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     result = simulate()
 
     assert "replaying" in result.stderr
-    assert "2 jobs read, 0 waiting" in result.stderr
+    assert "2 jobs submitted, 0 waiting" in result.stderr
     assert "replaying" not in result.stdout
 
 

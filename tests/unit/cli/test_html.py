@@ -76,7 +76,7 @@ def test_sections() -> None:
     root = tree(grid_page())
     sections = {section.get("id"): section for section in root.iter("section")}
 
-    assert list(sections) == ["summary", "time", "holding", "usage", "users", "groups", "limits"]
+    assert list(sections) == ["summary", "time", "delays", "usage", "users", "groups", "limits"]
     assert [f"#{name}" for name in sections] == [link.get("href") for link in root.iterfind(".//nav//a")]
     for name, section in sections.items():
         heading = section.find("h2")
@@ -101,7 +101,7 @@ def test_limit_plot() -> None:
     """The plot of a limit says whose usage it shows, how close it came, and what the limit did."""
     labels = [svg.get("aria-label") for svg in tree(grid_page()).iterfind(".//svg[@role='img']")]
 
-    assert "root, user user1, 240 vcore: peak 240, 100% of the limit; mean 43%; held 443 jobs for 165d" in labels
+    assert "root, user user1, 240 vcore: peak 240, 100% of the limit; mean 43%; delayed 443 jobs for 165d" in labels
 
 
 def test_every_limit_is_listed() -> None:
@@ -113,8 +113,8 @@ def test_every_limit_is_listed() -> None:
 
 
 def test_whom_limits_held() -> None:
-    """Each limit that held jobs names whom it held, and for how long."""
-    section = tree(grid_page()).find(".//section[@id='holding']")
+    """Each limit that delayed jobs names the users of these jobs, and the time."""
+    section = tree(grid_page()).find(".//section[@id='delays']")
 
     assert section is not None
     rows = [text_of(row) for row in section.iterfind(".//tbody/tr")]
@@ -148,7 +148,7 @@ def test_many_users() -> None:
 
     assert section is not None
     assert len(section.findall(".//tbody/tr")) == 1000
-    assert "200 users more are in the output of --json." in text_of(section)
+    assert "200 more users are in the output of --json." in text_of(section)
     assert len(text) < 1_000_000
 
 
@@ -156,8 +156,8 @@ def test_no_jobs() -> None:
     """A replay of nothing makes a page that says so."""
     root = tree(replayed("partitions: [{name: default, queues: [{name: a}]}]", []))
 
-    assert "0 read: 0 started" in text_of(root)
-    assert root.find(".//section[@id='holding']/p") is not None
+    assert "0 submitted: 0 started" in text_of(root)
+    assert root.find(".//section[@id='delays']/p") is not None
 
 
 def test_cluster_comes_first() -> None:

@@ -72,8 +72,8 @@ def test_verify_damage(file: Path) -> None:
 def test_show(file: Path) -> None:
     """A summary, and the last changes."""
     assert run("journal", "show", file, "--last", "2").stdout.splitlines() == [
-        "last change 8 at 2026-11-01T02:30:00.000Z, compacted up to 0",
-        "2 applications with 1 allocations in 2 queues",
+        "last change 8 at 2026-11-01T02:30:00.000Z, never compacted",
+        "2 applications with 1 allocation in 2 queues",
         "7 2026-11-01T02:30:00.000Z released y",
         "8 2026-11-01T02:30:00.000Z asked z",
     ]
@@ -116,7 +116,7 @@ def test_backup(file: Path) -> None:
     assert (result.stdout, result.exit_code) == ("quota: copied to copy\n", 0)
     assert json.loads(other.stdout) == {"file": "quota", "target": "other"}
     assert inspect("copy") == inspect("other") == inspect(file)
-    assert "the file exists already" in again.stderr
+    assert "the file already exists" in again.stderr
     assert again.exit_code == 1
 
 

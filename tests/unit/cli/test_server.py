@@ -73,7 +73,7 @@ def test_explain_an_application(url: str) -> None:
     """What an application would be granted succeeds."""
     result = run("explain", url, "--application", "app", "--usage", "memory=2")
 
-    assert (result.exit_code, result.stdout.splitlines()[:2]) == (0, ["in root.a", "allowed"])
+    assert (result.exit_code, result.stdout.splitlines()[:2]) == (0, ["queue root.a", "allowed"])
 
 
 def test_explain_preemption(url: str) -> None:
@@ -125,7 +125,7 @@ def test_explain_at_a_host_and_port(url: str) -> None:
     address = url.removeprefix("http://")
     result = run("explain", address, "--application", "app", "--usage", "memory=2")
 
-    assert (result.exit_code, result.stdout.splitlines()[:2]) == (0, ["in root.a", "allowed"])
+    assert (result.exit_code, result.stdout.splitlines()[:2]) == (0, ["queue root.a", "allowed"])
     assert run("top", address, "--once").exit_code == 0
     assert run("explain", "127.0.0.1:1", "--user", "a").stderr.startswith(
         "no response from http://127.0.0.1:1/api/v1: "
@@ -208,7 +208,7 @@ def test_top_once(url: str) -> None:
     lines = [words(line) for line in result.stdout.splitlines()]
 
     assert result.exit_code == 0
-    assert lines[0] == words("partition default: 1 users, 1 groups, 3 queues, 2 applications, 2 allocations")
+    assert lines[0] == words("partition default: 1 user, 1 group, 3 queues, 2 applications, 2 allocations")
     assert ["root.a", "memory", "━" * 13 + "─" * 7, "67%", "6", "9", "1", "1"] in lines
     assert ["sue", "root", "memory", "━" * 12 + "─" * 8, "60%", "6", "10", "1", "1"] in lines
     assert ["dev", "root", "memory", "━" * 15 + "─" * 5, "75%", "6", "8", "1", "1"] in lines

@@ -104,7 +104,7 @@ def test_several_configurations() -> None:
     # In the second configuration, nothing is preempted: the victim is within a guarantee, too.
     evictions = [one["evictions"] for one in json.loads(result.stdout)["replays"]]
     assert evictions == [0, 1, 0, 0]
-    assert "1 queue more" in text
+    assert "1 more queue" in text
     assert "root.site4" not in text
 
 

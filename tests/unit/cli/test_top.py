@@ -144,10 +144,10 @@ def test_the_last_page_of_users(url: str) -> None:
     assert shown["users"]["total"] == 2
 
 
-@pytest.mark.parametrize(("find", "count"), [("DETECTOR-2026", 1), ("west1", 1), ("bob", 0)])
-def test_filter_of_denials(find: str, count: int, url: str) -> None:
+@pytest.mark.parametrize(("search", "count"), [("DETECTOR-2026", 1), ("west1", 1), ("bob", 0)])
+def test_filter_of_denials(search: str, count: int, url: str) -> None:
     """Denials are found by the application, and by the owner or queue of a limit."""
-    assert len(json.loads(run(80, url, "--json", "--filter", find).stdout)["denials"]) == count
+    assert len(json.loads(run(80, url, "--json", "--filter", search).stdout)["denials"]) == count
 
 
 @pytest.mark.parametrize("width", [30, 24])
@@ -215,10 +215,10 @@ def pressed(*keys: str) -> TopState:
         (["s"], RowSelection("name", lines=3)),
         (["<"], RowSelection("applications", lines=3)),
         ([">", ">", "<", "r"], RowSelection("name", is_reversed=True, lines=3)),
-        (["/", "q", "x", "backspace", "enter"], RowSelection(find="q", lines=3)),
+        (["/", "q", "x", "backspace", "enter"], RowSelection(search="q", lines=3)),
         (["/", "q", "escape"], RowSelection(lines=3)),
         (["/", "q", "enter", "escape"], RowSelection(lines=3)),
-        (["/", "a", "enter", "/", "up", "b", "enter"], RowSelection(find="ab", lines=3)),
+        (["/", "a", "enter", "/", "up", "b", "enter"], RowSelection(search="ab", lines=3)),
         (["tab"], RowSelection(lines=1000)),
         (["tab", "back tab", "x"], RowSelection(lines=3)),
     ],

@@ -126,13 +126,13 @@ partitions:
 ----
 5:7 limit-sets-nothing
 partitions[0].queues[0].limits[0]
-the limit sets neither maxresources nor maxapplications
+the limit sets no maximum (required: maxresources, maxapplications or ugm)
 6:7 limit-sets-nothing
 partitions[0].queues[0].limits[1]
-the limit sets neither maxresources nor maxapplications
+the limit sets no maximum (required: maxresources, maxapplications or ugm)
 8:7 limit-sets-nothing
 partitions[0].queues[0].limits[2]
-the limit sets neither maxresources nor maxapplications
+the limit sets no maximum (required: maxresources, maxapplications or ugm)
 ====
 a limit whose resources are all 0
 partitions:

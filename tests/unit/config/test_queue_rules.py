@@ -118,7 +118,7 @@ partitions:
 ----
 4:5 limit-sets-nothing
 partitions[0].limits[1]
-the limit sets neither maxresources nor maxapplications
+the limit sets no maximum (required: maxresources, maxapplications or ugm)
 4:14 limit-user-after-wildcard
 partitions[0].limits[1].users[0]
 user 'bob' follows the user wildcard (limits[0]) and has no effect
@@ -207,7 +207,7 @@ partitions:
 ----
 4:16 acl-too-many-parts
 partitions[0].queues[0].submitacl
-'ana, bob data': expected users, one blank, and groups; names are separated by commas without blanks
+'ana, bob data': expected users, one space, and groups; names are separated by commas without spaces
 ====
 a maximum above that of the grandparent
 partitions:

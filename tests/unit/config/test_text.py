@@ -109,7 +109,7 @@ partitions:
 ----
 5:14 limit-sets-nothing
 partitions[0].queues[0].limits[0]
-the limit sets neither maxresources nor maxapplications
+the limit sets no maximum (required: maxresources, maxapplications or ugm)
 5:15 wrong-type
 partitions[0].queues[0].limits[0].limit
 expected a text, found a list
@@ -136,7 +136,7 @@ partitions[0].queues
 expected a list, found 'nonsense'
 3:12 limit-sets-nothing
 partitions[0].limits[0]
-the limit sets neither maxresources nor maxapplications
+the limit sets no maximum (required: maxresources, maxapplications or ugm)
 ====
 an alias that means nothing has no consequences
 partitions:

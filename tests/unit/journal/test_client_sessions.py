@@ -52,8 +52,8 @@ def write(
     rows: list[Any] = []
     for operation in operations:
         add_operation(rows, *operation)
-    writer = partition._transaction_log.writer
-    writer.require_writable()
+    writer = partition._transaction_log.change_queue
+    writer.prepare(needs_space=False)
     writer.append(to_json(rows))
     writer.flush()
     by = ""

@@ -75,7 +75,7 @@ class held_up:  # noqa: N801 - reads as a statement
     """Prevents commits until the end of the block."""
 
     def __init__(self, partition: JournaledPartition) -> None:
-        self._writer = partition._transaction_log.writer
+        self._writer = partition._transaction_log.change_queue
         self._go, self._ready = Event(), Event()
         self._thread = Thread(target=self._hold)
 

@@ -94,7 +94,7 @@ def test_another_name_has_no_second_writer(path: Path, link: Callable[[Path, Pat
 
 def bring(path: Path, other: Path) -> None:
     """Rename the other files of a journal that was renamed while it was open."""
-    for ending in ("-wal", "-witness"):
+    for ending in ("-wal", "-acked"):
         if Path(f"{path}{ending}").exists():
             Path(f"{path}{ending}").rename(f"{other}{ending}")
 
@@ -325,7 +325,7 @@ def test_a_wal_of_another_journal(path: Path) -> None:
     with writer(path, "kill"):
         pass
     path.unlink()
-    Path(f"{path}-witness").unlink()
+    Path(f"{path}-acked").unlink()
     with pytest.raises(JournalError, match=r"it is empty or missing, but .*journal-wal has changes"):
         open_partition(path)
     with (
@@ -424,7 +424,7 @@ def test_names(path: Path, name: str) -> None:
     with open_partition(path) as partition:
         assert ids(partition) == ["a"]
     assert {file.name for file in path.parent.iterdir()} == {
-        f"{name}{ending}" for ending in ("", "-copy", "-lock", "-reserve", "-witness")
+        f"{name}{ending}" for ending in ("", "-copy", "-lock", "-reserve", "-acked")
     }
 
 
@@ -494,6 +494,16 @@ def test_a_sparse_file(path: Path) -> None:
     with pytest.raises(JournalError, match=r"file is not a database|no journal"):
         open_partition(path)
     assert path.stat().st_size == 2**40
+
+
+def test_a_text_file(path: Path) -> None:
+    """A file that SQLite did not write is refused as such, whatever its bytes are at the position of the open mark."""
+    path.write_bytes(b"a" * 100)
+    with pytest.raises(JournalError, match="file is not a database"):
+        inspect(path)
+    with pytest.raises(JournalError, match="file is not a database"):
+        open_partition(path)
+    assert path.read_bytes() == b"a" * 100
 
 
 def test_an_sqlite_file(path: Path) -> None:

@@ -145,18 +145,18 @@ def test_record_of_the_leader(path: Path) -> None:
     log = log_at(path)
     assert log.find_leader() is None
     with begin(path) as partition:
-        assert partition._transaction_log.writer.term == 0
+        assert partition._transaction_log.change_queue.term == 0
     assert not path.with_name("journal-leader").exists()
     for term in (1, 2):
         partition = lead(log, "one")
         leader = log.find_leader()
         assert leader is not None
         assert (leader.term, leader.name, leader.address) == (term, "one", "one:1")
-        partition._transaction_log.writer.renew()
+        partition._transaction_log.change_queue.renew()
         renewed = log.find_leader()
         assert renewed is not None
         assert renewed.renewed_at >= leader.renewed_at
-        assert partition._transaction_log.writer.term == term
+        assert partition._transaction_log.change_queue.term == term
         partition.journal.close()
         assert log.find_leader() is None
 

@@ -475,7 +475,7 @@ def test_backup(path: Path) -> None:
         partition.journal.backup(copy)
         state = state_of(partition)
         partition.allocate("b", "app", memory(1))
-        with pytest.raises(RequestError, match="the file exists already"):
+        with pytest.raises(RequestError, match="the file already exists"):
             partition.journal.backup(copy)
     with open_partition(copy) as again:
         assert state_of(again) == state

@@ -71,10 +71,10 @@ def test_differences(partition: Partition) -> None:
     assert report
     assert str(report) == (
         "'app' of 'app' with memory 5 is in the ledger, but 'app' of 'app' with memory 4 runs\n"
-        "'ghost' of 'gone' with nothing runs, an unknown application, and is not in the ledger\n"
-        "'new' of 'app' with memory 1 runs, and is not in the ledger\n"
+        "'ghost' of the unknown application 'gone' with nothing runs, but is not in the ledger\n"
+        "'new' of 'app' with memory 1 runs, but is not in the ledger\n"
         "'other' of 'other' with memory 1 is in the ledger, but 'other' of 'app' with memory 1 runs\n"
-        "'p' of 'app' with memory 1 is in the ledger but is not running"
+        "'p' of 'app' with memory 1 is in the ledger, but is not running"
     )
     assert [difference.allocation_id for difference in report.differences] == ["app", "ghost", "new", "other", "p"]
 

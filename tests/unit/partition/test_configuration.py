@@ -48,7 +48,7 @@ def test_plan_changes_nothing(partition: Partition) -> None:
 
 
 def test_plan_for_people(partition: Partition) -> None:
-    """A plan names every change, who would be over a limit, and which queues go away with applications in them."""
+    """A plan names every change, the limits that would be exceeded, and the queues that would drain."""
     assert str(partition.plan(NEW)) == (
         "~ queue root.a: maximum memory 9 -> memory 4; submit ACL none -> 'sue'\n"
         "- queue root.b\n"
@@ -56,10 +56,10 @@ def test_plan_for_people(partition: Partition) -> None:
         "~ limit in root for user 'sue': memory 9 -> memory 8, 3 applications\n"
         "+ limit in root for group 'dev': gpu 1\n"
         "~ placement rules\n"
-        "would be over:\n"
+        "would be exceeded:\n"
         "  queue root.a: 7 memory used of 4, 3 too much\n"
         "draining:\n"
-        "  root.b takes no more applications, and has 'left'"
+        "  root.b accepts no new applications, and still has 'left'"
     )
 
 
@@ -146,7 +146,7 @@ def test_apply_twice(partition: Partition) -> None:
     other = partition.plan(NEW)
     partition.apply(plan, confirm=True)
     partition.apply(plan, confirm=True)
-    with refused(partition, "plan 'outdated': it was made for another configuration than the one in force"):
+    with refused(partition, "plan 'outdated': it was made for a different configuration than the one in force"):
         partition.apply(other, confirm=True)
 
 
@@ -162,7 +162,7 @@ def test_apply_again_after_an_equal_configuration(partition: Partition) -> None:
 def test_apply_elsewhere(partition: Partition) -> None:
     """A plan can be applied in every partition of an equal configuration, such as the same one at the next leader."""
     plan, empty, other = partition.plan(NEW), Partition(), Partition(OLD)
-    with refused(empty, "plan 'outdated': it was made for another configuration than the one in force"):
+    with refused(empty, "plan 'outdated': it was made for a different configuration than the one in force"):
         empty.apply(plan, confirm=True)
     other.apply(plan, confirm=True)
     assert other.config == NEW
@@ -172,7 +172,7 @@ def test_equal_configuration_keeps_plans(partition: Partition) -> None:
     """A plan is valid while the configuration equals the one that it was made for, also if it is put in force again."""
     plan = partition.plan(NEW)
     partition.configure(None)
-    with refused(partition, "plan 'outdated': it was made for another configuration than the one in force"):
+    with refused(partition, "plan 'outdated': it was made for a different configuration than the one in force"):
         partition.apply(plan, confirm=True)
     partition.configure(OLD)
     partition.apply(plan, confirm=True)
@@ -243,7 +243,7 @@ def test_refused_configuration(partition: Partition) -> None:
     """What is no partition is refused, and the old configuration is still in force."""
     calls: list[Callable[[Any], object]] = [partition.configure, partition.plan]
     for call in calls:
-        with refused(partition, "config 'str': expected one partition: pass config.partition()"):
+        with refused(partition, "config <class 'str'>: expected one partition, such as config.partition()"):
             call("partitions: []")
     with refused(partition, "author 7: a name is a text of 1 to 256 characters"):
         partition.configure(OLD, 7)  # type: ignore[arg-type]  # misuse

@@ -16,7 +16,7 @@ from ugm.budgets import Budget, BudgetChange, Budgets
 from ugm.configuration import BudgetConfig, ElasticConfig, Extensions, LimitConfig, PartitionConfig, QueueConfig
 from ugm.events import BudgetChanged, Event
 from ugm.partition.compiled_config import CompiledConfig
-from ugm.partition.plan import PlanInput, make_plan
+from ugm.partition.config_plan import ConfigPlanInput, make_config_plan
 
 HOUR, DAY = 3600, 86_400
 #: November 23, 2026, at noon in UTC.
@@ -173,7 +173,7 @@ def test_changes_by_an_operator() -> None:
     changes = [
         BudgetChange.set("lab", gpu(20 * HOUR), reason="ticket 7"),
         BudgetChange.refill("each", gpu(4 * HOUR), owner="sue"),
-        BudgetChange.transfer("lab", "each", gpu(2 * HOUR), taker_owner="sue"),
+        BudgetChange.transfer("lab", "each", gpu(2 * HOUR), recipient_owner="sue"),
     ]
 
     assert all(map(setting.partition.change_budget, changes))
@@ -204,10 +204,10 @@ def test_a_repeated_change_has_no_effect() -> None:
         BudgetChange.refill("each", gpu(1)),
         BudgetChange.transfer("lab", "none", gpu(1)),
         BudgetChange.transfer("lab", "lab", gpu(1)),
-        BudgetChange.transfer("lab", "each", gpu(99 * HOUR), taker_owner="sue"),
+        BudgetChange.transfer("lab", "each", gpu(99 * HOUR), recipient_owner="sue"),
         BudgetChange.set("lab", gpu(1))._replace(owner="lab"),
-        BudgetChange.refill("lab", gpu(1))._replace(taker="each"),
-        BudgetChange.transfer("lab", "each", gpu(1))._replace(taker=""),
+        BudgetChange.refill("lab", gpu(1))._replace(recipient="each"),
+        BudgetChange.transfer("lab", "each", gpu(1))._replace(recipient=""),
         BudgetChange.refill("lab", gpu(1))._replace(reason="x" * 1001),
         ("refill", "lab", gpu(1)),
     ],
@@ -227,7 +227,7 @@ def test_a_change_that_is_undone_leaves_nothing_behind() -> None:
     changes = [
         BudgetChange.refill("each", gpu(HOUR), owner="new", change_id="1"),
         BudgetChange.set("lab", gpu(5), change_id="2"),
-        BudgetChange.transfer("lab", "each", gpu(5), taker_owner="other", change_id="3"),
+        BudgetChange.transfer("lab", "each", gpu(5), recipient_owner="other", change_id="3"),
     ]
     before = setting.remaining()
     for change in changes:
@@ -274,8 +274,8 @@ def test_a_plan_can_be_made_elsewhere() -> None:
     setting.partition.allocate("0", "a", gpu(1), duration=2 * HOUR)
     setting.now += HOUR
     given = setting.partition.plan_input(allocations=True)
-    sent = PlanInput(given.compiled, given.parts())
+    sent = ConfigPlanInput(given.compiled, given.parts())
     planned = setting.partition.plan(declaring(lab(6)))
 
-    assert make_plan(sent, planned.compiled)[:4] == planned[:4]
-    assert make_plan(sent, planned.compiled).exhausting == planned.exhausting != ()
+    assert make_config_plan(sent, planned.compiled)[:4] == planned[:4]
+    assert make_config_plan(sent, planned.compiled).exhausting == planned.exhausting != ()

@@ -20,8 +20,9 @@ from ugm.configuration import (
     QuotaTreeConfig,
     QuotaTreeDocument,
 )
+from ugm.elastic import ElasticModel
 from ugm.partition.compiled_config import CompiledConfig
-from ugm.partition.plan import PlanInput, make_plan
+from ugm.partition.config_plan import ConfigPlanInput, make_config_plan
 
 SUE: Final = UserGroup("sue", ("physics",))
 
@@ -49,6 +50,25 @@ def test_all_models_decide() -> None:
         ("quota node", "root", 8, 5),
     ]
     partition.verify()
+
+
+def test_models_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A partition uses the models that were made to check its configuration, and makes none for equal definitions."""
+    made: list[ElasticModel] = []
+    declared = ElasticModel.declared
+
+    def make(config: ElasticConfig) -> ElasticModel:
+        made.append(declared(config))
+        return made[-1]
+
+    monkeypatch.setattr(ElasticModel, "declared", make)
+    partition = Partition(declaring(elastic=ELASTIC))
+    assert len(made) == 1
+    partition.configure(declaring(elastic=ELASTIC))
+    assert len(made) == 2
+    partition.submit("a", SUE, "root.a")
+    assert partition.allocate("a-0", "a", Resource(gpu=1))
+    assert [model.quota.has_pod("a-0") for model in made] == [True, False]
 
 
 def test_models_carry_usage_over() -> None:
@@ -230,7 +250,7 @@ def test_plans_are_right(before: PartitionConfig, after: PartitionConfig) -> Non
     plan = partition.plan(after)
     copied = partition.plan_input(allocations=True)
     parts = pickle.loads(pickle.dumps(copied.parts()))  # noqa: S301 - written by this test
-    elsewhere = make_plan(PlanInput(CompiledConfig.of(before), parts), CompiledConfig.of(after))
+    elsewhere = make_config_plan(ConfigPlanInput(CompiledConfig.of(before), parts), CompiledConfig.of(after))
     partition.apply(plan, confirm=True)
 
     assert partition.exceeded_limits() == plan.exceeded == elsewhere.exceeded
@@ -243,7 +263,7 @@ def test_plans_need_the_allocations() -> None:
     copied = used(Partition(declaring()), a=1).plan_input()
 
     with pytest.raises(RequestError, match="allocations"):
-        make_plan(copied, CompiledConfig.of(declaring(TREE)))
+        make_config_plan(copied, CompiledConfig.of(declaring(TREE)))
 
 
 def test_changes_of_models() -> None:

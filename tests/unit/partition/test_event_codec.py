@@ -37,7 +37,7 @@ from ugm.events import (
 )
 from ugm.partition import Allocation, AllocationState, ApplicationState, GangStyle
 from ugm.partition.compiled_config import CompiledConfig
-from ugm.partition.event_codec import decode_events, encode_events
+from ugm.partition.event_codec import decode_events, encode_allocation, encode_events, event_row
 
 NO_CONFIG: Final = CompiledConfig.of(None)
 ONE: Final = Resource(memory=1)
@@ -143,7 +143,7 @@ PLAIN_DATA: Final[list[tuple[Event, list[Any], dict[str, Any]]]] = [
         {"event": "models_changed", "before": [], "after": ["Licences", "Budget"]},
     ),
     (
-        BudgetChanged(BudgetChange.transfer("lab", "ops", ONE, taker_owner="sue", reason="why", change_id="7")),
+        BudgetChanged(BudgetChange.transfer("lab", "ops", ONE, recipient_owner="sue", reason="why", change_id="7")),
         ["budget", "transfer", "lab", {"memory": 1}, "", "ops", "sue", "why", "7"],
         {
             "event": "budget_changed",
@@ -152,8 +152,8 @@ PLAIN_DATA: Final[list[tuple[Event, list[Any], dict[str, Any]]]] = [
                 "budget": "lab",
                 "amounts": {"memory": 1},
                 "owner": "",
-                "taker": "ops",
-                "taker_owner": "sue",
+                "recipient": "ops",
+                "recipient_owner": "sue",
                 "reason": "why",
                 "change_id": "7",
             },
@@ -161,6 +161,19 @@ PLAIN_DATA: Final[list[tuple[Event, list[Any], dict[str, Any]]]] = [
     ),
     (PartitionClosed(), ["close"], {"event": "closed"}),
 ]
+
+
+SPECIAL: Final = ({"placeholder": True}, {"priority": 1}, {"preemptible": False}, {"until": 7}, {"duration": 60})
+
+
+@pytest.mark.parametrize("change", [{}, {"state": AllocationState.TERMINATING}, *SPECIAL])
+def test_short_rows(change: dict[str, Any]) -> None:
+    """The shortcut for ordinary allocations gives the row that the values of the allocation determine."""
+    allocation = HELD._replace(**change)
+
+    assert event_row(Allocated(allocation)) == ["+", *encode_allocation(allocation)]
+    assert event_row(Released(allocation)) == ["-", *encode_allocation(allocation)]
+    assert event_row(Allocated(allocation, "old")) == ["+for", "old", *encode_allocation(allocation)]
 
 
 @pytest.mark.parametrize(("event", "row", "plain"), PLAIN_DATA, ids=[each[1][0] for each in PLAIN_DATA])

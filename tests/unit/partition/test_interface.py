@@ -23,9 +23,10 @@ DECLARED: Final = {
 }
 #: Operations of one implementation that cannot be called through the interface.
 OWN: Final = {
-    Partition: {"allocate_in_pass", "replace_model", "scheduling_pass", "waiting_list", "wake"},
+    Partition: {"allocate_in_pass", "model_room", "replace_model", "scheduling_pass", "waiting_list", "wake"},
     JournaledPartition: {
         "allocate_in_pass",
+        "model_room",
         "replace_model",
         "scheduling_pass",
         "waiting_list",

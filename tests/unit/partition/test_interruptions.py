@@ -387,7 +387,7 @@ BUDGETED: Final = _budgets(100, 200)
 BUDGET_OPERATIONS: Final[dict[str, Operation]] = {
     "refill": lambda p: p.change_budget(BudgetChange.refill("each", memory(5), owner="eve", change_id="1")),
     "set": lambda p: p.change_budget(BudgetChange.set("all 200", memory(5))),
-    "transfer": lambda p: p.change_budget(BudgetChange.transfer("all 200", "each", memory(5), taker_owner="sue")),
+    "transfer": lambda p: p.change_budget(BudgetChange.transfer("all 200", "each", memory(5), recipient_owner="sue")),
     "configure": lambda p: p.configure(_budgets(50, 200, 70)),
     "allocate": lambda p: p.allocate("n", "one", memory(1)),
     "resize": lambda p: p.resize("two", memory(6)),

@@ -133,17 +133,17 @@ def test_complete_too_early(partition: Partition) -> None:
     """An application that holds something, or has something pending, cannot be completed."""
     partition.allocate("1", "app", memory(1))
     partition.request("2", "app", memory(1))
-    with refused(partition, "application_id 'app': the application has 1 allocations and 1 pending"):
+    with refused(partition, "application_id 'app': the application has 1 granted and 1 pending allocations"):
         partition.complete("app")
 
 
 def test_complete_with_half_of_that(partition: Partition) -> None:
     """One of the two is enough to keep an application from being completed."""
     partition.request("1", "app", memory(1))
-    with refused(partition, "application_id 'app': the application has 0 allocations and 1 pending"):
+    with refused(partition, "application_id 'app': the application has 0 granted and 1 pending allocations"):
         partition.complete("app")
     partition.allocate("1", "app", memory(1))
-    with refused(partition, "application_id 'app': the application has 1 allocations and 0 pending"):
+    with refused(partition, "application_id 'app': the application has 1 granted and 0 pending allocations"):
         partition.complete("app")
 
 

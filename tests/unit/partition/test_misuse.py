@@ -11,6 +11,7 @@ import pytest
 from support.partition_fixtures import SUE, Licences, memory, partition_of, refused, started
 from support.tracking_fixtures import Wrong
 from ugm import AllocationRequest, Partition, RequestError, Resource, UserInQueue, parse_config
+from ugm.configuration import SchedulerConfig
 from ugm.partition import AuditReport, Difference, RunningAllocation
 
 NAME = "a name is a text of 1 to 256 characters"
@@ -307,10 +308,10 @@ def test_no_group(partition: Partition, group: Wrong) -> None:
         ({"cluster": {"memory": 1}}, "offers {'memory': 1}: expected a Resource"),
         ({"models": [7]}, "models 7: expected a QuotaModel with the methods check, charge and refund"),
         ({"models": 7}, "models 7: expected several quota models"),
-        ({"config": "default"}, "config 'str': expected one partition: pass config.partition()"),
+        ({"config": "default"}, "config <class 'str'>: expected one partition, such as config.partition()"),
         (
             {"config": parse_config("partitions: [{queues: [{name: a}]}]")},
-            "config 'SchedulerConfig': expected one partition: pass config.partition()",
+            f"config {SchedulerConfig}: expected one partition, such as config.partition()",
         ),
     ],
 )
@@ -332,7 +333,7 @@ def test_model_twice() -> None:
 
 def test_no_plan(partition: Partition) -> None:
     """Only a plan can be applied, and only a report of an audit reconciled."""
-    with refused(partition, "plan None: expected a Plan", RequestError):
+    with refused(partition, "plan None: expected a ConfigPlan", RequestError):
         partition.apply(None)  # type: ignore[arg-type]  # misuse
     with refused(partition, "report None: expected an AuditReport", RequestError):
         partition.reconcile(None)  # type: ignore[arg-type]  # misuse

@@ -246,9 +246,39 @@ def test_evictions_are_told() -> None:
     assert str(decision) == (
         "denied, waiting can help:\n"
         "  licence 'solver': 1 licence requested, 3 of 3 used, 1 too much\n"
-        "  evicting '1' would let it in"
+        "  evicting '1' would make room"
     )
     assert str(partition.explain("mine", licences(1))) == str(decision)
+
+
+class Noting(Licences):
+    """Licences that note what they check, and give up an allocation."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.checked: list[Claim] = []
+
+    def check(self, claim: Claim) -> list[Violation]:
+        """Note the claim."""
+        self.checked.append(claim)
+        return list(super().check(claim))
+
+    def evictions(self, _claim: Claim) -> tuple[str]:
+        """Give up the only allocation."""
+        return ("held",)
+
+
+def test_checks_of_an_eviction() -> None:
+    """A model checks a request once, and once more after the evictions."""
+    model = Noting()
+    partition = partition_of("{name: a}", models=[model])
+    partition.submit("app", SUE, "root.a")
+    partition.adopt("held", "app", licences(1))
+
+    assert partition.allocate_evicting("more", "app", licences(1))
+    assert len(model.checked) == 2
+    assert model.checked[0] is model.checked[1]
+    partition.verify()
 
 
 def test_evict() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from support.partition_fixtures import BOB, SUE, changing_nothing, memory, partition_of, refused, shown, started
 from ugm import Decision, Partition, Resource, UserGroup, Violation
-from ugm.hierarchy import UNLIMITED
+from ugm.counters import UNLIMITED
 
 #: A queue below another, with a limit of every kind on every level.
 EVERYTHING = (

@@ -67,7 +67,7 @@ def test_plan_and_carry_out() -> None:
     made = plan(partition)
 
     assert [victim.allocation_id for victim in made.victims] == ["batch-2"]
-    assert made.others == {"batch-1": "spared", "lab-1": "disabled"}
+    assert made.others == {"batch-1": "not_needed", "lab-1": "disabled"}
     assert partition.carry_out(made) == ("batch-2",)
     assert partition.allocation("batch-2").state is AllocationState.TERMINATING  # type: ignore[union-attr] # it exists
     assert plan(partition).outcome is Outcome.AWAITS_TERMINATING
@@ -144,7 +144,7 @@ def test_outcomes_follow_limits_and_settings() -> None:
     assert blocked.decision is not None
     assert [one.kind for one in blocked.decision.violations] == ["user"]
     assert plan(partition, 20).outcome is Outcome.NEVER
-    assert plan(partition, may_preempt=False).outcome is Outcome.UNWILLING
+    assert plan(partition, may_preempt=False).outcome is Outcome.MUST_NOT_PREEMPT
     early = partition.plan_preemption(request(3), since=10, now=99)
     assert (early.outcome, early.due) == (Outcome.EARLY, 100)
     assert str(early).splitlines()[0].endswith("may preempt in 1 s (from second 100)")

@@ -94,7 +94,7 @@ def test_queue_comes_back(partition: Partition) -> None:
 def test_leaf_becomes_parent(partition: Partition) -> None:
     """Applications stay in a leaf that becomes a parent; the next ones go below it."""
     plan = partition.plan(config("{name: a, queues: [{name: x}]}, {name: b}"))
-    assert [str(queue) for queue in plan.draining] == ["root.a takes no more applications, and has 'app'"]
+    assert [str(queue) for queue in plan.draining] == ["root.a accepts no new applications, and still has 'app'"]
     partition.apply(plan, confirm=True)
 
     assert str(partition.submit("new", SUE, "root.a")).endswith(": root.a is not a leaf")

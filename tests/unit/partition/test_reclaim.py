@@ -75,11 +75,11 @@ def test_nothing_beyond_the_guarantee(kinds: str) -> None:
     """A request above the guarantee of its group gets nothing, and neither does one that would break another one."""
     plan = lent(kinds).plan_reclaim("a", Resource(gpu=5))
     assert (plan.outcome, plan.victims) == (ReclaimOutcome.NONE, ())
-    assert [(one.reason, one.number) for one in plan.spared] == [(Protection.UNCLAIMED, 5)]
+    assert [(one.reason, one.number) for one in plan.protected] == [(Protection.NOT_ENTITLED, 5)]
 
     plan = lent(kinds, Held("b", 5), Held("b", 5)).plan_reclaim("a", THREE)
     assert (plan.outcome, plan.victims) == (ReclaimOutcome.NONE, ())
-    assert [(one.reason, one.number) for one in plan.spared] == [(Protection.GUARANTEE, 2)]
+    assert [(one.reason, one.number) for one in plan.protected] == [(Protection.GUARANTEE, 2)]
 
 
 @KINDS
@@ -88,7 +88,7 @@ def test_protected_allocations(kinds: str) -> None:
     plan = lent(kinds, *(Held("b", 2, preemptible=number > 2) for number in range(5))).plan_reclaim("a", THREE)
 
     assert plan.allocation_ids == ("b-3", "b-4")
-    assert [(one.reason, one.number) for one in plan.spared] == [(Protection.OPTED_OUT, 3)]
+    assert [(one.reason, one.number) for one in plan.protected] == [(Protection.NOT_PREEMPTIBLE, 3)]
 
 
 @KINDS
@@ -204,11 +204,11 @@ def test_a_plan_that_is_not_needed_any_more_is_refused() -> None:
     partition = lent("tree", *[Held("b", 1)] * 10)
     plan = partition.plan_reclaim("a", THREE)
     partition.release("b-9")
-    assert stale(partition, plan) == "the plan is stale: the eviction of 'b-0' is not needed any more"
+    assert stale(partition, plan) == "the plan is stale: the eviction of 'b-0' is no longer needed"
     partition.release("b-8")
     partition.release("b-7")
 
-    assert stale(partition, plan).endswith("the request fits without the eviction of the victims that are left")
+    assert stale(partition, plan).endswith("the request fits without evicting the remaining victims")
 
 
 def test_a_plan_that_is_not_allowed_any_more_is_refused() -> None:
@@ -252,7 +252,7 @@ def test_foreign_victims_are_refused() -> None:
     assert plan.allocation_ids == ("b-0",)
     forged = replace(plan, victims=(plan.victims[0]._replace(allocation_id="a-0", application_id="a"),))
 
-    assert stale(partition, forged).endswith("allocation 'a-0' is not of another group any more")
+    assert stale(partition, forged).endswith("allocation 'a-0' no longer belongs to another group")
     with pytest.raises(RequestError, match="expected a ReclaimPlan"):
         partition.reclaim("b-0")  # type: ignore[arg-type]
 

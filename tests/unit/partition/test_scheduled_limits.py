@@ -24,7 +24,7 @@ from ugm import (
     Violation,
     parse_config,
 )
-from ugm._schedules import NEVER, parse_entry
+from ugm._schedule_entries import NEVER, parse_entry
 from ugm.config import PartitionConfig, QueueConfig, QueueResources, ScheduledLimit, dump_config, export_config
 from ugm.configuration import LimitExtensions
 from ugm.decision import LimitRise
@@ -126,19 +126,19 @@ def test_scheduled_changes(clock: Clock) -> None:
     partition = running(clock)
     clock.now = MONDAY + 10 * HOUR
     partition.allocate("b", "app", memory(2))
-    coming = partition.scheduled_changes(most=2)
+    coming = partition.scheduled_changes(max_changes=2)
 
     assert [one.at for one in coming] == [MONDAY + 18 * HOUR, MONDAY + 34 * HOUR]
     assert [[one.limit for one in change.newly_exceeded] for change in coming] == [[4], []]
     assert str(coming[0]).splitlines() == [
         "at 2026-11-24 06:00 UTC:",
         "  ~ queue root.a: maximum memory 6 -> memory 4",
-        "  would be over: queue root.a: 6 memory used of 4, 2 too much",
+        "  would be exceeded: queue root.a: 6 memory used of 4, 2 too much",
     ]
     assert partition.headroom("app") == memory(0), "nothing has changed"
-    assert partition.scheduled_changes(most=0) == Partition().scheduled_changes() == ()
-    with pytest.raises(RequestError, match="most -1: expected an int >= 0"):
-        partition.scheduled_changes(most=-1)
+    assert partition.scheduled_changes(max_changes=0) == Partition().scheduled_changes() == ()
+    with pytest.raises(RequestError, match="max_changes -1: expected an int >= 0"):
+        partition.scheduled_changes(max_changes=-1)
 
 
 def test_plan(clock: Clock) -> None:

@@ -188,7 +188,19 @@ def test_order_changes_nothing() -> None:
         ("y.0", True, ""),
     ]
     assert (partition.order(), partition.order(max_turns=1)) == (turns, turns[:1])
+    assert partition.order(explained=False) == tuple(one._replace(keys=()) for one in turns)
     assert turns[0].to_dict()["reasons"] == turns[0].explain().split("\n")
+
+
+def test_order_counts_the_usage_of_applications_without_requests() -> None:
+    """Queues are compared by the usage of all applications, also of queues without a quota and of those below them."""
+    partition = waiting("{name: a, queues: [{name: full}, {name: free}]}, {name: b}", "x a.free 0", "y b 0", "z a.full")
+    partition.add_node("node", memory(10))
+    assert [one.request.application_id for one in partition.order()] == ["x", "y"]
+    assert partition.allocate("held", "z", memory(1))
+
+    assert [one.request.application_id for one in partition.order()] == ["y", "x"]
+    assert "by the ratio of its usage: 0 against 1/10" in partition.order()[0].explain()
 
 
 def test_order_by_ranks() -> None:

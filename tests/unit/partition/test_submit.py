@@ -44,7 +44,7 @@ def test_submitted_again(partition: Partition) -> None:
     """The same submission once more is answered with the queue in which the application is."""
     partition.configure(None)
     placement = partition.submit("app", SUE, "root.a", tags={})
-    assert (placement.queue_path, placement.creates, str(placement)) == ("root.a", False, "placed in root.a before")
+    assert (placement.queue_path, placement.creates, str(placement)) == ("root.a", False, "already placed in root.a")
 
 
 def test_submitted_again_by_its_queue() -> None:
@@ -68,7 +68,7 @@ def test_rejected(partition: Partition) -> None:
     before = partition.queue()
     placement = partition.submit("new", SUE, "root.p")
     assert str(placement) == (
-        "rejected, no rule found a queue:\n  provided (there are no placement rules): root.p is not a leaf"
+        "rejected, no rule selected a queue:\n  provided (there are no placement rules): root.p is not a leaf"
     )
     assert (partition.application("new"), partition.queue()) == (None, before)
 
@@ -77,7 +77,7 @@ def test_created() -> None:
     """Where a rule may create, the queue is created with the application, and a placement says so."""
     partition = partition_of(rules=CREATING)
     placement = partition.submit("new", SUE, tags={"namespace": "Team.X"})
-    assert str(placement) == "placed in root.team_dot_x, which is created, by placementrules[0] tag namespace"
+    assert str(placement) == "placed in new queue root.team_dot_x by placementrules[0] tag namespace"
     assert partition.submit("next", BOB, tags={"namespace": "team.x"}).creates is False
 
 

@@ -11,7 +11,9 @@ from unittest.mock import Mock
 import pytest
 
 from support.partition_fixtures import BOB, SUE, Licences, config, memory
+from support.reclaim_scenes import elastic_groups
 from ugm import Partition, Resource
+from ugm.elastic.model import GROUP_TAG
 from ugm.journal import open_partition
 from ugm.partition import AbstractPartition, WaitingList
 
@@ -90,6 +92,39 @@ def test_limits_of_users() -> None:
     tests = waiting.tests
     partition.release("y.0")
     assert (woken(waiting), waiting.tests - tests) == (["y.1"], 1)
+
+
+def test_room_of_a_model() -> None:
+    """Requests that an elastic group denies are tested again only when the group has room for their size."""
+    partition = Partition(config("{name: a}"), models=[elastic_groups({"red": 2, "blue": 2}, 4)])
+    for number, group in enumerate(["red"] * 2 + ["blue"] * 20):
+        partition.submit(f"x{number}", SUE, "root.a", tags={GROUP_TAG: group})
+        partition.request(f"x{number}.1", f"x{number}", Resource(gpu=2 if number < 10 else 1))
+    for number in range(4):
+        partition.adopt(f"x{number}.0", f"x{number}", Resource(gpu=1))
+    waiting = partition.waiting_list()
+    assert (woken(waiting), waiting.tests) == ([], 22)
+
+    # Both groups request more than they get.
+    partition.release("x0.0")
+    assert (woken(waiting), waiting.tests) == ([], 22)
+    assert partition.model_room("elastic group", "red", "gpu") == 1
+    partition.release("x2.0")
+    assert (woken(waiting), waiting.tests) == (["x10.1"], 24)
+
+
+def test_unknown_room() -> None:
+    """A model that cannot tell its room, or has been replaced, is asked each time."""
+    model = Licences(1)
+    partition = Partition(EIGHT, models=[model])
+    partition.submit("x", SUE, "root.a")
+    partition.adopt("x.0", "x", Resource(licence=1))
+    partition.request("x.1", "x", Resource(licence=1))
+    waiting = partition.waiting_list()
+
+    assert (woken(waiting), woken(waiting), waiting.tests) == ([], [], 2)
+    partition.replace_model(model, Licences(2))
+    assert woken(waiting) == ["x.1"]
 
 
 def test_maximum_number_of_applications() -> None:

@@ -67,7 +67,7 @@ def test_empty_text_is_no_list() -> None:
     assert Acl.parse("") is None
 
 
-REASON = "expected users, one blank, and groups; names are separated by commas without blanks"
+REASON = "expected users, one space, and groups; names are separated by commas without spaces"
 
 
 @pytest.mark.parametrize("text", ["a b c", " a b", "ana, bob, sue"])

@@ -262,9 +262,9 @@ def test_placement_explains_itself() -> None:
     """A placement tells which rule was taken and why those before it passed."""
     text = f"name: provided\n{NAMESPACE}"
 
-    assert str(place(text, submitted("a"))) == "placed in root.a, by placementrules[0] provided"
+    assert str(place(text, submitted("a"))) == "placed in root.a by placementrules[0] provided"
     assert str(place(text, submitted(tags={"namespace": "b"}))) == (
-        "placed in root.b, which is created, by placementrules[1] tag namespace; before it:\n"
+        "placed in new queue root.b by placementrules[1] tag namespace; earlier rules:\n"
         "  placementrules[0] provided: the application names no queue"
     )
 
@@ -275,7 +275,7 @@ def test_rejection_explains_itself() -> None:
 
     assert not placement
     assert str(placement) == (
-        "rejected, no rule found a queue:\n"
+        "rejected, no rule selected a queue:\n"
         "  placementrules[0] provided: root.new does not exist and the rule creates none\n"
         "  placementrules[1] tag namespace: the application has no tag 'namespace'"
     )
@@ -301,7 +301,7 @@ def test_signs_that_cannot_be_shown_are_escaped() -> None:
     passed, taken = compiled.place(submitted(), QUEUES), compiled.place(submitted(tags={"\x1b[31m": "a"}), QUEUES)
 
     assert str(passed.trials[0]) == r"placementrules[0] tag \x1b[31m: the application has no tag '\x1b[31m'"
-    assert str(taken) == r"placed in root.a, by placementrules[0] tag \x1b[31m"
+    assert str(taken) == r"placed in root.a by placementrules[0] tag \x1b[31m"
 
 
 UNKNOWN = "unknown placement rule (allowed: fixed, provided, tag, user)"

@@ -9,7 +9,7 @@ import pytest
 from support.partition_fixtures import BOB, SUE, config, memory
 from ugm import RequestError, Resource, UserGroup
 from ugm.configuration import QueueConfig, QueueResources
-from ugm.hierarchy import Layout
+from ugm.counters import Layout
 from ugm.queues import QueueSpec, Quota
 from ugm.queues.specs import QueueSpecs
 from ugm.queues.tree import QueueTree
@@ -75,7 +75,7 @@ def test_compiled_by_hand() -> None:
         ),
         (
             QueueConfig("a", admin_acl="a b c"),
-            "acl 'a b c': expected users, one blank, and groups; names are separated by commas without blanks",
+            "acl 'a b c': expected users, one space, and groups; names are separated by commas without spaces",
         ),
     ],
 )

@@ -274,6 +274,23 @@ def test_age_of_pending_requests() -> None:
     assert of(series, "ugm_queue_pending_allocations", queue="root.p") == 3
 
 
+def test_positions_of_users() -> None:
+    """Each user has the position of the first pending request, until none is pending."""
+    partition = create_partition(config("{name: a}"))
+    for name in ("one", "two"):
+        partition.submit(name, UserGroup(name), "root.a")
+        for end in ("a", "b"):
+            partition.request(f"{name}-{end}", name, Resource(memory=1))
+    collector = PartitionCollector({"default": partition})
+    series = read(collector)
+    for end in ("a", "b"):
+        partition.release(f"one-{end}")
+
+    assert of(series, "ugm_user_pending_position", user="one") == 1
+    assert of(series, "ugm_user_pending_position", user="two") == 3
+    assert not [one for one in read(collector) if "pending_position" in str(one) and "one" in str(one)]
+
+
 def test_requests_that_have_ended_do_not_count() -> None:
     """A request that ended without an event that the history knows is skipped."""
     history, earlier = History(clock=lambda: 50), WorkTimes()

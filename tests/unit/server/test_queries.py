@@ -80,7 +80,7 @@ def test_quota_of_a_namespace(path: str) -> None:
 @WITH_EACH_STORAGE
 def test_explain_of_an_application() -> None:
     """An explanation contains the holders of the missing resources, and every limit that applies."""
-    body = post_json("/explain", {"application_id": "app", "usage": {"memory": 3}, "most": 1})
+    body = post_json("/explain", {"application_id": "app", "usage": {"memory": 3}, "max_holders": 1})
 
     assert body["violations"][0]["holders"] == [  # type: ignore[index] # a list
         {"application_id": "app", "user": "sue", "queue_path": "root.a", "amount": 6}

@@ -58,11 +58,11 @@ def test_endpoint() -> None:
 
     watch.update()
 
-    answer = rest.get(f"{PREFIX}/thresholds?kind=queue&find=root.a").json()
+    answer = rest.get(f"{PREFIX}/thresholds?kind=queue&search=root.a").json()
     assert (answer["shares"], answer["total"]) == ([80, 95], 1)
     assert answer["crossed"] == [one.to_dict() for one in watch.crossed if one.name == "root.a"]
-    assert rest.get(f"{PREFIX}/thresholds?kind=group&find=none").json()["total"] == 0
-    assert rest.get(f"{PREFIX}/thresholds?skip=100").json()["crossed"] == []
+    assert rest.get(f"{PREFIX}/thresholds?kind=group&search=none").json()["total"] == 0
+    assert rest.get(f"{PREFIX}/thresholds?offset=100").json()["crossed"] == []
     assert rest.get(f"{PREFIX}/thresholds?kind=node").status_code == 400
 
 

@@ -104,8 +104,8 @@ def test_borrowers() -> None:
     assert get(partition, "tree/borrowers", tree="Teams") == {"total": 1, "consumers": [expected]}
     for chosen, count in (("A", 1), ("R", 1), ("B", 0)):
         assert get(partition, "tree/borrowers", tree="Teams", node=chosen)["total"] == count
-    assert get(partition, "tree/borrowers", tree="Teams", find="t2")["total"] == 0
-    assert get(partition, "tree/borrowers", tree="Teams", skip=1) == {"total": 1, "consumers": []}
+    assert get(partition, "tree/borrowers", tree="Teams", search="t2")["total"] == 0
+    assert get(partition, "tree/borrowers", tree="Teams", offset=1) == {"total": 1, "consumers": []}
     assert get(partition, "tree/borrowers", tree="elastic")["total"] == 0
 
 
@@ -134,8 +134,8 @@ def test_order_and_search() -> None:
 
     assert names(get(partition, "tree", tree="elastic", sort="lent"))[1:] == ["ml", "ml-web", "ml-train", "ops"]
     assert names(get(partition, "tree", tree="Teams", sort="share")) == ["R", "A", "B"]
-    assert names(get(partition, "tree", tree="elastic", find="WEB"))[1:] == ["ml", "ml-web"]
-    assert names(get(partition, "tree", tree="elastic", find="nothing")) == []
+    assert names(get(partition, "tree", tree="elastic", search="WEB"))[1:] == ["ml", "ml-web"]
+    assert names(get(partition, "tree", tree="elastic", search="nothing")) == []
 
 
 def test_nodes_are_opened_and_closed() -> None:
@@ -152,7 +152,7 @@ def test_large_trees_are_bounded() -> None:
     """The response has one page of the visible nodes; only the first level is open at first."""
     partition = crowd_of_groups(400)
     found = get(partition, "tree", tree="elastic")
-    opened = get(partition, "tree", tree="elastic", toggle="team2", skip=2, most=50)
+    opened = get(partition, "tree", tree="elastic", toggle="team2", offset=2, limit=50)
     page = get(partition, "tree", tree="Teams", toggle=["team0", "team1", "team2", "team3"])
 
     assert (found["nodes"], found["total"], len(found["rows"])) == (401, 5, 5)

@@ -59,7 +59,7 @@ def test_overdue_allocations_have_owners() -> None:
     rest = client(partition)
 
     assert rest.get(f"{PREFIX}/overdue").json() == {"total": 0, "allocations": []}
-    found = rest.get(f"{PREFIX}/overdue", params={"now": 2**40, "most": 1}).json()
+    found = rest.get(f"{PREFIX}/overdue", params={"now": 2**40, "limit": 1}).json()
     (one,) = found["allocations"]
     assert (found["total"], one["allocation_id"], one["user"], one["queue_path"]) == (2, "late-1", "sue", "root.a")
 
@@ -112,7 +112,7 @@ def test_standings() -> None:
     partition = busy()
     for number in range(5):
         started(partition, f"app-{number}", number, "root.b", UserGroup(f"user-{number}"))
-    body = client(partition).get(f"{PREFIX}/utilization/users?most=3").json()
+    body = client(partition).get(f"{PREFIX}/utilization/users?limit=3").json()
 
     assert body["total"] == 6
     assert [line["name"] for line in body["utilizations"]] == ["sue", "user-4", "user-0"]
@@ -148,7 +148,7 @@ def test_pages() -> None:
     rest, found = client(partition), []
     after: str | None = ""
     while after is not None:
-        body = rest.get(f"{PREFIX}/applications", params={"most": 3, "after": after}).json()
+        body = rest.get(f"{PREFIX}/applications", params={"limit": 3, "after": after}).json()
         found.append([line["application_id"] for line in body["applications"]])
         after = body["next"]
 

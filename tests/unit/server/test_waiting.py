@@ -94,11 +94,11 @@ def test_requests_have_position_age_and_reasons() -> None:
         ({"application": "held-app"}, {"s-1", "s-2"}),
         ({"queue": "root.b"}, set()),
         ({"queue": "root.A"}, {"b-1", "s-1", "s-2"}),
-        ({"find": "S-"}, {"s-1", "s-2"}),
-        ({"find": "LATER"}, {"b-1"}),
+        ({"search": "S-"}, {"s-1", "s-2"}),
+        ({"search": "LATER"}, {"b-1"}),
         ({"older_than": 15}, {"b-1"}),
-        ({"most": 0 + 1, "sort": "age"}, {"b-1"}),
-        ({"skip": 2, "sort": "name"}, {"s-2"}),
+        ({"limit": 0 + 1, "sort": "age"}, {"b-1"}),
+        ({"offset": 2, "sort": "name"}, {"s-2"}),
     ],
 )
 def test_requests_are_selected(query: dict[str, Any], expected: set[str]) -> None:
@@ -136,10 +136,10 @@ def test_applications_are_searched() -> None:
     def names(**query: str | int) -> list[str]:
         return [one["application_id"] for one in world.get("applications", **query)["applications"]]
 
-    assert names(find="VISION") == names(find="sue") == names(find="dev") == ["held-app"]
-    assert names(find="root.a") == ["held-app", "later"]
+    assert names(search="VISION") == names(search="sue") == names(search="dev") == ["held-app"]
+    assert names(search="root.a") == ["held-app", "later"]
     assert names(older_than=25) == ["held-app"]
-    assert world.get("applications", most=1)["applications"][0]["submitted_at"] == 100
+    assert world.get("applications", limit=1)["applications"][0]["submitted_at"] == 100
 
 
 @pytest.mark.parametrize(("pause", "expected"), [(0, []), (10**9, [None])])

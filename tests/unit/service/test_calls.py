@@ -56,17 +56,22 @@ def test_calls_share_a_message() -> None:
     assert sent(calls) == (4, 0, [8])
 
 
-def test_a_call_that_its_caller_sends() -> None:
-    """It has a message of its own, and is not sent a second time unless the connection is a new one."""
-    calls = OpenCalls()
-    calls.add(Waiting(5))
-    alone = Waiting(6)
-    assert decoded(calls.add_sent(alone)) == (2, 0, [6])
-    assert alone.number == 2
-    assert sent(calls) == (1, 0, [5])
-    assert sent(calls) is None
-    calls.send_again()
-    assert sent(calls) == (1, 0, [5, 6])
+def test_a_call_that_is_alone() -> None:
+    """`add_only` returns the message of `add` and `take`. It is sent a second time only on a new connection."""
+    direct, general = OpenCalls(), OpenCalls()
+    for number in range(1, 5):
+        general.add(Waiting(number))
+        data = direct.add_only(Waiting(number))
+        assert data == general.take()
+        assert decoded(data) == (number, number - 1, [number])
+        assert sent(direct) is None
+        direct.send_again()
+        assert direct.take() == data
+        for calls in (direct, general):
+            if number % 2:
+                calls.take_answered([Reply(number, 0, Raw(b"\xc0"))])
+            else:
+                calls.discard(number)
 
 
 def test_answers_are_acknowledged_without_gaps() -> None:
@@ -80,7 +85,7 @@ def test_answers_are_acknowledged_without_gaps() -> None:
     calls.take_answered([Reply(1, 0, Raw(b"\xc0"))])
     assert calls.acknowledged == 2
     calls.take_answered([Reply(3, 0, Raw(b"\xc0"))])
-    assert (calls.acknowledged, calls.has_any) == (3, False)
+    assert (calls.acknowledged, calls.calls) == (3, {})
 
 
 def test_open_calls_are_sent_again_with_their_numbers() -> None:
@@ -114,4 +119,4 @@ def test_deadlines() -> None:
     calls.add(early)
     assert calls.take_expired(4) == [early]
     assert calls.take_all() == [late]
-    assert not calls.has_any
+    assert not calls.calls

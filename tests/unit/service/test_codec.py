@@ -33,7 +33,7 @@ from ugm.decision import ALLOWED, Explanation
 from ugm.partition import RunningAllocation
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.quotatree import SoftQuotaViolation
-from ugm.quotatree.models import InMaintenance
+from ugm.quotatree.setup_violations import InMaintenance
 from ugm.service import ProtocolError, ServiceError
 from ugm.service.codec import Codec, Shape, Shapes
 from ugm.service.operations import ERROR, OPERATIONS, operations_of

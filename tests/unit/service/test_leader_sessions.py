@@ -100,7 +100,7 @@ def test_changes_in_doubt_are_not_written_in_the_loop(tmp_path: Path, monkeypatc
     """Before an outage is known, changes fail at once instead of waiting for the log."""
 
     def work(engine: Engine) -> None:
-        writer = engine.committer._writer
+        writer = engine.committer._change_queue
         assert writer is not None
         monkeypatch.setattr(writer, "_failure", JournalError("j", "no answer"))
         monkeypatch.setattr(type(writer), "flush", lambda _self: pytest.fail("the loop waits for the log"))

@@ -19,13 +19,13 @@ from ugm.configuration import BudgetConfig
 from ugm.partition import (
     AbstractPartition,
     AuditReport,
+    ConfigPlan,
     Difference,
-    Plan,
     ReclaimPlan,
     ReclaimVictim,
     RunningAllocation,
 )
-from ugm.partition.plan import PlanInput, make_plan
+from ugm.partition.config_plan import ConfigPlanInput, make_config_plan
 from ugm.partition.snapshot import PartitionSnapshot
 from ugm.preemption import PreemptionPlan, QueueInput, ReductionPlan
 from ugm.preemption import Victim as PreemptionVictim
@@ -115,7 +115,7 @@ CALLS: Final[Mapping[str, Sequence[Callable[[AbstractPartition], object]]]] = {
         lambda p: p.renew("one-0", 0),
         lambda p: p.renew("none", 60),
     ],
-    "scheduled_changes": [lambda p: p.scheduled_changes(), lambda p: p.scheduled_changes(most=-1)],
+    "scheduled_changes": [lambda p: p.scheduled_changes(), lambda p: p.scheduled_changes(max_changes=-1)],
     "overdue": [lambda p: p.overdue(), lambda p: p.overdue(now=2**40)],
     "expire": [lambda p: p.expire(now=2**40), lambda p: p.expire(now=0)],
     "release_overdue": [lambda p: p.release_overdue(now=2**40), lambda p: p.release_overdue()],
@@ -286,7 +286,12 @@ CALLS: Final[Mapping[str, Sequence[Callable[[AbstractPartition], object]]]] = {
     "exceeded_limits": [lambda p: p.exceeded_limits()],
     "model_utilization": [lambda p: p.model_utilization()],
     "model_reports": [lambda p: p.model_reports()],
-    "order": [lambda p: p.order(), lambda p: p.order(max_turns=1, ranks={"sue": 1}), lambda p: p.order(max_turns=-1)],
+    "order": [
+        lambda p: p.order(),
+        lambda p: p.order(max_turns=1, ranks={"sue": 1}),
+        lambda p: p.order(max_turns=-1),
+        lambda p: p.order(explained=False),
+    ],
     "reservations": [lambda p: p.reservations()],
     "snapshot": [lambda p: p.snapshot(), lambda p: p.snapshot(list)],
 }
@@ -329,10 +334,10 @@ def outcome(call: Callable[[AbstractPartition], object], partition: AbstractPart
 
 def comparable(result: object) -> object:
     """Return a result, or values of an object without comparison."""
-    if isinstance(result, Plan):
+    if isinstance(result, ConfigPlan):
         return result[:4], result.base.config, result.compiled.config
-    if isinstance(result, PlanInput):
-        return comparable(make_plan(result, result.compiled))
+    if isinstance(result, ConfigPlanInput):
+        return comparable(make_config_plan(result, result.compiled))
     if isinstance(result, PartitionSnapshot):
         snapshot = result
         users = [(snapshot.user(name), snapshot.user_utilization(name)) for name in snapshot.user_names]
@@ -424,7 +429,7 @@ def test_plan_of_one_client_is_valid_for_another() -> None:
     second.apply(plan, confirm=True)
     first.apply(plan, confirm=True)
     assert partition.config == SECOND
-    with pytest.raises(RequestError, match="it was made for another configuration"):
+    with pytest.raises(RequestError, match="it was made for a different configuration"):
         first.apply(other, confirm=True)
 
 

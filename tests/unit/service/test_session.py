@@ -16,6 +16,6 @@ def test_acknowledged_answers_are_not_kept_for_the_log() -> None:
         session.begin(number, is_change=True)
         session.log_later(Reply(number, 0, Raw(b"\xc0")))
 
-    assert len(session._unlogged) == 2
+    assert len(session.unlogged) == 2
     assert [answer.number for answer in session.progress().answers] == [998, 999]
     assert session.progress().answers == ()

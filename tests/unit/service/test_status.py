@@ -70,7 +70,7 @@ def test_waiting_operations_are_counted(tmp_path: Path) -> None:
     with running(tmp_path, journal="j") as service, started(service) as partition:
         leader = service._leader
         assert leader is not None
-        writer = leader.committer._writer
+        writer = leader.committer._change_queue
         assert writer is not None
         with writer._writing:
             futures = [partition.promise(partition.allocate, str(number), "app", memory(1)) for number in range(5)]

@@ -32,7 +32,7 @@ def test_changes() -> None:
     assert [(one.name, one.changes) for one in found.users] == [("bob", (0.0, -10.0)), ("sue", (0.0, 0.0))]
     assert [(one.name, one.changes) for one in found.groups] == [("dev", (0.0, -5.0))]
     [limit] = found.limits
-    assert (limit.queue_path, limit.held_seconds) == ("root.a", (10, 0))
+    assert (limit.queue_path, limit.delayed_seconds) == ("root.a", (10, 0))
     assert [one and one.limit for one in limit.limits] == [1000, 2000]
     assert found.to_dict()["limits"][0]["limits"] == [1000, 2000]
     assert found.to_dict()["users"][0]["changes"] == [0.0, -10.0]

@@ -1,4 +1,4 @@
-"""The line of held jobs before a limit."""
+"""The line of waiting jobs before a limit."""
 
 from __future__ import annotations
 
@@ -26,6 +26,12 @@ def test_first(amounts: dict[int, int], room: int) -> None:
     fitting = [(position, amount) for position, amount in amounts.items() if amount <= room]
 
     assert line_of(amounts).first(room) == min(fitting, default=None)
+
+
+@given(LINES)
+def test_items(amounts: dict[int, int]) -> None:
+    """The items come in the order of their positions."""
+    assert list(line_of(amounts).items()) == [(position, f"at {position}") for position in sorted(amounts)]
 
 
 @given(LINES, st.randoms(use_true_random=False))

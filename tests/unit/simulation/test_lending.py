@@ -182,8 +182,8 @@ def test_jobs_start_as_if_all_were_requested_again(jobs: list[Job], kinds: str, 
         now += 1
 
     assert report.is_clean
-    assert (report.held, report.reclaims) == (player.waiting, ())
-    if not report.held:
+    assert (report.still_waiting, report.reclaims) == (player.waiting, ())
+    if not report.still_waiting:
         assert report.waiting.total == waited
 
 
@@ -221,7 +221,7 @@ def test_a_group_reclaims_its_guarantee(kind: str) -> None:
     assert report.reclaims == (GroupReclaim(group, "b", "a", 2, 20),)
     # The owner ends at 40. One of the evicted jobs starts then, or earlier with it; both end 100 s later.
     assert report.end_time == 140
-    assert (report.read, report.started, report.held, report.is_clean) == (6, 6, 0, True)
+    assert (report.submitted, report.started, report.still_waiting, report.is_clean) == (6, 6, 0, True)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -38,7 +38,7 @@ def replay(jobs: Iterable[Job], cores: int = 2, **options: Any) -> PreemptionRep
     given = {"config": config(), "stop_time": 30, **options}
     report = simulate_preemption(jobs, cluster=Resource(vcore=1000 * cores), **given)
     assert report.findings == ()
-    assert report.waiting == 0
+    assert report.still_waiting == 0
     return report
 
 

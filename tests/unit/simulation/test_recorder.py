@@ -66,7 +66,7 @@ def test_waiting(jobs: list[Job], until: int | None) -> None:
     report, recorder = replay(jobs, until)
     by_limit = [recorder.waiting_for(limit).area for limit in report.limits]
 
-    assert [sum(area) for area in by_limit] == [limit.held_seconds for limit in report.limits]
+    assert [sum(area) for area in by_limit] == [limit.delayed_seconds for limit in report.limits]
     assert recorder.waiting.area == tuple(map(sum, zip(*by_limit, strict=True))) or not by_limit
 
 

@@ -1,4 +1,4 @@
-"""Which job the replay starts when: by hand, and against asking for every held job each time."""
+"""Which job the replay starts when: by hand, and against asking for every waiting job each time."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_a_later_job_that_fits_overtakes() -> None:
 
 
 def test_release_and_submission_in_the_same_second() -> None:
-    """What ends at a second is given back, then held jobs are asked for, then those that come at that second."""
+    """What ends at a second is given back, then waiting jobs are asked for, then those that come at that second."""
     report = simulate([job(1, 0, 10, 2), job(2, 5, 10, 2), job(3, 10, 1, 2)], two_for_sue())
 
     assert WaitingTime(3, 2, 5 + 10, 10, 10) == report.waiting
@@ -128,7 +128,7 @@ def test_a_job_without_run_time() -> None:
 
 
 def test_what_can_never_fit_is_rejected() -> None:
-    """A job that asks for more than a limit is not held; it is reported with the reason, equal ones are asked once."""
+    """A job above a limit does not wait; it is reported with the reason, and equal ones are requested once."""
     report = simulate([job(1, 0, 10, 3), job(2, 1, 10, 3), job(3, 1, 10, 1)], two_for_sue())
 
     (rejection,) = report.rejections
@@ -165,13 +165,13 @@ def test_running_applications_are_limited() -> None:
 
 
 def test_figures_of_a_limit() -> None:
-    """A limit is told what it held, for how long, whom, and how near the usage came to it."""
+    """The summary of a limit has the jobs that it delayed, their users, the time, and the peak of the usage."""
     config = limited(LimitConfig(groups=("dev",), max_resources=Resource(vcore=4)))
     jobs = [job(1, 0, 10, 3), by(BOB, job(2, 1, 10, 2)), job(3, 2, 10, 2), by(EVE, job(4, 2, 1, 9))]
 
     (figures,) = simulate(jobs, config).limits
 
-    # The key of the limit, where it is set, the limit, peak and whose, names held to it, jobs, seconds, rejected, whom.
+    # The key of the limit, where it is set, the limit, peak and whose, names under it, jobs, seconds, rejected, whom.
     whom = (UserImpact("bob", 1, 9), UserImpact("sue", 1, 8))
     key = ("group", "root", "dev", "vcore", "root limits[0]")
     assert LimitSummary(*key, 4, 4, "dev", 1, 2, 17, 0, whom) == figures
@@ -195,12 +195,12 @@ def test_seconds_are_booked_on_the_limit_that_stands_in_the_way() -> None:
     report = simulate(jobs, config)
 
     # Job 3 waits for 1 in root.a until 10, and then starts; job 4 waits for the group until 15, when 3 ends.
-    held = {figures.queue_path: (figures.held_jobs, figures.held_seconds) for figures in report.limits}
-    assert held == {"root.a": (1, 8), "root": (1, 12)}
+    delays = {figures.queue_path: (figures.delayed_jobs, figures.delayed_seconds) for figures in report.limits}
+    assert delays == {"root.a": (1, 8), "root": (1, 12)}
 
 
 def test_longest_first() -> None:
-    """Users, limits, and whom each limit held come in the order of the waiting, longest first."""
+    """Users, limits, and whom each limit delayed come in the order of the waiting, longest first."""
     below = QueueConfig("z", limits=(LimitConfig(users=("*",), max_applications=1),))
     config = limited(LimitConfig(users=("bob",), max_applications=2), queues=(below,))
     jobs = [job(1, 0, 50, queue="root.z"), job(2, 0, 1, queue="root.z")]
@@ -214,8 +214,8 @@ def test_longest_first() -> None:
     assert report.limits[0].users == (UserImpact("sue", 1, 50), UserImpact("bob", 1, 10))
 
 
-def test_those_held_equally_long() -> None:
-    """Whom a limit held equally long come in the order of the jobs, then by name."""
+def test_those_delayed_equally_long() -> None:
+    """Users whom a limit delayed equally long come in the order of the jobs, then by name."""
     config = limited(LimitConfig(users=("*",), max_applications=1))
     eve = [by(EVE, job(number, 0, 10)) for number in (3, 4)] + [by(EVE, job(5, 20, 5)), by(EVE, job(6, 20, 1))]
     bob = [by(BOB, job(7, 20, 15)), by(BOB, job(8, 20, 1))]
@@ -226,12 +226,12 @@ def test_those_held_equally_long() -> None:
 
 
 def test_most_held() -> None:
-    """The report says how many jobs were held at the worst time."""
+    """The report says how many jobs waited at the worst time."""
     report = simulate(
         [job(1, 0, 10, 2), job(2, 1, 1, 2), job(3, 1, 1, 2), job(4, 30, 10, 2), job(5, 31, 1, 2)], two_for_sue()
     )
 
-    assert report.most_held == 2
+    assert report.most_waiting == 2
 
 
 def test_peak_is_not_the_last_usage() -> None:
@@ -247,7 +247,7 @@ def test_every_group_of_a_user() -> None:
 
 
 def test_exempt_users_are_charged_to_their_group() -> None:
-    """A user who is not held to the group's limit takes from it all the same."""
+    """A user without the group's limit still reduces what its members may use."""
     config = limited(
         LimitConfig(users=("sue",), max_applications=9), LimitConfig(groups=("dev",), max_resources=Resource(vcore=3))
     )
@@ -260,17 +260,17 @@ def test_exempt_users_are_charged_to_their_group() -> None:
 
 
 def test_stopping_the_clock() -> None:
-    """Stopped in the middle, the replay says what is still held, and books the waiting so far."""
+    """Stopped in the middle, the replay says what is still waiting, and books the waiting so far."""
     jobs = [job(1, 0, 100, 2), job(2, 10, 100, 2), job(3, 60, 1, 2)]
 
     report = simulate(jobs, two_for_sue(), until=50)
 
     assert (
-        report.read,
+        report.submitted,
         report.started,
-        report.held,
+        report.still_waiting,
         report.end_time,
-        report.limits[0].held_seconds,
+        report.limits[0].delayed_seconds,
     ) == (2, 1, 1, 50, 40)
 
 
@@ -278,21 +278,21 @@ def test_the_last_second_counts() -> None:
     """What happens at the second of the stop happens."""
     report = simulate([job(1, 0, 10, 2), job(2, 1, 5, 2), job(3, 10, 1, 2)], two_for_sue(), until=10)
 
-    assert (report.read, report.started, report.held) == (3, 2, 1)
+    assert (report.submitted, report.started, report.still_waiting) == (3, 2, 1)
 
 
 def test_the_last_end_counts() -> None:
     """What ends at the second of the stop is given back."""
     report = simulate([job(1, 0, 10, 2), job(2, 1, 5, 2)], two_for_sue(), until=10)
 
-    assert (report.started, report.held) == (2, 0)
+    assert (report.started, report.still_waiting) == (2, 0)
 
 
 def test_stopping_after_the_end() -> None:
     """A clock that stops later than everything has ended changes nothing but the end."""
     report = simulate([job(1, 0, 10)], two_for_sue(), until=50)
 
-    assert (report.started, report.held, report.end_time) == (1, 0, 50)
+    assert (report.started, report.still_waiting, report.end_time) == (1, 0, 50)
 
 
 def test_observer() -> None:
@@ -312,14 +312,14 @@ def test_decisions_are_counted() -> None:
     assert report.decisions == 5
 
 
-def test_held_jobs_cost_nothing() -> None:
-    """However many different jobs a limit holds, each release asks for no more of them than can start."""
+def test_waiting_jobs_cost_nothing() -> None:
+    """However many different jobs a limit delays, each release asks for no more of them than can start."""
     config = limited(LimitConfig(groups=("dev",), max_applications=1))
     users = [UserGroup(f"user{number}", ("dev",)) for number in range(50)]
 
     report = simulate([by(user, job(number, 0, 10)) for number, user in enumerate(users)], config)
 
-    # Once for each when it comes, and once more for each that was held.
+    # Once for each when it comes, and once more for each that was delayed.
     assert report.decisions == 50 + 49
 
 
@@ -331,7 +331,7 @@ def test_a_size_that_fits_is_found_among_many() -> None:
     report = simulate([job(100, 0, 5, 1), job(101, 0, 1000, 99), *large, job(102, 1, 10, 1)], config, until=500)
 
     # Job 102 takes what 100 gives back at 5.
-    assert (report.started, report.held, report.waiting.max) == (3, 49, 4)
+    assert (report.started, report.still_waiting, report.waiting.max) == (3, 49, 4)
     assert report.decisions == 2 + 50 + 1
 
 
@@ -365,7 +365,7 @@ def test_applications_of_a_queue_are_limited() -> None:
     report = simulate(jobs, config)
 
     assert WaitingTime(2, 1, 9, 9, 9) == report.waiting
-    assert [(limit.queue_path, limit.resource, limit.held_jobs) for limit in report.limits] == [("root.a", None, 1)]
+    assert [(limit.queue_path, limit.resource, limit.delayed_jobs) for limit in report.limits] == [("root.a", None, 1)]
 
 
 def test_created_queues_follow_their_template() -> None:
@@ -376,7 +376,7 @@ def test_created_queues_follow_their_template() -> None:
 
     report = simulate(jobs, config)
 
-    assert {limit.queue_path: limit.held_jobs for limit in report.limits} == {"root.a": 1, "root.b": 0}
+    assert {limit.queue_path: limit.delayed_jobs for limit in report.limits} == {"root.a": 1, "root.b": 0}
 
 
 def test_the_size_of_the_cluster_is_a_limit() -> None:
@@ -386,7 +386,7 @@ def test_the_size_of_the_cluster_is_a_limit() -> None:
     report = simulate(jobs, limited(), cluster=Resource(vcore=5))
 
     (limit,) = report.limits
-    assert (limit.kind, limit.queue_path, limit.limit, limit.peak, limit.held_seconds) == ("queue", "root", 5, 3, 9)
+    assert (limit.kind, limit.queue_path, limit.limit, limit.peak, limit.delayed_seconds) == ("queue", "root", 5, 3, 9)
 
 
 def test_what_the_cluster_does_not_offer() -> None:
@@ -429,8 +429,8 @@ def test_placement_rules_decide() -> None:
     assert sorted((limit.queue_path, limit.peak) for limit in report.limits) == [("root.b", 1), ("root.c", 1)]
 
 
-def test_a_held_job_keeps_its_queue() -> None:
-    """A held job has been placed: the queue that was created for it stays a leaf, and nothing is placed below it."""
+def test_a_waiting_job_keeps_its_queue() -> None:
+    """A waiting job has been placed: the queue that was created for it stays a leaf, and nothing is placed below it."""
     jobs = [
         job(1, 0, 5, 2, "root.b"),
         job(2, 1, 5, 2, "root.a"),
@@ -450,7 +450,7 @@ def test_jobs_out_of_order() -> None:
     with pytest.raises(RequestError) as caught:
         simulate([job(1, 10, 1), job(2, 9, 1)], limited())
 
-    assert str(caught.value) == "jobs 2: submitted at 9, after a job of 10"
+    assert str(caught.value) == "jobs 2: submitted at 9, but an earlier job at 10"
 
 
 def test_a_number_twice() -> None:
@@ -523,7 +523,7 @@ def workload(arrivals: list[tuple[int, int, str, UserGroup, Resource]]) -> list[
 
 
 def naive_key(partition: Any, cluster: Resource | None, order: JobOrderName, one: Job) -> tuple[object, int]:  # noqa: ANN401 - of queues that exist
-    """Return the key of the queue of a held job, from the root down, without zeros at its end."""
+    """Return the key of the queue of a waiting job, from the root down, without zeros at its end."""
     path = partition.application(one.application_id).queue_path
     settings, priority, found = QueueSettings(partition.config), 0, []
     for each in ancestors(path):
@@ -538,9 +538,9 @@ def naive_key(partition: Any, cluster: Resource | None, order: JobOrderName, one
     return tuple(reversed(found)), one.number
 
 
-def in_turn(held: list[Job], key: Callable[[Job], Any]) -> Iterator[Job]:
-    """Yield the held jobs in their order, which depends on those that have started before."""
-    left = held.copy()
+def in_turn(waiting: list[Job], key: Callable[[Job], Any]) -> Iterator[Job]:
+    """Yield the waiting jobs in their order, which depends on those that have started before."""
+    left = waiting.copy()
     while left:
         one = min(left, key=key)
         left.remove(one)
@@ -550,8 +550,8 @@ def in_turn(held: list[Job], key: Callable[[Job], Any]) -> Iterator[Job]:
 def naive_waits(
     jobs: list[Job], partition: Partition, cluster: Resource | None = None, order: JobOrderName = "fifo"
 ) -> dict[int, int]:
-    """Return the wait of every job that starts, from asking for every held job after each release."""
-    held: list[Job] = []
+    """Return the wait of every job that starts, from asking for every waiting job after each release."""
+    waiting: list[Job] = []
     running: list[tuple[int, int, Job]] = []
     waits: dict[int, int] = {}
     key = partial(naive_key, partition, cluster, order)
@@ -569,7 +569,7 @@ def naive_waits(
             for event in sorted(event for event in running if event[0] == now):
                 running.remove(event)
                 partition.remove(event[2].application_id)
-            held[:] = [one for one in in_turn(held, key) if not starts(one, now)]
+            waiting[:] = [one for one in in_turn(waiting, key) if not starts(one, now)]
 
     for one in jobs:
         end_until(one.submit_time)
@@ -578,7 +578,7 @@ def naive_waits(
         if not partition.check(one.application_id, one.usage).can_wait:
             partition.remove(one.application_id)
         elif not starts(one, one.submit_time):
-            held.append(one)
+            waiting.append(one)
     end_until(None)
     return waits
 
@@ -587,7 +587,7 @@ def naive_waits(
 def test_equals_the_naive_replay(
     jobs: list[Job], config: PartitionConfig, cluster: Resource | None, mode: Mode, order: JobOrderName
 ) -> None:
-    """The outcome is that of asking for every held job, in the order, after each release."""
+    """The outcome is that of asking for every waiting job, in the order, after each release."""
     report = simulate(jobs, config, cluster=cluster, group_limits=mode, order=order)
 
     waits = naive_waits(jobs, Partition(config, cluster=cluster, group_limits=mode), cluster, order)
@@ -604,9 +604,9 @@ def test_accounts_balance(jobs: list[Job], config: PartitionConfig, cluster: Res
     """Every job has one fate, the seconds of the limits are all the waiting there was, and the self-check is clean."""
     report = simulate(jobs, config, cluster=cluster, group_limits=mode)
 
-    assert len(jobs) == report.read == report.started + report.rejected
+    assert len(jobs) == report.submitted == report.started + report.rejected
     assert report.rejected == sum(rejection.jobs for rejection in report.rejections)
-    assert report.waiting.total == sum(figures.held_seconds for figures in report.limits)
+    assert report.waiting.total == sum(figures.delayed_seconds for figures in report.limits)
     assert all(hit.jobs or hit.seconds for figures in report.limits for hit in figures.users)
     assert report.is_clean
 

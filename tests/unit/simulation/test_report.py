@@ -25,18 +25,18 @@ LIMIT = LimitSummary(
     peak=3 * 2**30,
     peak_name="sue",
     names=2,
-    held_jobs=3,
-    held_seconds=90,
+    delayed_jobs=3,
+    delayed_seconds=90,
     rejected=1,
     users=(UserImpact("sue", 2, 80), UserImpact("bob", 1, 10)),
 )
 
 REPORT = Report(
-    read=6,
+    submitted=6,
     started=4,
     rejected=1,
-    held=1,
-    most_held=2,
+    still_waiting=1,
+    most_waiting=2,
     decisions=9,
     end_time=500,
     waiting=WaitingTime.of([0, 0, 30, 50]),
@@ -80,7 +80,7 @@ def test_json() -> None:
     """The JSON of a report has these names, which programs rely on."""
     waiting = {"jobs": 3, "delayed": 2, "total": 80, "p95": 50, "max": 50, "mean": 26.667}
     assert json.loads(json.dumps(FULL.to_dict())) == {
-        "jobs": {"read": 6, "started": 4, "rejected": 1, "held": 1, "most_held": 2},
+        "jobs": {"submitted": 6, "started": 4, "rejected": 1, "still_waiting": 1, "most_waiting": 2},
         "decisions": 9,
         "end_time": 500,
         "waiting": {"jobs": 4, "delayed": 2, "total": 80, "p95": 50, "max": 50, "mean": 20.0},
@@ -116,8 +116,8 @@ LIMIT_JSON = {
     "peak": 3221225472,
     "peak_name": "sue",
     "names": 2,
-    "held_jobs": 3,
-    "held_seconds": 90,
+    "delayed_jobs": 3,
+    "delayed_seconds": 90,
     "rejected": 1,
     "users": [{"user": "sue", "jobs": 2, "seconds": 80}, {"user": "bob", "jobs": 1, "seconds": 10}],
 }
@@ -148,17 +148,17 @@ def test_rendered() -> None:
 EXPECTED = """
 jobs under limits
 
-jobs       6 read: 4 started, 1 rejected, 1 still waiting
-delayed    2 jobs, 50% of those started; at most 2 at one time
-waiting    mean 20s, p95 50s, longest 50s
-replay     9 decisions in 0.5 s, 18 a second
-verify     clean
+jobs        6 submitted: 4 started, 1 rejected, 1 still waiting
+delayed     2 jobs, 50% of those started; at most 2 at one time
+waiting     mean 20s, p95 50s, longest 50s
+replay      9 decisions in 0.5 s, 18 per second
+self-check  clean
 
-Limits that held jobs
-queue      limit for  most  jobs  share  held for  mostly
-root.prod  user *      4Gi     3   100%    1m 30s  sue +1
+Limits that delayed jobs
+queue      limit for  limit  jobs  share  delayed for  mostly
+root.prod  user *       4Gi     3   100%       1m 30s  sue +1
 
-Peak usage against limit
+Peak usage and limits
 queue      limit for                     share  peak  of
 root.prod  user * (sue)  ━━━━━━━━━━────    75%   3Gi  4Gi
 
@@ -188,7 +188,7 @@ def test_plain_bars() -> None:
 def test_limits_of_queues() -> None:
     """A quota of a queue is told from the limits in it, and what the root allows of a resource is the cluster."""
     quota = replace(LIMIT, kind=TrackingType.QUEUE, limit_name="", peak_name="root.prod")
-    root = replace(quota, queue_path="root", held_seconds=5)
+    root = replace(quota, queue_path="root", delayed_seconds=5)
     report = rendered(replace(REPORT, limits=(quota, root, replace(root, resource=None, limit=4))))
 
     words = [" ".join(line.split()[:3]) for line in report if line.startswith("root")]
@@ -210,12 +210,12 @@ def test_top() -> None:
     """The number of lines of each table is limited; a table says how many are left out."""
     report = rendered(replace(REPORT, users=tuple((f"user{n}", WaitingTime.of([9])) for n in range(5))), top=2)
 
-    assert "  3 users more" in report
+    assert "  3 more users" in report
 
 
 def test_fullest_limits_first() -> None:
-    """The bars are in the order of how full the limits became, whether or not they held jobs."""
-    idle = replace(LIMIT, limit_name="sue", peak=4 * 2**30, held_jobs=0, held_seconds=0)
+    """The bars are in the order of how full the limits became, whether or not they waiting jobs."""
+    idle = replace(LIMIT, limit_name="sue", peak=4 * 2**30, delayed_jobs=0, delayed_seconds=0)
 
     report = rendered(replace(REPORT, limits=(LIMIT, idle)))
 
@@ -225,9 +225,9 @@ def test_fullest_limits_first() -> None:
 
 
 def test_limits_that_took_over() -> None:
-    """A limit that held jobs only after another did is listed."""
-    assert "root.prod  user *      4Gi     0   100%    1m 30s  sue +1" in rendered(
-        replace(REPORT, limits=(replace(LIMIT, held_jobs=0),))
+    """A limit that delayed jobs only after another did is listed."""
+    assert "root.prod  user *       4Gi     0   100%       1m 30s  sue +1" in rendered(
+        replace(REPORT, limits=(replace(LIMIT, delayed_jobs=0),))
     )
 
 
@@ -248,7 +248,7 @@ def test_findings() -> None:
     report = replace(REPORT, findings=("user 'sue' in root: 3 counted, 2 found",))
 
     assert not report.is_clean
-    assert "verify     user 'sue' in root: 3 counted, 2 found" in rendered(report)
+    assert "self-check  user 'sue' in root: 3 counted, 2 found" in rendered(report)
 
 
 def test_what_is_not_printable() -> None:
@@ -268,11 +268,11 @@ def test_what_is_not_printable() -> None:
 def test_nothing_to_show() -> None:
     """A replay of nothing has a report, too."""
     empty = Report(
-        read=0,
+        submitted=0,
         started=0,
         rejected=0,
-        held=0,
-        most_held=0,
+        still_waiting=0,
+        most_waiting=0,
         decisions=0,
         end_time=0,
         waiting=WaitingTime.of([]),
@@ -283,7 +283,7 @@ def test_nothing_to_show() -> None:
         findings=(),
     )
 
-    assert "jobs       0 read: 0 started, 0 rejected, 0 still waiting" in rendered(empty)
+    assert "jobs        0 submitted: 0 started, 0 rejected, 0 still waiting" in rendered(empty)
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])

@@ -70,7 +70,7 @@ def test_who_runs_out_and_when() -> None:
     assert ran(report) == [("lab", MIDNIGHT, 60, 5, 1), ("lab", None, 30, None, 0)]
     assert (report.waiting.max, report.end_time, report.is_clean) == (MIDNIGHT - 5, MIDNIGHT + 30, True)
     [limit] = report.limits
-    assert (limit.kind, limit.limit_name, limit.resource, limit.held_jobs, limit.held_seconds) == (
+    assert (limit.kind, limit.limit_name, limit.resource, limit.delayed_jobs, limit.delayed_seconds) == (
         "budget", "lab", "gpu", 1, MIDNIGHT - 5,
     )  # fmt: skip
 
@@ -146,7 +146,7 @@ def test_a_scheduled_limit() -> None:
 
     assert (report.started, report.rejected, report.waiting.max) == (1, 1, MIDNIGHT)
     [limit] = report.limits
-    assert (limit.limit, limit.peak, limit.held_seconds, limit.rejected) == (4, 4, MIDNIGHT, 1)
+    assert (limit.limit, limit.peak, limit.delayed_seconds, limit.rejected) == (4, 4, MIDNIGHT, 1)
 
 
 def test_a_limit_of_users_by_schedule() -> None:
@@ -160,20 +160,20 @@ def test_a_limit_of_users_by_schedule() -> None:
 
 
 def test_jobs_that_no_change_helps() -> None:
-    """A replay ends if a held job cannot start for more than a year; jobs that can never start are rejected."""
+    """A replay ends if a waiting job cannot start for more than a year; jobs that can never start are rejected."""
     entry = ScheduledLimit(until="2026-12-01", max_resources=Resource(gpu=4))
     queue = QueueConfig("a", resources=QueueResources(max=Resource(gpu=1)), ugm=LimitExtensions(schedule=(entry,)))
     config = declaring(lab(100_000), queue=queue)
     report = simulate([job(1, 0, 100, 3), job(2, 1, 10, 2), job(3, 70, 10, 3)], config, start=START)
 
-    assert (report.held, report.started, report.rejected) == (1, 1, 1)
+    assert (report.still_waiting, report.started, report.rejected) == (1, 1, 1)
 
 
 def test_the_clock_stops() -> None:
     """The last second is counted, and nothing after it."""
     report = simulate([job(1, 0, 40), job(2, 5, 30)], declaring(lab(60)), start=START, until=MIDNIGHT + 10)
 
-    assert (report.held, [one.settled for one in report.budgets]) == (0, [40, 10])
+    assert (report.still_waiting, [one.settled for one in report.budgets]) == (0, [40, 10])
 
 
 def test_preemption_refuses_them() -> None:
@@ -211,12 +211,12 @@ BUDGETS = st.lists(
 
 
 class Naive:
-    """A replay that requests every held job at every second."""
+    """A replay that requests every waiting job at every second."""
 
     def __init__(self, jobs: list[Job], config: PartitionConfig, most: int | None) -> None:
         self.now, self.rejected = 0, 0
         self.partition = Partition(config, clock=lambda: START + self.now)
-        self.held: list[Job] = []
+        self.waiting: list[Job] = []
         self.running: list[tuple[int, Job]] = []
         #: The waits of started jobs.
         self.waits: dict[int, int] = {}
@@ -237,17 +237,17 @@ class Naive:
         return True
 
     def end_jobs(self) -> None:
-        """Release the jobs that end now, and request all held jobs, until no job ends at once."""
+        """Release the jobs that end now, and request all waiting jobs, until no job ends at once."""
         is_first = True
         while is_first or any(end <= self.now for end, _ in self.running):
             is_first = False
             for event in [event for event in self.running if event[0] <= self.now]:
                 self.running.remove(event)
                 self.partition.remove(event[1].application_id)
-            self.held = [one for one in self.held if not self.starts(one)]
+            self.waiting = [one for one in self.waiting if not self.starts(one)]
 
     def submit(self, one: Job, most: int | None) -> None:
-        """Start, hold or reject a job; *most* is the highest limit of the queue at any time."""
+        """Start, delay or reject a job; *most* is the highest limit of the queue at any time."""
         name = one.application_id
         self.partition.submit(name, one.user, one.queue)
         decision = self.partition.check(name, one.usage, duration=one.requested_time or max(one.run_time, 1))
@@ -256,7 +256,7 @@ class Naive:
             self.rejected += 1
             self.partition.remove(name)
         elif not self.starts(one):
-            self.held.append(one)
+            self.waiting.append(one)
 
 
 def seconds(jobs: list[Job]) -> Iterator[int]:
@@ -274,7 +274,7 @@ def test_equals_a_naive_replay(
     budgets: list[BudgetConfig],
     schedule: tuple[int, int] | None,
 ) -> None:
-    """Each job starts at the second at which it would if every held job were requested at each second."""
+    """Each job starts at the second at which it would if every waiting job were requested at each second."""
     config = declaring(queue=nightly(*schedule).root.queues[0]) if schedule else declaring()
     config = replace(config, ugm=Extensions(budgets=tuple(budgets)))
     jobs: list[Job] = []
@@ -324,11 +324,11 @@ class Account:
     promised: int = 0
     product: int = 0
     starts: int = 0
-    #: Held jobs by what they promise, each with the order of its arrival.
-    held: dict[int, deque[tuple[int, LogJob]]] = field(default_factory=dict)
+    #: Waiting jobs by what they promise, each with the order of its arrival.
+    waiting: dict[int, deque[tuple[int, LogJob]]] = field(default_factory=dict)
 
     def advance(self, until: int) -> None:
-        """Let time pass, and start held jobs when others end, and when a month begins."""
+        """Let time pass, and start waiting jobs when others end, and when a month begins."""
         while (at := min([self.bounds[self.month + 1], *(one[0] for one in self.running[:1])])) <= until:
             self._move(at)
             self.month += at == self.bounds[self.month + 1]
@@ -352,13 +352,13 @@ class Account:
         self.product += cores * promise
 
     def submit(self, order: int, job: LogJob) -> None:
-        """Start, hold or reject a job."""
+        """Start, delay or reject a job."""
         cores, duration, _ = job
         if self._start(job):
             return
         self.denied[self.month] += 1
         if cores * duration <= self.amount:
-            self.held.setdefault(cores * duration, deque()).append((order, job))
+            self.waiting.setdefault(cores * duration, deque()).append((order, job))
 
     def _start(self, job: LogJob) -> bool:
         """Start a job if it fits the rest of the month, or note the denial."""
@@ -376,17 +376,17 @@ class Account:
         return True
 
     def _retry(self) -> None:
-        """Start the held jobs that fit, in their order."""
-        heads = sorted((jobs[0][0], promised) for promised, jobs in self.held.items())
+        """Start the waiting jobs that fit, in their order."""
+        heads = sorted((jobs[0][0], promised) for promised, jobs in self.waiting.items())
         while heads:
             _, promised = heappop(heads)
-            jobs = self.held[promised]
+            jobs = self.waiting[promised]
             if self._start(jobs[0][1]):
                 jobs.popleft()
                 if jobs:
                     heappush(heads, (jobs[0][0], promised))
                 else:
-                    del self.held[promised]
+                    del self.waiting[promised]
 
 
 def from_log(lines: list[list[int]], start: int, amount: int, end: int) -> set[tuple[object, ...]]:

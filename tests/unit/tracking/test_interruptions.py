@@ -17,8 +17,8 @@ from support.locks import is_locked
 from support.partition_fixtures import config
 from ugm import Manager, Request, Resource, UgmError, UserGroup
 from ugm.operation_lock import OperationLock
-from ugm.tracking.active_limits import ActiveLimits
 from ugm.tracking.holding import Holding, HoldingTree
+from ugm.tracking.limit_epochs import ActiveLimits
 from ugm.tracking.limits import Limits
 from ugm.tracking.trackers import GroupTracker, QueueTracker, UserTracker
 
@@ -223,7 +223,7 @@ class Alone:
 def _held(tree: HoldingTree) -> list[Holding]:
     from itertools import islice  # noqa: PLC0415
 
-    from ugm.tracking.links import all_holdings  # noqa: PLC0415
+    from ugm.tracking.holding_links import all_holdings  # noqa: PLC0415
 
     held = list(islice(all_holdings(tree.holdings), 100))
     assert len(held) < 100

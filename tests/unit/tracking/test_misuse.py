@@ -257,7 +257,7 @@ def test_name_of_a_question(manager: Manager, ask: Callable[..., object], argume
 @pytest.mark.parametrize("config", [7, "partitions.yaml", {"root": {}}])
 def test_configuration_is_one_partition(manager: Manager, config: Wrong) -> None:
     """A value that is not a partition is refused, also a whole configuration; the old limits stay in force."""
-    message = f"config {type(config).__name__!r}: expected one partition: pass config.partition()"
+    message = f"config {type(config)}: expected one partition, such as config.partition()"
     with refused(manager, RequestError, message):
         manager.update_config(config)
 

@@ -8,9 +8,9 @@ import pytest
 
 from support.tracking_fixtures import BOB, ONE, SUE, group, partition, user
 from ugm import InvariantError, Manager, TrackingType
-from ugm.hierarchy import Counter, Limit
+from ugm.counters import Counter, Limit
 from ugm.tracking.holding import Holding, HoldingTree
-from ugm.tracking.usage_tree import UsageTree
+from ugm.tracking.owner_usage_tree import OwnerUsageTree
 
 
 @pytest.fixture(name="manager")
@@ -44,7 +44,7 @@ def another_queue(manager: Manager) -> None:
 
 def another_owner(manager: Manager) -> None:
     """Charge a holding to a tracker that the manager does not know."""
-    holding(manager).owner = UsageTree("sue", TrackingType.USER, manager._active_limits)
+    holding(manager).owner = OwnerUsageTree("sue", TrackingType.USER, manager._active_limits)
 
 
 DAMAGE: dict[str, tuple[Callable[[Manager], object], str]] = {

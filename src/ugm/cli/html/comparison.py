@@ -36,7 +36,7 @@ def _sections(
     yield "time", "Waiting and running jobs over time", _plots(compared, recorders, start)
     yield "users", "Who gains and who loses: users", change_table(compared, "user", compared.users)
     yield "groups", "Who gains and who loses: groups", change_table(compared, "group", compared.groups)
-    yield "limits", "Limits that held jobs", compared_limit_table(compared)
+    yield "limits", "Limits that delayed jobs", compared_limit_table(compared)
 
 
 def _explanation() -> Markup:

@@ -8,7 +8,7 @@ from typing import Final
 
 from ugm.cli.html.marks import Markup, element, joined
 from ugm.cli.html.plots import Layer, Mark, TimeAxis, layers, usage
-from ugm.cli.wording import amount_of, brief_amount, brief_time, most, peak_share, percent, share_of, whose
+from ugm.cli.wording import amount_of, brief_amount, brief_time, limit_value, peak_share, percent, share_of, whose
 from ugm.identity import WILDCARD
 from ugm.simulation import Envelope, LimitSeries, LimitSummary
 
@@ -17,7 +17,7 @@ __all__ = ["borrowing_figure", "limit_figure", "total_figure", "waiting_figure"]
 #: The number of limits with a layer of their own.
 _LAYERS: Final = 6
 
-#: The most rows in the table of a plot.
+#: The maximum number of rows in the table of a plot.
 _ROWS: Final = 16
 
 
@@ -30,20 +30,22 @@ def limit_figure(limit: LimitSummary, series: LimitSeries, axis: TimeAxis) -> Ma
         f"peak {brief_amount(limit.resource, limit.peak)}, {percent(peak_share(limit))} of the limit; "
         f"mean {percent(share_of(mean, limit.limit))}"
     )
-    held = f"; held {limit.held_jobs:,} jobs for {brief_time(limit.held_seconds)}" if limit.held_jobs else ""
+    delayed = (
+        f"; delayed {limit.delayed_jobs:,} jobs for {brief_time(limit.delayed_seconds)}" if limit.delayed_jobs else ""
+    )
     heading = f"{limit.queue_path}, {whose(limit)}"
     plot = usage(
         series.usage,
-        mark=Mark(limit.limit, most(limit), "limit"),
+        mark=Mark(limit.limit, limit_value(limit), "limit"),
         axis=axis,
-        label=f"{heading}, {most(limit)}: {summary}{held}",
+        label=f"{heading}, {limit_value(limit)}: {summary}{delayed}",
     )
     caption = joined(
         element("strong", limit.queue_path),
         " ",
         element("span", whose(limit), class_="whose"),
         *([" ", element("span", name, class_="name")] if name else []),
-        element("span", summary + held, class_="says"),
+        element("span", summary + delayed, class_="says"),
     )
     return _figure(caption, plot, series.usage, axis, limit.resource)
 
@@ -124,7 +126,7 @@ def _stacked(
 
 
 def _label(limit: LimitSummary) -> str:
-    return f"{limit.queue_path}, {whose(limit)}, {most(limit)}"
+    return f"{limit.queue_path}, {whose(limit)}, {limit_value(limit)}"
 
 
 def _mean(series: Envelope) -> float:

@@ -11,7 +11,7 @@ from ugm.cli.html.marks import Markup, element, joined
 from ugm.cli.html.plots import TimeAxis
 from ugm.cli.html.tables import (
     budget_table,
-    holding_table,
+    delaying_table,
     lending_table,
     limit_table,
     loan_table,
@@ -86,7 +86,7 @@ def _sections(report: Report, recorder: Recorder, axis: TimeAxis) -> Iterable[tu
     """Yield the name, heading and content of each section."""
     yield "summary", "Summary", _summary(report, recorder, axis)
     yield "time", "All jobs over time", _totals(report, recorder, axis)
-    yield "holding", "Limits that held jobs", holding_table(report)
+    yield "delays", "Limits that delayed jobs", delaying_table(report)
     yield "usage", "Usage over time against limits", _limit_series(report, recorder, axis)
     for heading, figures in (("user", report.users), ("group", report.groups)):
         yield f"{heading}s", f"Waiting by {heading}", waiting_table(heading, figures)
@@ -121,7 +121,7 @@ def _period(recorder: Recorder, axis: TimeAxis) -> str:
 
 
 def _totals(report: Report, recorder: Recorder, axis: TimeAxis) -> Markup:
-    holding = [(limit, recorder.waiting_for(limit)) for limit in report.limits if limit.held_seconds]
+    holding = [(limit, recorder.waiting_for(limit)) for limit in report.limits if limit.delayed_seconds]
     figures = [waiting_figure(recorder.waiting, holding, axis)]
     figures.append(total_figure("Jobs running", recorder.running, None, axis))
     for resource, series in recorder.totals.items():
@@ -177,5 +177,5 @@ def _distance(limit: LimitSummary) -> tuple[bool, float]:
 
 
 def _rest(limits: Sequence[LimitSummary]) -> list[Markup]:
-    text = f"{counted(len(limits), 'limit')} more in the table of all limits."
+    text = f"{counted(len(limits), 'more limit')} in the table of all limits."
     return [element("p", text, class_="note")] if limits else []

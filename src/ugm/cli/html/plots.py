@@ -28,7 +28,7 @@ _TICKS: Final = (1, 5, 15, 60, 300, 900, 3600, 10800, 21600, 43200, 86400)
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-#: The most ticks of a time axis.
+#: The maximum number of ticks of a time axis.
 _MOST_TICKS: Final = 6
 
 

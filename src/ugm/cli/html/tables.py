@@ -25,8 +25,8 @@ __all__ = [
     "change_table",
     "compared_limit_table",
     "comparison_table",
+    "delaying_table",
     "guarantee_table",
-    "holding_table",
     "lending_table",
     "limit_table",
     "loan_table",
@@ -40,7 +40,7 @@ __all__ = [
 #: Rows that are visible at first; the others are collapsed.
 _FIRST: Final = 12
 
-#: The most rows of a table; ``--json`` has all of them.
+#: The maximum number of rows in a table; ``--json`` has all of them.
 _ROWS: Final = 1000
 
 #: The number of users that are listed for one limit.
@@ -60,18 +60,18 @@ def _numbers(heads: Iterable[str]) -> list[_Column]:
     return [_Column(head, kind="number") for head in heads]
 
 
-def holding_table(report: Report) -> Markup:
+def delaying_table(report: Report) -> Markup:
     """Return a table of the limits that delayed jobs, with the delayed users."""
-    holding = texts.holding_rows(report)
-    longest = max((limit.held_seconds for limit, _ in holding), default=0)
+    holding = texts.delaying_rows(report)
+    longest = max((limit.delayed_seconds for limit, _ in holding), default=0)
     columns = (
-        *map(_Column, texts.HOLDING[:2]),
-        *_numbers(texts.HOLDING[2:]),
+        *map(_Column, texts.DELAYING[:2]),
+        *_numbers(texts.DELAYING[2:]),
         _BARS,
         _Column("users and their waiting time", kind="long"),
     )
     rows = [(*cells, _bar(_parts(limit.users, longest)), _users(limit.users)) for limit, cells in holding]
-    return _table("Limits that held jobs", columns, rows, "limit")
+    return _table("Limits that delayed jobs", columns, rows, "limit")
 
 
 def _parts(hits: Sequence[UserImpact], longest: int) -> list[float]:
@@ -120,9 +120,9 @@ def change_table(compared: ReplayComparison, heading: str, listed: Sequence[Wait
 
 
 def compared_limit_table(compared: ReplayComparison) -> Markup:
-    """Return a table of the limits that held jobs in any replay, with the time for which they did."""
-    columns = (*map(_Column, ("queue", "limit for", "most")), *_numbers(one.name for one in compared.variants))
-    return _table("Limits that held jobs", columns, texts.compared_limit_rows(compared), "limit")
+    """Return a table of the limits that delayed jobs in any replay, with the time for which they did."""
+    columns = (*map(_Column, ("queue", "limit for", "limit")), *_numbers(one.name for one in compared.variants))
+    return _table("Limits that delayed jobs", columns, texts.compared_limit_rows(compared), "limit")
 
 
 def preemption_table(reports: Mapping[str, PreemptionReport]) -> Markup:
@@ -177,7 +177,7 @@ def limit_table(report: Report) -> Markup:
     """Return a table of all limits that apply to any job, with the peak usage."""
     columns = (
         *map(_Column, ("queue", "limit for")),
-        *_numbers(("most", "peak", "share", "held jobs", "rejected")),
+        *_numbers(("limit", "peak", "share", "delayed jobs", "rejected")),
         _BARS,
         _Column("set by"),
     )
@@ -189,10 +189,10 @@ def _limit_row(limit: LimitSummary) -> tuple[str, ...]:
     return (
         limit.queue_path,
         texts.whose(limit) + texts.holder(limit),
-        texts.most(limit),
+        texts.limit_value(limit),
         texts.brief_amount(limit.resource, limit.peak),
         texts.percent(share),
-        f"{limit.held_jobs:,}" if limit.held_jobs else "",
+        f"{limit.delayed_jobs:,}" if limit.delayed_jobs else "",
         f"{limit.rejected:,}" if limit.rejected else "",
         _bar([share]),
         limit.place,
@@ -214,10 +214,10 @@ def _table(title: str, columns: Sequence[_Column], rows: Sequence[Sequence[str]]
     shown = rows[:_ROWS]
     parts = [_rows(title, columns, shown[:_FIRST])] if shown else []
     if more := shown[_FIRST:]:
-        summary = element("summary", f"{counted(len(more), noun)} more")
+        summary = element("summary", counted(len(more), f"more {noun}"))
         parts.append(element("details", summary, _rows(f"{title}, continued", columns, more)))
     if left := rows[_ROWS:]:
-        note = f"{counted(len(left), noun)} more are in the output of --json. {note}".strip()
+        note = f"{counted(len(left), f'more {noun}')} are in the output of --json. {note}".strip()
     if note or not rows:
         parts.append(element("p", note or "None.", class_="note"))
     return joined(*parts)

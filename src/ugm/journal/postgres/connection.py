@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final, final
 from zlib import crc32
@@ -38,16 +39,14 @@ _EXTRA_WAIT: Final = 2.0
 
 
 @final
+@dataclass(slots=True, frozen=True, kw_only=True)
 class TimeLimits:
     """The maximum times of a connection, in seconds."""
 
-    __slots__ = ("connect", "idle", "statement")
-
-    def __init__(self, *, connect: int = 5, statement: float = 5.0, idle: float = 30.0) -> None:
-        self.connect: Final = connect
-        self.statement: Final = statement
-        #: In a transaction.
-        self.idle: Final = idle
+    connect: int = 5
+    statement: float = 5.0
+    #: In a transaction.
+    idle: float = 30.0
 
 
 @final
@@ -126,7 +125,7 @@ class Database:
 
     @property
     def is_connected(self) -> bool:
-        """Return whether the connection is open."""
+        """True if the connection is open."""
         return self._connection is not None and not self._connection.closed
 
     @property

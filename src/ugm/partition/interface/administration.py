@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from ugm.budgets import BudgetChange
 from ugm.configuration import PartitionConfig
 from ugm.partition.audit import AuditReport, RunningAllocation
-from ugm.partition.plan import Plan, PlanInput, ScheduledChange
+from ugm.partition.config_plan import ConfigPlan, ConfigPlanInput, ScheduledChange
 from ugm.resources import Resource
 
 __all__ = ["AbstractAdministration"]
@@ -69,7 +69,7 @@ class AbstractAdministration(ABC):
         """Remove a node and return whether it existed. Without any node, the root allows nothing."""
 
     @abstractmethod
-    def plan(self, config: PartitionConfig | None) -> Plan:
+    def plan(self, config: PartitionConfig | None) -> ConfigPlan:
         """Return the effects that another configuration would have, without any change.
 
         The time depends on the size of the partition. The lock is held only to copy the usage.
@@ -79,7 +79,7 @@ class AbstractAdministration(ABC):
         """
 
     @abstractmethod
-    def plan_input(self, *, allocations: bool = False) -> PlanInput:
+    def plan_input(self, *, allocations: bool = False) -> ConfigPlanInput:
         """Return a copy of everything that a plan depends on, so that another process can make the plan.
 
         The lock is held for a time proportional to the number of queues and applications, and to that of the
@@ -91,24 +91,24 @@ class AbstractAdministration(ABC):
         """
 
     @abstractmethod
-    def scheduled_changes(self, *, most: int = 10) -> tuple[ScheduledChange, ...]:
+    def scheduled_changes(self, *, max_changes: int = 10) -> tuple[ScheduledChange, ...]:
         """Return the next changes of limits by the schedule of the configuration in force, in their order.
 
         Each change lists the limits that the present usage would exceed then. The time depends on the size of the
         partition. The lock is held only to copy the usage.
 
         Args:
-            most: the maximum number of changes.
+            max_changes: the maximum number of changes.
 
         Raises:
-            RequestError: *most* is not a number.
+            RequestError: *max_changes* is not a number.
         """
 
     @abstractmethod
-    def apply(self, plan: Plan, *, confirm: bool = False) -> None:
+    def apply(self, plan: ConfigPlan, *, confirm: bool = False) -> None:
         """Put the configuration of a plan in force.
 
-        A plan with `Plan.risks`, whose limits fall below the usage or by more than 10 %, has to be confirmed.
+        A plan with `ConfigPlan.risks`, whose limits fall below the usage or by more than 10 %, has to be confirmed.
         `configure` needs no confirmation.
 
         Usage may have changed since the plan was made. The configuration may have been replaced by an equal one; the

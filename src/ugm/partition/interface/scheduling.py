@@ -23,22 +23,34 @@ class AbstractScheduling(ABC):
     __slots__ = ()
 
     @abstractmethod
-    def order(self, *, max_turns: int | None = None, ranks: Mapping[str, int] | None = None) -> tuple[Turn, ...]:
+    def order(
+        self,
+        *,
+        max_turns: int | None = None,
+        ranks: Mapping[str, int] | None = None,
+        explained: bool = True,
+        tree: str = "",
+    ) -> tuple[Turn, ...]:
         """Return the pending requests in the order in which a scheduler should try them, with the reasons.
 
         The order is that of a scheduling pass which grants each request that fits the maxima of its queues. Limits of
         users and groups and other quota models do not count. The properties ``application.sort.policy``,
         ``application.sort.priority``, ``priority.offset`` and ``priority.policy`` of the queues decide it.
 
-        The lock is held only to copy the usage and the requests. The rest takes time proportional to their number.
+        The lock is held only to copy the requests, their applications, and the usage of the queues on their paths. The
+        rest takes time proportional to the number of requests and of these queues. With *tree*, all applications and
+        queues are copied.
 
         Args:
             max_turns: the maximum number of requests to return; None for all.
             ranks: the place of each user, the first one lowest, which then orders the applications of every queue; for
                 example from `ugm.fairness.FairRank.position`. Other users come last.
+            explained: whether the turns have the comparisons that chose them; without them it takes less time.
+            tree: the groups that are traversed instead of the queues: ``elastic groups``, or the name of a quota tree;
+                see `ugm.Partition.scheduling_pass`.
 
         Raises:
-            RequestError: an argument is invalid.
+            RequestError: an argument is invalid, or there is no such tree.
         """
 
     @abstractmethod

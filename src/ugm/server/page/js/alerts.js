@@ -32,11 +32,11 @@ export const title = "Alerts";
  * @returns {Promise<Alerts>}
  */
 export async function load(route) {
-  const { find, kind } = route.query;
+  const { search, kind } = route.query;
   const [crossed, overdue, { changes }] = await Promise.all([
-    get(path(route.partition, "thresholds"), { find, kind, skip: (pageOf(route) - 1) * PAGE, most: PAGE }),
-    get(path(route.partition, "overdue"), { most: PAGE }),
-    get(path(route.partition, "scheduled_changes"), { most: CHANGES }),
+    get(path(route.partition, "thresholds"), { search, kind, offset: (pageOf(route) - 1) * PAGE, limit: PAGE }),
+    get(path(route.partition, "overdue"), { limit: PAGE }),
+    get(path(route.partition, "scheduled_changes"), { limit: CHANGES }),
   ]);
   return { crossed, overdue, changes, now: Date.now() / 1000 };
 }
@@ -47,10 +47,10 @@ export async function load(route) {
  */
 export function show(route, { crossed, overdue, changes, now }) {
   const { partition } = route;
-  const isFiltered = Boolean(route.query.find || route.query.kind);
+  const isFiltered = Boolean(route.query.search || route.query.kind);
   const shares = crossed.shares.map((share) => `${share} %`).join(", ");
   return [
-    h("div", { class: "tools" }, addressField(route, "find", "Find a limit"), addressChoice(route, "kind", "Of", KINDS), h("span", { class: "quiet" }, shares ? `${count(crossed.total)} above a threshold of ${shares}` : "")),
+    h("div", { class: "tools" }, addressField(route, "search", "Find a limit"), addressChoice(route, "kind", "Of", KINDS), h("span", { class: "quiet" }, shares ? `${count(crossed.total)} above a threshold of ${shares}` : "")),
     h("h3", null, "Nearly full limits"),
     crossed.total
       ? table("Nearly full limits", ["Limit of", "On", ["Used", "bars"], ["Thresholds", "number"]], byLimit(crossed.crossed).map((found) => limitRow(partition, found)), "list alerts stack")
@@ -130,6 +130,6 @@ function change(partition, one, now) {
     { key: one.at },
     h("p", null, h("time", { datetime: new Date(one.at * 1000).toISOString() }, momentText(one.at)), h("span", { class: "quiet" }, one.at > now ? `, in ${duration(one.at - now)}` : "")),
     h("ul", { class: "difference" }, one.text.split("\n").map((line) => h("li", null, line))),
-    one.newly_exceeded.length > 0 && [h("p", { class: "late" }, `${counted(one.newly_exceeded.length, "limit")} would be exceeded by the present usage:`), reasons(partition, one.newly_exceeded)],
+    one.newly_exceeded.length > 0 && [h("p", { class: "late" }, `${counted(one.newly_exceeded.length, "limit")} would be exceeded by the current usage:`), reasons(partition, one.newly_exceeded)],
   );
 }

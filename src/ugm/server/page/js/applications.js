@@ -14,7 +14,7 @@ import { cell, CLIP, emptyNote, LONG, MINOR, nameLink, table } from "./tables.js
 /** Rows of a page. */
 const PAGE = 50;
 /** The parts of the address that filter; the group comes from links. */
-const FILTERS = ["find", "user", "queue", "state", "older_than", "group"];
+const FILTERS = ["search", "user", "queue", "state", "older_than", "group"];
 const STATES = /** @type {[string, string][]} */ ([["", "any"], ...["new", "accepted", "running", "completing", "failing"].map((state) => [state, state])]);
 
 export const title = "Applications";
@@ -25,7 +25,7 @@ let announced = "{}";
 /** @param {import("./types.js").Route} route */
 export async function load(route) {
   const filters = Object.fromEntries(FILTERS.map((name) => [name, route.query[name]]));
-  const data = await get(path(route.partition, "applications"), { ...filters, after: route.query.after, most: PAGE });
+  const data = await get(path(route.partition, "applications"), { ...filters, after: route.query.after, limit: PAGE });
   const search = JSON.stringify(filters);
   if (search !== announced) announce(`${foundText(data)} found`);
   announced = search;
@@ -52,7 +52,7 @@ export function show(route, data) {
     h(
       "div",
       { class: "tools" },
-      addressField(route, "find", "Find"),
+      addressField(route, "search", "Find"),
       addressField(route, "user", "User"),
       addressField(route, "queue", "Queue"),
       query.group && addressField(route, "group", "Group"),

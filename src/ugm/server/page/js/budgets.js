@@ -29,8 +29,8 @@ export const title = "Budgets";
  * @returns {Promise<Accounts>}
  */
 export function load(route) {
-  const { find, sort, budget, owner } = route.query;
-  return get(path(route.partition, "budgets"), { find, sort, budget, owner, skip: (pageOf(route) - 1) * PAGE, most: PAGE });
+  const { search, sort, budget, owner } = route.query;
+  return get(path(route.partition, "budgets"), { search, sort, budget, owner, offset: (pageOf(route) - 1) * PAGE, limit: PAGE });
 }
 
 /**
@@ -39,8 +39,8 @@ export function load(route) {
  */
 export function show(route, data) {
   return [
-    h("div", { class: "tools" }, addressField(route, "find", "Find a budget or owner"), addressChoice(route, "sort", "Order", ORDERS), h("span", { class: "quiet" }, counted(data.total, "account"), "; amounts in hours of each resource")),
-    data.total ? accounts(route, data) : emptyNote(route.query.find ? "No budget or owner has this in the name." : "No budget is declared for this partition."),
+    h("div", { class: "tools" }, addressField(route, "search", "Find a budget or owner"), addressChoice(route, "sort", "Order", ORDERS), h("span", { class: "quiet" }, counted(data.total, "account"), "; amounts in hours of each resource")),
+    data.total ? accounts(route, data) : emptyNote(route.query.search ? "No budget or owner has this in the name." : "No budget is declared for this partition."),
     pages(route, data.total, PAGE),
   ];
 }

@@ -15,7 +15,7 @@ export const title = "Denials";
 
 /** The records that were loaded so far, of one partition. */
 const known = { partition: "", hasHistory: false, newest: 0, /** @type {Map<number, import("./types.js").Denial>} */ records: new Map() };
-const choice = { find: "" };
+const choice = { search: "" };
 
 /**
  * @param {import("./types.js").Route} route
@@ -27,7 +27,7 @@ export async function load(route) {
     known.hasHistory = (await get(path(route.partition))).has_history;
   }
   if (!known.hasHistory) return null;
-  const data = await get(path(route.partition, "history"), { kind: "denied", after: known.newest, most: KEPT });
+  const data = await get(path(route.partition, "history"), { kind: "denied", after: known.newest, limit: KEPT });
   if (data.newest < known.newest) {
     // The server was restarted.
     forget(route.partition);
@@ -51,12 +51,12 @@ function forget(partition) {
  */
 export function show(route, data) {
   if (!data) return emptyNote("The server keeps no history of this partition.");
-  const found = data.records.filter((record) => JSON.stringify(record, plain).toLowerCase().includes(choice.find));
+  const found = data.records.filter((record) => JSON.stringify(record, plain).toLowerCase().includes(choice.search));
   return [
     h(
       "div",
       { class: "tools" },
-      h("label", { class: "field" }, "Find in these", h("input", { type: "search", id: "find", value: choice.find, on: { input: find } })),
+      h("label", { class: "field" }, "Find in these", h("input", { type: "search", id: "search", value: choice.search, on: { input: search } })),
       h("span", { class: "quiet" }, `${counted(data.total, "denial")} since the start, the newest ${count(data.records.length)} kinds here`),
     ),
     found.length ? h("ol", { class: "denials" }, found.map((record) => line(route.partition, record))) : emptyNote(data.records.length ? "None of these." : "Nothing was denied yet."),
@@ -72,8 +72,8 @@ function plain(_name, value) {
 }
 
 /** @param {Event} event */
-function find(event) {
-  choice.find = /** @type {HTMLInputElement} */ (event.target).value.trim().toLowerCase();
+function search(event) {
+  choice.search = /** @type {HTMLInputElement} */ (event.target).value.trim().toLowerCase();
   window.dispatchEvent(new CustomEvent("redraw"));
 }
 
@@ -91,7 +91,7 @@ function line(partition, record) {
       { class: "what" },
       first && nameLink(partition, "applications", first.application_id),
       first && ` asked for ${amountsText(first.usage)}`,
-      others.length > 0 && ` and ${counted(others.length, "allocation")} more`,
+      others.length > 0 && ` and ${counted(others.length, "more allocation")}`,
       record.times > 1 && h("span", { class: "badge quiet" }, `${count(record.times)} times`),
       !record.decision.can_wait && h("span", { class: "badge never" }, "can never fit"),
     ),

@@ -112,7 +112,7 @@ async function load() {
     Object.assign(state, { health, data: { address, view: data, detail, kinds, partition }, at: Date.now() / 1000, error: "" });
   } catch (error) {
     if (number !== state.polls) return;
-    const message = error instanceof ApiError ? error.message : "the server does not respond";
+    const message = error instanceof ApiError ? error.message : "The server does not respond";
     if (!state.error) announce(`${message}; trying again.`);
     state.error = message;
   }

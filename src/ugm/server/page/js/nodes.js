@@ -33,8 +33,8 @@ export function show(route, nodes) {
   const all = Object.entries(nodes);
   if (!all.length) return emptyNote("No node is registered: the size of the cluster limits nothing.");
   const resources = sortedNames([...new Set(all.flatMap(([, offers]) => Object.keys(offers)))]);
-  const find = (route.query.find ?? "").toLowerCase();
-  const found = all.filter(([name]) => name.toLowerCase().includes(find)).sort((one, other) => compare(one, other));
+  const search = (route.query.search ?? "").toLowerCase();
+  const found = all.filter(([name]) => name.toLowerCase().includes(search)).sort((one, other) => compare(one, other));
   const sort = (/** @type {string} */ by) => {
     order.set(by);
     window.dispatchEvent(new Event("redraw"));
@@ -43,7 +43,7 @@ export function show(route, nodes) {
   const rows = { columns, sorted: columns.some((one) => one.sort === order.get()) ? order.get() : "name", owner: { sort } };
   const first = (pageOf(route) - 1) * PAGE;
   return [
-    h("div", { class: "tools" }, addressField(route, "find", "Find a node"), orderField(rows), h("span", { class: "quiet" }, counted(all.length, "node"), find && `; ${count(found.length)} found`)),
+    h("div", { class: "tools" }, addressField(route, "search", "Find a node"), orderField(rows), h("span", { class: "quiet" }, counted(all.length, "node"), search && `; ${count(found.length)} found`)),
     table("Nodes", columns.map((column, index) => columnHead("th", { key: column.name, scope: "col", class: index ? "number" : null }, column, rows)), found.slice(first, first + PAGE).map(([name, offers]) => row(name, offers, resources)), "list nodes stack"),
     pages(route, found.length, PAGE),
   ];

@@ -31,7 +31,7 @@ const chosenQueues = new Map();
 export async function loadUser(route) {
   const usage = await orNull(get(path(route.partition, "usage", "user", route.name), {}, YUNIKORN_PREFIX));
   if (!usage) return null;
-  const page = await get(path(route.partition, "applications"), { user: route.name, most: LISTED });
+  const page = await get(path(route.partition, "applications"), { user: route.name, limit: LISTED });
   const leaves = busyLeaves(usage.queues);
   const wanted = chosenQueues.get(`${route.partition}/${route.name}`);
   const queue = leaves.includes(wanted) ? wanted : leaves[0] ?? "root";
@@ -50,7 +50,7 @@ export async function loadGroup(route) {
   const usage = await orNull(get(path(route.partition, "usage", "group", route.name), {}, YUNIKORN_PREFIX));
   if (!usage) return null;
   const [page, samples] = await Promise.all([
-    get(path(route.partition, "applications"), { group: route.name, most: LISTED }),
+    get(path(route.partition, "applications"), { group: route.name, limit: LISTED }),
     loadHistory(route.partition, { kind: "group", name: route.name }),
   ]);
   const limits = limitsOf(usage.queues, route.name);

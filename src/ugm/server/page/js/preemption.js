@@ -31,7 +31,7 @@ const OUTCOMES = {
   awaits_terminating: "It fits as soon as terminating allocations are released.",
   blocked: "Evictions cannot help: a limit denies it that no eviction of another application resolves.",
   never: "Evictions cannot help: it exceeds a maximum alone.",
-  unwilling: "It must not preempt.",
+  must_not_preempt: "It must not preempt.",
   early: "It has not waited for the delay of its queue.",
   plan: "It would fit without these allocations:",
   none: "No lawful set of victims was found.",
@@ -39,16 +39,16 @@ const OUTCOMES = {
 /** What protects an allocation; the keys are those of the server. */
 const LAWS = {
   terminating: "already terminating",
-  opted_out: "not preemptible",
+  not_preemptible: "not preemptible",
   disabled: "the policy of the queue is disabled",
   fence: "outside a fence of the request",
-  application: "of the application that asks",
+  same_application: "of the application that asks",
   same_queue: "in the queue that asks",
   priority: "the priority is too high",
-  useless: "frees nothing of what is missing",
-  unclaimed: "no guarantee entitles the request to its resources",
+  frees_nothing: "frees nothing of what is missing",
+  not_entitled: "no guarantee entitles the request to its resources",
   guarantee: "a queue would fall below its guarantee",
-  spared: "nothing protects them, but other victims cost less or no plan exists",
+  not_needed: "nothing protects them, but other victims cost less or no plan exists",
 };
 
 export const title = "Preemption";
@@ -58,10 +58,10 @@ const known = { address: "", /** @type {{plan: Plan, at: number} | null} */ foun
 
 /** @param {import("./types.js").Route} route */
 export async function load(route) {
-  const { find } = route.query;
+  const { search } = route.query;
   const [status, waiting] = await Promise.all([
     get(path(route.partition, "preemption")),
-    get(path(route.partition, "waiting"), { find, skip: (pageOf(route) - 1) * PAGE, most: PAGE }),
+    get(path(route.partition, "waiting"), { search, offset: (pageOf(route) - 1) * PAGE, limit: PAGE }),
   ]);
   return { status, waiting };
 }
@@ -73,11 +73,11 @@ export async function load(route) {
 export function show(route, { status, waiting }) {
   const requests = waiting.requests ?? [];
   return [
-    h("div", { class: "tools" }, addressField(route, "find", "Find a pending request"), h("span", { class: "quiet" }, counted(waiting.total, "request"))),
-    requests.length ? table("Pending requests", ["Request", ["User", "minor"], "Queue", "Asks for"], requests.map((one) => requestRow(route, one)), "list wide") : emptyNote(route.query.find ? "No pending request matches." : "Nothing waits now, so nothing could be preempted."),
+    h("div", { class: "tools" }, addressField(route, "search", "Find a pending request"), h("span", { class: "quiet" }, counted(waiting.total, "request"))),
+    requests.length ? table("Pending requests", ["Request", ["User", "minor"], "Queue", "Asks for"], requests.map((one) => requestRow(route, one)), "list wide") : emptyNote(route.query.search ? "No pending request matches." : "Nothing waits now, so nothing could be preempted."),
     pages(route, waiting.total, PAGE),
     status.terminating.length > 0 && [h("h3", null, `${counted(status.terminating.length, "allocation")} terminating`), allocations(route.partition, status.terminating)],
-    status.placed.length > 0 && [h("h3", null, "Requests with the first right to what becomes free"), allocations(route.partition, status.placed)],
+    status.placed.length > 0 && [h("h3", null, "Requests for which a plan has reserved capacity"), allocations(route.partition, status.placed)],
     status.timers.length > 0 && [h("h3", null, "Queues above a lowered maximum"), h("ul", { class: "plain" }, status.timers.map((one) => h("li", { key: one.queue_path }, queueLink(route.partition, one.queue_path), ` since ${momentText(one.since)}; reduced from ${momentText(one.due)} on`)))],
   ];
 }
@@ -114,7 +114,7 @@ function allocations(partition, found) {
 export async function loadDetail(route) {
   const { name, partition } = route;
   /** @type {import("./waiting.js").WaitingWork | null} */
-  const waiting = await orNull(get(path(partition, "waiting"), { find: name, sort: "name", most: 1000 }));
+  const waiting = await orNull(get(path(partition, "waiting"), { search: name, sort: "name", limit: 1000 }));
   const request = waiting?.requests?.find((one) => one.allocation_id === name);
   if (!request) return null;
   const address = JSON.stringify([partition, name]);

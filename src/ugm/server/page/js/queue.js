@@ -27,7 +27,7 @@ export async function load(route) {
   const queue = await orNull(get(path(route.partition, "queue", route.name)));
   if (!queue) return null;
   const [page, samples] = await Promise.all([
-    get(path(route.partition, "applications"), { queue: queue.queue_path, most: LISTED }),
+    get(path(route.partition, "applications"), { queue: queue.queue_path, limit: LISTED }),
     loadHistory(route.partition, { kind: "queue", name: queue.queue_path }),
   ]);
   return { queue, applications: page.applications, more: page.next !== null, samples };

@@ -79,7 +79,7 @@ export function show(route, root) {
     h(
       "div",
       { class: "tools" },
-      h("label", { class: "field" }, "Find a queue", h("input", { type: "search", id: "find", on: { input: find }, value: text })),
+      h("label", { class: "field" }, "Find a queue", h("input", { type: "search", id: "search", on: { input: search }, value: text })),
       orderField(grid, [["share", "Share of the limit"]]),
       columnChoice.field(),
       h("span", { class: "quiet" }, counted(queues, "queue"), hidden.length > 0 && `; also counted: ${hidden.join(", ")}`),
@@ -94,7 +94,7 @@ export function shown() {
 }
 
 function arrange() {
-  if (last) grid.rows = visible(last.root, { find: text, sort: grid.sorted, isOpen: (queue, level) => opened.get(queue.queue_path) ?? (level === 1 || queues <= MOST_OPEN) });
+  if (last) grid.rows = visible(last.root, { search: text, sort: grid.sorted, isOpen: (queue, level) => opened.get(queue.queue_path) ?? (level === 1 || queues <= MOST_OPEN) });
 }
 
 function redraw() {
@@ -153,7 +153,7 @@ function applications(queue) {
 }
 
 /** @param {Event} event */
-function find(event) {
+function search(event) {
   text = /** @type {HTMLInputElement} */ (event.target).value.trim();
   redraw();
   const found = grid.rows.filter((row) => row?.key.includes(text.toLowerCase())).length;

@@ -22,7 +22,7 @@ export const title = "Fair shares";
  * @returns {Promise<Shares>}
  */
 export function load(route) {
-  return get(path(route.partition, "shares"), { find: route.query.find, skip: (pageOf(route) - 1) * PAGE, most: PAGE });
+  return get(path(route.partition, "shares"), { search: route.query.search, offset: (pageOf(route) - 1) * PAGE, limit: PAGE });
 }
 
 /**
@@ -42,8 +42,8 @@ export function show(route, data) {
     return h("tr", { key: one.path }, place, h("th", { scope: "row" }, nameLink(route.partition, "users", one.user, CLIP), above && h("span", { class: "quiet clip", title: above }, above)), cells(one));
   };
   return [
-    h("div", { class: "tools" }, addressField(route, "find", "Find a user or account"), h("span", { class: "quiet" }, counted(data.total, "user"), route.query.find ? " found" : "", ", the best first")),
-    data.total ? table("Users", [["Place", "place"], "User", ...heads], data.users.map(user), "list shares wide") : emptyNote(route.query.find ? "No user or account has this in the name." : "No user has shares or usage yet."),
+    h("div", { class: "tools" }, addressField(route, "search", "Find a user or account"), h("span", { class: "quiet" }, counted(data.total, "user"), route.query.search ? " found" : "", ", the best first")),
+    data.total ? table("Users", [["Place", "place"], "User", ...heads], data.users.map(user), "list shares wide") : emptyNote(route.query.search ? "No user or account has this in the name." : "No user has shares or usage yet."),
     pages(route, data.total, PAGE),
     data.accounts.length > 0 && table("Accounts of these users", ["Account", ...heads], data.accounts.map(account), "shares wide"),
     h("p", { class: "quiet" }, "The level is the part of the shares divided by the part of the usage of its account: above 1, less is used than the share. The mark of a bar is the share. The usage is decayed and weighted."),

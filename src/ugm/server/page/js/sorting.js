@@ -2,7 +2,7 @@
  * The order of rows: the heads of columns as buttons, and a field for screens without heads.
  *
  * @typedef {{name: string, sort?: string}} Column
- * @typedef {{columns: Column[], sorted: string, owner: {sort: (by: string) => void}}} Sorted rows with the present order
+ * @typedef {{columns: Column[], sorted: string, owner: {sort: (by: string) => void}}} Sorted rows with the current order
  */
 
 import { h } from "./dom.js";

@@ -8,7 +8,7 @@ import { byName, shareOf } from "./format.js";
  * @typedef {{amount: import("./types.js").Amount, setBy: string}} Ceiling
  * @typedef {import("./treegrid.js").GridRow & {queue: import("./types.js").Queue, name: string,
  *   ceilings: Record<string, Ceiling>}} Row
- * @typedef {{isOpen: (queue: import("./types.js").Queue, level: number) => boolean, find: string,
+ * @typedef {{isOpen: (queue: import("./types.js").Queue, level: number) => boolean, search: string,
  *   sort: string}} Choice the order: `name`, `share`, `applications`, `pending`, or `of` with a resource
  * @typedef {{queue: import("./types.js").Queue, ceilings: Record<string, Ceiling>}} Found
  */
@@ -23,7 +23,7 @@ import { byName, shareOf } from "./format.js";
 export function visible(root, choice) {
   /** @type {Row[]} */
   const rows = [];
-  const kept = choice.find ? matching(root, choice.find.toLowerCase()) : null;
+  const kept = choice.search ? matching(root, choice.search.toLowerCase()) : null;
   add(rows, [root], 1, {}, { ...choice, kept });
   return rows;
 }

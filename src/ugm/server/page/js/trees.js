@@ -60,7 +60,7 @@ export function treeView(kind) {
   const sparklines = new Sparklines("tree_node");
   /** @type {Set<string>} */
   const toggled = new Set();
-  let [skip, loaded, announced] = [0, "", ""];
+  let [offset, loaded, announced] = [0, "", ""];
   const refresh = () => window.dispatchEvent(new Event("refresh"));
 
   /** @type {TreeGrid<Row>} */
@@ -80,8 +80,8 @@ export function treeView(kind) {
     },
     seen: (first, end) => {
       const isMissing = !grid.rows[first] || (end > 0 && !grid.rows[end - 1]);
-      if (!isMissing || !grid.rows.length || skip === Math.max(0, first - ABOVE)) return;
-      skip = Math.max(0, first - ABOVE);
+      if (!isMissing || !grid.rows.length || offset === Math.max(0, first - ABOVE)) return;
+      offset = Math.max(0, first - ABOVE);
       refresh();
     },
   });
@@ -90,18 +90,18 @@ export function treeView(kind) {
 
   /** @param {import("./types.js").Route} route */
   async function load(route) {
-    const { tree = "", resource, find = "" } = route.query;
+    const { tree = "", resource, search = "" } = route.query;
     const trees = (await treesOf(route.partition)).trees.filter((one) => one.kind === kind);
     const name = trees.find((one) => one.name === tree)?.name ?? trees[0]?.name;
     if (!name) return null;
-    const address = [route.partition, name, find].join("\n");
-    if (address !== loaded) skip = 0;
+    const address = [route.partition, name, search].join("\n");
+    if (address !== loaded) offset = 0;
     loaded = address;
-    const query = { tree: name, resource, find, sort: order.get(), toggle: [...toggled], skip, most: WINDOW };
+    const query = { tree: name, resource, search, sort: order.get(), toggle: [...toggled], offset, limit: WINDOW };
     const [data, above] = await Promise.all([get(path(route.partition, "tree"), query), borrowers(route.partition, name, "")]);
-    if (find !== announced && find) announce(`${counted(data.total, "row")} found`);
-    announced = find;
-    return { trees, data, from: query.skip, above };
+    if (search !== announced && search) announce(`${counted(data.total, "row")} found`);
+    announced = search;
+    return { trees, data, from: query.offset, above };
   }
 
   /**
@@ -110,7 +110,7 @@ export function treeView(kind) {
    * @param {string} node
    */
   async function borrowers(partition, tree, node) {
-    return kind === "quota" ? get(path(partition, "tree", "borrowers"), { tree, node, most: LISTED }) : { total: 0, consumers: [] };
+    return kind === "quota" ? get(path(partition, "tree", "borrowers"), { tree, node, limit: LISTED }) : { total: 0, consumers: [] };
   }
 
   /**
@@ -141,7 +141,7 @@ export function treeView(kind) {
         { class: "tools" },
         trees.length > 1 && chooser("Tree", "tree", data.name, trees.map((one) => one.name)),
         data.resources.length > 1 && chooser("Resource", "resource", data.resource, sortedNames(data.resources)),
-        h("label", { class: "field" }, `Find a ${words.noun}`, h("input", { type: "search", id: "find", value: route.query.find ?? "", on: { input: search } })),
+        h("label", { class: "field" }, `Find a ${words.noun}`, h("input", { type: "search", id: "search", value: route.query.search ?? "", on: { input: search } })),
         orderField(grid, ["used", words.limits[0] ?? ""].map((measure) => [measure, heading(measure)])),
         h("span", { class: "quiet" }, data.resources.length === 1 && `${resourceName(data.resource)} of `, counted(data.nodes, words.noun)),
       ),
@@ -207,11 +207,11 @@ export function treeView(kind) {
 
   /** @param {Event} event */
   function search(event) {
-    const find = /** @type {HTMLInputElement} */ (event.target).value.trim();
+    const text = /** @type {HTMLInputElement} */ (event.target).value.trim();
     clearTimeout(waiting);
     waiting = setTimeout(() => {
       const { partition, query } = parse(location.hash);
-      history.replaceState(null, "", link(partition, kind, "", { ...query, find }));
+      history.replaceState(null, "", link(partition, kind, "", { ...query, search: text }));
       window.dispatchEvent(new HashChangeEvent("hashchange"));
     }, 200);
   }

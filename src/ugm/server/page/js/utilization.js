@@ -34,11 +34,11 @@ export function utilizationView(view) {
 
   /** @param {import("./types.js").Route} route */
   async function load(route) {
-    const { find = "" } = route.query;
+    const { search = "" } = route.query;
     const [sort, resource] = order.get().split(" of ");
-    const data = await get(path(route.partition, "utilization", view), { find, sort, resource, skip: (pageOf(route) - 1) * PAGE, most: PAGE });
-    if (find !== announced && find) announce(`${counted(data.total, noun)} found`);
-    announced = find;
+    const data = await get(path(route.partition, "utilization", view), { search, sort, resource, offset: (pageOf(route) - 1) * PAGE, limit: PAGE });
+    if (search !== announced && search) announce(`${counted(data.total, noun)} found`);
+    announced = search;
     return data;
   }
 
@@ -68,12 +68,12 @@ export function utilizationView(view) {
       h(
         "div",
         { class: "tools" },
-        addressField(route, "find", `Find a ${noun}`),
+        addressField(route, "search", `Find a ${noun}`),
         orderField(rows),
         columnChoice.field(),
-        h("span", { class: "quiet" }, `${counted(data.total, noun)}${route.query.find ? " found" : ""}${rows.sorted === "share" ? ", the closest to a limit first" : ""}`),
+        h("span", { class: "quiet" }, `${counted(data.total, noun)}${route.query.search ? " found" : ""}${rows.sorted === "share" ? ", the closest to a limit first" : ""}`),
       ),
-      data.utilizations.length ? list(route, data.utilizations, resources, rows) : emptyNote(route.query.find ? `No ${noun} has this in the name.` : noun === "user" ? "Nothing runs or waits for any user now." : "Nothing is charged to any group now."),
+      data.utilizations.length ? list(route, data.utilizations, resources, rows) : emptyNote(route.query.search ? `No ${noun} has this in the name.` : noun === "user" ? "Nothing runs or waits for any user now." : "Nothing is charged to any group now."),
       pages(route, data.total, PAGE),
     ];
   }

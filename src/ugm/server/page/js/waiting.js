@@ -26,7 +26,7 @@ import { cell, CLIP, clipped, emptyNote, LONG, nameLink, table } from "./tables.
 const PAGE = 50;
 const EXPLAINED = 100;
 /** The parts of the address that filter. */
-const FILTERS = ["find", "user", "queue", "application", "older_than"];
+const FILTERS = ["search", "user", "queue", "application", "older_than"];
 /** What is listed: the value in the address and the text. */
 const LISTS = /** @type {[string, string][]} */ ([["", "requests"], ["applications", "applications"], ["users", "users"], ["order", "order explained"]]);
 
@@ -41,11 +41,11 @@ let announced = "{}";
  */
 export async function load(route) {
   const { by = "", sort } = route.query;
-  if (by === "order") return get(path(route.partition, "order"), { most: EXPLAINED });
+  if (by === "order") return get(path(route.partition, "order"), { limit: EXPLAINED });
   const filters = Object.fromEntries(FILTERS.map((name) => [name, route.query[name]]));
   const parts = ["applications", "users"].includes(by) ? [by] : [];
   /** @type {WaitingWork} */
-  const data = await get(path(route.partition, "waiting", ...parts), { ...filters, sort, skip: (pageOf(route) - 1) * PAGE, most: PAGE });
+  const data = await get(path(route.partition, "waiting", ...parts), { ...filters, sort, offset: (pageOf(route) - 1) * PAGE, limit: PAGE });
   const search = JSON.stringify(filters);
   if (search !== announced) announce(`${count(data.total)} found`);
   announced = search;
@@ -66,7 +66,7 @@ export function show(route, data) {
       "div",
       { class: "tools" },
       list,
-      addressField(route, "find", "Find"),
+      addressField(route, "search", "Find"),
       addressField(route, "user", "User"),
       addressField(route, "queue", "Queue"),
       addressChoice(route, "older_than", "Age", AGES),

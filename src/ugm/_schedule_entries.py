@@ -2,8 +2,8 @@
 
 A schedule is a pure function of the second, so no timer is needed, and a replay gets the same result. All times are
 local times of the time zone of the entry. A local time that the zone skips is the first later second; one that occurs
-twice is the first of both. Spans are half-open: an entry applies from the second of its beginning on, and at that of
-its end no more.
+twice is the first of both. Spans are half-open: an entry applies from the second of its beginning on, up to the second
+before its end.
 """
 
 from __future__ import annotations

@@ -346,7 +346,7 @@ def refund(chain: Chain, vector: RequestVector) -> None:
 
 
 def try_charge(checked: Chain, charged: Chain, vector: RequestVector) -> bool:
-    """Charge *vector* to all of *charged* if it fits all of *checked*; otherwise change nothing.
+    """Charge *vector* to all of *charged* if it fits all of *checked*, and return whether it does.
 
     The two chains differ only for users whose usage counts for a group without being limited by it.
     """

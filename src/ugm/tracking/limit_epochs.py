@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, final
 
-from ugm.hierarchy import Layout
+from ugm.counters import Layout
 from ugm.identity import canonical_path
 from ugm.operation_lock import OperationLock
 from ugm.tracking.limits import Limits, PathCache

@@ -18,10 +18,10 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Final, NamedTuple, TypeAlias, final
 
-from ugm.preemption.greedy import choose_greedily
+from ugm.preemption.greedy_victims import choose_greedily
 from ugm.preemption.laws import Situation
 from ugm.preemption.options import Option, PlanningProblem
-from ugm.preemption.usage_tree import AllocationClass
+from ugm.preemption.queue_usage_tree import AllocationClass
 
 __all__ = ["ALWAYS_COMPLETE", "DEFAULT_STEPS", "Chosen", "StepLimitReachedError", "choose"]
 

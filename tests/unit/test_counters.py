@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ugm import RequestError, Resource, TrackingType
+from ugm.counters import UNLIMITED, Counter, Layout, Limit, charge, fits, fits_one_more, refund, try_charge
 from ugm.decision import exceeded
-from ugm.hierarchy import UNLIMITED, Counter, Layout, Limit, charge, fits, fits_one_more, refund, try_charge
 from ugm.testing import resources
 
 NAMES = ("memory", "vcore", "gpu", "pods")

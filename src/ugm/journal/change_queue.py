@@ -1,4 +1,4 @@
-"""The writer of a journal: changes are appended in their order, and committed one by one or in groups.
+"""The queue of changes in front of a log: they are appended in their order, and committed one by one or in groups.
 
 The problem: a commit takes much longer than a change in memory, and may fail after the change was made.
 
@@ -28,14 +28,14 @@ from ugm.journal.file_writer import ChangeRow, change_row
 from ugm.journal.log import LogWriter
 from ugm.operation_lock import OwnedLock
 
-__all__ = ["Clock", "DurabilityCallback", "Writer", "copy_of", "milliseconds"]
+__all__ = ["ChangeQueue", "Clock", "DurabilityCallback", "copy_of", "milliseconds"]
 
 _T = TypeVar("_T")
 
 _LOGGER: Final = logging.getLogger(__name__)
 
 #: Returns the milliseconds since 1970.
-Clock = Callable[[], int]
+Clock: TypeAlias = Callable[[], int]
 #: A function that is called with None when a change is durable, or with the error when it is in doubt. It must ignore a
 #: second call, which may happen after an interruption.
 DurabilityCallback: TypeAlias = Callable[[JournalError | None], None]
@@ -45,7 +45,7 @@ _LAST_INSTANT: Final = 253_402_300_799_999
 
 
 def milliseconds() -> int:
-    """Return the time of the system clock."""
+    """Return the time of the system clock, in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
@@ -78,7 +78,7 @@ class _Waiter:
 
 
 @final
-class Writer:
+class ChangeQueue:
     """The queue of changes in front of a log.
 
     Args:
@@ -163,12 +163,12 @@ class Writer:
 
     @property
     def is_group_commit(self) -> bool:
-        """Return whether a thread commits the changes of several callers."""
+        """True if a thread commits the changes of several callers."""
         return self._thread is not None
 
     @property
     def is_in_fork(self) -> bool:
-        """Return whether this is a copy in a forked process: the file and the thread belong to the parent."""
+        """True if this is a copy in a forked process: the file and the thread belong to the parent."""
         return os.getpid() != self._process
 
     # Conditions of a change; all but the first two are checked under the lock of the partition
@@ -183,7 +183,7 @@ class Writer:
             raise JournalError(self.path, f"it belongs to process {self._process}, from which this one was forked")
 
     def require_not_writing(self) -> None:
-        """Check that this thread is not inside a call of the writer, interrupted by a signal handler or finalizer.
+        """Check that this thread is not inside a call of the queue, interrupted by a signal handler or finalizer.
 
         A nested call would wait for the committing thread, and that thread for a lock of the interrupted call.
 
@@ -193,14 +193,16 @@ class Writer:
         if self._guard.is_owned() or self._writing.is_owned():
             raise ReentrantCallError
 
-    def require_writable(self, *, retry: bool = True) -> None:
-        """Write changes in doubt, if any, and read the clock for the next change.
+    def prepare(self, *, needs_space: bool, retry: bool = True) -> None:
+        """Prepare for the next change: write changes in doubt, if any, and read the clock.
 
         Args:
+            needs_space: whether disk space must be reserved for later releases.
             retry: whether to try to write changes in doubt; otherwise they are an error.
 
         Raises:
-            JournalError: a change is in doubt, and cannot be written now either; or the journal is closed.
+            JournalError: a change is in doubt, and cannot be written now either; or the journal is closed, or the disk
+                is full.
             RequestError: the clock returned an unusable value.
         """
         self._require_open()
@@ -209,26 +211,14 @@ class Writer:
             if not retry:
                 raise copy_of(failure)
             self.flush()
-        # The clock is read first: if it fails, nothing has changed yet.
+        # The clock is read before the change is made: if it fails, nothing has changed yet.
         self._instant = self.now()
-
-    def require_space(self, *, retry: bool = True) -> None:
-        """Check that disk space is reserved for releases, in addition to `require_writable`.
-
-        Args:
-            retry: as for `require_writable`.
-
-        Raises:
-            JournalError: the disk is full, or a reason of `require_writable`.
-            RequestError: the clock returned an unusable value.
-        """
-        self.require_writable(retry=retry)
-        if not self._log.has_reserve:
+        if needs_space and not self._log.has_reserve:
             with self._writing:
                 self._log.restore_reserve()
 
     def require_ready(self, *, needs_space: bool) -> None:
-        """Check what `require_writable` or `require_space` checks, but do not retry, and do not read the clock.
+        """Check what `prepare` checks, but do not retry, and do not read the clock if all is well.
 
         A leader makes many changes before it appends them together, after `stamp`.
 
@@ -236,7 +226,7 @@ class Writer:
             JournalError: a change is in doubt, the journal is closed, or the disk is full.
         """
         if self.is_closed or self._failure is not None or (needs_space and not self._log.has_reserve):
-            (self.require_space if needs_space else self.require_writable)(retry=False)
+            self.prepare(needs_space=needs_space, retry=False)
 
     def stamp(self, at: int | None) -> None:
         """Set the instant of the next change.
@@ -276,7 +266,7 @@ class Writer:
     # Appending, under the lock of the partition
 
     def append(self, data: bytes) -> None:
-        """Append a change, with the instant that was read by `require_writable`."""
+        """Append a change, with the instant that was read by `prepare`."""
         number, at = self.number + 1, self._instant
         row = change_row(number, at, data)
         with self._guard:

@@ -1,4 +1,4 @@
-"""Plans: the effects that another configuration would have, before it is put in force.
+"""Configuration plans: the effects that another configuration would have, before it is put in force.
 
 A plan is made by applying the configuration to a copy of the state. The copy is made under the lock, the plan without
 it. So a plan and its application follow the same rules.
@@ -20,12 +20,12 @@ from ugm.identity import UserGroup
 from ugm.model import Claim, PersistentModel, QuotaModel, ReportingModel
 from ugm.partition.allocation import PLAIN, Allocation, AllocationState
 from ugm.partition.application import Application, GangStyle, LedgerEntry
-from ugm.partition.checkpoint import ApplicationRecord, Checkpoint, QueueRecord, queue_records, restore
+from ugm.partition.checkpoint import ApplicationRecord, Checkpoint, ModelRecord, QueueRecord, queue_records, restore
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.config_changes import Changes, changes_between
 from ugm.partition.config_schedule import NEVER
 from ugm.partition.limit_risks import LimitRisk, below_usage, lowered_limits
-from ugm.partition.model_set import Call, charged_model, claims_of
+from ugm.partition.model_set import Call, charged_model, ledger_calls
 from ugm.partition.reduction_timers import SettingsCache, exceeded_queues
 from ugm.partition.state import PartitionState
 from ugm.queues import Submission
@@ -34,14 +34,15 @@ from ugm.tracking.holding import Amounts, amounts_by_name
 from ugm.tracking.self_check import ReadLocked
 
 __all__ = [
+    "ConfigPlan",
+    "ConfigPlanInput",
+    "ConfigPlanParts",
+    "CopiedModels",
     "DrainingQueue",
-    "Plan",
-    "PlanInput",
-    "PlanParts",
-    "PlannedModels",
+    "ModelEffects",
     "PlannedReduction",
     "ScheduledChange",
-    "make_plan",
+    "make_config_plan",
     "make_scheduled_changes",
     "require_change_count",
     "require_confirmed",
@@ -60,7 +61,7 @@ class DrainingQueue(NamedTuple):
         return {"queue_path": self.queue_path, "applications": list(self.applications)}
 
     def __str__(self) -> str:
-        return f"{self.queue_path} takes no more applications, and has {', '.join(map(repr, self.applications))}"
+        return f"{self.queue_path} accepts no new applications, and still has {', '.join(map(repr, self.applications))}"
 
 
 class PlannedReduction(NamedTuple):
@@ -101,7 +102,7 @@ class ScheduledChange(NamedTuple):
 
     def __str__(self) -> str:
         lines = [f"at {_time_text(self.at)}:", *str(self.changes).splitlines()]
-        lines += [f"would be over: {one}" for one in self.newly_exceeded]
+        lines += [f"would be exceeded: {one}" for one in self.newly_exceeded]
         return "\n  ".join(lines)
 
 
@@ -109,7 +110,7 @@ def _time_text(second: int) -> str:
     return f"{datetime.fromtimestamp(second, UTC):%Y-%m-%d %H:%M} UTC"
 
 
-class Plan(NamedTuple):
+class ConfigPlan(NamedTuple):
     """The effects of another configuration: changes, exceeded limits, drained queues and timers of reductions."""
 
     changes: Changes
@@ -153,7 +154,7 @@ class Plan(NamedTuple):
     def __str__(self) -> str:
         parts = [str(self.changes)]
         sections: tuple[tuple[str, tuple[object, ...]], ...] = (
-            ("would be over:", self.newly_exceeded),
+            ("would be exceeded:", self.newly_exceeded),
             ("would be reduced:", self.reductions),
             ("would run out:", self.exhausting),
             ("draining:", self.draining),
@@ -168,34 +169,82 @@ class Plan(NamedTuple):
         return "\n".join(parts)
 
 
-_Nodes: TypeAlias = tuple[dict[str, Resource], Resource | None]
-#: An application: its submission, its group, its queue, and the sum of its allocations if it runs.
-_PlainApplication: TypeAlias = tuple[str, UserGroup, str, Mapping[str, str], str | None, str, dict[str, int] | None]
 #: An application, with everything about it that changes: its group, and its amounts if it runs.
 _CopiedApplication: TypeAlias = tuple[Application, str | None, Amounts | None]
-#: Of each quota model: kind and name of its definition, empty without one, its limits that are exceeded, and those that
-#: begin to deny everything. Then the limits that would be exceeded in the models without a definition; the time, or
-#: None if no model may depend on it; and the past of each declared model that has one, with the kind and name of its
-#: definition.
-PlannedModels: TypeAlias = tuple[
-    list[tuple[str, str, list[Violation], list[Exhaustion]]],
-    list[Violation],
-    int | None,
-    list[tuple[str, str, Mapping[str, Any]]],
-]
-#: An allocation: whether it is pending, its id, its application, usage and priority, whether it is preemptible, and its
-#: promised end.
-_PlainClaim: TypeAlias = tuple[bool, str, str, dict[str, int], int, bool, int | None]
-#: The result of `PlanInput.parts`: whether user limits win, the nodes with their sum, the queues that the configuration
-#: does not name, the applications, the exceeded limits of quota models, and the allocations; None without them.
-#: At last the second.
-PlanParts: TypeAlias = tuple[
-    bool, _Nodes, list[QueueRecord], list[_PlainApplication], PlannedModels, list[_PlainClaim] | None, int
-]
+
+
+class _PlainNodes(NamedTuple):
+    """The nodes, with their sum."""
+
+    nodes: dict[str, Resource]
+    total: Resource | None
+
+
+class _PlainApplication(NamedTuple):
+    """An application, with the sum of its allocations."""
+
+    application_id: str
+    user: UserGroup
+    requested_queue: str
+    tags: Mapping[str, str]
+    group: str | None
+    queue_path: str
+    #: None if it is not running.
+    amounts: dict[str, int] | None
+
+
+class _PlainClaim(NamedTuple):
+    """An allocation."""
+
+    is_pending: bool
+    allocation_id: str
+    application_id: str
+    usage: dict[str, int]
+    priority: int
+    preemptible: bool
+    until: int | None
+
+
+class ModelEffects(NamedTuple):
+    """The limits of one quota model that need attention."""
+
+    #: The kind and the name of its definition; empty for a model of the program.
+    kind: str
+    name: str
+    exceeded: list[Violation]
+    exhaustions: list[Exhaustion]
+
+
+class CopiedModels(NamedTuple):
+    """The facts about quota models that a plan depends on."""
+
+    #: The effects of the configuration in force.
+    now: list[ModelEffects]
+    #: The limits of models of the program that would be exceeded with the planned configuration.
+    exceeded: list[Violation]
+    #: The second of the copy; None if no model may depend on it.
+    time: int | None
+    #: The past of the declared models that have one.
+    past: list[ModelRecord]
+
+
+class ConfigPlanParts(NamedTuple):
+    """The values of a `ConfigPlanInput` except the configuration in force."""
+
+    user_limits_win: bool
+    cluster: _PlainNodes
+    #: The queues that the configuration does not name.
+    queues: list[QueueRecord]
+    applications: list[_PlainApplication]
+    models: CopiedModels
+    #: None if the allocations were not copied.
+    claims: list[_PlainClaim] | None
+    #: The second of the copy.
+    now: int
 
 
 @final
-class PlanInput:
+class ConfigPlanInput:
     """A copy of everything that a plan depends on. Its `parts` can be sent to another process.
 
     Args:
@@ -205,9 +254,9 @@ class PlanInput:
 
     __slots__ = ("_parts", "compiled", "now")
 
-    def __init__(self, compiled: CompiledConfig, parts: PlanParts) -> None:
+    def __init__(self, compiled: CompiledConfig, parts: ConfigPlanParts) -> None:
         #: The second at which the copy was made.
-        self.now: Final = parts[6]
+        self.now: Final = parts.now
         self.compiled: Final = compiled.at(self.now)
         self._parts: Final = parts
 
@@ -216,49 +265,48 @@ class PlanInput:
         cls,
         state: PartitionState,
         read: ReadLocked,
-        in_models: Callable[[], PlannedModels],
+        copy_models: Callable[[], CopiedModels],
         now: Callable[[], int],
         *,
         allocations: bool,
-    ) -> PlanInput:
+    ) -> ConfigPlanInput:
         """Copy a state.
 
         Args:
             state: the state.
             read: runs a function under the lock of the state. Most of the work follows without it.
-            in_models: returns the exceeded limits of quota models.
+            copy_models: copies the facts about quota models.
             now: returns the time.
             allocations: whether to copy all allocations; they are copied in any case if the configuration
                 declares models or limits pending work.
         """
-        compiled, user_limits_win, nodes, queues, copies, exceeded, calls, second = read(
-            _copy, state, in_models, now, allocations=allocations
+        compiled, user_limits_win, cluster, queues, copies, models, calls, second = read(
+            _copy, state, copy_models, now, allocations=allocations
         )
-        applications: list[_PlainApplication] = [
-            (*one.submission, group, one.queue.queue_path, amounts and amounts_by_name(amounts))
+        applications = [
+            _PlainApplication(*one.submission, group, one.queue.queue_path, amounts and amounts_by_name(amounts))
             for one, group, amounts in copies
         ]
         claims = None if calls is None else [_plain_claim(*call) for call in calls]
-        return cls(compiled, (user_limits_win, nodes, queues, applications, exceeded, claims, second))
+        return cls(compiled, ConfigPlanParts(user_limits_win, cluster, queues, applications, models, claims, second))
 
-    def parts(self) -> PlanParts:
+    def parts(self) -> ConfigPlanParts:
         """Return everything except the configuration in force in a form that can be pickled."""
-        user_limits_win, nodes, queues, applications, exceeded, claims, now = self._parts
         # Tags are a view of a mapping, which cannot be pickled.
-        picklable: list[_PlainApplication] = [(*one[:3], dict(one[3]), *one[4:]) for one in applications]
-        return user_limits_win, nodes, queues, picklable, exceeded, claims, now
+        applications = [one._replace(tags=dict(one.tags)) for one in self._parts.applications]
+        return self._parts._replace(applications=applications)
 
     @property
     def exceeded(self) -> list[Violation]:
         """The exceeded limits of quota models."""
-        return [violation for _, _, found, _ in self._parts[4][0] for violation in found]
+        return [violation for one in self._parts.models.now for violation in one.exceeded]
 
     @property
     def exhaustions(self) -> list[Exhaustion]:
         """The limits of quota models that begin to deny everything."""
-        return [exhaustion for *_, found in self._parts[4][0] for exhaustion in found]
+        return [exhaustion for one in self._parts.models.now for exhaustion in one.exhaustions]
 
-    def in_models(self, compiled: CompiledConfig) -> tuple[list[Violation], list[Exhaustion]]:
+    def effects_on_models(self, compiled: CompiledConfig) -> tuple[list[Violation], list[Exhaustion]]:
         """Return the limits of quota models that would be exceeded, or would begin to deny everything.
 
         Args:
@@ -267,11 +315,10 @@ class PlanInput:
         Raises:
             RequestError: the configuration changes declared models, and the copy has no allocations.
         """
-        now, exceeded, *_ = self._parts[4]
-        kept = {(kind, name): (violations, found) for kind, name, violations, found in now if kind}
-        exhaustions = [one for kind, *_, found in now if not kind for one in found]
+        models, total, calls = self._parts.models, self._parts.cluster.total, None
+        kept = {(one.kind, one.name): (one.exceeded, one.exhaustions) for one in models.now if one.kind}
+        exhaustions = [found for one in models.now if not one.kind for found in one.exhaustions]
         declared: list[Violation] = []
-        total, calls = self._parts[1][1], None
         for definition in compiled.models:
             if definition in self.compiled.models and definition.key in kept:
                 violations, exhausted = kept[definition.key]
@@ -283,17 +330,17 @@ class PlanInput:
                 violations, exhausted = list(model.exceeded()), list(model.exhaustions())
             declared += violations
             exhaustions += exhausted
-        return [*declared, *exceeded], exhaustions
+        return [*declared, *models.exceeded], exhaustions
 
     def _time(self) -> int:
-        now = self._parts[4][2]
-        if now is None:
+        time = self._parts.models.time
+        if time is None:
             raise RequestError("plan_input", "without the time", "expected a copy with all allocations")
-        return now
+        return time
 
     def _replaced(self, definition: ModelDefinition) -> QuotaModel | None:
         """Return the model that one of a definition replaces, with its past and without claims; None without a past."""
-        past = {(kind, name): data for kind, name, data in self._parts[4][3]}
+        past = {(one.kind, one.name): one.past for one in self._parts.models.past}
         old = next((one for one in self.compiled.models if one.key == definition.key and one.key in past), None)
         if old is None:
             return None
@@ -304,68 +351,100 @@ class PlanInput:
 
     def _calls(self) -> list[Call]:
         """Return the calls that charge a quota model with all allocations."""
-        if self._parts[5] is None:
+        if self._parts.claims is None:
             raise RequestError("plan_input", "without allocations", "expected a copy with all allocations")
-        owners = {one[0]: one for one in self._parts[3]}
+        owners = {one.application_id: one for one in self._parts.applications}
         calls: list[Call] = []
-        for pending, allocation_id, application_id, usage, priority, preemptible, until in self._parts[5]:
-            _, user, _, tags, _, queue_path, _ = owners[application_id]
-            fields = (application_id, Resource(usage), queue_path, user, tags, priority, preemptible, until)
-            calls.append(("add_pending" if pending else "charge", Claim(allocation_id, *fields)))
+        for one in self._parts.claims:
+            owner = owners[one.application_id]
+            claim = Claim(
+                one.allocation_id,
+                one.application_id,
+                Resource(one.usage),
+                owner.queue_path,
+                owner.user,
+                owner.tags,
+                one.priority,
+                one.preemptible,
+                one.until,
+            )
+            calls.append(("add_pending" if one.is_pending else "charge", claim))
         return calls
 
     def state(self) -> PartitionState:
         """Return a state with the usage and the limits of the copied one."""
-        user_limits_win, (nodes, total), queues, applications, *_ = self._parts
-        state = PartitionState(self.compiled, user_limits_win=user_limits_win)
-        records = tuple(
-            ApplicationRecord(Submission(*one[:4]), one[5], GangStyle.SOFT, is_adopted=False, group=one[4])
-            for one in applications
-        )
-        # The sum of the allocations of an application is one allocation.
-        sums = (Allocation.of(one[0], one[0], Resource(one[-1]), PLAIN) for one in applications if one[-1] is not None)
-        restore(
-            state,
-            Checkpoint(
-                closed=False, nodes=nodes, total=total, queues=tuple(queues), applications=records, allocations=sums
+        parts = self._parts
+        state = PartitionState(self.compiled, user_limits_win=parts.user_limits_win)
+        checkpoint = Checkpoint(
+            closed=False,
+            nodes=parts.cluster.nodes,
+            total=parts.cluster.total,
+            queues=tuple(parts.queues),
+            applications=tuple(_record_of(one) for one in parts.applications),
+            # The sum of the allocations of an application is one allocation.
+            allocations=(
+                Allocation.of(one.application_id, one.application_id, Resource(one.amounts), PLAIN)
+                for one in parts.applications
+                if one.amounts is not None
             ),
         )
+        restore(state, checkpoint)
         self._add_pending(state)
         return state
 
     def _add_pending(self, state: PartitionState) -> None:
         """Add the pending allocations, which count for limits on pending work, as far as they were copied."""
         traits = PLAIN._replace(state=AllocationState.PENDING)
-        for pending, allocation_id, application_id, usage, *_ in self._parts[5] or ():
-            if pending:
-                entry = LedgerEntry(state.applications[application_id], Resource(usage), traits)
-                state.write_pending(f"pending {allocation_id}", entry)
+        for one in self._parts.claims or ():
+            if one.is_pending:
+                entry = LedgerEntry(state.applications[one.application_id], Resource(one.usage), traits)
+                state.write_pending(f"pending {one.allocation_id}", entry)
                 state.undo.clear()
 
 
+def _record_of(application: _PlainApplication) -> ApplicationRecord:
+    application_id, user, requested_queue, tags, group, queue_path, _ = application
+    submission = Submission(application_id, user, requested_queue, tags)
+    return ApplicationRecord(submission, queue_path, GangStyle.SOFT, is_adopted=False, group=group)
+
+
 def _plain_claim(method: str, claim: Claim) -> _PlainClaim:
-    pending, usage = method == "add_pending", dict(claim.usage)
-    return (pending, claim.allocation_id, claim.application_id, usage, claim.priority, claim.preemptible, claim.until)
+    return _PlainClaim(
+        method == "add_pending",
+        claim.allocation_id,
+        claim.application_id,
+        dict(claim.usage),
+        claim.priority,
+        claim.preemptible,
+        claim.until,
+    )
 
 
 def _copy(
-    state: PartitionState, in_models: Callable[[], PlannedModels], now: Callable[[], int], *, allocations: bool
+    state: PartitionState, copy_models: Callable[[], CopiedModels], now: Callable[[], int], *, allocations: bool
 ) -> tuple[
-    CompiledConfig, bool, _Nodes, list[QueueRecord], list[_CopiedApplication], PlannedModels, list[Call] | None, int
+    CompiledConfig,
+    bool,
+    _PlainNodes,
+    list[QueueRecord],
+    list[_CopiedApplication],
+    CopiedModels,
+    list[Call] | None,
+    int,
 ]:
     applications: list[_CopiedApplication] = [
         (one, one.group, one.holding and one.holding.amounts) for one in state.applications.values()
     ]
-    nodes = dict(state.cluster.nodes), state.cluster.total
+    cluster = _PlainNodes(dict(state.cluster.nodes), state.cluster.total)
     user_limits_win, queues = state.active_limits.user_limits_win, queue_records(state)
-    calls = claims_of(state) if allocations or state.compiled.needs_allocations else None
-    return state.compiled, user_limits_win, nodes, queues, applications, in_models(), calls, now()
+    calls = ledger_calls(state) if allocations or state.compiled.needs_allocations else None
+    return state.compiled, user_limits_win, cluster, queues, applications, copy_models(), calls, now()
 
 
-def make_plan(plan_input: PlanInput, compiled: CompiledConfig) -> Plan:
+def make_config_plan(plan_input: ConfigPlanInput, compiled: CompiledConfig) -> ConfigPlan:
     """Return the effects of a configuration on the state that was copied."""
     state = plan_input.state()
-    planned, exhaustions = plan_input.in_models(compiled)
+    planned, exhaustions = plan_input.effects_on_models(compiled)
     before = {_key(one): one.used - one.limit for one in (*state.exceeded_limits(), *plan_input.exceeded)}
     settings = SettingsCache()
     running = exceeded_queues(state, settings)
@@ -384,7 +463,7 @@ def make_plan(plan_input: PlanInput, compiled: CompiledConfig) -> Plan:
     exhausting = _sooner(exhaustions, plan_input.exhaustions)
     scheduled = scheduled_changes(state, compiled)
     base = plan_input.compiled
-    return Plan(changes, exceeded, newly, draining, base, compiled, reductions, exhausting, scheduled)
+    return ConfigPlan(changes, exceeded, newly, draining, base, compiled, reductions, exhausting, scheduled)
 
 
 def _sooner(planned: Iterable[Exhaustion], now: Iterable[Exhaustion]) -> tuple[Exhaustion, ...]:
@@ -430,8 +509,8 @@ def require_confirmed(plan: object, *, confirm: bool) -> None:
     Raises:
         RequestError: it is not a plan, or it has risks that are not confirmed.
     """
-    if not isinstance(plan, Plan):
-        raise RequestError("plan", plan, "expected a Plan")
+    if not isinstance(plan, ConfigPlan):
+        raise RequestError("plan", plan, "expected a ConfigPlan")
     if type(confirm) is not bool:
         raise RequestError("confirm", confirm, "expected True or False")
     if plan.risks and not confirm:
@@ -439,18 +518,18 @@ def require_confirmed(plan: object, *, confirm: bool) -> None:
         raise RequestError("confirm", confirm, f"the plan lowers limits, which has to be confirmed: {listed}")
 
 
-def require_change_count(most: int) -> int:
+def require_change_count(max_changes: int) -> int:
     """Return the maximum number of changes, after checking it.
 
     Raises:
         RequestError: it is not a number of changes.
     """
-    if type(most) is not int or most < 0:
-        raise RequestError("most", most, "expected an int >= 0")
-    return most
+    if type(max_changes) is not int or max_changes < 0:
+        raise RequestError("max_changes", max_changes, "expected an int >= 0")
+    return max_changes
 
 
-def make_scheduled_changes(plan_input: PlanInput, most: int) -> tuple[ScheduledChange, ...]:
+def make_scheduled_changes(plan_input: ConfigPlanInput, most: int) -> tuple[ScheduledChange, ...]:
     """Return the next changes of limits by the schedule of the configuration that was copied."""
     return scheduled_changes(plan_input.state(), plan_input.compiled, most)
 

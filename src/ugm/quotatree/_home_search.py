@@ -135,7 +135,7 @@ class Search:
         return home
 
     def _slide_up(self, node: TreeNode, level: int, free: int, any_priority: bool) -> bool:  # noqa: FBT001 - a hot call
-        """Slide consumers up from a node until the request fits; none if all together do not suffice."""
+        """Slide consumers up from a node until the request fits; return False, and slide none, if it never fits."""
         if node.parent is None:
             return self._slide_out(node, level, free, any_priority)
         if node.hard:
@@ -197,7 +197,7 @@ class Search:
         return self.policy(candidates, consumer.amounts, consumer.packing.unpack_free(free))
 
     def _requeue_slid(self) -> None:
-        """Return the consumers that slid in this walk to the end of their first list."""
+        """Move the consumers that slid in this walk to the end of their first list."""
         for slid in self.slid.values():
             for consumer in slid:
                 self.requeued.pop(consumer, None)

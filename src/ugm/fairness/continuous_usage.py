@@ -106,7 +106,7 @@ class ContinuousUsage(DecayedUsage[_Decaying]):
         self._half_life: Final = half_life
 
     def average(self, owner: str, now: int) -> Fraction:
-        """Return the cost per second that would have led to the present value if it had been constant for ever."""
+        """Return the cost per second that would have led to the present value if it had been constant forever."""
         return self.value(owner, now) * Fraction(_LN2) / self._half_life
 
     def _new_history(self, at: int) -> _Decaying:

@@ -1,7 +1,7 @@
 """The usage of one user or one group in each queue: a sparse tree below ``root``.
 
 The source of truth is the list of holdings, one for each application and queue. The usage of a queue is the sum of the
-holdings in and below it, and its running applications are their union. A counter (`ugm.hierarchy.Counter`) exists only
+holdings in and below it, and its running applications are their union. A counter (`ugm.counters.Counter`) exists only
 where a limit needs it: for every limited queue in or below which an application runs. A queue without a limit therefore
 costs nothing, and a tree costs memory in proportion to its applications.
 
@@ -20,19 +20,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Generic, Protocol, Self, TypeVar, final
 
+from ugm.counters import Counter, Limit, charge
 from ugm.errors import RequestError
-from ugm.hierarchy import Counter, Limit, charge
 from ugm.identity import TrackingType, ancestors, is_below
 from ugm.resources import Resource, sum_of
-from ugm.tracking.active_limits import ActiveLimits, Epoch
+from ugm.tracking.holding_links import Linked, all_holdings, with_siblings
+from ugm.tracking.limit_epochs import ActiveLimits, Epoch
 from ugm.tracking.limits import Level
-from ugm.tracking.links import Linked, all_holdings, with_siblings
 
-__all__ = ["UsageTree"]
+__all__ = ["OwnerUsageTree"]
 
 #: Looking up a member of an enumeration costs more than comparing with it.
 _USER: Final = TrackingType.USER
-#: What an application adds to `UsageTree.recomputed_usage`, apart from its amounts.
+#: What an application adds to `OwnerUsageTree.recomputed_usage`, apart from its amounts.
 _ONE_APPLICATION: Final[Mapping[str | None, int]] = {None: 1}
 
 
@@ -54,7 +54,7 @@ HoldingT = TypeVar("HoldingT", bound=_Holding)
 
 
 @final
-class UsageTree(Generic[HoldingT]):
+class OwnerUsageTree(Generic[HoldingT]):
     """The holdings of one user or group, with the counters of its limits.
 
     Args:
