@@ -35,7 +35,7 @@ nitpick_ignore = [
     # The parts of values that are passed on as a whole.
     ("py:class", "ugm.partition.checkpoint.QueueRecord"),
     ("py:class", "ugm.partition.compiled_config.CompiledConfig"),
-    ("py:class", "ugm.partition.plan._DynamicQueue"),
+    ("py:class", "ugm.partition.config_plan.ConfigPlanParts"),
     ("py:class", "ugm.partition.snapshot_parts.SnapshotParts"),
     ("py:class", "ugm.partition.snapshot_parts.PendingLine"),
     ("py:class", "ugm.tracking.snapshot.TrackerCopy"),

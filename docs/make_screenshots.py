@@ -73,7 +73,7 @@ class Clock:
             app.state.usage_histories["default"].take()
 
 
-OF_CROWD = (Picture("page-crowd", "users?find=user12"),)
+OF_CROWD = (Picture("page-crowd", "users?search=user12"),)
 
 
 def take(browser: Browser, address: str, pictures: Iterable[Picture]) -> None:

@@ -1,4 +1,4 @@
-"""The example of the design document: four groups share a cluster of 100 and the surplus of B.
+"""The example of Koordinator's design of elastic quotas: four groups share a cluster of 100 and the surplus of B.
 
 Run: python examples/elastic_sharing.py
 """

@@ -91,7 +91,7 @@ class Scheduler:
         try:
             plan = self.partition.plan(parse_config(text).partition())
         except ConfigError as error:
-            print(f"the new quotas are not used;\n{error}")
+            print(f"the new quotas are invalid, so the old ones stay in force:\n{error}")
             return
         print(f"the new quotas are in force:\n{plan}")
         self.partition.apply(plan)

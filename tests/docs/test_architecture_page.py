@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Final
 
 import ugm.journal
@@ -43,6 +44,16 @@ def test_modules_of_the_partition() -> None:
     names = [name for row in listed("module of `ugm.partition`") for name in row]
 
     assert sorted(names) == sorted(modules(SOURCE / "partition"))
+
+
+def test_places_of_rules_exist() -> None:
+    """Each place of a rule is a module, a class, a function or a method."""
+    rows = PAGE.split("| rule | place |")[1].split("\n\n")[0].splitlines()[2:]
+    names = [name for row in rows for name in re.findall(r"`([\w.]+)`", row.split("|")[2])]
+
+    assert len(names) > 20
+    for name in names:
+        resolve_name(f"ugm.{name}")
 
 
 def test_modules_of_the_journal() -> None:

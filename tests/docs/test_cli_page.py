@@ -29,7 +29,7 @@ def test_options_are_described(name: str) -> None:
 
 def words(text: str) -> list[str]:
     """Return the words of a report without the speed of a replay."""
-    return re.sub(r"in [0-9.]+ s, [0-9,]+ a second", "in - s, - a second", text).split()
+    return re.sub(r"in [0-9.]+ s, [0-9,]+ per second", "in - s, - per second", text).split()
 
 
 #: The outputs as parameters of a test. A simulation takes long.

@@ -31,8 +31,8 @@ def _said() -> list[str]:
 
 def test_scheduler_places(said: list[str]) -> None:
     """Placement rules select the queue of an application, and create one for an application without a queue."""
-    assert said[0] == "train: placed in root.batch, by placementrules[0] provided"
-    assert "notebook: placed in root.home.ann, which is created, by placementrules[1] user, parent fixed home" in [
+    assert said[0] == "train: placed in root.batch by placementrules[0] provided"
+    assert "notebook: placed in new queue root.home.ann by placementrules[1] user, parent fixed home" in [
         line.partition(";")[0] for line in said
     ]
 
@@ -61,7 +61,7 @@ def test_scheduler_reloads(said: list[str]) -> None:
     """An invalid configuration changes nothing; a valid one is planned and applied, and starts requests that fit."""
     planned = said.index("~ queue root.batch: maximum memory 96Gi, vcore 24 -> memory 96Gi, vcore 28")
 
-    assert said.index("the new quotas are not used;") < planned
+    assert said.index("the new quotas are invalid, so the old ones stay in force:") < planned
     assert said[planned - 1 : planned + 2 : 2] == ["the new quotas are in force:", "report-1: started"]
 
 
@@ -161,7 +161,7 @@ def _report() -> Report:
 
 def test_limits_bite(report: Report) -> None:
     """Under the bundled configuration, some jobs wait long, most jobs do not wait, and none is lost."""
-    assert report.read == report.started == 20_000
+    assert report.submitted == report.started == 20_000
     assert 0.05 < report.waiting.delayed / report.started < 0.25
     assert report.waiting.max > 24 * 3600
     assert report.is_clean
@@ -169,7 +169,7 @@ def test_limits_bite(report: Report) -> None:
 
 def test_limits_of_every_kind_bite(report: Report) -> None:
     """Quotas of managed and created queues and limits of users and groups delay jobs."""
-    holding = [limit for limit in report.limits if limit.held_jobs]
+    holding = [limit for limit in report.limits if limit.delayed_jobs]
 
     assert {limit.kind for limit in holding} == set(TrackingType)
     assert {limit.queue_path for limit in holding if limit.kind == "queue"} == {"root.site2", "root.site7.queue2"}

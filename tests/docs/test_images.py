@@ -35,7 +35,7 @@ def test_terminal_is_up_to_date(made: SimpleNamespace, monkeypatch: pytest.Monke
     drawn = " ".join(texts(made.TERMINAL.read_text("utf-8")))
     printed = CliRunner(env={"COLUMNS": "80"}).invoke(commands.ugm, shlex.split(made.COMMAND)[1:]).stdout
 
-    speed = re.compile(r"in [0-9.]+ s, [0-9,]+ a second")
+    speed = re.compile(r"in [0-9.]+ s, [0-9,]+ per second")
     assert speed.sub("", drawn) == speed.sub("", " ".join(["$", *made.COMMAND.split(), *printed.split()]))
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import re
 import runpy
+from inspect import signature
 from pathlib import Path
 from typing import Final
+
+import pytest
 
 import ugm.server
 from support.places import DOCS
@@ -42,6 +45,18 @@ def test_error_codes_are_described() -> None:
     assert raised - described == set()
     literal = {code for _, code in described if not code.endswith("-unknown")}
     assert literal <= set(re.findall(r'"([a-z-]+)"', source))
+
+
+@pytest.mark.parametrize("name", ["create_app", "PartitionCollector"])
+def test_arguments_are_described(name: str) -> None:
+    """The page on the server lists the arguments of a function with their defaults, and describes each of them."""
+    text = (DOCS / "reference" / "server.md").read_text(encoding="utf-8")
+    found = re.search(rf"^.. py:(?:function|class):: {name}\((.*)\)\n\n((?: .*\n|\n)+)", text, re.MULTILINE)
+    assert found is not None
+    arguments = signature(getattr(ugm.server, name)).parameters
+
+    assert [each.partition("=")[0] for each in found[1].replace("*, ", "").split(", ")] == list(arguments)
+    assert re.findall(r":param (\w+):", found[2]) == list(arguments)
 
 
 def test_generated_files_are_up_to_date() -> None:
