@@ -42,7 +42,9 @@ class Allowing:
 
 def instructions(*models: QuotaModel, duration: int | None = None) -> int:
     """Return the instructions of an allocation of a running application."""
-    partition, usage = partition_of("{name: a, resources: {max: {memory: 1Gi}}}", models=models), memory(1)
+    # The clock stands still: an allocation does not also have to advance the budgets by a second.
+    config = "{name: a, resources: {max: {memory: 1Gi}}}"
+    partition, usage = partition_of(config, models=models, clock=lambda: NOON), memory(1)
     assert partition.submit("app", SUE, "root.a")
     assert partition.allocate("first", "app", usage, duration=duration)
 

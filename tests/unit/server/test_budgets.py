@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from fractions import Fraction
+from math import inf
 from typing import Any
 
 import pytest
@@ -67,8 +68,10 @@ def test_accounts_are_selected_and_sorted() -> None:
 
     assert names(get(partition, budget="each", sort="name")) == [("each", "ben"), ("each", "sue")]
     assert names(get(partition, owner="sue")) == [("each", "sue")]
-    assert names(get(partition, find="BIL", sort="remaining")) == [("bill", "root.a")]
-    assert names(get(partition, sort="exhausted", skip=1, most=1)) == [("each", "ben")]
+    assert names(get(partition, search="BIL", sort="remaining")) == [("bill", "root.a")]
+    assert names(get(partition, sort="name", offset=1, limit=1)) == [("each", "ben")]
+    times = [one["exhausted"] or inf for one in get(partition, sort="exhausted")["accounts"]]
+    assert times == sorted(times)
 
 
 def test_a_partition_without_budgets() -> None:
@@ -96,8 +99,8 @@ def test_an_operator_changes_budgets(caplog: pytest.LogCaptureFixture) -> None:
         "kind": "transfer",
         "budget": "each",
         "owner": "ben",
-        "taker": "each",
-        "taker_owner": "sue",
+        "recipient": "each",
+        "recipient_owner": "sue",
     }
     assert change(partition, TOKEN, **transfer, amounts=hour) == (200, {"changed": True})
     limits = {one["owner"]: one["limit"] // HOUR for one in get(partition, budget="each")["accounts"]}
