@@ -12,7 +12,8 @@ PostgreSQL that the script starts with fsync. The floors are measured in the sam
 
 With `--against`, the engine in SQL of an older checkout is measured in the same run, and `bars` compares what was found
 with what is required. Everything is measured in turns, and the round with the highest rate counts; the echo and the
-service in memory alternate every few tenths of a second. Prints one JSON object.
+service in memory alternate every few tenths of a second; their ratio is the median over neighbours, because the speed
+of a virtual machine may change by the second. Prints one JSON object.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from functools import partial
 from multiprocessing import get_context
 from multiprocessing.synchronize import Barrier, Event
 from pathlib import Path
+from statistics import median
 from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any, Final
@@ -235,10 +237,10 @@ def measure_round(
 # The outcome
 
 
-def ratios(best: dict[str, Measurement], floors: dict[str, float]) -> dict[str, float]:
-    """Return the comparisons with the floors and with the engine in SQL."""
+def ratios(best: dict[str, Measurement], floors: dict[str, float], to_echo: float) -> dict[str, float]:
+    """Return the comparisons with the floors, with the echo and with the engine in SQL."""
     found = {f"{name} / floor": best[name].rate / rate for name, rate in floors.items()}
-    found["memory / echo, 1 x 1"] = best["memory in turns, 1 x 1"].rate / best["echo in turns, 1 x 1"].rate
+    found["memory / echo, 1 x 1"] = to_echo
     if "sql, 8 x 1" in best:
         for subject in ("file", "postgresql"):
             for processes in (8, 40):
@@ -297,7 +299,8 @@ def main() -> None:
     highest = {name: max(found) for name, found in floors.items()}
     result["best"] = {name: found._asdict() for name, found in best.items()}
     result["floors"] = highest
-    result["ratios"] = ratios(best, highest)
+    neighbours = zip(rounds["memory in turns, 1 x 1"], rounds["echo in turns, 1 x 1"], strict=True)
+    result["ratios"] = ratios(best, highest, median(memory.rate / echo.rate for memory, echo in neighbours))
     if given.against is not None:
         result["bars"] = bars(result["ratios"], highest, best["sql, 8 x 1"].rate)
     print(json.dumps(_rounded(result), indent=2))  # noqa: T201 - the outcome

@@ -32,6 +32,7 @@ from ugm.journal.log import Candidate, LeaderRecord, Log
 from ugm.journal.opening import OpenLog, require_added_models
 from ugm.model import QuotaModel
 from ugm.partition import AbstractPartition
+from ugm.service.active_wait import run_with_active_wait
 from ugm.service.addresses import Address, parse_addresses
 from ugm.service.call_routing import ServiceCaller
 from ugm.service.committer import LEASE
@@ -59,6 +60,8 @@ _POLL: Final = 0.02
 _RETRY: Final = 0.1
 #: The minimum of `ServiceSettings.takeover`, in seconds.
 _SHORTEST_TAKEOVER: Final = 2 * LEASE
+#: The maximum of `ServiceSettings.active_wait`, in seconds.
+_LONGEST_WAIT: Final = 0.01
 #: The longest time between two looks that counts as silence of the leader, in seconds.
 _LONGEST_LOOK: Final = 5 * _POLL
 #: Threads that compute must not keep the loop waiting for longer than this, in seconds.
@@ -128,9 +131,12 @@ class ServiceSettings:
         group_limits: as for `ugm.Partition`.
         limits: the bounds for clients.
         compact_after: the number of changes after which the leader compacts the log in the background; 0 for never.
+        active_wait: how long the loop looks for the next message before it sleeps, in seconds, while messages arrive
+            that quickly (`ugm.service.active_wait`); at most 0.01, and 0 for never. Only a service in memory waits
+            actively, in a loop of its own.
 
     Raises:
-        RequestError: `takeover` is too short.
+        RequestError: `takeover` is too short, or `active_wait` is out of its range.
     """
 
     name: str = ""
@@ -138,11 +144,14 @@ class ServiceSettings:
     group_limits: Literal["always", "unless-user-limited"] = "always"
     limits: ClientLimits = field(default_factory=ClientLimits)
     compact_after: int = 1_000_000
+    active_wait: float = 0.0005
 
     def __post_init__(self) -> None:
         # Until its lease is over, a leader answers queries without asking whether another process leads.
         if not self.takeover >= _SHORTEST_TAKEOVER:
             raise RequestError("takeover", self.takeover, f"expected at least {_SHORTEST_TAKEOVER} seconds")
+        if not 0 <= self.active_wait <= _LONGEST_WAIT:
+            raise RequestError("active_wait", self.active_wait, f"expected 0 to {_LONGEST_WAIT} seconds")
 
 
 @final
@@ -251,7 +260,7 @@ class Service:
             on_ready: called when this process leads or stands by.
         """
         tune_interpreter()
-        asyncio.run(self.serve(on_ready))
+        self._run(on_ready)
 
     def start(self, patience: float = inf) -> None:
         """Serve in a thread, and return when this process leads or stands by.
@@ -272,13 +281,17 @@ class Service:
 
     def _run_in_thread(self, ready: Event) -> None:
         try:
-            asyncio.run(self.serve(ready.set))
+            self._run(ready.set)
         except BaseException as error:
             self._failure = error
             if ready.is_set():
                 _LOGGER.exception("the service has ended")
         finally:
             ready.set()
+
+    def _run(self, on_ready: Callable[[], object] | None) -> None:
+        # With a log, the loop mostly waits for a commit, and would keep the thread that writes from the interpreter.
+        run_with_active_wait(self.serve(on_ready), self._settings.active_wait if self._log is None else 0)
 
     def stop(self) -> None:
         """End the service, from any thread. Changes that are decided become durable first."""

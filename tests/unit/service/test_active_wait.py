@@ -1,0 +1,128 @@
+"""The loop of a service looks for messages before it sleeps, as long as they arrive quickly."""
+
+from __future__ import annotations
+
+import asyncio
+from math import inf, nan
+from selectors import DefaultSelector, SelectorKey
+from typing import Any
+
+import pytest
+
+from ugm import RequestError
+from ugm.service import ServiceSettings
+from ugm.service.active_wait import ActiveSelector, run_with_active_wait
+
+#: The duration of the active waits of these tests, and of one look, in seconds.
+DURATION = 1.0
+LOOK = 0.125
+
+EVENTS = [(SelectorKey(0, 0, 1, None), 1)]
+
+
+class Events:
+    """Events that become ready at certain times of a clock, for the selector of the platform."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.ready_at = inf
+        #: The time-outs with which the system was called.
+        self.calls: list[float | None] = []
+
+    def select(self, timeout: float | None) -> list[tuple[SelectorKey, int]]:
+        """Wait until there are events, or the time is over."""
+        self.calls.append(timeout)
+        end = inf if timeout is None else self.now + max(timeout, LOOK)
+        self.now = min(end, max(self.now + LOOK, self.ready_at))
+        return EVENTS if self.ready_at <= self.now else []
+
+    def wait(self, selector: ActiveSelector, seconds: float, timeout: float | None = None) -> list[float | None]:
+        """Wait for events that are ready after some seconds, and return the time-outs of the calls."""
+        self.calls.clear()
+        self.ready_at = self.now + seconds
+        found = selector.select(timeout)
+        assert bool(found) is (timeout is None or seconds <= timeout)
+        return self.calls
+
+
+@pytest.fixture
+def events(monkeypatch: pytest.MonkeyPatch) -> Events:
+    """Replace the system and its clock."""
+    found = Events()
+    monkeypatch.setattr(DefaultSelector, "select", lambda _, timeout: found.select(timeout))
+    monkeypatch.setattr("ugm.service.active_wait.perf_counter", lambda: found.now)
+    return found
+
+
+def test_it_sleeps_at_once_first(events: Events) -> None:
+    """A new selector does not know how quickly messages arrive."""
+    assert events.wait(ActiveSelector(DURATION), 0.5) == [None]
+
+
+def test_it_looks_while_messages_arrive_quickly(events: Events) -> None:
+    """After some quick messages, it finds the next one without sleeping, and sleeps if there is none in time."""
+    selector = ActiveSelector(DURATION)
+    for _ in range(12):
+        events.wait(selector, 0.25)
+
+    assert events.wait(selector, 0.25) == [0, 0]
+    assert events.wait(selector, 0.25, timeout=5) == [0, 0]
+    assert events.wait(selector, 3) == [0] * 8 + [None]
+    assert events.wait(selector, 9, timeout=3) == [0] * 8 + [2.0]
+
+
+def test_it_sleeps_at_once_after_long_waits(events: Events) -> None:
+    """A few long waits are enough, however long, and a few quick ones after them."""
+    selector = ActiveSelector(DURATION)
+    for seconds, expected in ((0.25, [0, 0]), (1_000_000, [None]), (0.25, [0, 0])):
+        for _ in range(12):
+            events.wait(selector, seconds)
+        assert events.wait(selector, seconds) == expected
+
+
+def test_it_respects_timeouts(events: Events) -> None:
+    """It never looks for longer than it may wait, and looks once if it may not wait."""
+    selector = ActiveSelector(DURATION)
+    for _ in range(12):
+        events.wait(selector, 0.25)
+
+    before = events.now
+    assert events.wait(selector, 9, timeout=0.5) == [0, 0, 0, 0, 0]
+    assert events.now - before == 0.625
+    assert events.wait(selector, 9, timeout=0) == [0]
+    assert events.wait(selector, 9, timeout=-1) == [-1]
+
+
+@pytest.mark.parametrize("duration", [0, 0.001])
+def test_a_loop_with_and_without_active_waits(duration: float) -> None:
+    """Both loops run timers, sockets and calls of other threads, and raise what the coroutine raises."""
+    found: list[Any] = []
+
+    async def main() -> None:
+        one, other = await asyncio.start_server(_echo, "127.0.0.1", 0), asyncio.get_running_loop()
+        async with one:
+            reader, writer = await asyncio.open_connection(*one.sockets[0].getsockname())
+            for _ in range(100):
+                writer.write(b"a")
+                found.append(await reader.readexactly(1))
+            writer.close()
+        await asyncio.sleep(0.01)
+        found.append(await other.run_in_executor(None, lambda: b"b"))
+        raise KeyError(1)
+
+    with pytest.raises(KeyError):
+        run_with_active_wait(main(), duration)
+    assert found == [b"a"] * 100 + [b"b"]
+
+
+async def _echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while data := await reader.read(1):
+        writer.write(data)
+    writer.close()
+
+
+@pytest.mark.parametrize("duration", [-0.001, 0.011, inf, nan])
+def test_durations_out_of_range(duration: float) -> None:
+    """Active waits are short."""
+    with pytest.raises(RequestError, match=r"expected 0 to 0\.01 seconds"):
+        ServiceSettings(active_wait=duration)
