@@ -14,6 +14,7 @@ from math import lcm
 from typing import Final, final
 
 from ugm.preemption.options import Option, PlanningProblem
+from ugm.preemption.victim_set import VictimSet
 
 __all__ = ["choose_greedily"]
 
@@ -27,14 +28,12 @@ def choose_greedily(problem: PlanningProblem, options: Sequence[Option]) -> list
 class _GreedyChoice:
     """Takes the options that cover most, and then removes the victims that are not needed."""
 
-    __slots__ = ("_claimed", "_largest", "_options", "_problem", "_remaining", "_room")
+    __slots__ = ("_largest", "_options", "_problem", "_victims")
 
     def __init__(self, problem: PlanningProblem, options: Sequence[Option]) -> None:
         self._problem: Final = problem
         self._options: Final = options
-        self._remaining = list(problem.targets)
-        self._room = list(problem.bounds)
-        self._claimed = [0] * len(problem.targets)
+        self._victims = VictimSet(problem)
         #: The largest amount that one victim adds to each target.
         self._largest: Final = [0] * len(problem.targets)
         for option in options:
@@ -61,52 +60,49 @@ class _GreedyChoice:
             Per victim the index of the option, and the number of those chosen from it before.
         """
         problem = self._problem
-        self._remaining, self._room = list(problem.targets), list(problem.bounds)
-        self._claimed = [0] * len(problem.targets)
+        victims = self._victims = VictimSet(problem)
         scale = lcm(*(problem.targets[target] for target in demanded))
         shares = {target: scale // problem.targets[target] for target in demanded}
         heap = self._first_entries(demanded, shares)
         heapify(heap)
         chosen: list[tuple[int, int]] = []
-        while heap and any(self._remaining[target] > 0 for target in demanded):
+        while heap and any(victims.remaining[target] > 0 for target in demanded):
             last = self._last(demanded, chosen)
             if last is not None:
-                self._change(self._options[last[0]], 1)
+                victims.change(self._options[last[0]], 1)
                 return [*chosen, last]
             entry = heappop(heap)
             *_, index, taken = entry
             option = self._options[index]
             # What an option covers and the room for it only shrink, so an entry that is up to date is the best one.
             current = self._entry(index, taken, shares)
-            if not current[0] or not self._has_room(option):
+            if not current[0] or not victims.has_room(option):
                 continue
             if current != entry:
                 heappush(heap, current)
                 continue
-            self._change(option, 1)
+            victims.change(option, 1)
             chosen.append((index, taken))
             if taken + 1 < len(option.positions):
                 heappush(heap, self._entry(index, taken + 1, shares))
-        return None if any(self._remaining[target] > 0 for target in demanded) else chosen
+        return None if any(victims.remaining[target] > 0 for target in demanded) else chosen
 
     def _last(self, demanded: AbstractSet[int], chosen: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
         """Return the cheapest option that alone covers all that is left, with the number of those chosen before.
 
         Without this search, all entries would be computed again for the last victim.
         """
-        rest = [(target, self._remaining[target]) for target in demanded if self._remaining[target] > 0]
+        remaining = self._victims.remaining
+        rest = [(target, remaining[target]) for target in demanded if remaining[target] > 0]
         if any(left > self._largest[target] for target, left in rest):
             return None
         taken = Counter(index for index, _ in chosen)
         for index, option in enumerate(self._options):
             frees = dict(option.frees)
             covers = all(frees.get(target, 0) >= left for target, left in rest) and demanded >= set(option.claims)
-            if covers and taken[index] < len(option.positions) and self._has_room(option):
+            if covers and taken[index] < len(option.positions) and self._victims.has_room(option):
                 return index, taken[index]
         return None
-
-    def _has_room(self, option: Option) -> bool:
-        return not any(self._room[bound] < amount for bound, amount in option.takes)
 
     def _first_entries(
         self, demanded: AbstractSet[int], shares: Mapping[int, int]
@@ -124,7 +120,7 @@ class _GreedyChoice:
 
     def _entry(self, index: int, taken: int, shares: Mapping[int, int]) -> tuple[int, int, int, int, int, int]:
         """Return the key of an option: most covered, then least cost."""
-        option, remaining = self._options[index], self._remaining
+        option, remaining = self._options[index], self._victims.remaining
         covered = 0
         for target, amount in option.frees:
             left = remaining[target]
@@ -132,17 +128,9 @@ class _GreedyChoice:
                 covered += min(amount, left) * shares[target]
         return -covered, option.weight, option.priority, -option.positions[taken], index, taken
 
-    def _change(self, option: Option, sign: int) -> None:
-        for target, amount in option.frees:
-            self._remaining[target] -= sign * amount
-        for bound, amount in option.takes:
-            self._room[bound] -= sign * amount
-        for claim in option.claims:
-            self._claimed[claim] += sign
-
     def _without_needless(self, chosen: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
         """Remove victims until none can be removed: high priorities and old allocations first."""
-        options = self._options
+        options, victims = self._options, self._victims
 
         def importance(victim: tuple[int, int]) -> tuple[int, int]:
             option = options[victim[0]]
@@ -152,16 +140,12 @@ class _GreedyChoice:
         index = 0
         while index < len(kept):
             option = options[kept[index][0]]
-            self._change(option, -1)
-            if self._is_lawful():
+            victims.change(option, -1)
+            if victims.is_lawful:
                 del kept[index]
                 # The claims of the removed victim may be gone, so that an earlier one is needless now.
                 index = 0 if option.claims else index
             else:
-                self._change(option, 1)
+                victims.change(option, 1)
                 index += 1
         return kept
-
-    def _is_lawful(self) -> bool:
-        demanded = (number < self._problem.needs or self._claimed[number] for number in range(len(self._remaining)))
-        return not any(left > 0 and is_demanded for left, is_demanded in zip(self._remaining, demanded, strict=True))

@@ -22,6 +22,7 @@ from ugm.preemption.greedy_victims import choose_greedily
 from ugm.preemption.laws import Situation
 from ugm.preemption.options import Option, PlanningProblem
 from ugm.preemption.queue_usage_tree import AllocationClass
+from ugm.preemption.victim_set import VictimSet
 
 __all__ = ["ALWAYS_COMPLETE", "DEFAULT_STEPS", "Chosen", "StepLimitReachedError", "choose"]
 
@@ -117,16 +118,11 @@ class _Search:
         "_best_cost",
         "_budget",
         "_chosen",
-        "_claimed",
         "_largest",
         "_largest_share",
-        "_missing_share",
         "_number",
         "_options",
-        "_problem",
-        "_remaining",
-        "_room",
-        "_weight",
+        "_victims",
         "best",
         "is_complete",
     )
@@ -141,18 +137,11 @@ class _Search:
             raise StepLimitReachedError
         # A search that cannot compare all options for each victim finds little.
         budget.spend((number - 1) * len(options) // 4)
-        self._problem: Final = problem
         self._number: Final = number
         self._budget: Final = budget
         self._options: Final = options
-        #: Per target, the amount that is still missing.
-        self._remaining: Final = list(problem.targets)
-        self._room: Final = list(problem.bounds)
-        #: Per target, how many chosen victims demand it.
-        self._claimed: Final = [1] * problem.needs + [0] * (len(problem.targets) - problem.needs)
         #: The largest share of each option and those after it.
         self._largest_share: Final = _suffix_maxima([option.share for option in self._options])
-        self._missing_share = problem.total_share
         #: Per target, the largest amount of each option and those after it.
         amounts = [[0] * len(options) for _ in problem.targets]
         for index, option in enumerate(options):
@@ -160,7 +149,8 @@ class _Search:
                 amounts[target][index] = amount
         self._largest: Final = list(map(_suffix_maxima, amounts))
         self._chosen: Final[list[tuple[int, int]]] = []
-        self._weight = 0
+        #: The sums of the chosen victims.
+        self._victims: Final = VictimSet(problem)
         self._best_cost: _Cost | None = None
         self.best = None
         self.is_complete = False
@@ -186,7 +176,7 @@ class _Search:
             used: how many members of this option are chosen.
             number: the number of victims to add.
         """
-        spend = self._budget.spend
+        spend, victims = self._budget.spend, self._victims
         for index in range(first, len(self._options)):
             # The costs of large sets take longer to compare.
             spend(1 + len(self._chosen) // 10)
@@ -194,29 +184,30 @@ class _Search:
             if not self._can_reach(index, number) or not self._can_improve(option, number):
                 return
             taken = used if index == first else 0
-            if taken < len(option.positions) and all(self._room[at] >= amount for at, amount in option.takes):
-                self._change(option, 1)
+            if taken < len(option.positions) and victims.has_room(option):
+                victims.change(option, 1)
                 self._chosen.append((index, taken))
                 if number > 1:
                     self._extend(index, taken + 1, number - 1)
                 else:
                     self._record()
                 self._chosen.pop()
-                self._change(option, -1)
+                victims.change(option, -1)
 
     def _can_reach(self, index: int, number: int) -> bool:
         """Return whether *number* victims from an option and later ones can free the missing amounts."""
-        for target, remaining in enumerate(self._remaining):
-            if remaining > 0 and self._claimed[target] and remaining > number * self._largest[target][index]:
+        victims = self._victims
+        for target, remaining in enumerate(victims.remaining):
+            if remaining > 0 and victims.claimed[target] and remaining > number * self._largest[target][index]:
                 return False
-        return self._missing_share <= number * self._largest_share[index]
+        return victims.missing_share <= number * self._largest_share[index]
 
     def _can_improve(self, option: Option, number: int) -> bool:
         """Return whether *number* victims from an option and later ones can cost less than the best set."""
         if self._best_cost is None:
             return True
         weight, priorities, ages = self._best_cost
-        least = self._weight + number * option.weight
+        least = self._victims.weight + number * option.weight
         if least != weight:
             return least < weight
         own = sorted([*self._priorities(), *[option.priority] * number], reverse=True)
@@ -230,22 +221,11 @@ class _Search:
     def _ages(self) -> list[int]:
         return [-self._options[index].positions[taken] for index, taken in self._chosen]
 
-    def _change(self, option: Option, sign: int) -> None:
-        self._weight += sign * option.weight
-        # A part may be covered twice, so this is a lower bound of what is missing.
-        self._missing_share -= sign * option.share
-        for target, amount in option.frees:
-            self._remaining[target] -= sign * amount
-        for bound, amount in option.takes:
-            self._room[bound] -= sign * amount
-        for claim in option.claims:
-            self._claimed[claim] += sign
-
     def _record(self) -> None:
         """Keep the chosen set if it is lawful and the best so far."""
-        if any(remaining > 0 and claimed for remaining, claimed in zip(self._remaining, self._claimed, strict=True)):
+        if not self._victims.is_lawful:
             return
-        cost = self._weight, sorted(self._priorities(), reverse=True), sorted(self._ages(), reverse=True)
+        cost = self._victims.weight, sorted(self._priorities(), reverse=True), sorted(self._ages(), reverse=True)
         if self._best_cost is None or cost < self._best_cost:
             self._best_cost = cost
             self.best = [-age for age in cost[2]]
