@@ -7,19 +7,17 @@ order for a while, and there are no positions while more than `MOST_PENDING` req
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from threading import Lock
 from time import perf_counter
 from typing import Final, final
 
 from ugm.partition import AbstractPartition
 from ugm.server.cooperative import cooperatively
+from ugm.server.shared_result import SharedResult
 
 __all__ = ["MOST_PENDING", "FirstPositions"]
 
 #: The largest number of pending requests whose order a scrape computes, in less than half a second.
 MOST_PENDING: Final = 5000
-#: The time between two orders, as a multiple of the time that one takes.
-_PAUSE: Final = 10
 
 
 @final
@@ -31,15 +29,11 @@ class FirstPositions:
         clock: returns a time in seconds, to limit how often an order is computed.
     """
 
-    __slots__ = ("_clock", "_due", "_lock", "_partition", "_positions")
+    __slots__ = ("_partition", "_shared")
 
     def __init__(self, partition: AbstractPartition, clock: Callable[[], float] = perf_counter) -> None:
         self._partition: Final = partition
-        self._clock: Final = clock
-        self._lock: Final = Lock()
-        #: When an order may be computed again.
-        self._due: float | None = None
-        self._positions: Mapping[str, int] = {}
+        self._shared: Final = SharedResult[Mapping[str, int]](clock)
 
     def read(self, pending: int) -> Mapping[str, int]:
         """Return the position of each user's first pending request, from 1; empty if too many are pending.
@@ -47,14 +41,10 @@ class FirstPositions:
         Args:
             pending: the number of pending requests.
         """
-        if not 0 < pending <= MOST_PENDING:
-            return {}
-        with self._lock:
-            began = self._clock()
-            if self._due is None or began >= self._due:
-                found: dict[str, int] = {}
-                for position, turn in enumerate(cooperatively(self._partition.order(explained=False)), 1):
-                    found.setdefault(turn.user, position)
-                self._positions, ended = found, self._clock()
-                self._due = ended + _PAUSE * (ended - began)
-            return self._positions
+        return self._shared.read(self._compute) if 0 < pending <= MOST_PENDING else {}
+
+    def _compute(self) -> Mapping[str, int]:
+        found: dict[str, int] = {}
+        for position, turn in enumerate(cooperatively(self._partition.order(explained=False)), 1):
+            found.setdefault(turn.user, position)
+        return found

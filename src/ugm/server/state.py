@@ -14,6 +14,7 @@ from ugm.server.cooperative import cooperatively
 from ugm.server.history import History
 from ugm.server.payloads import ApiError
 from ugm.server.queue_rows import QueueRow, QueueRows
+from ugm.server.shared_result import SharedResult
 from ugm.server.trees import KnownTrees, ModelTree, trees_of
 from ugm.server.usage_history import UsageHistory
 from ugm.server.worker import Worker
@@ -23,10 +24,6 @@ if TYPE_CHECKING:
     from ugm.service.status import ServiceStatus
 
 __all__ = ["Models", "Query", "RequestBody", "RequestContext", "ServedPartition", "ServerState"]
-
-
-#: The pause after computing a scheduling order, as a multiple of its duration.
-_ORDER_PAUSE: Final = 10
 
 
 class Models(NamedTuple):
@@ -47,7 +44,6 @@ class ServedPartition:
         "_newest",
         "_nodes",
         "_order",
-        "_order_lock",
         "_rows",
         "_service",
         "_snapshot_lock",
@@ -85,8 +81,7 @@ class ServedPartition:
         self._nodes: Final = KnownTrees()
         #: Held while the quota models are read again, so that all threads share them.
         self._models_lock: Final = Lock()
-        self._order: tuple[float, float, tuple[Turn, ...]] | None = None
-        self._order_lock: Final = Lock()
+        self._order: Final = SharedResult[tuple[float, tuple[Turn, ...]]]()
 
     def now(self) -> float:
         """Return the time in seconds since 1970."""
@@ -124,18 +119,13 @@ class ServedPartition:
     def order(self) -> tuple[float, tuple[Turn, ...]]:
         """Return the pending requests in scheduling order, with the time of this order in seconds since 1970.
 
-        They do not have the comparisons that chose them.
-
-        An order is computed again at the earliest after ten times the time that it took, so computing orders takes at
-        most a tenth of the time of the server.
+        They do not have the comparisons that chose them. Requests share an order for a while; see
+        `ugm.server.shared_result`.
         """
-        with self._order_lock:
-            if self._order is None or perf_counter() > self._order[0]:
-                began, now = perf_counter(), self.now()
-                turns = self.partition.order(explained=False)
-                ended = perf_counter()
-                self._order = ended + _ORDER_PAUSE * (ended - began), now, turns
-            return self._order[1:]
+        return self._order.read(self._compute_order)
+
+    def _compute_order(self) -> tuple[float, tuple[Turn, ...]]:
+        return self.now(), self.partition.order(explained=False)
 
     def submitted_at(self, application_id: str) -> float | None:
         """Return when an application was submitted, in seconds since 1970; None if that is not known."""

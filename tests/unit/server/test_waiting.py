@@ -145,7 +145,7 @@ def test_applications_are_searched() -> None:
 @pytest.mark.parametrize(("pause", "expected"), [(0, []), (10**9, [None])])
 def test_an_order_is_shared_for_a_while(pause: int, expected: list[None], monkeypatch: pytest.MonkeyPatch) -> None:
     """A request of an application that has ended since the order was computed is shown without reasons."""
-    monkeypatch.setattr("ugm.server.state._ORDER_PAUSE", pause)
+    monkeypatch.setattr("ugm.server.shared_result._PAUSE", pause)
     world = World()
     world.get("waiting")
     world.partition.remove("later")
