@@ -1,17 +1,24 @@
 """Gangs: several allocations that are granted together, or not at all.
 
-Users, groups and queues charge them as a `ugm.tracking.batch.BatchCharge`: each is checked as if those before it had
-been granted, and a denial contains the sum of their requests for a limit. Other quota models check the allocations one
-by one, each after those before it have been charged.
+Every allocation is checked as if those before it had been granted, even if they were denied. A denial contains every
+limit that denies one of them, of all models:
+
+* Users, groups and queues charge them as a `ugm.tracking.batch.BatchCharge`. A violation contains the sum of their
+  requests for the limit.
+* Other quota models check and charge the claims one by one. A violation contains the request of the first allocation
+  that the limit denies, or of one that it can never allow. Their requests are not added up, because only the model
+  knows what several claims need together: those of a quota tree may be held at different nodes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import Final
 
 from ugm.decision import ALLOWED, Decision, Violation
 from ugm.errors import RequestError
+from ugm.model import SetupViolation
 from ugm.partition.admission import Admission
 from ugm.partition.allocation import AllocationRequest, AllocationState
 from ugm.partition.application import LedgerEntry
@@ -21,6 +28,10 @@ from ugm.resources import Resource
 from ugm.tracking.batch import BatchCharge
 
 __all__ = ["allocate_all", "require_requests"]
+
+#: After a denial, other quota models check a gang up to this number of allocations. A quota tree undoes as many charges
+#: exactly, order included.
+_MAX_CHARGES_TO_UNDO: Final = 100
 
 
 def require_requests(requests: Iterable[AllocationRequest | tuple[str, str, Resource]]) -> list[AllocationRequest]:
@@ -95,15 +106,29 @@ def _charge_limits(
 def _charge_models(
     state: PartitionState, models: ModelSet, entries: Mapping[str, LedgerEntry], *, agreed: bool
 ) -> tuple[Violation, ...]:
-    """Charge all other models if they agree and *agreed*; otherwise return their violations."""
+    """Charge all other models if they agree and *agreed*; otherwise return every limit that denies an allocation."""
     mark = len(state.undo)
-    for allocation_id, entry in entries.items():
+    denials: dict[object, Violation] = {}
+    for number, (allocation_id, entry) in enumerate(entries.items()):
+        if denials and number >= _MAX_CHARGES_TO_UNDO:
+            break
         claim = entry.claim(allocation_id)
-        violations = models.check(claim)
-        if violations:
-            models.undo_since(mark)
-            return violations
-        models.apply(charge_calls(claim, pending=allocation_id in entry.application.pending))
-    if not agreed:
+        denied = models.check(claim)
+        _add_denials(denials, denied)
+        # A model need not be able to charge a claim for which it is not set up.
+        if not any(isinstance(violation, SetupViolation) for violation in denied):
+            models.apply(charge_calls(claim, pending=allocation_id in entry.application.pending))
+    if denials or not agreed:
         models.undo_since(mark)
-    return ()
+    return tuple(denials.values())
+
+
+def _add_denials(denials: dict[object, Violation], violations: Sequence[Violation]) -> None:
+    """Add the violations of one allocation. Of each limit, keep the first, or one for which waiting cannot help."""
+    limits = [violation[:5] for violation in violations]
+    for position, violation in enumerate(violations):
+        # Two models may have limits of the same name.
+        limit = limits[position], limits[:position].count(limits[position])
+        known = denials.setdefault(limit, violation)
+        if known.can_wait and not violation.can_wait:
+            denials[limit] = violation

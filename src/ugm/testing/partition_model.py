@@ -17,6 +17,7 @@ from ugm.configuration import PartitionConfig
 from ugm.decision import Violation
 from ugm.errors import RequestError
 from ugm.identity import ROOT, UserGroup
+from ugm.model import SetupViolation
 from ugm.partition import (
     Allocation,
     AllocationRequest,
@@ -269,8 +270,7 @@ class PartitionModel(PartitionModelState):
                 self._require_welcome(one.application_id)
                 self._require_equal(one, wanted.setdefault(one.allocation_id, one))
         coming = list(wanted.values())
-        denials = (self.denied_by_models(one, coming=coming[:index]) for index, one in enumerate(coming))
-        denied: tuple[Violation, ...] = next(filter(None, denials), ())
+        denied = self._gang_denied_by_models(coming)
         applications = [self.applications[one.application_id] for one in coming]
         found = self.tracked.increase_all(
             Request(app.queue_path, app.application_id, one.usage, app.user)
@@ -280,6 +280,19 @@ class PartitionModel(PartitionModelState):
             for one in coming:
                 self._grant(one)
         return found + denied
+
+    def _gang_denied_by_models(self, coming: Iterable[Allocation]) -> tuple[Violation, ...]:
+        """Return the first violation of each limit, or one for which waiting cannot help."""
+        counted: list[Allocation] = []
+        denied: dict[tuple[object, ...], Violation] = {}
+        for one in coming:
+            found = self.denied_by_models(one, coming=counted)
+            for violation in found:
+                if violation[:5] not in denied or (denied[violation[:5]].can_wait and not violation.can_wait):
+                    denied[violation[:5]] = violation
+            if not any(isinstance(violation, SetupViolation) for violation in found):
+                counted.append(one)
+        return tuple(denied.values())
 
     def _counted(self, argument: str, allocation_id: str) -> Allocation:
         known = self.held.get(allocation_id)

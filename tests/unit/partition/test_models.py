@@ -20,6 +20,7 @@ from support.partition_fixtures import (
     started,
 )
 from ugm import AllocationRequest, Claim, Decision, Partition, Resource, Violation
+from ugm.model import SetupViolation
 
 
 def licences(amount: int) -> Resource:
@@ -188,6 +189,99 @@ def test_gang_is_checked_one_by_one() -> None:
     )
     assert decision == Decision((Violation("licence", "solver", "", "", "licence", 5, 3, 3),))
     assert model.state() == (0, {}, {})
+
+
+def gang(*usages: Resource) -> list[AllocationRequest]:
+    """Return requests of the application, numbered from 1."""
+    return [AllocationRequest(str(number), "app", usage) for number, usage in enumerate(usages, 1)]
+
+
+def test_denied_gang_names_all_limits() -> None:
+    """A denied gang names every limit that denies one of its allocations, also those after the first denied one."""
+    model, budget = Waiting(5), Budget(3)
+    partition = partition_of("{name: a, resources: {max: {memory: 1}}}", models=[model, budget])
+    partition.submit("app", SUE, "root.a")
+
+    with changing_nothing(partition):
+        decision = partition.allocate_all(
+            gang(licences(3), licences(4), Resource(coins=2), Resource(coins=2, memory=2))
+        )
+    assert decision == Decision(
+        (
+            Violation("queue", "root.a", "root.a", "", "memory", 1, 0, 2),
+            Violation("licence", "solver", "", "", "licence", 5, 3, 4),
+            Violation("budget", "sue", "", "", "coins", 3, 2, 2),
+        )
+    )
+    assert (model.state(), budget.spent) == ((0, {}, {}), {"sue": 0})
+
+
+def test_denied_gang_counts_denied_allocations() -> None:
+    """An allocation of a gang is checked as if those before it had been granted, even if a model has denied them."""
+    partition = partition_of(models=[Waiting(5), Budget(3)])
+    partition.submit("app", SUE, "root.a")
+
+    decision = partition.allocate_all(gang(Resource(licence=6, coins=2), Resource(coins=2)))
+    assert [str(violation) for violation in decision.violations] == [
+        "licence 'solver': 6 licence requested, never more than 5 allowed",
+        "budget 'sue': 2 coins requested, 2 of 3 used, 1 too much",
+    ]
+
+
+def test_denied_gang_that_can_never_fit() -> None:
+    """If waiting cannot help one allocation, the violation of its limit is the one that is reported."""
+    partition = partition_of(models=[Waiting(5)])
+    partition.submit("app", SUE, "root.a")
+
+    decision = partition.allocate_all(gang(licences(3), licences(3), licences(6), licences(7)))
+    assert decision == Decision((Violation("licence", "solver", "", "", "licence", 5, 6, 6),))
+    assert not decision.can_wait
+
+
+def test_denied_gang_names_models_of_one_name() -> None:
+    """Limits of two models are two violations, even if they have the same name."""
+    partition = partition_of(models=[Licences(3), Licences(2)])
+    partition.submit("app", SUE, "root.a")
+
+    decision = partition.allocate_all(gang(licences(4), licences(4)))
+    assert [violation.limit for violation in decision.violations] == [3, 2]
+
+
+class UnknownUser(SetupViolation):
+    """The denial of a user without a ration."""
+
+    __slots__ = ()
+    reason = "has no ration"
+
+
+class Rations(Budget):
+    """A model that cannot charge claims of users that it does not know."""
+
+    def check(self, claim: Claim) -> list[Violation]:
+        """Deny users without a ration."""
+        return super().check(claim) if claim.user.name == "sue" else [UnknownUser.of("ration", claim.user.name)]
+
+    def charge(self, claim: Claim) -> None:
+        """Spend the ration of a known user."""
+        assert claim.user.name == "sue"
+        super().charge(claim)
+
+
+def test_denied_gang_without_a_setup() -> None:
+    """An allocation for which a model is not set up is charged to no model, and the others are checked nevertheless."""
+    partition = partition_of(models=[Rations(3)])
+    partition.submit("app", SUE, "root.a")
+    partition.submit("other", BOB, "root.a")
+
+    with changing_nothing(partition):
+        decision = partition.allocate_all(
+            [AllocationRequest("0", "other", Resource(coins=1)), *gang(Resource(coins=2), Resource(coins=2))]
+        )
+    assert str(decision) == (
+        "denied, waiting cannot help:\n"
+        "  ration 'bob': has no ration\n"
+        "  budget 'sue': 2 coins requested, 2 of 3 used, 1 too much"
+    )
 
 
 # Demand

@@ -151,8 +151,39 @@ REFUSED: Final[dict[str, Callable[[AbstractPartition], object]]] = {
             AllocationRequest("n3", "b", cpu(5)),
         ]
     ),
+    "gang that is denied first": lambda p: p.allocate_all(
+        [
+            AllocationRequest("n1", "b", cpu(9)),
+            *(AllocationRequest(f"n{number}", "abc"[number % 3], cpu(number % 4)) for number in range(2, 40)),
+        ]
+    ),
     "evict": lambda p: p.allocate_evicting("n", "a", cpu(5), priority=3),
 }
+
+
+def test_a_denied_gang_names_all_nodes(town: Town) -> None:
+    """A denied gang names every quota that denies any of its allocations, once for each node."""
+    gang = [("n1", "a", 3), ("n2", "a", 4), ("n3", "c", 2), ("n4", "c", 2)]
+    decision = town.partition.allocate_all([AllocationRequest(name, queue, cpu(more)) for name, queue, more in gang])
+
+    assert [str(violation) for violation in decision.violations if violation.limit_name == "V"] == [
+        "quota node 'a' of tree 'V': 4 cpu requested, 0 of 2 used, 2 too much",
+        "quota node 'x' of tree 'V': 4 cpu requested, 3 of 4 used, 3 too much",
+        "quota node 'all' of tree 'V': 2 cpu requested, 7 of 8 used, 1 too much",
+    ]
+
+
+def test_a_large_denied_gang_changes_nothing(town: Town) -> None:
+    """A gang that is denied before its last 100 allocations leaves the consumers at their nodes, in their order."""
+    for name, amount, priority in [("1", 2, 2), ("2", 1, 1), ("3", 1, 3)]:
+        assert town.partition.allocate(name, "a", cpu(amount), priority=priority)
+    before = town.seen()
+    gang = [AllocationRequest("n1", "b", cpu(99)), AllocationRequest("n2", "a", cpu(3), priority=3)]
+
+    assert not town.partition.allocate_all(
+        gang + [AllocationRequest(f"c{number}", "c", cpu(0)) for number in range(120)]
+    )
+    assert town.seen() == before
 
 
 @pytest.mark.parametrize("operation", REFUSED.values(), ids=REFUSED)

@@ -119,7 +119,9 @@ class AbstractAllocations(ABC):
         """Grant several allocations (a gang), or none of them.
 
         The allocations may belong to different applications. Each is checked as if those before it had been granted. A
-        denial contains every limit that would be exceeded, with the sum that all the allocations request of it.
+        denial contains every limit that would be exceeded: limits of users, groups and queues with the sum that all the
+        allocations request of it, limits of other quota models with the request of the first allocation that they deny,
+        or of one that they can never allow. After a denial, other quota models check only the first 100 allocations.
 
         Args:
             requests: the allocations, each as an `AllocationRequest` or as a tuple of its first fields.
