@@ -134,7 +134,7 @@ def _definitions(config: PartitionConfig) -> Iterator[ModelDefinition]:
     yield from trees
     budgets = config.ugm.budgets
     if budgets:
-        limits_groups, limits_nodes = any(one.elastic_group for one in budgets), any(one.tree_node for one in budgets)
+        limits_groups, limits_nodes = any(one.elastic_group for one in budgets), any(one.quota_node for one in budgets)
         content = DeclaredBudgets(budgets, groups if limits_groups else (), trees if limits_nodes else ())
         yield ModelDefinition("budgets", "", content)
     if config.ugm.fair_share is not None:

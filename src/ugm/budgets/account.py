@@ -39,7 +39,7 @@ class AccountState(NamedTuple):
 
     #: The name of the budget.
     budget: str
-    #: The user, group, queue, elastic group or tree node; ``*`` for the groups that no budget names.
+    #: The user, group, queue, elastic group or quota node; ``*`` for the groups that no budget names.
     owner: str
     resource: str
     #: The amount with what was carried over and refilled.
@@ -54,7 +54,7 @@ class AccountState(NamedTuple):
     renews: int | None
     #: The second at which nothing is left at the current rate; None if that is not before the next period.
     exhausted: int | None
-    #: ``user``, ``group``, ``queue``, ``elastic group`` or ``tree node``.
+    #: ``user``, ``group``, ``queue``, ``elastic group`` or ``quota node``.
     scope: Scope
     #: The queue in and below which the budget applies.
     queue_path: str

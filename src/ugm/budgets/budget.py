@@ -23,7 +23,7 @@ class Scope(StrEnum):
     GROUP = "group"
     QUEUE = "queue"
     ELASTIC_GROUP = "elastic group"
-    TREE_NODE = "tree node"
+    QUOTA_NODE = "quota node"
 
 
 class Carry(StrEnum):
@@ -50,7 +50,7 @@ class BudgetMode(StrEnum):
 class Budget:
     """A limit of amounts times seconds: 3,600,000 ``vcore`` is one core for an hour.
 
-    At most one of *user*, *group*, *elastic_group* and *tree_node* is given. Without any, the budget is that of the
+    At most one of *user*, *group*, *elastic_group* and *quota_node* is given. Without any, the budget is that of the
     queue. A budget applies in its queue and below it.
 
     Raises:
@@ -72,7 +72,7 @@ class Budget:
     #: An elastic group, with all groups below it.
     elastic_group: str | None = None
     #: A node of a quota tree, with all nodes below it.
-    tree_node: str | None = None
+    quota_node: str | None = None
     queue: str = ROOT
     period: Period = Period.NONE
     carry: Carry = Carry.NONE
@@ -110,7 +110,7 @@ class Budget:
             raise RequestError("name", self.name, "a budget has at most one owner besides its queue")
         for scope, value in owners:
             require_name(scope.value, value)
-            if value == "*" and scope in (Scope.ELASTIC_GROUP, Scope.TREE_NODE):
+            if value == "*" and scope in (Scope.ELASTIC_GROUP, Scope.QUOTA_NODE):
                 raise RequestError(scope.value, value, "only users and groups may be the wildcard")
 
     def _owners(self) -> tuple[tuple[Scope, str | None], ...]:
@@ -118,7 +118,7 @@ class Budget:
             (Scope.USER, self.user),
             (Scope.GROUP, self.group),
             (Scope.ELASTIC_GROUP, self.elastic_group),
-            (Scope.TREE_NODE, self.tree_node),
+            (Scope.QUOTA_NODE, self.quota_node),
         )
 
     def _require_weights(self) -> None:

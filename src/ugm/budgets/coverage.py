@@ -12,7 +12,7 @@ from ugm.model import Claim
 
 __all__ = ["ChainFinder", "Coverage"]
 
-#: Returns the elastic group or tree node of a claim, and those above it, in any order.
+#: Returns the elastic group or quota node of a claim, and those above it, in any order.
 ChainFinder: TypeAlias = Callable[[Claim], Iterable[str]]
 
 
@@ -22,10 +22,10 @@ class Coverage:
 
     Args:
         budgets: the budgets.
-        chains: for elastic groups and tree nodes, the functions that return those of a claim.
+        chains: for elastic groups and quota nodes, the functions that return those of a claim.
 
     Raises:
-        RequestError: a budget of an elastic group or tree node has no such function.
+        RequestError: a budget of an elastic group or quota node has no such function.
     """
 
     __slots__ = ("_budgets", "_chains", "_groups", "_users")
@@ -37,7 +37,7 @@ class Coverage:
         self._users: Final = _named(budgets, Scope.USER)
         self._groups: Final = _named(budgets, Scope.GROUP)
         for budget in budgets:
-            if budget.scope in (Scope.ELASTIC_GROUP, Scope.TREE_NODE) and budget.scope not in chains:
+            if budget.scope in (Scope.ELASTIC_GROUP, Scope.QUOTA_NODE) and budget.scope not in chains:
                 reason = f"a function that returns the {budget.scope}s of a claim is needed"
                 raise RequestError("budgets", budget.name, reason)
 

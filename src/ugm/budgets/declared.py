@@ -33,7 +33,7 @@ def declared_budget(config: BudgetConfig) -> Budget:
         user=config.user or None,
         group=config.group or None,
         elastic_group=config.elastic_group or None,
-        tree_node=config.tree_node or None,
+        quota_node=config.quota_node or None,
         queue=config.queue,
         period=Period(config.period),
         carry=Carry(config.carry),
@@ -45,16 +45,16 @@ def declared_budget(config: BudgetConfig) -> Budget:
 
 
 def declared_budgets(
-    configs: Iterable[BudgetConfig], elastic_groups: ChainFinder | None, tree_nodes: ChainFinder | None
+    configs: Iterable[BudgetConfig], elastic_groups: ChainFinder | None, quota_nodes: ChainFinder | None
 ) -> Budgets:
     """Return the model of the budgets that a configuration declares.
 
     Args:
         configs: the budgets.
         elastic_groups: returns the elastic group of a claim and those above it; None if there are no such groups.
-        tree_nodes: returns the nodes of a claim in all quota trees, as ``tree/node``; None if there are no trees.
+        quota_nodes: returns the nodes of a claim in all quota trees, as ``tree/node``; None if there are no trees.
 
     Raises:
         RequestError: a budget is invalid, or two have the same name.
     """
-    return Budgets(map(declared_budget, configs), elastic_groups=elastic_groups, tree_nodes=tree_nodes)
+    return Budgets(map(declared_budget, configs), elastic_groups=elastic_groups, quota_nodes=quota_nodes)

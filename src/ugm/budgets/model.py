@@ -47,7 +47,7 @@ class Budgets(ReportingModel):
         budgets: the budgets. Violations are listed in their order.
         start: the second at which all budgets begin; None for the first call.
         elastic_groups: returns the elastic group of a claim and those above it; needed if a budget limits one.
-        tree_nodes: returns the tree node of a claim and those above it; needed if a budget limits one.
+        quota_nodes: returns the quota node of a claim and those above it; needed if a budget limits one.
 
     Raises:
         RequestError: an argument is invalid, or two budgets have the same name.
@@ -95,7 +95,7 @@ class Budgets(ReportingModel):
         *,
         start: int | None = None,
         elastic_groups: ChainFinder | None = None,
-        tree_nodes: ChainFinder | None = None,
+        quota_nodes: ChainFinder | None = None,
     ) -> None:
         given = tuple(budgets)
         for budget in given:
@@ -106,7 +106,7 @@ class Budgets(ReportingModel):
             raise RequestError("budgets", names, "the name of a budget occurs twice")
         if start is not None and type(start) is not int:
             raise RequestError("start", start, "expected whole seconds")
-        chains = {Scope.ELASTIC_GROUP: elastic_groups, Scope.TREE_NODE: tree_nodes}
+        chains = {Scope.ELASTIC_GROUP: elastic_groups, Scope.QUOTA_NODE: quota_nodes}
         #: The budgets as they were passed.
         self.budgets: Final = given
         self._coverage: Final = Coverage(given, {scope: find for scope, find in chains.items() if find is not None})

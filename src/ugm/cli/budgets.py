@@ -37,7 +37,7 @@ _AMOUNTS: Final = ("limit", "settled", "committed", "remaining")
 @click.option("--partition", "partition_name", metavar="NAME", help="The partition of a server.  [default: default]")
 @click.option("--budget", metavar="NAME", help="Only the accounts of this budget.")
 @click.option(
-    "--owner", metavar="NAME", help="Only the accounts of this user, group, queue, elastic group or tree node."
+    "--owner", metavar="NAME", help="Only the accounts of this user, group, queue, elastic group or quota node."
 )
 @click.option("--limit", type=click.IntRange(1, 1000), metavar="N", default=100, help="The maximum number of accounts.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with exact amounts in base units times seconds.")

@@ -14,7 +14,7 @@ from ugm.identity import MAX_NAME, canonical_path, is_name
 __all__ = ["BUDGET_RULES"]
 
 #: The fields that name the owner of a budget.
-_OWNERS: Final = ("user", "group", "elastic_group", "tree_node")
+_OWNERS: Final = ("user", "group", "elastic_group", "quota_node")
 
 
 def budgets_have_names(located: LocatedPartition) -> Iterator[Finding]:
@@ -42,7 +42,7 @@ def budgets_limit_something(located: LocatedPartition) -> Iterator[Finding]:
 
 
 def budgets_have_one_owner(located: LocatedPartition) -> Iterator[Finding]:
-    """A budget belongs to a user, a group, an elastic group, a tree node or a queue."""
+    """A budget belongs to a user, a group, an elastic group, a quota node or a queue."""
     for _, budget, path in _budgets(located):
         owners = [field for field in _OWNERS if getattr(budget, field)]
         for field in owners[1:]:
@@ -102,7 +102,7 @@ def budget_zones_exist(located: LocatedPartition) -> Iterator[Finding]:
 
 
 def budget_groups_exist(located: LocatedPartition) -> Iterator[Finding]:
-    """The elastic group or tree node of a budget is declared in the same partition."""
+    """The elastic group or quota node of a budget is declared in the same partition."""
     extensions = located.partition.ugm
     groups = set() if extensions.elastic is None else {group.name for group in extensions.elastic.groups}
     nodes = {f"{one.tree.name}/{node.name}" for one in extensions.quota_trees for node in one.tree.nodes}
@@ -112,9 +112,9 @@ def budget_groups_exist(located: LocatedPartition) -> Iterator[Finding]:
             place = (*path, "elasticgroup")
             message = f"there is no elastic group {quote(budget.elastic_group)}"
             yield Finding(place, "budget-group-unknown", message, (place, declared[0]))
-        if budget.tree_node and budget.tree_node not in nodes:
-            place = (*path, "treenode")
-            message = f"there is no tree node {quote(budget.tree_node)} (expected: tree/node)"
+        if budget.quota_node and budget.quota_node not in nodes:
+            place = (*path, "quotanode")
+            message = f"there is no quota node {quote(budget.quota_node)} (expected: tree/node)"
             yield Finding(place, "budget-node-unknown", message, (place, declared[1]))
 
 

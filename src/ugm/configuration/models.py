@@ -170,7 +170,7 @@ class BudgetConfig(ConfigValue):
     group: str = field(default="", kw_only=True)
     elastic_group: str = field(default="", kw_only=True)
     #: The name of the tree, a slash, and the name of the node.
-    tree_node: str = field(default="", kw_only=True)
+    quota_node: str = field(default="", kw_only=True)
     queue: str = field(default=ROOT, kw_only=True, metadata={"normal": str.lower})
     #: Amounts times the time unit.
     amounts: Resource = field(default=Resource(), kw_only=True)

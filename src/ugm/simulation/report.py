@@ -155,7 +155,7 @@ class BudgetUse:
     """
 
     budget: str
-    #: The user, group, queue, elastic group or tree node, and which of these.
+    #: The user, group, queue, elastic group or quota node, and which of these.
     owner: str
     scope: str
     #: The queue in and below which the budget applies.

@@ -174,7 +174,7 @@ def test_owners_of_accounts() -> None:
     assert setting.owners(SUE, "root.b") == [("sue", "sue"), ("ops", "ops"), ("lab-in-b", "lab"), ("b", "root.b")]
 
 
-def test_elastic_groups_and_tree_nodes() -> None:
+def test_elastic_groups_and_quota_nodes() -> None:
     """A claim counts for its group or node and for those above, where they were when it was charged."""
     parents = {"ml": ["ml", "science"]}
 
@@ -183,9 +183,9 @@ def test_elastic_groups_and_tree_nodes() -> None:
 
     setting = Setting(
         Budget("science", elastic_group="science", amounts=hours(8)),
-        Budget("ml", tree_node="ml", amounts=hours(8)),
+        Budget("ml", quota_node="ml", amounts=hours(8)),
         elastic_groups=chain,
-        tree_nodes=chain,
+        quota_nodes=chain,
     )
     setting.allocate("1", "sue-b")
     setting.allocate("2", "sue")
@@ -279,7 +279,7 @@ def test_a_forecast() -> None:
         (lambda: Budget("b", amounts=hours(1), cap=hours(1)), "only a budget that carries over up to a cap"),
         (lambda: Budget("b", amounts=hours(1), zone="Nowhere"), "there is no such time zone"),
         (lambda: Budget("b", amounts=hours(1), queue="x"), "queue"),
-        (lambda: Budget("b", amounts=hours(1), tree_node="*"), "only users and groups"),
+        (lambda: Budget("b", amounts=hours(1), quota_node="*"), "only users and groups"),
         (lambda: Budget("b", amounts=hours(1), weights={"gpu": 0.5}), "must be an int or Fraction"),  # type: ignore[dict-item]
         (lambda: Budget("b", amounts=Resource(a=1, b=1), weights={"gpu": 1}), "limits one number"),
         (lambda: Budgets([Budget("b", amounts=hours(1))] * 2), "occurs twice"),

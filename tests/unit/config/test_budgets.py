@@ -29,7 +29,7 @@ partitions:
     - {name: lab, group: lab, amounts: {gpu: 100, vcore: 5}, unit: hour, period: month, carry: capped, cap: {gpu: 10}}
     - {name: bill, amounts: {units: 100}, weights: {gpu: 10, vcore: 1/1000, memory: 0.25}, zone: Europe/Berlin}
     - {name: ml, elasticgroup: ml, amounts: {gpu: 9}, mode: admit, unit: day, queue: root.Prod}
-    - {name: t, treenode: t/top, amounts: {gpu: 9}}
+    - {name: t, quotanode: t/top, amounts: {gpu: 9}}
     - {name: each, user: "*", amounts: {gpu: 9}, period: week, carry: all}
   queues: [{name: prod}]
 """
@@ -57,7 +57,7 @@ def test_every_field_is_read() -> None:
     assert bill.weights == {"gpu": 10, "vcore": Fraction(1, 1000), "memory": Fraction(1, 4)}
     assert (bill.zone, bill.owner) == ("Europe/Berlin", "root")
     assert (ml.elastic_group, ml.mode, ml.queue) == ("ml", BudgetMode.ADMIT, "root.prod")
-    assert (node.tree_node, each.user) == ("t/top", "*")
+    assert (node.quota_node, each.user) == ("t/top", "*")
 
 
 def test_written_budgets_are_read_again() -> None:
@@ -83,14 +83,14 @@ def test_problems_of_names_and_owners() -> None:
         "name: a, amounts: {gpu: 1}, user: sue, group: lab",
         f"name: b, amounts: {{gpu: 1}}, user: {'x' * 257}",
         "name: c, amounts: {gpu: 1}, elasticgroup: ml",
-        "name: d, amounts: {gpu: 1}, treenode: t/top",
+        "name: d, amounts: {gpu: 1}, quotanode: t/top",
     ) == [
         (4, 7, "[0].name", "budget-name-invalid"),
         (6, 14, "[2].name", "budget-name-duplicate"),
         (6, 54, "[2].group", "budget-owner-several"),
         (7, 42, "[3].user", "budget-owner-invalid"),
         (8, 50, "[4].elasticgroup", "budget-group-unknown"),
-        (9, 46, "[5].treenode", "budget-node-unknown"),
+        (9, 47, "[5].quotanode", "budget-node-unknown"),
     ]
 
 

@@ -145,14 +145,14 @@ def test_a_configuration_that_is_undone_changes_no_account() -> None:
 
 
 def test_groups_and_nodes_have_budgets() -> None:
-    """A budget of an elastic group or of a tree node counts everything in it and below."""
+    """A budget of an elastic group or of a quota node counts everything in it and below."""
     parent = GROUPS[0].__class__("all", is_parent=True, min=gpu(8), max=gpu(8))
     elastic = ElasticConfig(groups=(parent, *(replace(one, parent="all") for one in GROUPS)), group_by=BY_QUEUE)
     budgets = (
         BudgetConfig("group", elastic_group="a", amounts=gpu(10), unit="hour"),
         BudgetConfig("parent", elastic_group="all", amounts=gpu(10), unit="hour"),
-        BudgetConfig("node", tree_node="t/b", amounts=gpu(10), unit="hour"),
-        BudgetConfig("root", tree_node="t/root", amounts=gpu(10), unit="hour"),
+        BudgetConfig("node", quota_node="t/b", amounts=gpu(10), unit="hour"),
+        BudgetConfig("root", quota_node="t/root", amounts=gpu(10), unit="hour"),
     )
     setting = Setting(*budgets, elastic=elastic, quota_trees=(TREE,))
     assert setting.partition.allocate("0", "a", gpu(1), duration=HOUR)

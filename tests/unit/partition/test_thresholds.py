@@ -182,8 +182,8 @@ def test_accounts_of_budgets() -> None:
     assert (event.used, event.limit, event.share) == (80, 100, Fraction(4, 5))
 
 
-def test_elastic_groups_and_tree_nodes() -> None:
-    """The maximum of an elastic group and the quota of a tree node are limits; a borrower counts in the node above."""
+def test_elastic_groups_and_quota_nodes() -> None:
+    """The maximum of an elastic group and the quota of a quota node are limits; a borrower counts in the node above."""
     partition = Partition(parse_config(GROUPS).partition())
     assert partition.submit("app", SUE, "root.a", tags={"team": "x"})
     for name in ("1", "2"):

@@ -20,7 +20,7 @@ import { clipped, emptyNote, nameLink, numberCell, table } from "./tables.js";
 const PAGE = 50;
 const ORDERS = /** @type {[string, string][]} */ ([["", "used share"], ["remaining", "remaining"], ["exhausted", "exhausted first"], ["name", "name"]]);
 /** The views with a detail of an owner. */
-const OWNERS = { user: "users", group: "groups", queue: "queues", "elastic group": "elastic", "tree node": "quota" };
+const OWNERS = { user: "users", group: "groups", queue: "queues", "elastic group": "elastic", "quota node": "quota" };
 
 export const title = "Budgets";
 
