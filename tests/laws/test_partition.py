@@ -185,10 +185,10 @@ def test_repairs_converge(scene: Scene, data: st.DataObject) -> None:
     models = other_models()
     partition = scene.partition(models)
     partition.fail(data.draw(st.sampled_from(SUBMITTED)))
-    truth = st.builds(
+    running = st.builds(
         RunningAllocation, st.sampled_from(ALLOCATIONS), st.sampled_from([*SUBMITTED, "stranger"]), resources()
     )
-    runs = data.draw(st.lists(truth, unique_by=lambda one: one.allocation_id))
+    runs = data.draw(st.lists(running, unique_by=lambda one: one.allocation_id))
     report = partition.audit(runs)
     partition.reconcile(report)
     left = partition.audit(runs)

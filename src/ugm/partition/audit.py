@@ -81,9 +81,9 @@ def _text(running: RunningAllocation, *, is_known: bool = True) -> str:
 
 
 def _as_dict(difference: Difference) -> dict[str, Any]:
-    sides = {"ledger": difference.ledger, "truth": difference.running}
+    sides = {"ledger": difference.ledger, "running": difference.running}
     fields = {name: side and {**side._asdict(), "usage": dict(side.usage)} for name, side in sides.items()}
-    return {**fields, "is_known": difference.is_application_known}
+    return {**fields, "is_application_known": difference.is_application_known}
 
 
 def require_running(running: Iterable[RunningAllocation | tuple[str, str, Resource]]) -> dict[str, RunningAllocation]:
@@ -92,7 +92,7 @@ def require_running(running: Iterable[RunningAllocation | tuple[str, str, Resour
     Raises:
         RequestError: an item is not an allocation, or an id occurs twice.
     """
-    truth: dict[str, RunningAllocation] = {}
+    by_id: dict[str, RunningAllocation] = {}
     if not isinstance(running, Iterable):
         raise RequestError("running", running, "expected an iterable of allocations")
     for item in running:
@@ -102,9 +102,9 @@ def require_running(running: Iterable[RunningAllocation | tuple[str, str, Resour
             reason = "expected a RunningAllocation, or a tuple of its three parts"
             raise RequestError("running", item, reason) from error
         _require_valid(one)
-        if truth.setdefault(one.allocation_id, one) is not one:
+        if by_id.setdefault(one.allocation_id, one) is not one:
             raise RequestError("running", one.allocation_id, "the allocation occurs twice")
-    return truth
+    return by_id
 
 
 def _require_valid(running: RunningAllocation) -> None:
@@ -149,26 +149,26 @@ class Differences(Collection[Difference]):
     Args:
         allocations: a copy of the ledger.
         application_ids: the applications at the same moment.
-        truth: the running allocations by id.
+        running: the running allocations by id.
     """
 
-    __slots__ = ("_allocations", "_application_ids", "_names", "_truth")
+    __slots__ = ("_allocations", "_application_ids", "_names", "_running")
 
     def __init__(
         self,
         allocations: Mapping[str, Allocation],
         application_ids: Container[str],
-        truth: Mapping[str, RunningAllocation],
+        running: Mapping[str, RunningAllocation],
     ) -> None:
         self._allocations: Final = allocations
         self._application_ids: Final = application_ids
-        self._truth: Final = truth
-        different = dict.fromkeys(truth)
+        self._running: Final = running
+        different = dict.fromkeys(running)
         for one in allocations.values():
-            running = truth.get(one.allocation_id)
+            found = running.get(one.allocation_id)
             if one.state is _PENDING:
                 continue
-            if running is not None and _agree(one, running):
+            if found is not None and _agree(one, found):
                 del different[one.allocation_id]
             else:
                 different[one.allocation_id] = None
@@ -184,7 +184,7 @@ class Differences(Collection[Difference]):
         return any(difference == one for one in self)
 
     def _difference(self, name: str) -> Difference:
-        one, running = self._allocations.get(name), self._truth.get(name)
+        one, running = self._allocations.get(name), self._running.get(name)
         ledger = None if one is None or one.state is _PENDING else RunningAllocation(*one[:3])
         is_known = running is None or running.application_id in self._application_ids
         return Difference(ledger, running, is_known)

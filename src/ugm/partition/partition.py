@@ -652,8 +652,8 @@ class Partition(FastPath):
         return AuditReport(tuple(self._differences(running)))
 
     def _differences(self, running: Iterable[RunningAllocation | tuple[str, str, Resource]]) -> Differences:
-        truth, copies = require_running(running), self._read(self._queries.copy_allocations, None)
-        return Differences(CopiedAllocations(copies), {application.application_id for application, _ in copies}, truth)
+        by_id, copies = require_running(running), self._read(self._queries.copy_allocations, None)
+        return Differences(CopiedAllocations(copies), {application.application_id for application, _ in copies}, by_id)
 
     def reconcile(self, report: AuditReport) -> AuditReport:
         return self._transactions.run(reconcile, self._state, self._admission, require_differences(report))

@@ -414,12 +414,12 @@ class PartitionModel(PartitionModelState):
 
     def audit(self, running: Iterable[RunningAllocation]) -> tuple[Difference, ...]:
         """Return the differences between the ledger and the running allocations."""
-        truth = {one.allocation_id: one for one in running}
+        runs = {one.allocation_id: one for one in running}
         ledger = {one.allocation_id: RunningAllocation(*one[:3]) for one in self.entries()}
         return tuple(
-            Difference(ledger.get(name), truth.get(name), name not in truth or truth[name][1] in self.applications)
-            for name in sorted({*ledger, *truth})
-            if _plain(ledger.get(name)) != _plain(truth.get(name))
+            Difference(ledger.get(name), runs.get(name), name not in runs or runs[name][1] in self.applications)
+            for name in sorted({*ledger, *runs})
+            if _plain(ledger.get(name)) != _plain(runs.get(name))
         )
 
     def reconcile(self, report: AuditReport) -> tuple[Difference, ...]:
@@ -427,16 +427,16 @@ class PartitionModel(PartitionModelState):
         return tuple(each for each in report.differences if self._repair(each))
 
     def _repair(self, difference: Difference) -> bool:
-        name, truth = difference.allocation_id, difference.running
-        if self._running(name) != difference.ledger or (truth is not None and truth[1] not in self.applications):
+        name, running = difference.allocation_id, difference.running
+        if self._running(name) != difference.ledger or (running is not None and running[1] not in self.applications):
             return False
         known = self.held.get(name)
-        if truth is not None and difference.ledger is not None and known is not None and known[1] == truth[1]:
-            self.held[name] = known._replace(usage=truth.usage)
+        if running is not None and difference.ledger is not None and known is not None and known[1] == running[1]:
+            self.held[name] = known._replace(usage=running.usage)
             return True
         self.release(name)
-        if truth is not None:
-            self.adopt(*truth, *(known[4:7] if known is not None else ()), duration=known and known.duration)
+        if running is not None:
+            self.adopt(*running, *(known[4:7] if known is not None else ()), duration=known and known.duration)
             if known is not None and known.until is not None:
                 self.held[name] = self.held[name]._replace(until=known.until)
         return True

@@ -25,7 +25,7 @@ def _partition() -> Partition:
     return in_every_state()
 
 
-def truth(partition: Partition) -> dict[str, RunningAllocation]:
+def running_in(partition: Partition) -> dict[str, RunningAllocation]:
     """Return what the ledger says that runs."""
     held = [allocation for allocation in partition.allocations() if allocation.state.value != "pending"]
     return {
@@ -39,7 +39,7 @@ def truth(partition: Partition) -> dict[str, RunningAllocation]:
 def test_agreement(partition: Partition) -> None:
     """What runs as the ledger says is no difference: pending asks do not run, what is going does, zeros are nothing."""
     partition.preempt("app")
-    running = truth(partition)
+    running = running_in(partition)
     running["app"] = RunningAllocation("app", "app", Resource(memory=5, gpu=0))
     report = partition.audit(running.values())
     assert (bool(report), str(report)) == (False, "the ledger agrees with what runs")
@@ -81,13 +81,13 @@ def test_differences(partition: Partition) -> None:
 
 def test_report_for_programs(partition: Partition) -> None:
     """A report is told in JSON."""
-    report = partition.audit([RunningAllocation("ghost", "gone", memory(1)), *truth(partition).values()])
+    report = partition.audit([RunningAllocation("ghost", "gone", memory(1)), *running_in(partition).values()])
     assert json.loads(json.dumps(report.to_dict())) == {
         "differences": [
             {
                 "ledger": None,
-                "truth": {"allocation_id": "ghost", "application_id": "gone", "usage": {"memory": 1}},
-                "is_known": False,
+                "running": {"allocation_id": "ghost", "application_id": "gone", "usage": {"memory": 1}},
+                "is_application_known": False,
             }
         ]
     }
@@ -95,7 +95,7 @@ def test_report_for_programs(partition: Partition) -> None:
 
 def test_tuples_will_do(partition: Partition) -> None:
     """What runs may be told as plain tuples, by any iterable."""
-    assert not partition.audit(tuple(allocation) for allocation in truth(partition).values())  # type: ignore[misc]  # as documented
+    assert not partition.audit(tuple(allocation) for allocation in running_in(partition).values())  # type: ignore[misc]  # as documented
 
 
 def test_reconcile(partition: Partition) -> None:
@@ -117,13 +117,13 @@ def test_reconcile(partition: Partition) -> None:
 def test_reconcile_nothing(partition: Partition) -> None:
     """Where nothing differs, nothing is done."""
     with changing_nothing(partition):
-        assert partition.reconcile(partition.audit(truth(partition).values())) == AuditReport(())
+        assert partition.reconcile(partition.audit(running_in(partition).values())) == AuditReport(())
 
 
 def test_reconcile_keeps_what_an_allocation_is(partition: Partition) -> None:
     """A corrected allocation stays a placeholder, keeps its priority, and stays terminating."""
     partition.preempt("p")
-    running = truth(partition) | {"p": RunningAllocation("p", "app", memory(2))}
+    running = running_in(partition) | {"p": RunningAllocation("p", "app", memory(2))}
     partition.reconcile(partition.audit(running.values()))
     allocation = partition.allocation("p")
     assert allocation is not None
@@ -135,7 +135,7 @@ def test_reconcile_keeps_what_an_allocation_is(partition: Partition) -> None:
 def test_reconcile_what_is_pending(partition: Partition, amount: int) -> None:
     """What runs although it is still asked for is held then, in the size in which it runs."""
     partition.reconcile(
-        partition.audit([*truth(partition).values(), RunningAllocation("waits", "app", memory(amount))])
+        partition.audit([*running_in(partition).values(), RunningAllocation("waits", "app", memory(amount))])
     )
     allocation = partition.allocation("waits")
     assert allocation is not None
@@ -146,7 +146,7 @@ def test_reconcile_what_is_pending(partition: Partition, amount: int) -> None:
 def test_reconcile_a_failing_application(partition: Partition) -> None:
     """A failing application whose allocation runs in another size is counted until that is released."""
     partition.fail("other")
-    running = truth(partition) | {"other": RunningAllocation("other", "other", memory(2))}
+    running = running_in(partition) | {"other": RunningAllocation("other", "other", memory(2))}
     assert partition.reconcile(partition.audit(running.values()))
     assert partition.release("other")
     assert partition.application("other") is None
@@ -155,7 +155,7 @@ def test_reconcile_a_failing_application(partition: Partition) -> None:
 
 def test_reconcile_too_late(partition: Partition) -> None:
     """A difference is left alone where the ledger has changed since the audit, or the application has gone."""
-    running = truth(partition) | {
+    running = running_in(partition) | {
         "new": RunningAllocation("new", "other", memory(1)),
         "app": RunningAllocation("app", "app", memory(4)),
     }
@@ -189,7 +189,7 @@ def test_reconcile_with_models() -> None:
 def test_reconcile_what_no_node_offers(partition: Partition) -> None:
     """What runs is counted even in a resource that no node offers."""
     partition.add_node("n", memory(9))
-    running = truth(partition) | {"app": RunningAllocation("app", "app", Resource(memory=5, gpu=2))}
+    running = running_in(partition) | {"app": RunningAllocation("app", "app", Resource(memory=5, gpu=2))}
     partition.reconcile(partition.audit(running.values()))
     assert list(map(str, partition.exceeded_limits())) == ["queue root: 2 gpu used of 0, 2 too much"]
     partition.verify()
