@@ -190,7 +190,7 @@ class ModelSet:
         self.follow_schedule = None
         self._set((), tuple(models))
         for position, model in enumerate(self.all):
-            require_model(model)
+            _require_model("models", model)
             if any(model is other for other in self.all[:position]):
                 raise RequestError("models", model, "the model occurs twice")
         self._calling = self._objecting = None
@@ -665,7 +665,7 @@ class ModelSet:
         Raises:
             RequestError: *old* is not one of the models, or *new* is not a model, or is one of them already.
         """
-        require_model(new)
+        _require_model("new", new)
         if not any(model is old for model in self.all):
             raise RequestError("old", old, "expected one of the models of the partition")
         if new is not old and not any(model is old for model in self._added):
@@ -734,14 +734,18 @@ def _charge_new(model: QuotaModel, total: Resource | None, calls: Sequence[Call]
     _charge_all(model, calls)
 
 
-def require_model(model: object) -> None:
+def _require_model(argument: str, model: object) -> None:
     """Check that an object is a quota model.
+
+    Args:
+        argument: the name of the argument that has it.
+        model: the object.
 
     Raises:
         RequestError: it is not.
     """
     if isinstance(model, type) or not isinstance(model, QuotaModel):
-        raise RequestError("models", model, "expected a QuotaModel with the methods check, charge and refund")
+        raise RequestError(argument, model, "expected a QuotaModel with the methods check, charge and refund")
 
 
 def _repeat(model: HistoryModel, past: Iterable[PastCall]) -> None:
