@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple, Self, final
 from ugm.budgets.budget import Scope
 from ugm.budgets.calendar import NEVER, Period
 from ugm.budgets.denial import BudgetViolation, Outlook
-from ugm.budgets.terms import History, Terms
+from ugm.budgets.renewal import History, RenewalTerms
 
 __all__ = ["Account", "AccountState"]
 
@@ -104,7 +104,7 @@ class Account:
     #: The last promised end, unless it was withdrawn.
     _last: int
 
-    def __init__(self, terms: Terms, owner: str, now: int) -> None:
+    def __init__(self, terms: RenewalTerms, owner: str, now: int) -> None:
         self.terms: Final = terms
         self.owner: Final = owner
         self.history = terms.opened(now)

@@ -1,6 +1,7 @@
-"""The terms of a budget for one resource, and the account history that they lead to.
+"""The renewal of a budget for one resource: the amount of each period, and the part of it that is carried over.
 
-Amounts are integers. If the weights of a budget are fractions, all amounts are multiplied by `Terms.scale`.
+`RenewalTerms.close_periods` closes the periods that have ended in the history of an account and begins the current one.
+Amounts are integers. If the weights of a budget are fractions, all amounts are multiplied by `RenewalTerms.scale`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final, TypeAlias, final
 from ugm.budgets.budget import Budget, BudgetMode, Carry
 from ugm.budgets.calendar import Calendar, Period, calendar_of
 
-__all__ = ["History", "Terms"]
+__all__ = ["History", "RenewalTerms"]
 
 
 #: The past of an account: the index of the current period; the first second after it; ``spent``; the rate, which is the
@@ -25,8 +26,8 @@ History: TypeAlias = tuple[int, int, int, int, int]
 
 
 @final
-class Terms:
-    """The rule of a budget about one of its resources.
+class RenewalTerms:
+    """The terms of a budget for one of its resources, which its accounts share.
 
     Args:
         budget: the budget.
@@ -90,11 +91,11 @@ class Terms:
         self.schedule = schedule
         self.amount = schedule[1][-1]
 
-    def continues(self, old: Terms) -> bool:
+    def continues(self, old: RenewalTerms) -> bool:
         """Return whether accounts of other terms can continue with these."""
         return _identity(self.budget) == _identity(old.budget)
 
-    def continue_from(self, old: Terms, now: int) -> None:
+    def continue_from(self, old: RenewalTerms, now: int) -> None:
         """Continue other terms. A budget with another amount changes it now."""
         # All periods up to now are closed with the old terms.
         self.origin = old.opened(now)

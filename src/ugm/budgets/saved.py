@@ -11,8 +11,8 @@ from typing import Any
 
 from ugm.budgets.account import Account
 from ugm.budgets.change import BudgetChange, BudgetChangeKind
+from ugm.budgets.renewal import RenewalTerms
 from ugm.budgets.table import AccountTable
-from ugm.budgets.terms import Terms
 from ugm.resources import Resource
 
 __all__ = ["continue_accounts", "load", "save"]
@@ -55,7 +55,7 @@ def continue_accounts(table: AccountTable, old: AccountTable, now: int) -> None:
     A budget continues if its name, its owner, its queue, its period, its time zone and its weights are the same. Its
     amounts change only if those of the budget have changed, so amounts that an operator has set stay.
     """
-    continued: dict[tuple[str, str], Terms] = {}
+    continued: dict[tuple[str, str], RenewalTerms] = {}
     for name, found in table.terms.items():
         before = {each.resource: each for each in old.terms.get(name, ())}
         for terms in found:

@@ -13,7 +13,7 @@ from ugm.arguments import require_name
 from ugm.budgets.account import Account
 from ugm.budgets.budget import Budget, Scope
 from ugm.budgets.change import BudgetChange, BudgetChangeKind
-from ugm.budgets.terms import Terms
+from ugm.budgets.renewal import RenewalTerms
 from ugm.errors import RequestError
 from ugm.identity import WILDCARD
 from ugm.resources import Resource
@@ -61,7 +61,7 @@ class AccountTable:
     __slots__ = ("changes", "stored", "terms")
 
     #: The terms of each budget, one for each resource, sorted by name.
-    terms: dict[str, tuple[Terms, ...]]
+    terms: dict[str, tuple[RenewalTerms, ...]]
     #: The accounts to which something was ever charged.
     stored: dict[AccountKey, Account]
     #: The changes by their id.
@@ -69,12 +69,12 @@ class AccountTable:
 
     def __init__(self, budgets: Iterable[Budget], start: int) -> None:
         self.terms = {
-            budget.name: tuple(Terms(budget, resource, start) for resource in sorted(budget.amounts))
+            budget.name: tuple(RenewalTerms(budget, resource, start) for resource in sorted(budget.amounts))
             for budget in budgets
         }
         self.stored, self.changes = {}, {}
 
-    def account(self, terms: Terms, owner: str, now: int, *, stored: bool = False) -> Account:
+    def account(self, terms: RenewalTerms, owner: str, now: int, *, stored: bool = False) -> Account:
         """Return an account; if it is not stored yet, one that is equal.
 
         Args:
@@ -155,7 +155,7 @@ class AccountTable:
                 yield partial(self.stored.__setitem__, key, account), partial(self.stored.pop, key, None)
             yield partial(account.refill, amount, now), partial(setattr, account, "history", history)
 
-    def terms_of(self, name: str) -> tuple[Terms, ...]:
+    def terms_of(self, name: str) -> tuple[RenewalTerms, ...]:
         """Return the terms of a budget.
 
         Raises:
@@ -166,7 +166,7 @@ class AccountTable:
             raise RequestError("budget", name, "there is no such budget")
         return found
 
-    def _limited_by(self, change: BudgetChange) -> tuple[Terms, ...]:
+    def _limited_by(self, change: BudgetChange) -> tuple[RenewalTerms, ...]:
         terms = self.terms_of(change.budget)
         if sorted(change.amounts) != [each.resource for each in terms]:
             expected = ", ".join(each.resource for each in terms)
