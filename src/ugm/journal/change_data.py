@@ -5,7 +5,7 @@ commits many operations as one change. Its data are the rows of all of them, in 
 
 - An operation begins with the rows of its session records, if there are any. The rows of its events follow.
 - If an operation has no session records, an empty row separates it from the operation before.
-- The events of an operation belong to the session of the last `AnsweredOperations` record in the change before them.
+- The events of an operation belong to the session of the last `SessionProgress` record in the change before them.
 
 Operations are kept apart because the replay of an operation ends with removing the applications that it left idle.
 """

@@ -29,13 +29,13 @@ __all__ = [
     "NO_SESSION",
     "SESSION_TAGS",
     "Answer",
-    "AnsweredOperations",
     "ClientSession",
     "OwnerChanged",
     "Ownership",
     "SessionFenced",
     "SessionForgotten",
     "SessionOpened",
+    "SessionProgress",
     "SessionRecord",
     "SessionTable",
     "decode_record",
@@ -68,10 +68,10 @@ class Answer(NamedTuple):
 # Records
 
 
-class AnsweredOperations(NamedTuple):
-    """The events that follow belong to a session, and some of its operations were answered.
+class SessionProgress(NamedTuple):
+    """The progress of a session: the events that follow are its own, and some of its operations were answered.
 
-    The numbers are 0 and there are no answers if only the owner of the events is recorded.
+    The numbers are 0 and there are no answers if only the session of the events is recorded.
     """
 
     #: `NO_SESSION` if no client has made the changes.
@@ -111,7 +111,7 @@ class SessionForgotten(NamedTuple):
 
 
 #: Any session record.
-SessionRecord: TypeAlias = AnsweredOperations | SessionOpened | SessionFenced | OwnerChanged | SessionForgotten
+SessionRecord: TypeAlias = SessionProgress | SessionOpened | SessionFenced | OwnerChanged | SessionForgotten
 
 
 @lru_cache(maxsize=256)
@@ -130,21 +130,21 @@ def _decode_answer(values: Sequence[Json]) -> Answer:
     return Answer(number, status, a2b_base64(value, strict_mode=True))
 
 
-def _encode_by(record: AnsweredOperations) -> list[Json]:
+def _encode_progress(record: SessionProgress) -> list[Json]:
     session_id, last_number, acknowledged, answers = record
     if not last_number:
         return ["by", session_id]
     return ["by", session_id, last_number, acknowledged, [_encode_answer(answer) for answer in answers]]
 
 
-def _decode_by(
+def _decode_progress(
     session_id: str, last_number: int = 0, acknowledged: int = 0, answers: Iterable[Sequence[Json]] = ()
-) -> AnsweredOperations:
-    return AnsweredOperations(session_id, last_number, acknowledged, tuple(map(_decode_answer, answers)))
+) -> SessionProgress:
+    return SessionProgress(session_id, last_number, acknowledged, tuple(map(_decode_answer, answers)))
 
 
 _DECODERS: Final[Mapping[str, Callable[..., SessionRecord]]] = {
-    "by": _decode_by,
+    "by": _decode_progress,
     "session": SessionOpened,
     "fence": SessionFenced,
     "owner": lambda session_id, allocation_ids: OwnerChanged(session_id, tuple(allocation_ids)),
@@ -166,7 +166,7 @@ def record_row(record: SessionRecord) -> list[Json]:
     >>> record_row(SessionOpened("s-1", "scheduler"))
     ['session', 's-1', 'scheduler']
     """
-    return _encode_by(record) if type(record) is AnsweredOperations else [_TAGS[type(record)], *record]
+    return _encode_progress(record) if type(record) is SessionProgress else [_TAGS[type(record)], *record]
 
 
 def decode_record(row: Sequence[Json]) -> SessionRecord:
@@ -232,7 +232,7 @@ class ClientSession:
             self.ownership = Ownership(self.session_id, since)
         return self.ownership
 
-    def record_answers(self, record: AnsweredOperations) -> None:
+    def record_answers(self, record: SessionProgress) -> None:
         """Add the answers of a record, and drop those that the client has received."""
         _, last_number, acknowledged, answers = record
         if not last_number:
@@ -285,7 +285,7 @@ class SessionTable:
             The session to which the events belong.
         """
         for record in records:
-            if type(record) is AnsweredOperations:
+            if type(record) is SessionProgress:
                 by = record.session_id
                 if by:
                     self.sessions[by].record_answers(record)

@@ -25,7 +25,7 @@ import msgspec
 
 from ugm.journal.change_data import SEPARATOR, add_operation
 from ugm.journal.change_queue import copy_of, milliseconds
-from ugm.journal.client_sessions import NO_SESSION, AnsweredOperations, SessionRecord, SessionTable, record_row
+from ugm.journal.client_sessions import NO_SESSION, SessionProgress, SessionRecord, SessionTable, record_row
 from ugm.journal.errors import JournalError
 from ugm.partition.event_codec import Json, event_row, to_json
 from ugm.partition.events import Denied, Event
@@ -237,7 +237,7 @@ class BatchLog:
             # A change in the log begins without a session.
             self._owner = NO_SESSION
         if owner != self._owner:
-            row = record_row(AnsweredOperations(owner))
+            row = record_row(SessionProgress(owner))
             gathered.append(row)
             self._owner = owner
             if owner:
@@ -254,7 +254,7 @@ class BatchLog:
         """Note that the loop executes no operation now."""
         self.owner = NO_SESSION
 
-    def add_progress(self, record: AnsweredOperations) -> None:
+    def add_progress(self, record: SessionProgress) -> None:
         """Record the answers to the operations of the message that was executed last."""
         with self._guard:
             self._sessions.sessions[record.session_id].record_answers(record)

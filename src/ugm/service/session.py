@@ -14,7 +14,7 @@ from typing import Final, Protocol, final
 
 from msgspec import Raw
 
-from ugm.journal.client_sessions import Answer, AnsweredOperations, ClientSession
+from ugm.journal.client_sessions import Answer, ClientSession, SessionProgress
 from ugm.service.wire import Replies, Reply, frame
 
 __all__ = ["Peer", "Session"]
@@ -129,7 +129,7 @@ class Session:
         """Keep an answer for the next record of this session in the log."""
         self.unlogged.append(answer)
 
-    def progress(self) -> AnsweredOperations:
+    def progress(self) -> SessionProgress:
         """Return the record of the executed operations for the log."""
         acknowledged = self.acknowledged
         answers = [
@@ -139,7 +139,7 @@ class Session:
             if answer.number > acknowledged
         ]
         self.unlogged.clear()
-        return AnsweredOperations(self.name, self.last, acknowledged, tuple(answers))
+        return SessionProgress(self.name, self.last, acknowledged, tuple(answers))
 
     def disconnect(self) -> None:
         """Note that there is no connection any more."""

@@ -12,12 +12,12 @@ from ugm.journal import JournaledPartition, export, inspect, usage
 from ugm.journal.change_data import LoggedOperation, add_operation, decode_change
 from ugm.journal.client_sessions import (
     Answer,
-    AnsweredOperations,
     OwnerChanged,
     Ownership,
     SessionFenced,
     SessionForgotten,
     SessionOpened,
+    SessionProgress,
     SessionRecord,
     SessionTable,
 )
@@ -78,12 +78,12 @@ def fill(path: Path) -> SessionTable:
         write(
             partition,
             table,
-            ([AnsweredOperations("s", 2, 0, answers)], [Allocated(held("a")), Allocated(held("b"))]),
-            ([AnsweredOperations("t")], [Allocated(held("c"))]),
+            ([SessionProgress("s", 2, 0, answers)], [Allocated(held("a")), Allocated(held("b"))]),
+            ([SessionProgress("t")], [Allocated(held("c"))]),
             ([], [Released(held("b"))]),
-            ([AnsweredOperations("")], [Allocated(held("d"))]),
+            ([SessionProgress("")], [Allocated(held("d"))]),
         )
-        write(partition, table, ([AnsweredOperations("s", 3, 1, (Answer(3, 0, b"x"),)), SessionFenced("t")], []))
+        write(partition, table, ([SessionProgress("s", 3, 1, (Answer(3, 0, b"x"),)), SessionFenced("t")], []))
     return table
 
 
@@ -133,7 +133,7 @@ def test_granted_request() -> None:
     table = SessionTable()
     pending = held("p")._replace(state=AllocationState.PENDING)
     table.apply(
-        [SessionOpened("s", ""), AnsweredOperations("s")],
+        [SessionOpened("s", ""), SessionProgress("s")],
         [AllocationRequested(pending), AllocationRequested(held("q"))],
         1,
     )
@@ -146,8 +146,8 @@ def test_granted_request() -> None:
 def test_time_of_ownership() -> None:
     """An allocation belongs to its session since a second, also after a takeover and in a snapshot."""
     table, again = SessionTable(), SessionTable()
-    table.apply([SessionOpened("s", ""), AnsweredOperations("s")], [Allocated(held("a")), Allocated(held("b"))], 7_900)
-    table.apply([AnsweredOperations("s")], [Allocated(held("c"))], 8_000)
+    table.apply([SessionOpened("s", ""), SessionProgress("s")], [Allocated(held("a")), Allocated(held("b"))], 7_900)
+    table.apply([SessionProgress("s")], [Allocated(held("c"))], 8_000)
     table.apply([SessionOpened("t", ""), OwnerChanged("t", ("a", "c"))], [], 9_000)
     again.restore(table.rows())
 
@@ -206,8 +206,8 @@ def test_rows_of_operations() -> None:
     operations = (
         LoggedOperation((), (Allocated(held("a")),)),
         LoggedOperation((), (Released(held("a")),)),
-        LoggedOperation((AnsweredOperations("s", 4, 3, (Answer(4, 0, b"v"),)),), ()),
-        LoggedOperation((SessionFenced("s"), AnsweredOperations("")), (Allocated(held("b")),)),
+        LoggedOperation((SessionProgress("s", 4, 3, (Answer(4, 0, b"v"),)),), ()),
+        LoggedOperation((SessionFenced("s"), SessionProgress("")), (Allocated(held("b")),)),
     )
     rows: list[Any] = []
     for operation in operations:

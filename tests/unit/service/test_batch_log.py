@@ -12,12 +12,12 @@ from support.partition_fixtures import memory
 from ugm.journal.change_data import decode_change
 from ugm.journal.client_sessions import (
     Answer,
-    AnsweredOperations,
     ClientSession,
     OwnerChanged,
     SessionFenced,
     SessionForgotten,
     SessionOpened,
+    SessionProgress,
     SessionTable,
 )
 from ugm.partition import Allocation, AllocationState
@@ -70,9 +70,7 @@ class Leader:
         self.log.end_message()
         number = session.last_number + 1
         acknowledged = max(session.acknowledged, number - self.draw.randint(1, 3))
-        self.log.add_progress(
-            AnsweredOperations(session.session_id, number, acknowledged, (Answer(number, 0, b"\xc3"),))
-        )
+        self.log.add_progress(SessionProgress(session.session_id, number, acknowledged, (Answer(number, 0, b"\xc3"),)))
 
     def come_and_go(self) -> None:
         """Open a session, and forget another one, perhaps that of the last message."""
