@@ -430,7 +430,7 @@ class WakeSearch:
     # Following the partition
 
     def _follow(self) -> None:
-        """Bring the order and the classes up to date."""
+        """Bring the order and the views up to date."""
         if self.needs_building:
             self._install(self._build(self._copy()))
             return
@@ -506,7 +506,7 @@ class WakeSearch:
         return copied
 
     def _build(self, copied: _Copied) -> _Built:
-        """Return the order and the classes of a copy; without the lock."""
+        """Return the order and the views of a copy; without the lock."""
         order = ApplicationOrder(copied.order, {})
         return _Built(order, PendingViews(self._state, self._admission, order), copied)
 
