@@ -68,8 +68,8 @@ class Line(Protocol):
         ...
 
     @property
-    def number(self) -> int:
-        """The part of `UsageSum.number`: 1 for a running application, or the number of its pending allocations."""
+    def item_count(self) -> int:
+        """The part of `UsageSum.item_count`: 1 for a running application, or the number of its pending allocations."""
         ...
 
 
@@ -79,7 +79,7 @@ _LineT = TypeVar("_LineT", bound=Line)
 class UsageSum(NamedTuple):
     """The number and the sum of running applications, or of pending allocations."""
 
-    number: int
+    item_count: int
     #: Without zeros.
     amounts: Resource
 
@@ -189,7 +189,7 @@ def _sums(
     for name in iterate(changed):
         lines = by_name.get(name)
         if lines:
-            found[name] = UsageSum(sum(line.number for line in lines), sum_of(line.used for line in lines))
+            found[name] = UsageSum(sum(line.item_count for line in lines), sum_of(line.used for line in lines))
         else:
             found.pop(name, None)
     return found
@@ -198,15 +198,15 @@ def _sums(
 class _Difference:
     """The gain or loss of the lines of a queue."""
 
-    __slots__ = ("amounts", "number")
+    __slots__ = ("amounts", "item_count")
 
     def __init__(self) -> None:
         self.amounts: dict[str, int] = {}
-        self.number = 0
+        self.item_count = 0
 
-    def add(self, amounts: Mapping[str, int], number: int, sign: int = 1) -> None:
+    def add(self, amounts: Mapping[str, int], item_count: int, sign: int = 1) -> None:
         """Add amounts, or subtract them if *sign* is -1."""
-        self.number += sign * number
+        self.item_count += sign * item_count
         for name, amount in amounts.items():
             self.amounts[name] = self.amounts.get(name, 0) + sign * amount
 
@@ -216,17 +216,17 @@ def _sums_of_queues(
 ) -> dict[str, UsageSum]:
     own: dict[str, _Difference] = {}
     for line in gone:
-        own.setdefault(line.queue_path, _Difference()).add(line.used, line.number, -1)
+        own.setdefault(line.queue_path, _Difference()).add(line.used, line.item_count, -1)
     for line in iterate(come):
-        own.setdefault(line.queue_path, _Difference()).add(line.used, line.number)
+        own.setdefault(line.queue_path, _Difference()).add(line.used, line.item_count)
     below: dict[str, _Difference] = {}
     for path, one in iterate(own.items()):
         for above in ancestors(path):
-            below.setdefault(above, _Difference()).add(one.amounts, one.number)
+            below.setdefault(above, _Difference()).add(one.amounts, one.item_count)
     found = dict(sums)
     for path, one in iterate(below.items()):
         old = sums.get(path, _NO_SUM)
-        found[path] = UsageSum(old.number + one.number, sum_of((old.amounts, one.amounts)))
-        if not found[path].number:
+        found[path] = UsageSum(old.item_count + one.item_count, sum_of((old.amounts, one.amounts)))
+        if not found[path].item_count:
             del found[path]
     return found

@@ -413,8 +413,8 @@ class PartitionSnapshot:
 
 
 def _utilization(name: str, used: UsageSum, limits: Iterable[EffectiveLimit]) -> LimitUtilization:
-    return utilization_of(name, used.amounts, used.number, limits)
+    return utilization_of(name, used.amounts, used.item_count, limits)
 
 
 def _amount(used: UsageSum, resource: str | None) -> int:
-    return used.number if resource is None else used.amounts.get(resource, 0)
+    return used.item_count if resource is None else used.amounts.get(resource, 0)

@@ -38,7 +38,7 @@ class PendingLine(NamedTuple):
     usages: list[Resource]
 
     @property
-    def number(self) -> int:
+    def item_count(self) -> int:
         """The number of the allocations."""
         return len(self.usages)
 

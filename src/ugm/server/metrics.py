@@ -155,12 +155,12 @@ class PartitionCollector(Collector):
                 age = self._clock() - oldest.of_queues[state.queue_path]
                 samples.add("ugm_queue_oldest_pending_seconds", age, partition=name, queue=state.queue_path)
         waiting = snapshot.pending_in_queues.get("root")
-        positions = self._positions[name].read(waiting.number if waiting else 0)
+        positions = self._positions[name].read(waiting.item_count if waiting else 0)
         for user in users:
             utilization = snapshot.user_utilization(user)
             _add_owner(samples, name, "user", utilization, snapshot.user_limits(user), resources)
             pending = snapshot.pending_of_users.get(user)
-            count = pending.number if pending else 0
+            count = pending.item_count if pending else 0
             samples.add("ugm_user_pending_allocations", count, partition=name, user=user)
             if user in oldest.of_users:
                 age = self._clock() - oldest.of_users[user]
@@ -213,7 +213,7 @@ def _add_totals(samples: MetricSamples, partition: str, snapshot: PartitionSnaps
         ("queues", len(snapshot.queue_paths)),
         ("applications", snapshot.application_count),
         ("allocations", snapshot.allocation_count),
-        ("pending_allocations", pending.number if pending else 0),
+        ("pending_allocations", pending.item_count if pending else 0),
     ):
         samples.add(f"ugm_{name}", count, partition=partition)
     samples.add_amounts("ugm_node_capacity", snapshot.cluster, partition=partition)
@@ -232,7 +232,7 @@ def _add_queue(
     samples.add_amounts("ugm_queue_limit", state.max_resources, **labels)
     samples.add_amounts("ugm_queue_guaranteed", state.guaranteed, **labels)
     samples.add("ugm_queue_running_applications", state.running_applications, **labels)
-    samples.add("ugm_queue_pending_allocations", pending.number if pending else 0, **labels)
+    samples.add("ugm_queue_pending_allocations", pending.item_count if pending else 0, **labels)
     if state.max_applications:
         samples.add("ugm_queue_limit_applications", state.max_applications, **labels)
 

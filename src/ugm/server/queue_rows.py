@@ -83,7 +83,7 @@ def pending_fields(pending: UsageSum | None) -> dict[str, object]:
     """Return the fields for pending allocations."""
     return {
         "pending": dict(sorted(pending.amounts.items())) if pending else {},
-        "pending_allocations": pending.number if pending else 0,
+        "pending_allocations": pending.item_count if pending else 0,
     }
 
 

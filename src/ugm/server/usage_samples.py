@@ -80,7 +80,7 @@ class Sampler:
     def _add_pending(self, values: dict[int, int], pending: UsageSum | None) -> None:
         if pending is not None:
             self._add(values, "pending", pending.amounts)
-            self._count(values, "pending_allocations", pending.number)
+            self._count(values, "pending_allocations", pending.item_count)
 
     # Queues
 
@@ -134,7 +134,7 @@ class Sampler:
         values = dict[int, int]()
         if usage is not None:
             self._add(values, "usage", usage.amounts)
-            self._count(values, "running_applications", usage.number)
+            self._count(values, "running_applications", usage.item_count)
         self._add_pending(values, pending)
         amounts, applications = _covering_limit(limits.effective, limits.queue_paths)
         self._add(values, "limit", amounts)

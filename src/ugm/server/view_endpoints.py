@@ -84,7 +84,7 @@ def _rank(
     if sort == "name":
         return lambda _name: 0
     if sort == "pending":
-        return lambda name: pending[name].number if name in pending else 0
+        return lambda name: pending[name].item_count if name in pending else 0
     if sort == "share":
         return share
     resource = None if sort == "applications" else query.get("resource", "")

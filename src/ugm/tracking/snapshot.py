@@ -99,7 +99,7 @@ class UsageLine(NamedTuple):
     used: dict[str, int]
 
     @property
-    def number(self) -> int:
+    def item_count(self) -> int:
         """The number of applications."""
         return 1
 

@@ -100,7 +100,7 @@ def test_snapshot_knows_who_is_close_to_a_limit(seed: int) -> None:
     ]
     for path in leaves:
         waiting = snapshot.pending_in_queues.get(path)
-        assert ((waiting.number, waiting.amounts) if waiting else (0, Resource())) == partition.pending(path)
+        assert ((waiting.item_count, waiting.amounts) if waiting else (0, Resource())) == partition.pending(path)
 
 
 def test_user_with_nothing_but_pending_work() -> None:
