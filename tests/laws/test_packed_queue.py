@@ -170,6 +170,6 @@ def test_a_larger_request_widens_the_lanes() -> None:
         queue.append(one)
 
     assert queue._blocks is not None
-    assert all(queue._blocks._layout.can_hold(one.amount) for one in listed)
+    assert all(queue._blocks._layout.can_hold(one.packed) for one in listed)
     assert queue.fitting(packing.pack_free([2**41, 2**61])) == [*listed[:70], listed[71]]
     assert list(queue.violations()) == []

@@ -111,7 +111,7 @@ class Search:
     def _walk(self, fits_below: int = 0) -> TreeNode | None:
         """Return the home that the walk finds; None if it finds none."""
         consumer, freed = self.consumer, self.freed
-        amount, mask = consumer.amount, consumer.mask
+        packed, mask = consumer.packed, consumer.mask
         path = self.path
         home = path[0] if fits_below else None
         for level in range(fits_below, len(path)):
@@ -119,7 +119,7 @@ class Search:
             free = node.free
             if freed:
                 free += freed.get(level, 0)
-            if free - amount & mask == mask or self._slide_up(node, level, free, home is not None):
+            if free - packed & mask == mask or self._slide_up(node, level, free, home is not None):
                 if home is None:
                     home = node
                 continue
@@ -141,7 +141,7 @@ class Search:
         if node.hard:
             return False
         consumer = self.consumer
-        amount, mask = consumer.amount, consumer.mask
+        packed, mask = consumer.packed, consumer.mask
         ranks: set[Rank] | None = None
         arrived: Sequence[Consumer] = ()
         if any_priority:
@@ -156,14 +156,14 @@ class Search:
                 if rank.priority < priority:
                     bound += total
                     ranks.add(rank)
-        if bound - amount & mask != mask:
+        if bound - packed & mask != mask:
             return False
         candidates = self._listed(node, ranks)
         chosen = []
         for candidate in chain(candidates, arrived) if arrived else candidates:
             chosen.append(candidate)
-            free += candidate.amount
-            if free - amount & mask == mask:
+            free += candidate.packed
+            if free - packed & mask == mask:
                 self.slid[level] = chosen
                 return True
         return False
@@ -175,7 +175,7 @@ class Search:
         ranks = {r for r in root.totals if (any_priority or r.priority < priority) and self._may_preempt(r)}
         arrived = [c for c in self.slid.get(level - 1, ()) if self._may_preempt(c.rank) and c.info not in barred]
         bound = free + sum(root.totals[rank] for rank in ranks) + sum(other.freed for other in arrived)
-        if bound - consumer.amount & consumer.mask != consumer.mask:
+        if bound - consumer.packed & consumer.mask != consumer.mask:
             return False
         chosen = self._choose(chain(self._listed(root, ranks, barred), arrived), free)
         if chosen is None:
@@ -236,7 +236,7 @@ class Search:
         self.victims[victim] = None
         leaf, node = self.path[0], victim.node
         for level in range(leaf.depth - node.depth if node else 0, len(self.path)):
-            self.freed[level] = self.freed.get(level, 0) + victim.amount
+            self.freed[level] = self.freed.get(level, 0) + victim.packed
 
     # Both
 

@@ -64,7 +64,7 @@ class Consumer:
     #: The group, if it is a leaf of the tree.
     leaf: TreeNode | None
     #: The packed request, the signs of the requested resources, and the request without negative amounts.
-    amount: int = field(init=False)
+    packed: int = field(init=False)
     mask: int = field(init=False)
     freed: int = field(init=False)
     #: The node that holds it; None before it is allocated and after it is deallocated.
@@ -77,7 +77,7 @@ class Consumer:
     slot: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.amount, self.mask, self.freed = self.packing.pack_request(self.entry.request.amounts)
+        self.packed, self.mask, self.freed = self.packing.pack_request(self.entry.request.amounts)
 
     @property
     def id(self) -> str:
@@ -87,7 +87,7 @@ class Consumer:
     @property
     def amounts(self) -> Amounts:
         """The requested amounts, by position of the resource in the tree."""
-        return self.packing.unpack_request(self.amount, self.mask)
+        return self.packing.unpack_request(self.packed, self.mask)
 
 
 @final

@@ -169,10 +169,10 @@ class QuotaTree:
 
         Changes nothing. Until the tree changes, `execute` can carry out a search that has found a home.
         """
-        amount, mask = consumer.amount, consumer.mask
+        packed, mask = consumer.packed, consumer.mask
         path = consumer.leaf.path if consumer.leaf else ()
         for level, node in enumerate(path):  # noqa: B007 - the search continues from here
-            if node.free - amount & mask != mask:
+            if node.free - packed & mask != mask:
                 break
         else:
             return None
@@ -209,9 +209,9 @@ class QuotaTree:
         """Allocate a consumer at a node, regardless of the quotas."""
         if self.log is not None:
             self.log.before.setdefault(consumer, (None, 0))
-        amount = consumer.amount
+        packed = consumer.packed
         for above in node.path:
-            above.free -= amount
+            above.free -= packed
         node.append(consumer, next(self._arrivals))
         self.consumers[consumer.info.consumer_id] = consumer
 
@@ -225,9 +225,9 @@ class QuotaTree:
         self._detach(consumer, node)
         del self.consumers[consumer_id]
         consumer.node = None
-        amount = consumer.amount
+        packed = consumer.packed
         for above in node.path:
-            above.free += amount
+            above.free += packed
             if above.borrowers.contents:
                 self._move_down(above)
         return True
@@ -236,7 +236,7 @@ class QuotaTree:
         """Move the consumers that borrow above a node and fit it down, in order."""
         parent = node.path[1]
         for consumer in node.borrowers.fitting(node.free):
-            node.free -= consumer.amount
+            node.free -= consumer.packed
             self._move(consumer, parent, node)
 
     # Steps
@@ -262,7 +262,7 @@ class QuotaTree:
                 preempted += slid
             else:
                 for other in slid:
-                    node.free += other.amount
+                    node.free += other.packed
                     self._move(other, node, parent)
         self.place(consumer, home)
         for victim in preempted:
@@ -376,4 +376,4 @@ class QuotaTree:
 
 def _charge(consumer: Consumer, node: TreeNode, times: int) -> None:
     for above in node.path:
-        above.free -= times * consumer.amount
+        above.free -= times * consumer.packed

@@ -29,7 +29,7 @@ class QueuedRequest(Protocol):
     """A request in a queue."""
 
     #: The packed amounts, and the signs of the requested resources.
-    amount: int
+    packed: int
     mask: int
     #: The order of arrival.
     sequence: int
@@ -68,7 +68,7 @@ class Blocks(Generic[R]):
 
     def _rebuild(self, requests: Sequence[R]) -> None:
         """Fill new blocks, without gaps and as wide as the requests need."""
-        self._layout = layout_for(self._packing, (request.amount for request in requests))
+        self._layout = layout_for(self._packing, (request.packed for request in requests))
         self._slots = []
         self._levels = [[self._layout.vacant_block]]
         self._changes = [[0]]
@@ -81,7 +81,7 @@ class Blocks(Generic[R]):
 
     def append(self, request: R) -> None:
         """Add a request behind all others."""
-        layout, amount = self._layout, request.amount
+        layout, amount = self._layout, request.packed
         slot = len(self._slots)
         if slot and not slot % layout.count:
             slot = self._open_block()
@@ -193,9 +193,9 @@ class Blocks(Generic[R]):
         while fit:
             first = fit & -fit
             request = self._slots[number * layout.count + first.bit_length() // layout.width]
-            if request is not None and free - request.amount & request.mask == request.mask:
+            if request is not None and free - request.packed & request.mask == request.mask:
                 found.append(request)
-                free -= request.amount
+                free -= request.packed
                 spread = layout.spread(free)
                 fit = layout.fitting(spread, block) & -(first << 1)
             else:
@@ -209,7 +209,7 @@ class Blocks(Generic[R]):
             yield f"counts {self.count} requests instead of {len(list(self))}"
         for slot in range(len(levels[0]) * layout.count):
             request = self._slots[slot] if slot < len(self._slots) else None
-            gap = 0 if request is None else layout.gap(request.amount, request.mask)
+            gap = 0 if request is None else layout.gap(request.packed, request.mask)
             if layout.key_at(levels[0][slot // layout.count], slot % layout.count) != layout.vacant - gap:
                 yield f"has a lane {slot} that does not hold the request in its slot"
             if request is not None and request.slot != slot:

@@ -87,9 +87,9 @@ class PackedQueue(Generic[R]):
         found = []
         for request in self._few:
             mask = request.mask
-            if free - request.amount & mask == mask:
+            if free - request.packed & mask == mask:
                 found.append(request)
-                free -= request.amount
+                free -= request.packed
         return found
 
     def violations(self) -> Iterator[str]:
