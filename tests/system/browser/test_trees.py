@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Literal
+from typing import Final, Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -14,6 +14,9 @@ from support import page_server as pages
 from support.lending import crowd_of_groups, lending
 from support.loopback import remote
 from support.page_server import CUT_OFF, ROWS, TIMEOUT
+from ugm import Resource, Violation
+from ugm.decision import SUSPENDED
+from ugm.partition.pending_limits import PendingViolation
 
 pytestmark = pytest.mark.ci
 
@@ -148,6 +151,44 @@ def test_crowd_is_opened(page: Page, crowd: str) -> None:
     expect(page.locator('[role="treegrid"]')).to_have_attribute("aria-rowcount", "201")
     expect(page.locator('[data-path="team3-0"]')).to_be_visible()
     expect(page.locator('[data-path="team3-0"]')).to_have_attribute("aria-level", "3")
+
+
+def test_denials_show_units(page: Page) -> None:
+    """Denials by groups and nodes have the units of those of queues, with the names that the models give them."""
+    partition = lending()
+    partition.request("w1", "web", Resource(vcore=3600))
+    with pages.served(partition) as address:
+        page.goto(f"{address}#/default/applications/web")
+        expect(page.locator(".reasons li")).to_have_text(
+            [
+                "elastic group 'ml-web': 3.6 cores requested, 0.5 of 4 cores used, 0.1 cores too much",
+                "quota node 'B' of tree 'Teams': 3.6 cores requested, 0.5 of 4 cores used, 0.1 cores too much",
+            ]
+        )
+
+
+TEXTS: Final = {
+    Violation("quota: node", "a", "", "T", "vcore", 16_000, 0, 17_600): (
+        "quota: node 'a': 17.6 cores requested, never more than 16 cores allowed (limit for 'T')"
+    ),
+    PendingViolation("pending user", "sue", "root", "*", "vcore", 2000, 1500, 600): (
+        "user 'sue' in root: 0.6 cores requested, 1.5 of 2 cores pending, 0.1 cores too much (limit for '*')"
+    ),
+    PendingViolation("pending queue", "root", "root", "", "vcore", 2000, 0, 2600): (
+        "queue root: 2.6 cores requested, never more than 2 cores may be pending"
+    ),
+    Violation("seats", "a", "", "", None, 2, 2, 1): "seats 'a': 2 of 2 applications running, 1 more requested",
+    Violation(SUSPENDED, "Rack", "", "", None, 0, 0, 0): str(Violation(SUSPENDED, "Rack", "", "", None, 0, 0, 0)),
+}
+
+
+@pytest.mark.parametrize(("violation", "text"), TEXTS.items(), ids=[each.kind for each in TEXTS])
+def test_texts_of_models(page: Page, few: str, violation: Violation, text: str) -> None:
+    """The sentence that limits have in common has the amounts of the page; other texts stay as they are."""
+    page.goto(few)
+    call = "found => import('./js/limits.js').then(limits => limits.readable(found))"
+
+    assert page.evaluate(call, violation.to_dict()) == text
 
 
 @pytest.mark.parametrize("width", [1280, 390])

@@ -8,6 +8,12 @@ import { amountText, exactText, hourUnit, hoursText, resourceName, sortedNames, 
 import { clipped, nameLink, numberCell, resourceLabel, table } from "./tables.js";
 
 /**
+ * The text of a limit of a quota model, or of a limit on pending work, up to the sentence that all limits have in common.
+ * The amounts are those of the server: 17600m. It has no space after a comma or colon, where `page_files` removes spaces.
+ */
+const COMMON = /:\s\S+ \S+ requested,\s(?:\S+ of \S+ (used|pending),\s\S+ too much|never more than \S+ (allowed|may be pending))(?=$| \(limit for )/;
+
+/**
  * One limit on one resource, or with null on the number of applications.
  *
  * @typedef {{limit: import("./types.js").EffectiveLimit, resource: string | null, used: import("./types.js").Amount,
@@ -117,7 +123,7 @@ export function reasons(partition, violations) {
     "ul",
     { class: "reasons" },
     violations.map((found) => {
-      const text = isPlain(found) ? [owner(partition, found), place(partition, found), ": ", sentence(found)] : found.text;
+      const text = isPlain(found) ? [owner(partition, found), place(partition, found), ": ", sentence(found)] : readable(found);
       return h("li", null, text, holders(partition, found));
     }),
   );
@@ -132,8 +138,8 @@ function place(partition, found) {
 }
 
 /**
- * Return whether a limit is one of a user, group or queue that does not change by a schedule. Others, such as budgets,
- * have texts of their own.
+ * Return whether a limit is one of a user, group or queue that does not change by a schedule. Others have texts of their
+ * own.
  *
  * @param {import("./types.js").Violation} found
  */
@@ -141,15 +147,29 @@ function isPlain(found) {
   return !found.rise && ["user", "group", "queue"].includes(found.kind);
 }
 
-/** @param {import("./types.js").Violation} found */
-export function sentence(found) {
+/**
+ * Return the text of a limit with the amounts of this page, unless the quota model describes it in another way.
+ *
+ * @param {import("./types.js").Violation} found
+ */
+export function readable(found) {
+  if (found.resource === null) return found.text;
+  return found.text.replace(COMMON, (_, used, allowed) => `: ${sentence(found, used, allowed)}`);
+}
+
+/**
+ * @param {import("./types.js").Violation} found
+ * @param {string} [verb]
+ * @param {string} [allowed]
+ */
+export function sentence(found, verb = "used", allowed = "allowed") {
   if (found.resource === null) return `${found.used} of ${found.limit} applications running`;
   const name = found.resource;
   const isBudget = found.kind === "budget";
   const text = (/** @type {import("./types.js").Amount} */ amount) => (isBudget ? `${hoursText(name, amount)} ${hourUnit(name)}` : withUnit(name, amount));
-  if (!found.can_wait) return `${text(found.requested)} requested, never more than ${text(found.limit)} allowed`;
+  if (!found.can_wait) return `${text(found.requested)} requested, never more than ${text(found.limit)} ${allowed}`;
   const used = isBudget ? hoursText(name, found.used) : amountText(name, found.used);
-  const use = `${used} of ${text(found.limit)} used, ${text(found.shortfall)} too much`;
+  const use = `${used} of ${text(found.limit)} ${verb}, ${text(found.shortfall)} too much`;
   return Number(found.requested) ? `${text(found.requested)} requested, ${use}` : use;
 }
 
