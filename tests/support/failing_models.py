@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from support.partition_fixtures import BrokenError
 from ugm import Claim, Partition, Violation
-from ugm.partition.model_set import ledger_calls
+from ugm.partition.model_calls import ledger_calls
 
 __all__ = ["CHANGES", "Failing", "Fuse", "ResettableFailing", "State", "ledger_of"]
 

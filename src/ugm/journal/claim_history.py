@@ -20,7 +20,7 @@ from ugm.partition.events import (
     RequestWithdrawn,
     Resized,
 )
-from ugm.partition.model_set import Call, charge_calls
+from ugm.partition.model_calls import Call, charge_calls
 from ugm.resources import Resource
 
 __all__ = ["ClaimHistory", "ClaimOwner"]

@@ -21,8 +21,9 @@ from ugm.journal.claim_history import ClaimHistory
 from ugm.journal.contents import JournalContents, JournalEntry, StartState
 from ugm.model import PersistentModel
 from ugm.partition.checkpoint import ModelRecord
+from ugm.partition.declared_models import DeclaredModel, ModelFactory, replace_declared
 from ugm.partition.events import BudgetChanged, ConfigurationChanged, Event
-from ugm.partition.model_set import Call, DeclaredModel, charged_model
+from ugm.partition.model_calls import Call
 
 __all__ = ["DeclaredPast", "declared_accounts", "declared_models"]
 
@@ -129,16 +130,9 @@ class DeclaredPast:
 
     def _declare(self, definitions: Iterable[ModelDefinition]) -> None:
         """Replace the models like `ugm.partition.model_set.ModelSet.declare`."""
-        known = {one.definition.key: one for one in self.models}
-        declared = []
-        for definition in definitions:
-            if definition.has_past:
-                found = known.get(definition.key)
-                if found is None or found.definition != definition:
-                    calls, old = list(self._held.values()), None if found is None else found.model
-                    found = DeclaredModel(definition, charged_model(definition, None, calls, lambda: self._second, old))
-                declared.append(found)
-        self.models = tuple(declared)
+        factory = ModelFactory(None, lambda: list(self._held.values()), lambda: self._second)
+        with_past = (definition for definition in definitions if definition.has_past)
+        self.models = replace_declared(self.models, with_past, factory.make)
 
 
 def _resumed(definition: ModelDefinition, record: ModelRecord | None, second: int) -> DeclaredModel:

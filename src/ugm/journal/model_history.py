@@ -23,7 +23,7 @@ from ugm.partition.event_codec import decode_rows, decode_user
 from ugm.partition.events import (
     BudgetChanged,
 )
-from ugm.partition.model_set import Call, PastCall
+from ugm.partition.model_calls import Call, PastCall
 from ugm.resources import Resource
 
 __all__ = ["past_calls"]

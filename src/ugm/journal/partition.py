@@ -41,7 +41,8 @@ from ugm.partition import Partition
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.event_outbox import EventOutbox
 from ugm.partition.fast_path import RecordedPath
-from ugm.partition.model_set import ModelSet, ledger_calls
+from ugm.partition.model_calls import ledger_calls
+from ugm.partition.model_set import ModelSet
 from ugm.partition.state import PartitionState
 from ugm.resources import Resource
 

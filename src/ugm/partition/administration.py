@@ -16,7 +16,8 @@ from ugm.partition.admission import Admission
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.config_plan import ConfigPlan
 from ugm.partition.events import BudgetChanged
-from ugm.partition.model_set import ModelSet, ledger_calls
+from ugm.partition.model_calls import ledger_calls
+from ugm.partition.model_set import ModelSet
 from ugm.partition.reduction_timers import ReductionTimers
 from ugm.partition.state import PartitionState
 from ugm.resources import Resource

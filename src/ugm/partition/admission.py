@@ -20,7 +20,8 @@ from ugm.model import Claim
 from ugm.partition.allocation import AllocationRequest, AllocationState, require_duration, traits_of
 from ugm.partition.application import Application, LedgerEntry
 from ugm.partition.events import Denied
-from ugm.partition.model_set import Call, ModelSet, charge_calls
+from ugm.partition.model_calls import Call, charge_calls
+from ugm.partition.model_set import ModelSet
 from ugm.partition.reduction_timers import ReductionTimers
 from ugm.partition.state import PartitionState
 from ugm.queues.queue import Queue

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from ugm._declared_models import ModelDefinition
@@ -24,8 +25,9 @@ from ugm.partition.checkpoint import ApplicationRecord, Checkpoint, ModelRecord,
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.config_changes import Changes, changes_between
 from ugm.partition.config_schedule import NEVER
+from ugm.partition.declared_models import ModelFactory
 from ugm.partition.limit_risks import LimitRisk, below_usage, lowered_limits
-from ugm.partition.model_set import Call, charged_model, ledger_calls
+from ugm.partition.model_calls import Call, ledger_calls
 from ugm.partition.reduction_timers import SettingsCache, exceeded_queues
 from ugm.partition.state import PartitionState
 from ugm.queues import Submission
@@ -315,7 +317,8 @@ class ConfigPlanInput:
         Raises:
             RequestError: the configuration changes declared models, and the copy has no allocations.
         """
-        models, total, calls = self._parts.models, self._parts.cluster.total, None
+        models = self._parts.models
+        factory = ModelFactory(self._parts.cluster.total, cache(self._calls), self._time)
         kept = {(one.kind, one.name): (one.exceeded, one.exhaustions) for one in models.now if one.kind}
         exhaustions = [found for one in models.now if not one.kind for found in one.exhaustions]
         declared: list[Violation] = []
@@ -323,8 +326,7 @@ class ConfigPlanInput:
             if definition in self.compiled.models and definition.key in kept:
                 violations, exhausted = kept[definition.key]
             else:
-                calls = self._calls() if calls is None else calls
-                model = charged_model(definition, total, calls, self._time, self._replaced(definition))
+                model = factory.make(definition, self._replaced(definition))
                 if not isinstance(model, ReportingModel):
                     continue
                 violations, exhausted = list(model.exceeded()), list(model.exhaustions())

@@ -22,7 +22,8 @@ from ugm.model import SetupViolation
 from ugm.partition.admission import Admission
 from ugm.partition.allocation import AllocationRequest, AllocationState
 from ugm.partition.application import LedgerEntry
-from ugm.partition.model_set import ModelSet, charge_calls
+from ugm.partition.model_calls import charge_calls
+from ugm.partition.model_set import ModelSet
 from ugm.partition.state import PartitionState
 from ugm.resources import Resource
 from ugm.tracking.batch import BatchCharge

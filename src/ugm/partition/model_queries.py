@@ -26,7 +26,8 @@ from ugm.identity import UserGroup
 from ugm.model import Claim, PersistentModel, QuotaModel, ReportingModel
 from ugm.partition.checkpoint import ModelRecord
 from ugm.partition.config_plan import CopiedModels, ModelEffects
-from ugm.partition.model_set import Call, ModelSet
+from ugm.partition.model_calls import Call
+from ugm.partition.model_set import ModelSet
 from ugm.partition.utilization import LimitUtilization, utilization_of
 from ugm.resources import MAX_QUANTITY, Resource
 

@@ -1,8 +1,7 @@
 """The quota models besides users, groups and queues: checked together, and changed together or not at all.
 
-The configuration declares some of them, and the embedding program adds others. The declared ones come first. When
-another configuration is put in force, each declared model whose definition has changed is replaced by a new one that is
-charged with the whole ledger. The old models are not changed, so that this can be undone with one assignment.
+The configuration declares some of them (`ugm.partition.declared_models`), and the embedding program adds others. The
+declared ones come first. When another configuration is put in force, one assignment replaces them.
 
 The problem: a model is foreign code. It may raise in the middle of any call, and so may an exception from outside while
 it runs. The partition and the other models must stay consistent.
@@ -21,12 +20,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import suppress
 from functools import partial
-from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, TypeVar, final, runtime_checkable
+from typing import Final, Protocol, TypeVar, final
 
 from ugm._declared_models import ModelDefinition
-from ugm.budgets import BudgetChange, Budgets
+from ugm.budgets import Budgets
 from ugm.decision import SUSPENDED, Violation
 from ugm.errors import RequestError, UgmError
 from ugm.fairness import FairShares
@@ -36,7 +34,6 @@ from ugm.model import (
     ClusterModel,
     HistoryModel,
     LendingModel,
-    PersistentModel,
     QuotaModel,
     ReportingModel,
     ResettableModel,
@@ -44,65 +41,28 @@ from ugm.model import (
     TreeOrderModel,
 )
 from ugm.operation_lock import OperationLock
-from ugm.partition.allocation import AllocationState
 from ugm.partition.clock import PartitionClock
-from ugm.partition.state import PartitionState
+from ugm.partition.declared_models import DeclaredModel, ModelFactory, repeat_past, replace_declared
+from ugm.partition.model_calls import (
+    INVERSE,
+    PENDING_METHODS,
+    Call,
+    Method,
+    PastCall,
+    charge_all,
+    is_pending_model,
+)
 from ugm.resources import Resource
 
-__all__ = ["Call", "DeclaredModel", "ModelSet", "PastCall", "charge_calls", "charged_model", "ledger_calls"]
+__all__ = ["ModelSet"]
 
 _A = TypeVar("_A")
 _T = TypeVar("_T")
 
 _LOGGER: Final = logging.getLogger(__name__)
 
-_Method: TypeAlias = Literal["charge", "refund", "add_pending", "remove_pending"]
-
-#: A change of all models: the method and its claim.
-Call: TypeAlias = tuple[_Method, Claim]
-#: A call of the past, or a change of a budget, with its second.
-PastCall: TypeAlias = tuple[int, Call | BudgetChange]
-
-_INVERSE: Final[dict[_Method, _Method]] = {
-    "charge": "refund",
-    "refund": "charge",
-    "add_pending": "remove_pending",
-    "remove_pending": "add_pending",
-}
-
 #: A model is suspended if memory or the stack is exhausted this many times in a row while it is reset.
 _ATTEMPTS: Final = 8
-
-#: The methods that only a `ugm.model.PendingModel` has.
-_PENDING_METHODS: Final = ("add_pending", "remove_pending")
-
-
-def charge_calls(claim: Claim, *, pending: bool) -> list[Call]:
-    """Return the calls that charge a claim, which may be pending."""
-    # A pending claim has no promised end.
-    return [("remove_pending", claim._replace(until=None)), ("charge", claim)] if pending else [("charge", claim)]
-
-
-def ledger_calls(state: PartitionState) -> list[Call]:
-    """Return the calls that charge a quota model with the whole ledger."""
-    return [
-        ("add_pending" if entry.traits.state is AllocationState.PENDING else "charge", entry.claim(allocation_id))
-        for allocation_id, entry in state.ledger.items()
-    ]
-
-
-@runtime_checkable
-class _AcceptsMissingGroups(Protocol):
-    """A declared model that can hold allocations whose group the configuration has removed."""
-
-    def accept_missing_groups(self, allocation_ids: Iterable[str]) -> None: ...
-
-
-@runtime_checkable
-class _KeepsPastUsage(Protocol):
-    """A declared model that can continue the usage of the model that it replaces."""
-
-    def keep_usage_of(self, before: object) -> bool: ...
 
 
 class FollowSchedule(Protocol):
@@ -111,13 +71,6 @@ class FollowSchedule(Protocol):
     def __call__(self, now: int, /, *, changes: bool) -> None:
         """Follow the schedule up to the second *now*, in a change or in a query."""
         ...
-
-
-class DeclaredModel(NamedTuple):
-    """A model that the configuration declares."""
-
-    definition: ModelDefinition
-    model: QuotaModel
 
 
 @final
@@ -202,7 +155,7 @@ class ModelSet:
         models = (*(one.model for one in declared), *added)
         self._declared, self._added, self.all = declared, added, models
         self._resettable = tuple((model, model if hasattr(model, "reset") else None) for model in models)
-        self._pending = tuple(model for model in models if _has_method(model, "add_pending"))
+        self._pending = tuple(model for model in models if is_pending_model(model))
         self._deniers = {}
         self._note_timed()
 
@@ -291,48 +244,14 @@ class ModelSet:
             calls: returns the calls that charge a new model with the ledger.
             past: as for `restore`.
         """
-        known = {one.definition.key: one for one in self._declared}
-        declared = []
-        for definition in definitions:
-            found = known.get(definition.key)
-            if found is None or found.definition != definition:
-                before = None if found is None else found.model
-                found = DeclaredModel(definition, self._declared_model(definition, before, total, calls, past))
-            else:
-                definition.forget_checked()
-            declared.append(found)
+        factory = ModelFactory(total, calls, partial(self.clock.now, changes=past is None), past)
+
+        def make(definition: ModelDefinition, before: QuotaModel | None) -> QuotaModel:
+            return factory.make(definition, None if before is None or self.is_unusable(before) else before)
+
+        declared = replace_declared(self._declared, definitions, make)
         self._lock.undo.append((self._set, (self._declared, self._added)))
-        self._set(tuple(declared), self._added)
-
-    def _declared_model(
-        self,
-        definition: ModelDefinition,
-        before: QuotaModel | None,
-        total: Resource | None,
-        calls: Callable[[], Sequence[Call]],
-        past: Callable[[], Iterable[PastCall]] | None,
-    ) -> QuotaModel:
-        """Return a new declared model in the place of *before*, with the past usage if it depends on that."""
-        time = partial(self._latest, changes=past is None)
-        if definition.has_past:
-            old = None if before is None or self.is_unusable(before) else before
-            return charged_model(definition, total, calls(), time, old)
-        model = definition.build()
-        if past is not None and isinstance(model, HistoryModel):
-            _repeat(model, past())
-            model.at(self._latest(changes=False))
-        elif isinstance(model, TimedModel):
-            model.at(time())
-            is_complete = isinstance(model, _KeepsPastUsage) and model.keep_usage_of(before)
-            if not is_complete:
-                _charge_all(model, calls())
-        else:
-            _charge_new(model, total, calls())
-        return model
-
-    def _latest(self, *, changes: bool) -> int:
-        """Return the time of the operation, which is read if no model needed it before."""
-        return self.clock.now(changes=changes)
+        self._set(declared, self._added)
 
     def restore(
         self,
@@ -355,14 +274,14 @@ class ModelSet:
         repeated: list[QuotaModel] = []
         for timed in self._timed:
             if past is not None and isinstance(timed, HistoryModel):
-                _repeat(timed, past())
+                repeat_past(timed, past())
                 repeated.append(timed)
         if self._timed:
             self.begin(changes=False)
         present = calls() if len(repeated) < len(self.all) else ()
         for model in self.all:
             if not any(model is other for other in repeated):
-                _charge_all(model, present)
+                charge_all(model, present)
         self._set(tuple(declared), self._added)
         self.declare(definitions, total, calls, past)
 
@@ -559,10 +478,10 @@ class ModelSet:
         for method, claim in calls:
             self.change(method, claim)
 
-    def change(self, method: _Method, claim: Claim) -> None:
+    def change(self, method: Method, claim: Claim) -> None:
         """Change all models by one call, like `apply`. Every allocation and release executes it."""
-        inverse, undo = _INVERSE[method], self._lock.undo
-        models = self._pending if method in _PENDING_METHODS else self.all
+        inverse, undo = INVERSE[method], self._lock.undo
+        models = self._pending if method in PENDING_METHODS else self.all
         if self._suspended or self._unknown:
             models = tuple(model for model in models if not self.is_unusable(model))
         try:
@@ -576,7 +495,7 @@ class ModelSet:
             undo.append((self._note_interruption, ()))
             raise
 
-    def _call(self, model: QuotaModel, method: _Method, claim: Claim) -> None:
+    def _call(self, model: QuotaModel, method: Method, claim: Claim) -> None:
         undo = self._lock.undo
         self._calling = model
         try:
@@ -585,7 +504,7 @@ class ModelSet:
             # After any error, the model may have changed.
             undo.append((self._note_interruption, ()))
             raise
-        undo.append((self._undo, (model, _INVERSE[method], claim)))
+        undo.append((self._undo, (model, INVERSE[method], claim)))
         self._calling = None
 
     def undo_since(self, mark: int) -> None:
@@ -600,7 +519,7 @@ class ModelSet:
             self._lock.undo.append((self._note_interruption, ()))
             raise self._undo_errors[0]
 
-    def _undo(self, model: QuotaModel, inverse: _Method, claim: Claim) -> None:
+    def _undo(self, model: QuotaModel, inverse: Method, claim: Claim) -> None:
         """Undo one call. If the model raises, its state is unknown, and the other models are undone nevertheless."""
         self._note_interruption()
         if self._lock.repeats:
@@ -690,7 +609,7 @@ class ModelSet:
             model.at(self.clock.latest)
         if isinstance(model, ResettableModel):
             model.reset()
-        _charge_all(model, calls)
+        charge_all(model, calls)
 
 
 def _suspension(model: QuotaModel) -> Violation:
@@ -699,39 +618,6 @@ def _suspension(model: QuotaModel) -> Violation:
 
 def _room_of(model: ReportingModel, limits: tuple[str, str, str]) -> tuple[int | None]:
     return (model.room(*limits),)
-
-
-def charged_model(
-    definition: ModelDefinition,
-    total: Resource | None,
-    calls: Sequence[Call],
-    time: Callable[[], int],
-    old: QuotaModel | None,
-) -> QuotaModel:
-    """Return a new declared model that is charged with the ledger.
-
-    Args:
-        definition: the definition.
-        total: the sum of the nodes; None if there is none.
-        calls: the calls that charge the model.
-        time: returns the second at which the model begins, if it depends on the time.
-        old: the model that it replaces; None for none.
-    """
-    model = definition.build()
-    if isinstance(model, TimedModel):
-        model.at(time())
-    if isinstance(model, PersistentModel) and old is not None:
-        model.continue_past(old)
-    _charge_new(model, total, calls)
-    return model
-
-
-def _charge_new(model: QuotaModel, total: Resource | None, calls: Sequence[Call]) -> None:
-    if isinstance(model, ClusterModel):
-        model.set_cluster(total)
-    if isinstance(model, _AcceptsMissingGroups):
-        model.accept_missing_groups(claim.allocation_id for _, claim in calls)
-    _charge_all(model, calls)
 
 
 def _require_model(argument: str, model: object) -> None:
@@ -746,27 +632,3 @@ def _require_model(argument: str, model: object) -> None:
     """
     if isinstance(model, type) or not isinstance(model, QuotaModel):
         raise RequestError(argument, model, "expected a QuotaModel with the methods check, charge and refund")
-
-
-def _repeat(model: HistoryModel, past: Iterable[PastCall]) -> None:
-    """Bring a model into the state that it had after all calls of the past."""
-    model.forget()
-    for second, call in past:
-        model.at(second)
-        if not isinstance(call, BudgetChange):
-            _charge_all(model, (call,))
-        elif isinstance(model, Budgets):
-            # The program may have other budgets now.
-            with suppress(RequestError):
-                model.change(call)
-
-
-def _charge_all(model: QuotaModel, calls: Iterable[Call]) -> None:
-    for method, claim in calls:
-        if _has_method(model, method):
-            getattr(model, method)(claim)
-
-
-def _has_method(model: QuotaModel, method: _Method) -> bool:
-    # Instead of `isinstance(model, PendingModel)`, which takes longer than all else that an allocation needs.
-    return method not in _PENDING_METHODS or all(hasattr(model, name) for name in _PENDING_METHODS)

@@ -63,8 +63,9 @@ from ugm.partition.fast_path import FastPath, TransactionPath
 from ugm.partition.gang import allocate_all, require_requests
 from ugm.partition.lifecycle import ApplicationLifecycle
 from ugm.partition.line_index import CooperativeIteration
+from ugm.partition.model_calls import ledger_calls
 from ugm.partition.model_queries import ModelQueries, ModelReport
-from ugm.partition.model_set import ModelSet, ledger_calls
+from ugm.partition.model_set import ModelSet
 from ugm.partition.order_copy import GroupTree, OrderCopy
 from ugm.partition.owner_limits import copy_user_usage
 from ugm.partition.pending_usage import PendingHeadroom

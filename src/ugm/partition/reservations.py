@@ -20,7 +20,8 @@ from ugm.partition.allocation import AllocationRequest, AllocationState
 from ugm.partition.application import LedgerEntry
 from ugm.partition.change_marks import ChangeMarks
 from ugm.partition.compiled_config import CompiledConfig
-from ugm.partition.model_set import ModelSet, charge_calls
+from ugm.partition.model_calls import charge_calls
+from ugm.partition.model_set import ModelSet
 from ugm.partition.planned_start import (
     CandidateRequest,
     Change,

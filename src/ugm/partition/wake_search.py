@@ -29,7 +29,8 @@ from ugm.partition.allocation import AllocationRequest, AllocationState
 from ugm.partition.application import Application, LedgerEntry
 from ugm.partition.change_marks import ChangeMarks
 from ugm.partition.config_schedule import NEVER
-from ugm.partition.model_set import ModelSet, charge_calls
+from ugm.partition.model_calls import charge_calls
+from ugm.partition.model_set import ModelSet
 from ugm.partition.order_copy import OrderCopy
 from ugm.partition.pending_views import BlockingLimit, Owner, PendingViews
 from ugm.partition.planned_start import CandidateRequest

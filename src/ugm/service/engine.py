@@ -23,9 +23,11 @@ from ugm.journal.opening import OpenLog, require_added_models
 from ugm.model import QuotaModel
 from ugm.operation_lock import OperationLock
 from ugm.partition.compiled_config import CompiledConfig
+from ugm.partition.declared_models import DeclaredModel
 from ugm.partition.event_outbox import EventOutbox
 from ugm.partition.fast_path import RecordedPath
-from ugm.partition.model_set import DeclaredModel, ModelSet, PastCall, ledger_calls
+from ugm.partition.model_calls import PastCall, ledger_calls
+from ugm.partition.model_set import ModelSet
 from ugm.partition.state import PartitionState
 from ugm.service.batch_log import BatchLog
 from ugm.service.change_feed import ChangeFeed, ReadLog

@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from support.declared_models import BY_QUEUE, ELASTIC, GROUPS, NODES, TREE, declaring
-from ugm import Claim, Partition, RequestError, Resource, UserGroup, Violation
+from ugm import Claim, Partition, RequestError, Resource, UserGroup, Violation, parse_config
 from ugm.configuration import (
     ElasticConfig,
     ElasticGroupConfig,
@@ -21,6 +21,7 @@ from ugm.configuration import (
     QuotaTreeDocument,
 )
 from ugm.elastic import ElasticModel
+from ugm.fairness import FairShares
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.config_plan import ConfigPlanInput, make_config_plan
 
@@ -229,6 +230,33 @@ def test_models_of_the_program_follow() -> None:
     other = Unwilling()
     partition.replace_model(own, other)
     assert partition._models.all == (declared, other)
+
+
+def test_shares_of_unknown_state_are_not_continued(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fair shares that replace suspended ones are charged with the ledger, and take over nothing."""
+
+    def sharing(shares: int) -> PartitionConfig:
+        ugm = f"{{fairshare: {{users: {{sue: {shares}}}, weights: {{gpu: 1}}}}}}"
+        return parse_config(f"partitions: [{{queues: [{{name: a}}], ugm: {ugm}}}]").partition()
+
+    def charge_and_raise(model: FairShares, claim: Claim) -> None:
+        model.usage.add_use(claim.user.name, claim.usage, model.now)
+        raise OSError
+
+    def raise_instead(_: FairShares) -> None:
+        raise OSError
+
+    partition = used(Partition(sharing(1), clock=lambda: 1000), a=1)
+    with monkeypatch.context() as broken:
+        broken.setattr(FairShares, "charge", charge_and_raise)
+        broken.setattr(FairShares, "reset", raise_instead)
+        with pytest.raises(OSError):  # noqa: PT011 - the error has no text
+            partition.allocate("a-1", "a", Resource(gpu=1))
+        assert [one.name for one in partition.allocate("a-1", "a", Resource(gpu=1)).violations] == ["FairShares"]
+    partition.configure(sharing(2))
+
+    partition.verify()
+    assert partition.allocate("a-1", "a", Resource(gpu=1))
 
 
 @pytest.mark.parametrize("before", [declaring(), declaring(TREE, elastic=ELASTIC), declaring(elastic=ELASTIC)])

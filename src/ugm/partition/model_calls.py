@@ -1,0 +1,68 @@
+"""The calls that change quota models: charges, refunds, requests and withdrawals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Literal, TypeAlias
+
+from ugm.budgets import BudgetChange
+from ugm.model import Claim, QuotaModel
+from ugm.partition.allocation import AllocationState
+from ugm.partition.state import PartitionState
+
+__all__ = [
+    "INVERSE",
+    "PENDING_METHODS",
+    "Call",
+    "Method",
+    "PastCall",
+    "charge_all",
+    "charge_calls",
+    "is_pending_model",
+    "ledger_calls",
+]
+
+#: A method that changes a model.
+Method: TypeAlias = Literal["charge", "refund", "add_pending", "remove_pending"]
+#: A change of all models: the method and its claim.
+Call: TypeAlias = tuple[Method, Claim]
+#: A call of the past, or a change of a budget, with its second.
+PastCall: TypeAlias = tuple[int, Call | BudgetChange]
+
+#: The methods that undo each other.
+INVERSE: Final[dict[Method, Method]] = {
+    "charge": "refund",
+    "refund": "charge",
+    "add_pending": "remove_pending",
+    "remove_pending": "add_pending",
+}
+
+#: The methods that only a `ugm.model.PendingModel` has.
+PENDING_METHODS: Final = ("add_pending", "remove_pending")
+
+
+def charge_calls(claim: Claim, *, pending: bool) -> list[Call]:
+    """Return the calls that charge a claim, which may be pending."""
+    # A pending claim has no promised end.
+    return [("remove_pending", claim._replace(until=None)), ("charge", claim)] if pending else [("charge", claim)]
+
+
+def ledger_calls(state: PartitionState) -> list[Call]:
+    """Return the calls that charge a quota model with the whole ledger."""
+    return [
+        ("add_pending" if entry.traits.state is AllocationState.PENDING else "charge", entry.claim(allocation_id))
+        for allocation_id, entry in state.ledger.items()
+    ]
+
+
+def charge_all(model: QuotaModel, calls: Iterable[Call]) -> None:
+    """Make calls of one model, except those for which it has no method."""
+    for method, claim in calls:
+        if method not in PENDING_METHODS or is_pending_model(model):
+            getattr(model, method)(claim)
+
+
+def is_pending_model(model: QuotaModel) -> bool:
+    """Return whether a model counts pending requests."""
+    # Instead of `isinstance(model, PendingModel)`, which takes longer than everything else that an allocation needs.
+    return all(hasattr(model, name) for name in PENDING_METHODS)
