@@ -83,6 +83,7 @@ from ugm.partition.reconcile import reconcile
 from ugm.partition.reduction_timers import ReductionTimers, SettingsCache
 from ugm.partition.reports import ApplicationReport, OwnedAllocation, PreemptionStatus, SubmissionReport
 from ugm.partition.reservations import Reservations
+from ugm.partition.schedule_follower import ScheduleFollower
 from ugm.partition.scheduling_order import (
     ApplicationKey,
     Turn,
@@ -158,7 +159,6 @@ class Partition(FastPath):
 
     __slots__ = (
         "_administration",
-        "_are_timers_due",
         "_expiry",
         "_has_models",
         "_is_recorded",
@@ -170,6 +170,7 @@ class Partition(FastPath):
         "_reclaiming",
         "_recorder",
         "_reservations",
+        "_schedule",
         "_timers",
         "_waiting",
     )
@@ -182,8 +183,6 @@ class Partition(FastPath):
     _recorder: ChangeRecorder | None
     #: Whether limits change with the time.
     _is_scheduled: bool
-    #: Whether a schedule has changed limits since the timers of reductions were last started.
-    _are_timers_due: bool
     _waiting: WaitingList | None
 
     def __init__(
@@ -221,12 +220,12 @@ class Partition(FastPath):
         state.fair_shares = models.fair_shares
         self._lock = lock
         self._state = state
-        state.config_changed = self._set_schedule_hook
-        self._are_timers_due = False
         self._models = models
         self._transactions = Transactions(lock, outbox, log)
         settings = SettingsCache()
         self._timers = ReductionTimers(state, models.clock, settings)
+        self._schedule = ScheduleFollower(state, models, self._timers, self._transactions, self._mark_everything)
+        state.config_changed = self._schedule.attach
         self._admission = Admission(state, models, self._timers)
         self._expiry = Expiry(state, models, self._admission)
         self._lifecycle = ApplicationLifecycle(state, models, self._admission)
@@ -256,8 +255,8 @@ class Partition(FastPath):
     def _choose_paths(self) -> None:
         """Choose the paths of decisions by whether changes are recorded, and whether quota models take part."""
         has_models, is_recorded = bool(self._models), self._is_recorded
-        self._is_scheduled = self._state.compiled.schedule is not None
-        self._set_schedule_hook()
+        self._is_scheduled = self._schedule.is_scheduled
+        self._schedule.attach()
         has_transactions = is_recorded or has_models or self._is_scheduled
         self._decisions = (
             TransactionPath(self._state, self._models, self._admission) if has_transactions else self._admission
@@ -281,10 +280,14 @@ class Partition(FastPath):
     def _rebuild(self) -> None:
         """Recompute every counter from the ledger, and charge models of unknown state with the ledger."""
         self._state.rebuild()
-        if self._recorder is not None:
-            self._recorder.mark_everything()
+        self._mark_everything()
         if self._models:
             self._models.rebuild(ledger_calls(self._state))
+
+    def _mark_everything(self) -> None:
+        """Let readers of changes read everything again."""
+        if self._recorder is not None:
+            self._recorder.mark_everything()
 
     def _read(self, query: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._lock.run(query, *args, **kwargs)
@@ -624,30 +627,8 @@ class Partition(FastPath):
         self._follow_models()
 
     def _follow_models(self) -> None:
-        is_scheduled = self._state.compiled.schedule is not None
-        if bool(self._models) is not self._has_models or is_scheduled is not self._is_scheduled:
+        if bool(self._models) is not self._has_models or self._schedule.is_scheduled is not self._is_scheduled:
             self._choose_paths()
-
-    def _set_schedule_hook(self) -> None:
-        """Let every operation read the clock first while limits change with the time."""
-        is_scheduled = self._state.compiled.schedule is not None
-        if is_scheduled is (self._models.follow_schedule is None):
-            self._models.set_schedule(self._apply_schedule if is_scheduled else None)
-
-    def _apply_schedule(self, now: int, *, changes: bool) -> None:
-        """Put the limits of the schedule in force when an operation begins."""
-        if self._state.follow_schedule(now):
-            self._are_timers_due = True
-            if self._recorder is not None:
-                self._recorder.mark_everything()
-        # A query cannot record that a timer has started.
-        if self._are_timers_due and (changes or not self._transactions.are_recorded):
-            self._lock.undo.append((self._set_timers_due, ()))
-            self._are_timers_due = False
-            self._timers.start_missing()
-
-    def _set_timers_due(self) -> None:
-        self._are_timers_due = True
 
     def audit(self, running: Iterable[RunningAllocation | tuple[str, str, Resource]]) -> AuditReport:
         return AuditReport(tuple(self._differences(running)))
