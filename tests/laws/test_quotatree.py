@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 from support.quotatree_reference import PlainConsumer
 from support.quotatree_strategies import TREE, documents, info_of, newcomers
-from ugm import RequestError
+from ugm import Claim, RequestError, Resource, UserGroup
 from ugm.quotatree import (
     AllocationPlan,
     ConsumerInfo,
     Mode,
     QuotaManager,
     Reason,
+    TreeModel,
     TreeView,
     VictimPolicy,
     consumer_from_struct,
@@ -106,6 +107,27 @@ def test_rejected_means_unchanged(scene: tuple[QuotaManager, PlainConsumer]) -> 
         assert views(manager) == before
         assert response.rejection is not None
         assert response.rejection.violations or response.rejection.reason != "no room"
+
+
+@given(scenes())
+def test_room_is_an_upper_bound(scene: tuple[QuotaManager, PlainConsumer]) -> None:
+    """A claim that fits requests no more than the room of any node above its leaf; no other node has a room."""
+    manager, last = scene
+    (view,) = views(manager)
+    parents, leaf = {node.name: node.parent for node in view.nodes}, last.group
+    while leaf in parents.values():
+        leaf = next(name for name, parent in parents.items() if parent == leaf)
+    model = TreeModel(manager, TREE, lambda _: leaf)
+    claim = Claim("last", "app", Resource(last.request), "root.a", UserGroup("sue"), priority=last.priority)
+    assert model.room("quota node", "no node", "cpu") is model.room("queue", leaf, "cpu") is None
+    if not model.check(claim):
+        name = leaf
+        while name:
+            for resource in view.resources:
+                room = model.room("quota node", name, resource)
+                assert room is not None
+                assert last.request.get(resource, 0) <= max(room, 0)
+            name = parents[name]
 
 
 @given(scenes())

@@ -9,7 +9,7 @@ from ugm.quotatree._node import TreeNode
 from ugm.quotatree._tree import QuotaTree
 from ugm.resources import Resource
 
-__all__ = ["all_limits", "node_names", "path_limits"]
+__all__ = ["all_limits", "node_names", "path_limits", "room_below"]
 
 
 def path_limits(tree: QuotaTree, group: str) -> list[EffectiveLimit]:
@@ -30,6 +30,19 @@ def path_limits(tree: QuotaTree, group: str) -> list[EffectiveLimit]:
         most = zip(node.allocated(), above if may_borrow else free, strict=True)
         found.append(_limit(tree, node, [used + rest for used, rest in most], may_borrow=may_borrow))
     return found[::-1]
+
+
+def room_below(tree: QuotaTree, name: str, resource: str) -> int | None:
+    """Return the most of a resource that a leaf in or below a node can get now; None if the tree does not count it.
+
+    Without preemption, every consumer of such a leaf has to fit the root and every hard node from the node upward:
+    nothing slides up from a hard node, and no consumer borrows above it. Other nodes may be passed by borrowing.
+    """
+    node = tree.nodes.get(name)
+    if node is None or resource not in tree.resources:
+        return None
+    at = tree.resources.index(resource)
+    return min(one.free_amounts()[at] for one in node.path if one.hard or one.parent is None)
 
 
 def node_names(tree: QuotaTree, group: str) -> list[str]:

@@ -29,7 +29,7 @@ from ugm.identity import is_name
 from ugm.model import Borrower, Claim, OrderNode, ReportingModel, SetupViolation
 from ugm.quotatree._forest import Forest
 from ugm.quotatree._lending import borrowers
-from ugm.quotatree._limits import all_limits, node_names, path_limits
+from ugm.quotatree._limits import all_limits, node_names, path_limits, room_below
 from ugm.quotatree._registry import Mode
 from ugm.quotatree._self_check import violations
 from ugm.quotatree._tree import QuotaTree
@@ -241,6 +241,18 @@ class _Model(ReportingModel, ABC):
                 for limit in path_limits(managed.tree, groups.get(name) or "")
             )
         )
+
+    def room(self, kind: str, name: str, resource: str) -> int | None:
+        """Return what the root and the hard nodes above a node leave for its leaves; None for another kind of limit.
+
+        Several trees of a forest may have a node of that name; the largest amount counts.
+        """
+        if kind != "quota node":
+            return None
+        rooms = self._charging.read(
+            lambda forest: (room_below(managed.tree, name, resource) for managed in forest.trees.values())
+        )
+        return max((room for room in rooms if room is not None), default=None)
 
     def owners(self, claim: Claim) -> Iterable[tuple[str, str]]:
         """Return the nodes from the leaf of *claim* to the root, in each tree, as ``tree/node``."""

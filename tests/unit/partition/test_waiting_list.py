@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import pytest
 
 from support.partition_fixtures import BOB, SUE, Licences, config, memory
-from support.reclaim_scenes import elastic_groups
+from support.reclaim_scenes import elastic_groups, quota_tree
 from ugm import Partition, Resource
 from ugm.elastic.model import GROUP_TAG
 from ugm.journal import open_partition
@@ -111,6 +111,24 @@ def test_room_of_a_model() -> None:
     assert partition.model_room("elastic group", "red", "gpu") == 1
     partition.release("x2.0")
     assert (woken(waiting), waiting.tests) == (["x10.1"], 24)
+
+
+def test_room_of_a_quota_tree() -> None:
+    """Requests that a quota tree denies are tested again only when the root and the hard nodes have room for them."""
+    partition = Partition(config("{name: a}"), models=[quota_tree({"red": 2, "blue": 2}, 4)])
+    for number, group in enumerate(["red"] * 2 + ["blue"] * 20):
+        partition.submit(f"x{number}", SUE, "root.a", tags={GROUP_TAG: group})
+        partition.request(f"x{number}.1", f"x{number}", Resource(gpu=2))
+    for number in range(4):
+        partition.adopt(f"x{number}.0", f"x{number}", Resource(gpu=1))
+    waiting = partition.waiting_list()
+    assert (woken(waiting), waiting.tests) == ([], 22)
+
+    partition.release("x0.0")
+    assert (woken(waiting), waiting.tests) == ([], 22)
+    assert partition.model_room("quota node", "red", "gpu") == 1
+    partition.release("x2.0")
+    assert (woken(waiting), waiting.tests) == (["x0.1"], 25)
 
 
 def test_unknown_room() -> None:
