@@ -135,6 +135,10 @@ class Gauge:
         """True if the limit is that of a queue, for all users together."""
         return self.configured.key.kind == TrackingType.QUEUE
 
+    def open(self) -> None:
+        """Begin a search for waiting job classes that fit; it ends with `OrderedLines.close`."""
+        self.waiting.open(self._free())
+
     def first_fitting(self) -> Candidate | None:
         """Return the first waiting job class that fits: its key, its position and the amount that it needs."""
         return self.waiting.first(self._free())
@@ -276,8 +280,8 @@ class ReplayGauges:
 
     @property
     def may_deny(self) -> bool:
-        """False if every job would fit the exact gauges of queues."""
-        return any(gauge.is_exact and not gauge.fits(gauge.largest) for gauge in self.of_queues)
+        """False if every job would fit the limits of queues."""
+        return self.is_scheduled or any(gauge.is_exact and not gauge.fits(gauge.largest) for gauge in self.of_queues)
 
     def awaited_inexact(self) -> Mapping[Gauge, None]:
         """Return the gauges that are not exact and that job classes wait for."""

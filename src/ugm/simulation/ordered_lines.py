@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from heapq import merge
+from heapq import heapify, heappop, heappush, heapreplace, merge
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, Generic, Protocol, TypeVar, final
@@ -38,13 +39,21 @@ Candidate = tuple[tuple[Any, ...], int, int]
 class OrderedLines(Generic[Item]):
     """Waiting items by position; false if there are none.
 
-    The time of a search is proportional to the number of lines, and the logarithm of their lengths.
+    A search looks at the keys of all lines once, when it is opened. Each next item then takes time proportional to the
+    logarithm of the number of lines and of their lengths. If it looked at all lines again, a round of retries that
+    requests an item of every line would take time proportional to the square of their number.
     """
 
     order: JobOrder
     _lines: dict[str, FirstFit[Item]] = field(default_factory=dict)
     #: The line of each position.
     _places: dict[int, str] = field(default_factory=dict)
+    _is_open: bool = False
+    #: A heap of lines, each with its key and the position of its first item that fits, when they were last looked up.
+    #: Both only grow during a search, so the first line stays first if they are unchanged. Position 0 is not looked up.
+    _heap: list[tuple[tuple[Any, ...], int, str]] = field(default_factory=list)
+    #: The position of each line in the heap; elements with other positions are outdated.
+    _found: dict[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self._places)
@@ -59,21 +68,44 @@ class OrderedLines(Generic[Item]):
         if line not in self._lines:
             self._lines[line] = FirstFit()
         self._lines[line].add(position, amount, item)
+        if self._is_open and position < self._found.get(line, math.inf):
+            self._found[line] = position
+            heappush(self._heap, (self.order.key(line), position, line))
+
+    def open(self, free: int) -> None:
+        """Begin a search for items that need at most *free*. Until it is closed, no key falls."""
+        self._found = {line: 0 for line, waiting in self._lines.items() if waiting.smallest <= free}
+        self._heap = [(self.order.key(line), 0, line) for line in self._found]
+        heapify(self._heap)
+        self._is_open = True
+
+    def close(self) -> None:
+        """End the search."""
+        self._is_open = False
 
     def first(self, free: int) -> Candidate | None:
-        """Return the first item that needs at most *free*: in the line with the smallest key, the oldest."""
-        best: tuple[Any, ...] | None = None
-        lines: list[FirstFit[Item]] = []
-        for line, waiting in self._lines.items():
-            if waiting.smallest <= free:
-                key = self.order.key(line)
-                if best is None or key < best:
-                    best, lines = key, [waiting]
-                elif key == best:
-                    lines.append(waiting)
-        # The items of a line are only searched if its key is the smallest.
-        fitting = [found for waiting in lines if (found := waiting.first(free)) is not None]
-        return (best, *min(fitting)) if best is not None and fitting else None
+        """Return the first item that needs at most *free*: in the line with the smallest key, the oldest.
+
+        A search must be open.
+        """
+        heap, found_at = self._heap, self._found
+        while heap:
+            key, position, line = heap[0]
+            if found_at.get(line) != position:
+                heappop(heap)
+                continue
+            waiting = self._lines.get(line)
+            found = None if waiting is None else waiting.first(free)
+            if found is None:
+                heappop(heap)
+                del found_at[line]
+                continue
+            place = self.order.key(line), found[0], line
+            if place[1] == position and place[0] == key:
+                return key, *found
+            found_at[line] = found[0]
+            heapreplace(heap, place)
+        return None
 
     def in_order(self) -> Iterator[tuple[tuple[Any, ...], int, Item]]:
         """Yield the keys, positions and items in their order; meanwhile nothing may be changed."""

@@ -443,6 +443,7 @@ class _Replay:
         candidates: list[_Fitting] = []
         for gauge in relieved:
             gauge.reported_free = MAX_QUANTITY if gauge.is_exact else self._room(gauge)
+            gauge.open()
             _add_candidate(gauge, candidates)
         while candidates:
             key, arrival, amount, gauge = heappop(candidates)
@@ -451,6 +452,8 @@ class _Replay:
             if arrival in gauge.waiting and gauge.fits(amount) and gauge.waiting.key(arrival) == key:
                 self._retry_class(gauge.waiting.remove(arrival))
             _add_candidate(gauge, candidates)
+        for gauge in relieved:
+            gauge.waiting.close()
 
     def _room(self, gauge: Gauge) -> int:
         """Return an upper bound of what a class may need to fit the limits of quota models, or to reclaim its part."""

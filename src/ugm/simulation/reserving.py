@@ -22,6 +22,7 @@ from ugm.decision import Decision, Violation
 from ugm.fairness.sort_settings import RESERVATION, QueueSettings
 from ugm.identity import ancestors, is_below
 from ugm.partition import AllocationRequest, Partition, Reservation
+from ugm.partition.reservations import is_blocked_by_queues
 from ugm.simulation.gauges import Gauge, JobClass, ReplayGauges
 from ugm.simulation.workload import Job
 
@@ -178,7 +179,7 @@ class JobReservations:
         waiting = [gauge for gauge in self._gauges.of_queues if gauge.waiting] if free else []
         moved: list[tuple[JobClass, Gauge, int]] = []
         for job_class in _held_below(free, waiting):
-            full = job_class.full_gauge()
+            full = self._full_gauge(job_class)
             if full is None and not self._gauges.may_deny:
                 break
             if full is None or free.isdisjoint(ancestors(job_class.queue_path)):
@@ -192,6 +193,15 @@ class JobReservations:
             if not free:
                 break
         return moved
+
+    def _full_gauge(self, job_class: JobClass) -> tuple[Gauge, int] | None:
+        """Return a full gauge of a class that waits for a queue; None if none is full or it may not reserve."""
+        if not self._gauges.is_scheduled:
+            return job_class.full_gauge()
+        # Gauges do not know limits that change by a schedule.
+        name = job_class.waiting_jobs[0][1].application_id
+        decision = self._partition.check(name, job_class.usage, duration=job_class.duration)
+        return job_class.awaited if is_blocked_by_queues(decision.violations) else None
 
     def _free_paths(self) -> frozenset[str]:
         """Return the queues with jobs whose reservation is free, after a look at the present reservations."""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ugm import Decision, Partition, Resource, UserGroup
 from ugm.config import LimitConfig, PartitionConfig, PlacementRule, QueueConfig, QueueResources
+from ugm.configuration import LimitExtensions, ScheduledLimit
 from ugm.partition import AllocationRequest
 from ugm.simulation import Job, JobOrderName, Report, WaitingTime, simulate
 from ugm.simulation.reserving import with_reservations
@@ -78,6 +79,49 @@ def test_a_limit_of_a_reserved_user_holds_back_no_other_user() -> None:
 
     assert waits_of(report)["bob"].total == 5 - 3
     assert waits_of(report)["sue"].total == (10 - 1) + (20 - 2)
+
+
+def test_a_large_job_does_not_starve_below_scheduled_limits() -> None:
+    """The same as without a schedule: jobs reserve although gauges do not know the limits at each time."""
+    jobs = [job(1, 0, 10, 1), job(2, 1, 10, 2), job(3, 2, 15, 1), job(4, 12, 15, 1)]
+    nights = LimitExtensions(schedule=(ScheduledLimit(hours="22:00-23:00", max_resources=Resource(vcore=1)),))
+    config = PartitionConfig(queues=(QueueConfig("a", resources=QueueResources(max=Resource(vcore=2)), ugm=nights),))
+
+    passed, kept = (simulate(jobs, config, reserves=reserves) for reserves in (False, True))
+
+    assert passed.waiting == WaitingTime(4, 1, 26, 26, 26)
+    assert kept.waiting == WaitingTime(4, 3, 9 + 18 + 8, 18, 18)
+    assert kept.is_clean
+
+
+def test_a_user_limit_beside_scheduled_limits_gets_no_reservation() -> None:
+    """A job that a limit of its user delays does not reserve, so that jobs of other users pass it."""
+    nights = LimitExtensions(schedule=(ScheduledLimit(hours="22:00-23:00", max_resources=Resource(vcore=1)),))
+    limits = (LimitConfig(users=("sue",), max_resources=Resource(vcore=2)),)
+    queue = QueueConfig("a", limits=limits, resources=QueueResources(max=Resource(vcore=3)), ugm=nights)
+    # Job 2 needs two cores, and Sue may use one more. Job 3 uses the rest of the queue.
+    jobs = [job(1, 0, 10, 1), job(2, 1, 10, 2), replace(job(3, 2, 100, 1), user=BOB)]
+
+    report = simulate(jobs, PartitionConfig(queues=(queue,)), reserves=True)
+
+    assert waits_of(report)["bob"].total == 0
+    assert waits_of(report)["sue"].total == 10 - 1
+
+
+@pytest.mark.parametrize("order", ["fair", "share"])
+def test_cost_of_a_round_with_many_lines(order: JobOrderName) -> None:
+    """A round that requests a job of every queue and user does not look at all lines again for each of them."""
+
+    def calls(count: int) -> int:
+        # When the first job ends, all others start.
+        small = [Job(one, 2, 200, f"root.q{one}", UserGroup(f"u{one}"), Resource(vcore=1)) for one in range(2, count)]
+        queues = (QueueConfig("a"), *(QueueConfig(f"q{one}") for one in range(2, count)))
+        jobs, config, profile = [job(1, 0, 90, count), *small], PartitionConfig(queues=queues), Profile()
+        report = profile.runcall(simulate, jobs, config, cluster=Resource(vcore=count), order=order)
+        assert report.waiting.total == len(small) * (90 - 2)
+        return Stats(profile).total_calls  # type: ignore[attr-defined, no-any-return] # not in the stubs
+
+    assert calls(200) < 2.5 * calls(100)
 
 
 def test_cost_of_held_jobs_that_fit() -> None:
