@@ -62,8 +62,8 @@ _RETRY: Final = 0.1
 _SHORTEST_TAKEOVER: Final = 2 * LEASE
 #: The maximum of `ServiceSettings.active_wait`, in seconds.
 _LONGEST_WAIT: Final = 0.01
-#: The longest time between two looks that counts as silence of the leader, in seconds.
-_LONGEST_LOOK: Final = 5 * _POLL
+#: The least number of looks at a leader that count as its silence.
+_LOOKS: Final = 4
 #: Threads that compute must not keep the loop waiting for longer than this, in seconds.
 _SWITCH_INTERVAL: Final = 0.001
 #: The collections of younger objects between two collections of all objects. With a million allocations, a collection
@@ -158,8 +158,9 @@ class ServiceSettings:
 class _LeaderWatch:
     """Notices that a leader has not renewed its record for some time, without comparing clocks of two machines.
 
-    The time for which this process itself was stopped, or did not get a processor, does not count. The leader may have
-    been delayed by the same cause.
+    The time for which this process itself was stopped, or did not get a processor, does not count: between two looks it
+    counts at most a quarter of the patience. The leader may have been delayed by the same cause. A busy process that
+    looks rarely still notices a silent leader within the deadline of a call.
     """
 
     def __init__(self, patience: float) -> None:
@@ -174,7 +175,7 @@ class _LeaderWatch:
         seen = None if leader is None else (leader.term, leader.renewed_at)
         now = monotonic()
         if seen == self._seen:
-            self._silence += min(now - self._looked_at, _LONGEST_LOOK)
+            self._silence += min(now - self._looked_at, self._patience / _LOOKS)
         else:
             self._seen, self._silence = seen, 0.0
         self._looked_at = now

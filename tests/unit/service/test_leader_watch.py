@@ -92,3 +92,21 @@ def test_watch_does_not_count_its_own_delays(monkeypatch: pytest.MonkeyPatch) ->
     assert 15 < looks < 30
     assert not watch.is_silent(record._replace(renewed_at=1))
     assert not watch.is_silent(None)
+
+
+def test_watch_that_looks_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy process notices a silent leader after a few looks, and a process that was stopped does not after one."""
+    clock = [0.0]
+    monkeypatch.setattr("ugm.service.service.monotonic", lambda: clock[0])
+    watch, record = _LeaderWatch(2.0), LeaderRecord(1, "name", "unix:/x", 0, 0.0)
+    looks = 0
+    while not watch.is_silent(record):
+        clock[0] += 0.4
+        looks += 1
+    assert looks == 6
+    watch.is_silent(record._replace(renewed_at=1))
+    for _ in range(4):
+        clock[0] += 100
+        assert not watch.is_silent(record._replace(renewed_at=1))
+    clock[0] += 100
+    assert watch.is_silent(record._replace(renewed_at=1))
