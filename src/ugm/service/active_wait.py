@@ -1,11 +1,12 @@
-"""A selector that looks for the next message for a moment before it sleeps.
+"""Waiting that looks for the next message for a moment before it sleeps.
 
 The problem: if a process sleeps between two messages, the operating system has to wake it up for each one. On an idle
 machine this takes longer than the decision.
 
-The idea: while messages arrive quickly, the selector asks again and again whether one is there, and only then sleeps.
+The idea: while messages arrive quickly, the process asks again and again whether one is there, and only then sleeps.
 Between two looks, other threads and processes may use the processor. If the last waits were longer than that, it sleeps
-at once, so an idle service needs no processor time.
+at once, so an idle process needs no processor time. If the looks take much longer than planned, other programs need the
+processors, and looking would only delay the messages. Then it sleeps at once for a while.
 """
 
 from __future__ import annotations
@@ -16,16 +17,74 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from selectors import DefaultSelector, SelectorKey
 from time import perf_counter, sleep
-from typing import Any, Final, final
+from typing import Any, Final, Generic, TypeVar, final
 
-__all__ = ["ActiveSelector", "run_with_active_wait"]
+from ugm.errors import RequestError
+
+__all__ = ["ActiveSelector", "ActiveWait", "require_duration", "run_with_active_wait"]
+
+_Found = TypeVar("_Found")
 
 #: The weight of the last wait in the average.
 _WEIGHT: Final = 0.1
 
+#: The number of waits without a look after looks that took too long because other programs used the processors.
+_WAITS_OF_BUSY_PROCESSORS: Final = 1000
+
+#: The maximum time for which a process looks for a message before it sleeps, in seconds.
+_LONGEST: Final = 0.01
 
 #: Let other threads and processes run, with the cheapest call of the system.
 _give_way: Final[Callable[[], None]] = getattr(os, "sched_yield", partial(sleep, 0))
+
+
+@final
+class ActiveWait(Generic[_Found]):
+    """Waits for something.
+
+    Args:
+        wait: waits for at most the given seconds, None for any time, and returns what it found, if anything.
+        duration: how long to look before sleeping, in seconds, if the waits were shorter than that on average.
+    """
+
+    __slots__ = ("_average", "_duration", "_sleeps", "_wait")
+
+    def __init__(self, wait: Callable[[float | None], _Found], duration: float) -> None:
+        self._wait: Final = wait
+        self._duration: Final = duration
+        #: The average wait. Each wait counts at most twice the duration, so the next few waits decide.
+        self._average = 2 * duration
+        #: The number of waits that sleep at once.
+        self._sleeps = 0
+
+    def __call__(self, timeout: float | None) -> _Found:
+        """Return what is there after at most *timeout* seconds; None waits for any time."""
+        if timeout is not None and timeout <= 0:
+            return self._wait(timeout)
+        began_at = perf_counter()
+        found = self._look(began_at, timeout) if self._is_looking() else None
+        if not found:
+            found = self._wait(None if timeout is None else timeout - (perf_counter() - began_at))
+        waited = min(perf_counter() - began_at, 2 * self._duration)
+        self._average += _WEIGHT * (waited - self._average)
+        return found
+
+    def _is_looking(self) -> bool:
+        if self._sleeps:
+            self._sleeps -= 1
+            return False
+        return self._average < self._duration
+
+    def _look(self, began_at: float, timeout: float | None) -> _Found:
+        end = began_at + (self._duration if timeout is None else min(timeout, self._duration))
+        while True:
+            found = self._wait(0)
+            now = perf_counter()
+            if found or now >= end:
+                if now > end + self._duration:
+                    self._sleeps = _WAITS_OF_BUSY_PROCESSORS
+                return found
+            _give_way()
 
 
 @final
@@ -38,29 +97,11 @@ class ActiveSelector(DefaultSelector):
 
     def __init__(self, duration: float) -> None:
         super().__init__()
-        self._duration: Final = duration
-        #: The average wait. Each wait counts at most twice the duration, so the next few waits decide.
-        self._average = 2 * duration
+        self._active_wait: Final[ActiveWait[list[tuple[SelectorKey, int]]]] = ActiveWait(super().select, duration)
 
     def select(self, timeout: float | None = None) -> list[tuple[SelectorKey, int]]:
         """Return the events that are ready, after at most *timeout* seconds; None waits for the first one."""
-        if timeout is not None and timeout <= 0:
-            return super().select(timeout)
-        began_at = perf_counter()
-        found = self._look(began_at, timeout) if self._average < self._duration else []
-        if not found:
-            found = super().select(None if timeout is None else timeout - (perf_counter() - began_at))
-        waited = min(perf_counter() - began_at, 2 * self._duration)
-        self._average += _WEIGHT * (waited - self._average)
-        return found
-
-    def _look(self, began_at: float, timeout: float | None) -> list[tuple[SelectorKey, int]]:
-        end = began_at + (self._duration if timeout is None else min(timeout, self._duration))
-        while True:
-            found = super().select(0)
-            if found or perf_counter() >= end:
-                return found
-            _give_way()
+        return self._active_wait(timeout)
 
 
 def run_with_active_wait(main: Coroutine[Any, Any, None], duration: float) -> None:
@@ -70,3 +111,9 @@ def run_with_active_wait(main: Coroutine[Any, Any, None], duration: float) -> No
         return
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(ActiveSelector(duration))) as runner:
         runner.run(main)
+
+
+def require_duration(active_wait: float) -> None:
+    """Raise a RequestError if the duration of active waits is out of its range."""
+    if not 0 <= active_wait <= _LONGEST:
+        raise RequestError("active_wait", active_wait, f"expected 0 to {_LONGEST} seconds")

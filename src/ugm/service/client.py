@@ -19,6 +19,7 @@ from ugm.service.remote_partition import (
     RemoteSessions,
 )
 from ugm.service.subscription import AsyncSubscription, Subscription
+from ugm.service.timing import Timing
 
 __all__ = ["AsyncConnectedPartition", "ConnectedPartition", "connect", "connect_async"]
 
@@ -126,6 +127,7 @@ def connect(
     tls: ssl.SSLContext | None = None,
     deadline: float = _DEADLINE,
     read_only: bool = False,
+    active_wait: float = 0.0001,
 ) -> ConnectedPartition:
     """Connect to a service and return its partition.
 
@@ -138,14 +140,17 @@ def connect(
         deadline: the maximum time of every call, in seconds.
         read_only: whether only queries are made. The first process that answers executes them, also one that stands
             by, and ``connection.staleness`` of the partition is a `Staleness`. Changes raise a RequestError.
+        active_wait: how long a call looks for its answer before it sleeps, in seconds, while answers arrive that
+            quickly; at most 0.01, and 0 for never.
 
     Raises:
-        RequestError: an address is invalid.
+        RequestError: an address is invalid, or `active_wait` is out of its range.
         DeadlineError: no leader can be reached within the deadline.
         ProtocolError: the service refuses this client.
     """
+    timing = Timing(active_wait=active_wait)
     connection = ClientConnection(
-        addresses, client=client, token=token, tls=tls, deadline=deadline, read_only=read_only
+        addresses, client=client, token=token, tls=tls, deadline=deadline, read_only=read_only, timing=timing
     )
     return ConnectedPartition(connection)
 

@@ -24,6 +24,7 @@ from threading import Lock, Thread
 from time import monotonic
 from typing import Any, Final, TypeAlias, final
 
+from ugm.service.active_wait import ActiveWait
 from ugm.service.addresses import Address
 from ugm.service.wire import MAX_ANSWERS, FrameReader, LeaderMessage, decode_leader_message
 
@@ -48,6 +49,7 @@ class ClientSocket:
         address: the address.
         tls: the context for a ``tls`` address; None for the certificates of the system.
         deadline: the time of `time.monotonic` until which the connection must be open.
+        active_wait: how long `exchange` looks for the answer before it sleeps, in seconds.
 
     Raises:
         OSError: the address cannot be reached.
@@ -60,12 +62,13 @@ class ClientSocket:
         "_poll",
         "_socket",
         "_unsent",
+        "_wait_for_answer",
         "active_at",
         "address",
         "is_pinged",
     )
 
-    def __init__(self, address: Address, tls: ssl.SSLContext | None, deadline: float) -> None:
+    def __init__(self, address: Address, tls: ssl.SSLContext | None, deadline: float, active_wait: float = 0) -> None:
         self.address: Final = address
         self._socket: Final = _connect(address, tls, deadline)
         self._socket.settimeout(0)
@@ -76,6 +79,7 @@ class ClientSocket:
         self._unsent: Final = bytearray()
         self._poll: Final = select.poll()
         self._poll.register(self._socket, select.POLLIN)
+        self._wait_for_answer: Final = ActiveWait(self._has_input, active_wait)
         #: When the leader was last known to read or write.
         self.active_at: float = monotonic()
         #: Whether a ping was sent since then.
@@ -120,12 +124,15 @@ class ClientSocket:
             return []
         return [decode_leader_message(each) for each in self._receive_frames()]
 
-    def exchange(self, data: bytes, milliseconds: float) -> list[LeaderMessage]:
+    def exchange(self, data: bytes, timeout: float) -> list[LeaderMessage]:
         """Call `send` and then `receive`: the same in fewer steps, if all data are sent and the answer is one frame."""
         self.send(data)
         if self._unsent or self._is_encrypted:
-            return self.receive(milliseconds / 1000)
-        return list(map(decode_leader_message, self._receive_frames())) if self._poll.poll(milliseconds) else []
+            return self.receive(timeout)
+        return list(map(decode_leader_message, self._receive_frames())) if self._wait_for_answer(timeout) else []
+
+    def _has_input(self, timeout: float | None) -> bool:
+        return bool(self._poll.poll(None if timeout is None else timeout * 1000))
 
     def _receive_frames(self) -> list[bytes]:
         try:

@@ -100,8 +100,8 @@ class ClientConnection:
         self._deadline: Final = deadline
         self._is_read_only: Final = read_only
         self._timing: Final = timing or Timing()
-        #: How long a call that is alone waits before it checks its deadline and the connection, in milliseconds.
-        self._first_wait: Final = min(deadline, self._timing.silence, PATIENCE) * 1000
+        #: How long a call that is alone waits before it checks its deadline and the connection, in seconds.
+        self._first_wait: Final = min(deadline, self._timing.silence, PATIENCE)
         #: Protects the open calls, and the creation of the thread.
         self._guard: Final = Lock()
         self._open: Final = OpenCalls()
@@ -404,7 +404,7 @@ class ClientConnection:
             OSError: there is no leader at the address.
             ProtocolError: the service refuses this client.
         """
-        connection = ClientSocket(address, self._tls, limit)
+        connection = ClientSocket(address, self._tls, limit, self._timing.active_wait)
         try:
             self._greet(connection, limit)
         except BaseException:

@@ -32,7 +32,7 @@ from ugm.journal.log import Candidate, LeaderRecord, Log
 from ugm.journal.opening import OpenLog, require_added_models
 from ugm.model import QuotaModel
 from ugm.partition import AbstractPartition
-from ugm.service.active_wait import run_with_active_wait
+from ugm.service.active_wait import require_duration, run_with_active_wait
 from ugm.service.addresses import Address, parse_addresses
 from ugm.service.call_routing import ServiceCaller
 from ugm.service.committer import LEASE
@@ -60,8 +60,6 @@ _POLL: Final = 0.02
 _RETRY: Final = 0.1
 #: The minimum of `ServiceSettings.takeover`, in seconds.
 _SHORTEST_TAKEOVER: Final = 2 * LEASE
-#: The maximum of `ServiceSettings.active_wait`, in seconds.
-_LONGEST_WAIT: Final = 0.01
 #: The least number of looks at a leader that count as its silence.
 _LOOKS: Final = 4
 #: Threads that compute must not keep the loop waiting for longer than this, in seconds.
@@ -150,8 +148,7 @@ class ServiceSettings:
         # Until its lease is over, a leader answers queries without asking whether another process leads.
         if not self.takeover >= _SHORTEST_TAKEOVER:
             raise RequestError("takeover", self.takeover, f"expected at least {_SHORTEST_TAKEOVER} seconds")
-        if not 0 <= self.active_wait <= _LONGEST_WAIT:
-            raise RequestError("active_wait", self.active_wait, f"expected 0 to {_LONGEST_WAIT} seconds")
+        require_duration(self.active_wait)
 
 
 @final

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ugm.service.active_wait import require_duration
+
 __all__ = ["Timing"]
 
 
@@ -16,9 +18,18 @@ class Timing:
         patience: without an answer to the ping for this long, the connection is replaced.
         connect: the maximum time to connect to one address.
         pause: the time between attempts to connect.
+        active_wait: how long a blocking call looks for its answer before it sleeps, while answers arrive that quickly
+            (`ugm.service.active_wait`); at most 0.01, and 0 for never.
+
+    Raises:
+        RequestError: `active_wait` is out of its range.
     """
 
     silence: float = 0.2
     patience: float = 0.3
     connect: float = 0.5
     pause: float = 0.02
+    active_wait: float = 0.0001
+
+    def __post_init__(self) -> None:
+        require_duration(self.active_wait)

@@ -1,16 +1,19 @@
-"""The loop of a service looks for messages before it sleeps, as long as they arrive quickly."""
+"""Services and clients look for messages before they sleep, as long as messages arrive quickly."""
 
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from math import inf, nan
+from pathlib import Path
 from selectors import DefaultSelector, SelectorKey
 from typing import Any
 
 import pytest
 
-from ugm import RequestError
-from ugm.service import ServiceSettings
+from support.service_fixtures import running, started
+from ugm import RequestError, Resource
+from ugm.service import ServiceSettings, connect
 from ugm.service.active_wait import ActiveSelector, run_with_active_wait
 
 #: The duration of the active waits of these tests, and of one look, in seconds.
@@ -28,6 +31,12 @@ class Events:
         self.ready_at = inf
         #: The time-outs with which the system was called.
         self.calls: list[float | None] = []
+        #: The time that other programs take between two looks.
+        self.taken = 0.0
+
+    def give_way(self) -> None:
+        """Let other programs run."""
+        self.now += self.taken
 
     def select(self, timeout: float | None) -> list[tuple[SelectorKey, int]]:
         """Wait until there are events, or the time is over."""
@@ -51,6 +60,7 @@ def events(monkeypatch: pytest.MonkeyPatch) -> Events:
     found = Events()
     monkeypatch.setattr(DefaultSelector, "select", lambda _, timeout: found.select(timeout))
     monkeypatch.setattr("ugm.service.active_wait.perf_counter", lambda: found.now)
+    monkeypatch.setattr("ugm.service.active_wait._give_way", found.give_way)
     return found
 
 
@@ -78,6 +88,19 @@ def test_it_sleeps_at_once_after_long_waits(events: Events) -> None:
         for _ in range(12):
             events.wait(selector, seconds)
         assert events.wait(selector, seconds) == expected
+
+
+def test_it_sleeps_at_once_while_other_programs_need_the_processors(events: Events) -> None:
+    """If a look takes much longer than it should, the next 1,000 waits sleep, and then it looks again."""
+    selector = ActiveSelector(DURATION)
+    for _ in range(12):
+        events.wait(selector, 0.25)
+
+    events.taken = 5 * DURATION
+    assert events.wait(selector, 0.25) == [0, 0]
+    events.taken = 0.0
+    assert [events.wait(selector, 0.25) for _ in range(1000)] == [[None]] * 1000
+    assert events.wait(selector, 0.25) == [0, 0]
 
 
 def test_it_respects_timeouts(events: Events) -> None:
@@ -126,3 +149,18 @@ def test_durations_out_of_range(duration: float) -> None:
     """Active waits are short."""
     with pytest.raises(RequestError, match=r"expected 0 to 0\.01 seconds"):
         ServiceSettings(active_wait=duration)
+    with pytest.raises(RequestError, match=r"expected 0 to 0\.01 seconds"):
+        connect("unix:/tmp/nobody", active_wait=duration)
+
+
+@pytest.mark.parametrize("duration", [0, 0.01])
+def test_clients_with_and_without_active_waits(tmp_path: Path, duration: float) -> None:
+    """Calls of one thread and of several get their own answers."""
+    usage = Resource(vcore=1)
+    with running(tmp_path) as service, started(service, active_wait=duration) as partition:
+        for number in range(200):
+            assert partition.allocate(f"{number}", "app", usage).allowed
+        assert not partition.allocate("large", "app", Resource(memory=1001)).allowed
+        with ThreadPoolExecutor(4) as threads:
+            assert all(threads.map(partition.release, map(str, range(200))))
+        assert not partition.release("0")
