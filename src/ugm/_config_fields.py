@@ -14,6 +14,7 @@ from fractions import Fraction
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar, cast, get_args, get_origin, get_type_hints
 
+from ugm._json_values import Json, JsonMapping
 from ugm.arguments import require_count, require_resource
 from ugm.errors import RequestError
 from ugm.identity import is_text
@@ -86,13 +87,13 @@ class FieldShape(NamedTuple):
             raise RequestError(self.name, value, "expected a sequence")
         return tuple(map(self._check_item, value))
 
-    def read(self, data: Any) -> object:  # noqa: ANN401 - JSON
+    def read(self, data: Json) -> object:
         """Return the value of the field from plain data."""
         if data is None:
             return None
         return tuple(map(self._read_item, data)) if self.is_list else self._read_item(data)
 
-    def _read_item(self, data: Any) -> object:  # noqa: ANN401 - JSON
+    def _read_item(self, data: Json) -> object:
         if self.nested is not None:
             return from_data(self.nested, data)
         if self.kind == Mapping[str, Fraction]:
@@ -163,7 +164,7 @@ def to_data(value: object, writers: Mapping[type, Callable[[Any], object]] = _PL
     return value
 
 
-def from_data(kind: type[_V], data: Mapping[str, Any]) -> _V:
+def from_data(kind: type[_V], data: JsonMapping) -> _V:
     """Return the value of a class that `to_data` has written, with amounts in base units.
 
     Raises:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Self, final
+from typing import Final, NamedTuple, Self, final
 
+from ugm._json_values import JsonObject
 from ugm.counters import UNLIMITED, Counter, RequestVector, is_named
 from ugm.errors import value_text
 from ugm.identity import WILDCARD, TrackingType
@@ -93,7 +94,7 @@ class Violation(NamedTuple):
         """The first change of the limit by a schedule that helps a request that is too large now; None for none."""
         return None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the violation for JSON, with the names of its attributes and its text."""
         return {
             **self._asdict(),
@@ -186,7 +187,7 @@ class Exhaustion(NamedTuple):
     #: The second at which the limit is renewed; None if it is not.
     ends: int | None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the exhaustion for JSON."""
         return self._asdict()
 
@@ -222,7 +223,7 @@ class Decision(NamedTuple):
         """True if the request can be granted now, after other usage is released, or later by a schedule or budget."""
         return all(violation.can_wait for violation in self.violations)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the decision for JSON."""
         return {
             "allowed": self.allowed,
@@ -311,7 +312,7 @@ class EffectiveLimit:
             running_applications=counter.running,
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the limit for JSON, with the names of its attributes."""
         return {
             "kind": str(self.kind),

@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, Self, runtime_checkable
 
+from ugm._json_values import JsonMapping
 from ugm.decision import EffectiveLimit, Exhaustion, Violation, headroom_of
 from ugm.identity import UserGroup
 from ugm.resources import Resource
@@ -305,11 +306,11 @@ class PersistentModel(HistoryModel, Protocol):
     afterwards.
     """
 
-    def save(self) -> Mapping[str, Any]:
+    def save(self) -> JsonMapping:
         """Return the past up to the time of the last call, without claims, as plain data for JSON."""
         ...
 
-    def load(self, data: Mapping[str, Any]) -> None:
+    def load(self, data: JsonMapping) -> None:
         """Continue the past that an equal model has returned from `save`."""
         ...
 
@@ -403,11 +404,11 @@ class ReportingModel:
         """
         return self.exceeded()
 
-    def state(self) -> Mapping[str, Any]:
+    def state(self) -> JsonMapping:
         """Return the state as plain data for JSON. The default contains `all_limits`."""
         return {"limits": [limit.to_dict() for limit in self.all_limits()]}
 
-    def capture_state(self) -> Callable[[], Mapping[str, Any]]:
+    def capture_state(self) -> Callable[[], JsonMapping]:
         """Return a function that returns the state of this moment.
 
         The partition holds its lock during this call, and not during a call of the returned function. So a large model
@@ -419,7 +420,7 @@ class ReportingModel:
         state = self.state()
         return lambda: state
 
-    def definition(self) -> Mapping[str, Any] | None:
+    def definition(self) -> JsonMapping | None:
         """Return plain data for JSON from which an equal model without claims can be made, for example after a restart.
 
         The default is None: only the program can make the model.

@@ -130,14 +130,14 @@ class _Open:
     mark: Mark
     anchor: str | None
     #: A dictionary or a list, and the places of its items.
-    items: Any
-    places: Any
+    items: Value
+    places: Value
     #: Of a mapping: the place of each key; None for a list.
     keys: dict[str, Mark] | None
     #: False if its tag is unknown.
     usable: bool
     #: Of a mapping: the key whose value comes next, `_MERGING`, or `UNUSABLE` to drop the value; None before a key.
-    key: Any = None
+    key: Value = None
     key_mark: Mark = START
     #: The mappings of the merge key; None before there is one.
     merged: list[tuple[dict[str, Value], MappingPlace]] | None = None
@@ -252,7 +252,7 @@ class Builder:
             self._report_tag(event, mark)
         if event.anchor is not None:
             self.anchors[event.anchor] = None
-        parts: tuple[Any, Any, dict[str, Mark] | None] = ({}, {}, {}) if mapping else ([], [], None)
+        parts: tuple[Value, Value, dict[str, Mark] | None] = ({}, {}, {}) if mapping else ([], [], None)
         self.open.append(_Open(mark, event.anchor, *parts, usable))
 
     def _end(self) -> None:

@@ -19,8 +19,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
-from typing import Any, Final, NamedTuple, Self, final
+from typing import Final, NamedTuple, Self, final
 
+from ugm._json_values import JsonMapping, JsonObject
 from ugm.budgets.budget import Scope
 from ugm.budgets.calendar import NEVER, Period
 from ugm.budgets.denial import BudgetViolation, Outlook
@@ -68,12 +69,12 @@ class AccountState(NamedTuple):
         used = self.settled + self.committed
         return Fraction(used) / self.limit if self.limit > 0 else Fraction(1 if self.remaining <= 0 else 0)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the account for JSON; fractions as texts."""
         return {name: str(value) if isinstance(value, Fraction) else value for name, value in self._asdict().items()}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+    def from_dict(cls, data: JsonMapping) -> Self:
         """Return the account that `to_dict` has returned as plain data."""
         amounts = {name: Fraction(data[name]) if isinstance(data[name], str) else data[name] for name in _AMOUNTS}
         return cls(**{**data, **amounts, "scope": Scope(data["scope"]), "period": Period(data["period"])})

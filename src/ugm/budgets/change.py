@@ -7,8 +7,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
+from ugm._json_values import JsonObject
 from ugm.arguments import require_name, require_resource
 from ugm.errors import RequestError
 from ugm.resources import Resource
@@ -113,7 +114,7 @@ class BudgetChange(NamedTuple):
         kind, budget, amounts, *_ = self
         return self.of(kind, budget, amounts, **{name: getattr(self, name) for name in self._fields[3:]})
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the change for JSON."""
         return {**self._asdict(), "kind": self.kind.value, "amounts": dict(self.amounts)}
 

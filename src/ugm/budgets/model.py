@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from fractions import Fraction
-from typing import Any, Final, final
+from typing import Final, final
 
+from ugm._json_values import JsonMapping, JsonObject
 from ugm.arguments import require_user
 from ugm.budgets.account import Account, AccountState
 from ugm.budgets.budget import Budget, Scope
@@ -231,12 +232,12 @@ class Budgets(ReportingModel):
     # The past
 
     @locked
-    def save(self) -> Mapping[str, Any]:
+    def save(self) -> JsonMapping:
         """Return the past of all accounts up to the last call, as plain data for `load`; claims are left out."""
         return save(self._table, self._now)
 
     @locked
-    def load(self, data: Mapping[str, Any]) -> None:
+    def load(self, data: JsonMapping) -> None:
         """Bring a new model with the same budgets into the state that `save` has returned, without claims."""
         self._begin(data["now"])
         load(self._table, data)
@@ -419,11 +420,11 @@ class Budgets(ReportingModel):
         budget = account.terms.budget
         return EffectiveLimit(KIND, account.owner, budget.queue, budget.owner, budget.name, maximum, 0, usage, 0)
 
-    def state(self) -> Mapping[str, Any]:
+    def state(self) -> JsonMapping:
         """Return all accounts as plain data."""
         return {"now": self._now, "accounts": [account.to_dict() for account in self.accounts()]}
 
-    def definition(self) -> Mapping[str, Any]:
+    def definition(self) -> JsonMapping:
         """Return the budgets as plain data, with their start."""
         return {"start": self._start, "budgets": [_plain(budget) for budget in self.budgets]}
 
@@ -445,9 +446,9 @@ class Budgets(ReportingModel):
         ]
 
 
-def _plain(budget: Budget) -> dict[str, Any]:
+def _plain(budget: Budget) -> JsonObject:
     """Return a budget as plain data, without the values that are the default."""
-    found: dict[str, Any] = {}
+    found: JsonObject = {}
     for field in fields(budget):
         value = getattr(budget, field.name)
         if value == field.default or not value:

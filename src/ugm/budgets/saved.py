@@ -6,9 +6,7 @@ claims are those of the ledger, and are charged again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
+from ugm._json_values import JsonMapping, JsonObject
 from ugm.budgets.account import Account
 from ugm.budgets.change import BudgetChange, BudgetChangeKind
 from ugm.budgets.renewal import RenewalTerms
@@ -18,7 +16,7 @@ from ugm.resources import Resource
 __all__ = ["continue_accounts", "load", "save"]
 
 
-def save(table: AccountTable, now: int) -> dict[str, Any]:
+def save(table: AccountTable, now: int) -> JsonObject:
     """Return the past of all accounts up to a second, for JSON."""
     return {
         "now": now,
@@ -34,7 +32,7 @@ def save(table: AccountTable, now: int) -> dict[str, Any]:
     }
 
 
-def load(table: AccountTable, data: Mapping[str, Any]) -> None:
+def load(table: AccountTable, data: JsonMapping) -> None:
     """Bring a new table into the state that was saved, without claims."""
     terms = {(each.budget.name, each.resource): each for found in table.terms.values() for each in found}
     for name, resource, period, bonus, times, amounts in data["terms"]:

@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from ugm._json_values import JsonMapping, JsonObject
 from ugm.budgets import AccountState
 from ugm.cli.client import Server, server_url
 from ugm.cli.output import bar, print_json, table, with_instants
@@ -65,7 +66,7 @@ def budgets_command(
         Console(width=max(Console().width, _NARROWEST)).print(_table(found))
 
 
-def _of_journal(source: str, query: Mapping[str, str]) -> list[dict[str, Any]]:
+def _of_journal(source: str, query: Mapping[str, str]) -> list[JsonObject]:
     """Return the accounts in a journal as a server returns them."""
     accounts = [
         one
@@ -76,12 +77,12 @@ def _of_journal(source: str, query: Mapping[str, str]) -> list[dict[str, Any]]:
     return [{**one.to_dict(), "share": float(one.share)} for one in accounts]
 
 
-def _table(accounts: Iterable[Mapping[str, Any]]) -> Table:
+def _table(accounts: Iterable[JsonMapping]) -> Table:
     columns = ("budget", "owner", "resource", "", "share", *_AMOUNTS, "renews", "exhausted")
     return table(*columns, rows=map(_row, accounts), right=("share", *_AMOUNTS), folded=("budget", "owner"))
 
 
-def _row(found: Mapping[str, Any]) -> tuple[Any, ...]:
+def _row(found: JsonMapping) -> tuple[Any, ...]:
     account = AccountState.from_dict({name: value for name, value in found.items() if name != "share"})
     amounts = [_hours(account.resource, getattr(account, name)) for name in _AMOUNTS]
     share = bar(found["share"], _WIDTH), f"{found['share']:.0%}"

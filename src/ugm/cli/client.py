@@ -7,11 +7,12 @@ import re
 from collections.abc import Mapping
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Final, final
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode
 from urllib.request import Request, urlopen
 
+from ugm._json_values import Json
 from ugm.errors import UgmError, printable
 
 __all__ = ["Server", "ServerError", "is_url", "server_url"]
@@ -54,7 +55,7 @@ class Server:
         self._base: Final = f"{url.rstrip('/')}/api/v1"
         self._partition: Final = quote(partition, safe="")
 
-    def get(self, path: str = "", /, **query: object) -> Any:  # noqa: ANN401 - JSON
+    def get(self, path: str = "", /, **query: object) -> Json:
         """Send a GET request, and return the parsed response.
 
         Args:
@@ -66,7 +67,7 @@ class Server:
         """
         return self._send(f"{path}?{urlencode(query)}" if query else path, None)
 
-    def post(self, path: str, body: Mapping[str, object]) -> Any:  # noqa: ANN401 - JSON
+    def post(self, path: str, body: Mapping[str, object]) -> Json:
         """Send a POST request with a JSON body, and return the parsed response.
 
         Raises:
@@ -74,7 +75,7 @@ class Server:
         """
         return self._send(path, json.dumps(body).encode())
 
-    def _send(self, path: str, content: bytes | None) -> Any:  # noqa: ANN401 - JSON
+    def _send(self, path: str, content: bytes | None) -> Json:
         url = f"{self._base}/partition/{self._partition}{path}"
         if not is_url(url):
             raise ServerError(f"{url!r} is not the URL of a server")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
+from ugm._json_values import JsonObject
 from ugm.elastic import ElasticGroup, ElasticModel, ElasticQuota, ElasticTree
 from ugm.elastic.model import GROUP_TAG
 from ugm.identity import UserGroup
@@ -76,6 +77,6 @@ def _sites() -> TreeModel:
     return TreeModel(manager, "sites", leaf_of)
 
 
-def _node(parent: str, cores: int) -> dict[str, Any]:
+def _node(parent: str, cores: int) -> JsonObject:
     amounts = _amounts(cores)
     return {"parent": parent, "hard": "false", "quota": {name: str(amount) for name, amount in amounts.items()}}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import click
 from rich.console import Console
 from rich.text import Text
 
 from ugm import Partition, Resource
+from ugm._json_values import JsonMapping, JsonObject
 from ugm.cli.client import Server, server_url
 from ugm.cli.options import read_amounts, read_cluster, read_partition, read_tag_values
 from ugm.cli.output import print_json, table
@@ -118,7 +118,7 @@ def explain_command(  # noqa: PLR0913 - one for each option
         if user is None
         else {"user": user, "groups": list(groups), "queue": queue or "", "tags": tags}
     )
-    terms: dict[str, Any] = {} if quota is None else {"quota": dict(quota)}
+    terms: JsonObject = {} if quota is None else {"quota": dict(quota)}
     if duration is not None:
         terms["duration"] = duration
     body = {**subject, **terms, "usage": dict(usage or {}), "max_holders": max_holders}
@@ -132,10 +132,10 @@ def explain_command(  # noqa: PLR0913 - one for each option
     sys.exit(0 if explanation["allowed"] else _DENIED)
 
 
-def _explain(source: str, name: str | None, body: Mapping[str, Any], cluster: Resource | None) -> dict[str, Any]:
+def _explain(source: str, name: str | None, body: JsonMapping, cluster: Resource | None) -> JsonObject:
     url = server_url(source)
     if url is not None:
-        explanation: dict[str, Any] = Server(url, name or "default").post("/explain", body)
+        explanation: JsonObject = Server(url, name or "default").post("/explain", body)
         return explanation
     partition = Partition(read_partition(source, name))
     if cluster is not None:
@@ -143,14 +143,14 @@ def _explain(source: str, name: str | None, body: Mapping[str, Any], cluster: Re
     return explain_request(partition, cast("RequestBody", body))
 
 
-def _plan(source: str, name: str | None, subject: Mapping[str, Any], usage: Resource, priority: int) -> dict[str, Any]:
+def _plan(source: str, name: str | None, subject: JsonMapping, usage: Resource, priority: int) -> JsonObject:
     """Return the preemption plan for a request that has waited long enough."""
     body = {**subject, "usage": dict(usage), "priority": priority, "since": 0, "now": _LONG}
-    plan: dict[str, Any] = Server(server_url(source) or "", name or "default").post("/plan_preemption", body)
+    plan: JsonObject = Server(server_url(source) or "", name or "default").post("/plan_preemption", body)
     return plan
 
 
-def render_explanation(explanation: Mapping[str, Any], console: Console) -> None:
+def render_explanation(explanation: JsonMapping, console: Console) -> None:
     """Print an explanation: the decision, and a table of the limits."""
     if explanation["queue_path"]:
         console.print(Text(printable(f"queue {explanation['queue_path']}")))
@@ -165,7 +165,7 @@ def render_explanation(explanation: Mapping[str, Any], console: Console) -> None
     console.print(table(*columns, rows=rows, right=("used", "of"), folded=("limit for", "queue")))
 
 
-def _rows(limit: Mapping[str, Any]) -> list[tuple[str, ...]]:
+def _rows(limit: JsonMapping) -> list[tuple[str, ...]]:
     whose = limit["kind"] if limit["kind"] == "queue" else f"{limit['kind']} {limit['name']}"
     subject = f"{whose} (*)" if limit["limit_name"] == "*" and limit["name"] != "*" else whose
     path = limit["queue_path"]

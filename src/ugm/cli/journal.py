@@ -9,7 +9,7 @@ import csv
 import json
 import sys
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -19,6 +19,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from ugm._json_values import JsonMapping, JsonObject
 from ugm.cli.output import counted, instant, local, print_json, with_instants
 from ugm.journal import UsageRow, backup, compact, export, inspect, usage
 from ugm.journal.locations import URL_SCHEMES, log_at
@@ -88,7 +89,7 @@ def _compaction(number: int) -> str:
     return f"compacted up to change {number}" if number else "never compacted"
 
 
-def _brief(event: dict[str, Any]) -> str:
+def _brief(event: JsonObject) -> str:
     """Return the kind of an event, and the id of its main object."""
     about = event.get("allocation", {}).get("allocation_id") or event.get("application_id") or event.get("name")
     return f"{event['event']} {about or event.get('queue_path') or ''}".rstrip()
@@ -196,7 +197,7 @@ def _read_instant(text: str, zone: tzinfo) -> int:
     return round((moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp() * 1000)
 
 
-def _with_instants(entry: Mapping[str, Any]) -> dict[str, Any]:
+def _with_instants(entry: JsonMapping) -> JsonObject:
     """Format the times of an entry, in milliseconds, and those of its allocations and events, in seconds."""
     found = with_instants(with_instants(entry, "at", "begin", "end"), "until", "since", unit=1000)
     if "events" in found:

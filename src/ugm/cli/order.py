@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import click
 from rich.console import Console
 from rich.table import Table
 
+from ugm._json_values import JsonMapping, JsonObject
 from ugm.cli.client import Server, server_url
 from ugm.cli.output import print_json, section, shown, table, with_instants
 from ugm.journal.follower import Follower
@@ -25,9 +26,9 @@ __all__ = ["order_command"]
 class _Order(NamedTuple):
     """The order as plain data."""
 
-    turns: list[dict[str, Any]]
+    turns: list[JsonObject]
     #: The comparison of two users by their shares; None if none was requested, or there are no shares.
-    explanation: Mapping[str, Any] | None
+    explanation: JsonMapping | None
 
 
 @click.command("order", short_help="Explain the order of pending requests.")
@@ -108,7 +109,7 @@ def _render(found: _Order, console: Console) -> None:
         section(console, f"Compared below {found.explanation['account'] or 'the top'}", _steps(found.explanation))
 
 
-def _turn_table(turns: Iterable[Mapping[str, Any]]) -> Table:
+def _turn_table(turns: Iterable[JsonMapping]) -> Table:
     rows = [
         (
             str(number),
@@ -125,7 +126,7 @@ def _turn_table(turns: Iterable[Mapping[str, Any]]) -> Table:
     return table(*columns, rows=rows, right=("place", "priority"), folded=("queue", "usage"))
 
 
-def _steps(explanation: Mapping[str, Any]) -> Table:
+def _steps(explanation: JsonMapping) -> Table:
     columns = ("node", "share", "part of the usage", "level")
     nodes = [step[side] for step in explanation["steps"] for side in ("first", "second")]
     rows = [(node["path"], node["share"] or "parent", _brief(node["used"]), _brief(node["level"])) for node in nodes]

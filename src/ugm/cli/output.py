@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Literal, NoReturn
+from typing import Final, Literal, NoReturn
 from zoneinfo import ZoneInfo
 
 import click
@@ -19,6 +19,7 @@ from rich.markup import escape as escape_markup
 from rich.table import Table
 from rich.text import Text
 
+from ugm._json_values import JsonMapping, JsonObject
 from ugm.errors import printable
 
 __all__ = [
@@ -75,7 +76,7 @@ def local(milliseconds: int, zone: ZoneInfo) -> str:
     return moment.isoformat(sep=" ", timespec="milliseconds")
 
 
-def with_instants(fields: Mapping[str, Any], *names: str, unit: int = 1) -> dict[str, Any]:
+def with_instants(fields: JsonMapping, *names: str, unit: int = 1) -> JsonObject:
     """Format the times of an object for JSON; a time of 0 stands for none and becomes null.
 
     Args:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rich.console import Console
 
 import ugm.cli.wording as texts
+from ugm._json_values import JsonObject
 from ugm.cli.files import opened, write_page
 from ugm.cli.html.preemption import preemption_page
 from ugm.cli.output import counted, instant, print_json, section, shown, table
@@ -85,7 +86,7 @@ def show_preemption(
         _render(reports, Console(), title, top)
 
 
-def _values(one: PreemptionResult) -> dict[str, Any]:
+def _values(one: PreemptionResult) -> JsonObject:
     return {
         "name": one.case.name,
         "config": str(one.case.config_file),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ugm import Partition
+from ugm._json_values import JsonObject
 from ugm.cli.options import STDIN, read_config
 from ugm.cli.output import exit_with_error
 from ugm.cli.service import require_no_service_options, running_service, service_options
@@ -148,7 +149,7 @@ def serve_command(  # noqa: PLR0913 - one for each option
 
 @contextmanager
 def _partitions(
-    configs: Iterable[PartitionConfig], history: Mapping[str, History], service: dict[str, Any]
+    configs: Iterable[PartitionConfig], history: Mapping[str, History], service: JsonObject
 ) -> Iterator[tuple[dict[str, AbstractPartition], _Services]]:
     """Yield the partitions to serve, that of a service or those of the configuration in memory, and the services."""
     if service["listen"] is not None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from ugm._json_values import JsonObject
 from ugm.cli.output import exit_with_error
 from ugm.config import PartitionConfig
 from ugm.errors import UgmError
@@ -48,7 +49,7 @@ def service_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def require_no_service_options(options: dict[str, Any]) -> None:
+def require_no_service_options(options: JsonObject) -> None:
     """Check that no option of a service was used without ``--listen``.
 
     Raises:
@@ -61,7 +62,7 @@ def require_no_service_options(options: dict[str, Any]) -> None:
 
 @contextmanager
 def running_service(
-    partitions: Iterable[PartitionConfig], subscriber: Callable[[str], Subscriber], options: dict[str, Any]
+    partitions: Iterable[PartitionConfig], subscriber: Callable[[str], Subscriber], options: JsonObject
 ) -> Iterator[tuple[str, Service]]:
     """Run a service during the block.
 
@@ -104,7 +105,7 @@ def _chosen(partitions: tuple[PartitionConfig, ...], name: str | None) -> Partit
     raise click.UsageError(f"--listen serves one partition: choose it with --partition (one of {names})")
 
 
-def _security(options: dict[str, Any]) -> Any:  # noqa: ANN401 - of an extra
+def _security(options: JsonObject) -> Any:  # noqa: ANN401 - of an extra
     from ugm.service import Security  # noqa: PLC0415 - needs an extra
 
     token_file, certificate = options["client_token_file"], options["certificate"]

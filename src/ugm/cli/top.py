@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from rich.segment import Segment, Segments
 from rich.table import Table
 from rich.text import Text
 
+from ugm._json_values import JsonMapping, JsonObject
 from ugm.cli.client import Server, ServerError, server_url
 from ugm.cli.output import print_json, table, with_instants
 from ugm.cli.top_keys import pressed_keys
@@ -86,7 +87,7 @@ def top_command(  # noqa: PLR0913 - one for each option
         sys.exit(0)
 
 
-def render_top(view: Mapping[str, Any], query: RowSelection) -> RenderableType:
+def render_top(view: JsonMapping, query: RowSelection) -> RenderableType:
     """Return the summary of the partition and the tables.
 
     Args:
@@ -99,7 +100,7 @@ def render_top(view: Mapping[str, Any], query: RowSelection) -> RenderableType:
 # Requests
 
 
-def _fetch(client: Server, query: RowSelection, shown: str = TABLES[0]) -> dict[str, Any]:
+def _fetch(client: Server, query: RowSelection, shown: str = TABLES[0]) -> JsonObject:
     """Return the summary of the partition and the data of one table, or all tables, by name."""
     partition = client.get()
     requests: dict[str, Callable[[], Any]] = {
@@ -112,11 +113,11 @@ def _fetch(client: Server, query: RowSelection, shown: str = TABLES[0]) -> dict[
     return {"partition": partition, **{name: requests[name]() for name in names}}
 
 
-def _utilizations(client: Server, kind: str, query: RowSelection) -> dict[str, Any]:
+def _utilizations(client: Server, kind: str, query: RowSelection) -> JsonObject:
     """Return users or groups in the order of a query; the server sorts, because it may have more than a page."""
     sort = "pending" if query.sort == "waiting" else query.sort
     options = {"sort": sort, "limit": query.lines, **({"search": query.search} if query.search else {})}
-    page: dict[str, Any] = client.get(f"/utilization/{kind}", **options)
+    page: JsonObject = client.get(f"/utilization/{kind}", **options)
     if not query.is_reversed:
         return page
     if page["total"] > query.lines:
@@ -124,7 +125,7 @@ def _utilizations(client: Server, kind: str, query: RowSelection) -> dict[str, A
     return {**page, "utilizations": page["utilizations"][::-1]}
 
 
-def _denials(client: Server, query: RowSelection) -> list[dict[str, Any]]:
+def _denials(client: Server, query: RowSelection) -> list[JsonObject]:
     """Return the newest denials, the newest first, or the oldest of them first."""
     most = _SEARCHED if query.search else query.lines
     records = client.get("/history", kind="denied", limit=most)["records"][::-1]
@@ -133,7 +134,7 @@ def _denials(client: Server, query: RowSelection) -> list[dict[str, Any]]:
     return found[::-1] if query.is_reversed else found
 
 
-def _names(record: Mapping[str, Any]) -> list[str]:
+def _names(record: JsonMapping) -> list[str]:
     violations = record["decision"]["violations"]
     return [record["asks"][0]["application_id"], *(violation["name"] for violation in violations)]
 
@@ -174,7 +175,7 @@ def _status(state: TopState, updated: datetime, problem: str) -> Text:
     return Text(printable(", ".join(parts)), style="dim")
 
 
-def render_screen(console: Console, view: Mapping[str, Any], state: TopState, status: Text) -> RenderableType:
+def render_screen(console: Console, view: JsonMapping, state: TopState, status: Text) -> RenderableType:
     """Return the part of the tables on the screen, between the summary and a line with keys.
 
     Scrolling is limited to the existing lines.

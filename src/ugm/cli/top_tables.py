@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from ugm._json_values import JsonMapping
 from ugm.cli.fitting import Column, FittedTable
 from ugm.cli.output import bar, counted
 from ugm.cli.top_state import RowSelection
@@ -52,12 +53,12 @@ _SINGULAR: Final = {"users": "user", "groups": "group"}
 class _QueueRow(NamedTuple):
     """A queue with one resource of its maximum; without a maximum, the resource is None."""
 
-    queue: Mapping[str, Any]
+    queue: JsonMapping
     resource: str | None
     share: float
 
 
-def render_summary(partition: Mapping[str, Any]) -> Text:
+def render_summary(partition: JsonMapping) -> Text:
     """Return the line with the sizes of a partition."""
     counts = ", ".join(
         counted(partition[f"{noun}s"], noun) for noun in ("user", "group", "queue", "application", "allocation")
@@ -65,7 +66,7 @@ def render_summary(partition: Mapping[str, Any]) -> Text:
     return Text(printable(f"partition {partition['name']}: {counts}"), style="bold")
 
 
-def render_tables(view: Mapping[str, Any], query: RowSelection) -> RenderableType:
+def render_tables(view: JsonMapping, query: RowSelection) -> RenderableType:
     """Return the tables for the terminal.
 
     Args:
@@ -90,7 +91,7 @@ def render_tables(view: Mapping[str, Any], query: RowSelection) -> RenderableTyp
 # Queues
 
 
-def _queue_rows(root: Mapping[str, Any] | None, query: RowSelection) -> list[_QueueRow]:
+def _queue_rows(root: JsonMapping | None, query: RowSelection) -> list[_QueueRow]:
     """Return the selected rows in the order of the query; maxima alone are of interest in the order of shares."""
     found = [] if root is None else list(_all_queue_rows(root))
     if query.sort == "share":
@@ -101,7 +102,7 @@ def _queue_rows(root: Mapping[str, Any] | None, query: RowSelection) -> list[_Qu
     return (selected[::-1] if query.is_reversed else selected)[: query.lines]
 
 
-def _all_queue_rows(queue: Mapping[str, Any]) -> Iterator[_QueueRow]:
+def _all_queue_rows(queue: JsonMapping) -> Iterator[_QueueRow]:
     maximum = queue["max_resources"] or {}
     for name, most in maximum.items():
         used = queue["usage"].get(name, 0)
@@ -144,14 +145,14 @@ def _queue_cells(row: _QueueRow) -> Sequence[str | Text]:
 # Users and groups
 
 
-def _utilization_table(kind: str, page: Mapping[str, Any], query: RowSelection) -> FittedTable:
+def _utilization_table(kind: str, page: JsonMapping, query: RowSelection) -> FittedTable:
     owner, queue = Column(_SINGULAR[kind], least=12), Column("queue", least=8, omitted=2)
     columns = (owner, queue, *_AMOUNTS, _kept_if_sorted(_APPLICATIONS, query), _kept_if_sorted(_WAITING, query))
     rows = map(_utilization_cells, page["utilizations"][: query.lines])
     return FittedTable(columns, rows, f"{_title(kind.capitalize(), 'closest to a limit', query)}, of {page['total']:,}")
 
 
-def _utilization_cells(entry: Mapping[str, Any]) -> Sequence[str | Text]:
+def _utilization_cells(entry: JsonMapping) -> Sequence[str | Text]:
     limit, name = entry["limit"], entry["resource"]
     counts = _count(entry["running_applications"]), _count(entry["pending_allocations"])
     if limit is None:
@@ -166,12 +167,12 @@ def _utilization_cells(entry: Mapping[str, Any]) -> Sequence[str | Text]:
 # Denials
 
 
-def _denial_table(records: Sequence[Mapping[str, Any]], query: RowSelection) -> FittedTable:
+def _denial_table(records: Sequence[JsonMapping], query: RowSelection) -> FittedTable:
     title = "Denied, oldest first" if query.is_reversed else "Denied"
     return FittedTable(_DENIAL_COLUMNS, map(_denial_cells, records[: query.lines]), title)
 
 
-def _denial_cells(record: Mapping[str, Any]) -> Sequence[str]:
+def _denial_cells(record: JsonMapping) -> Sequence[str]:
     violations = record["decision"]["violations"]
     first, others = violations[0], len(violations) - 1
     where = f" in {first['queue_path']}" if first["queue_path"] not in ("", first["name"]) else ""

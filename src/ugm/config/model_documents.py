@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from ugm._config_fields import ConfigValue
 from ugm._documents.builder import UNUSABLE, Value
 from ugm._documents.loader import Document
 from ugm._documents.located import from_place
 from ugm._documents.places import Path, format_path, value_at
+from ugm._json_values import Json
 from ugm.configuration import ElasticGroupConfig, QuotaNodeConfig, QuotaTreeDocument
 from ugm.errors import ConfigError, RequestError
 
@@ -74,7 +75,7 @@ def _read_manifest(document: Document, data: Value, path: Path) -> ReadDocument:
     return ReadDocument(value, moved, tuple(refused))
 
 
-def _plain(value: Value) -> Any:  # noqa: ANN401 - JSON
+def _plain(value: Value) -> Json:
     """Return data with texts of the built-in type."""
     if isinstance(value, dict):
         return {str(name): _plain(item) for name, item in value.items()}

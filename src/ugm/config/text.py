@@ -20,6 +20,7 @@ from ugm._config_fields import to_data
 from ugm._documents.loader import MAX_BYTES, Document, load, refusal, too_large
 from ugm._documents.places import mark_after
 from ugm._documents.problems import Problems
+from ugm._json_values import JsonObject
 from ugm.config.assembly import Assembly
 from ugm.config.inclusion import FILE_KEY, include_files, reader_in
 from ugm.config.misspelling import misspelt_resources
@@ -254,6 +255,6 @@ def dump_config(config: SchedulerConfig) -> str:
     return str(yaml.dump(config_data(config), Dumper=dumper, sort_keys=False, allow_unicode=True))
 
 
-def config_data(config: SchedulerConfig) -> dict[str, Any]:
+def config_data(config: SchedulerConfig) -> JsonObject:
     """Return a configuration as mappings, lists and scalars with the keys of a file, without default values."""
-    return cast("dict[str, Any]", to_data(config, _WRITERS))
+    return cast("JsonObject", to_data(config, _WRITERS))

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from ugm._json_values import JsonObject
 from ugm.decision import Violation
 from ugm.elastic.admission import GROUP, MINIMUM
 from ugm.elastic.nodes import UNLIMITED, ResourceNode
@@ -90,7 +91,7 @@ class RuntimeExplanation:
         """The amount that no group gets. Negative if unscaled minimums exceed the available amount."""
         return self.available - sum(share.runtime for share in self.shares)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the explanation for JSON."""
         shares = [{**asdict(share), "cap": str(share.cap)} for share in self.shares]
         return {**asdict(self), "shares": shares, "rounds": [each._asdict() for each in self.rounds]}

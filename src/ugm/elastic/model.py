@@ -13,10 +13,11 @@ If an exception from outside interrupts a call, the call either takes effect or 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, Final, Self, TypeVar, final
+from typing import Final, Self, TypeVar, final
 
 from ugm._claim_groups import NAMESPACE_TAG, GroupFinder, finder_of
 from ugm._config_fields import to_data
+from ugm._json_values import JsonMapping
 from ugm.arguments import require_name
 from ugm.configuration import ElasticConfig, GroupSource
 from ugm.decision import EffectiveLimit, Violation
@@ -203,7 +204,7 @@ class ElasticModel(ReportingModel):
         """Return the limits of all groups: their runtimes for the present requests."""
         return self.quota.all_limits()
 
-    def capture_state(self) -> Callable[[], Mapping[str, Any]]:
+    def capture_state(self) -> Callable[[], JsonMapping]:
         """Copy the numbers of all groups; the returned function computes the runtimes that have changed.
 
         The states share the groups that have not changed, so they must not be modified.
@@ -215,11 +216,11 @@ class ElasticModel(ReportingModel):
             "groups": copy.groups(),
         }
 
-    def state(self) -> Mapping[str, Any]:
+    def state(self) -> JsonMapping:
         """Return the total of the cluster, and the status of every group, every parent before its children."""
         return self.capture_state()()
 
-    def definition(self) -> Mapping[str, Any] | None:
+    def definition(self) -> JsonMapping | None:
         """Return the configuration that declares the model, with amounts in base units; None without one."""
         return None if self._config is None else {"elastic": to_data(self._config)}
 

@@ -33,7 +33,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import compress, repeat
 from operator import gt, sub
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
+
+from ugm._json_values import JsonObject
 
 __all__ = ["Sharer", "SharingResult", "SharingRound", "divide", "divide_in_rounds", "is_short", "scaled_min", "share"]
 
@@ -94,7 +96,7 @@ class SharingResult:
         """The amount that no group got. Negative if the minimums exceed the available amount and are not scaled."""
         return self.available - sum(self.runtime.values())
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the result for JSON."""
         return {**asdict(self), "rounds": [each._asdict() for each in self.rounds]}
 

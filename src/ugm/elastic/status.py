@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from typing import Final
 
+from ugm._json_values import JsonObject
 from ugm.elastic.group import ElasticGroup
 from ugm.elastic.nodes import ResourceNode
 from ugm.elastic.tree import ElasticTree
@@ -43,7 +44,7 @@ class GroupStatus:
     #: The part of the minimum in force beyond the runtime, which others may use.
     lent: Resource
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the status for JSON."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: dict(value) if isinstance(value, Resource) else value for name, value in values.items()}

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
+from ugm._json_values import JsonObject
 from ugm.elastic.group import ElasticGroup
 from ugm.elastic.nodes import UNLIMITED
 from ugm.elastic.sharing import Sharer, scaled_min, share
@@ -93,9 +94,9 @@ class _Known(NamedTuple):
     children: dict[str, list[str]]
     shares: dict[str, _Shares]
     #: The result, as plain data.
-    statuses: dict[str, dict[str, Any]]
+    statuses: dict[str, JsonObject]
     #: The same in order.
-    listed: list[dict[str, Any]]
+    listed: list[JsonObject]
 
 
 @final
@@ -148,7 +149,7 @@ class TreeCopy:
             for node in tree.root.walk()
         ]
 
-    def groups(self) -> list[dict[str, Any]]:
+    def groups(self) -> list[JsonObject]:
         """Return the result of `GroupStatus.to_dict` for every group, every parent before its children.
 
         Groups that have not changed since the last computation have the same object as there. If none has changed, the
@@ -232,7 +233,7 @@ class TreeCopy:
             return {}
         return {child.name: scaled_min(available, child.min, total) for child in children}
 
-    def _status(self, group: _Group, parent: _Group | None, shares: _Shares) -> dict[str, Any]:
+    def _status(self, group: _Group, parent: _Group | None, shares: _Shares) -> JsonObject:
         name, parent_name, least, most, resources = group
         shared = [resource for resource in resources if shares[resource].is_shared]
         runtime = {resource: shares[resource].runtime for resource in shared}

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any, Final, final
 
+from ugm._json_values import JsonMapping
 from ugm.errors import RequestError
 from ugm.fairness.decayed_usage import DecayedUsage
 from ugm.fairness.rank import FairRank, RankExplanation
@@ -187,16 +188,16 @@ class FairShares(ReportingModel):
 
     # Reports
 
-    def state(self) -> Mapping[str, Any]:
+    def state(self) -> JsonMapping:
         """Return the users with usage, places and levels, the best first, and the accounts. Exact numbers are texts."""
         return self.capture_state()()
 
-    def capture_state(self) -> Callable[[], Mapping[str, Any]]:
+    def capture_state(self) -> Callable[[], JsonMapping]:
         """Return a function that returns the state of this moment."""
         now, capture = self.now, self.capture_rank()
         return lambda: {"as_of": now, **_ranked(capture())}
 
-    def definition(self) -> Mapping[str, Any]:
+    def definition(self) -> JsonMapping:
         """Return the shares as plain data."""
         return {
             "accounts": dict(self.tree.accounts),
@@ -215,7 +216,7 @@ class FairShares(ReportingModel):
                 yield f"fair shares: the usage of {user!r} counts other claims than those that are held"
 
 
-def explain_shares(definition: Mapping[str, Any], state: Mapping[str, Any], first: str, second: str) -> RankExplanation:
+def explain_shares(definition: JsonMapping, state: JsonMapping, first: str, second: str) -> RankExplanation:
     """Return the reason for the order of two users, from the definition and the state of `FairShares` as plain data.
 
     Raises:

@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from ugm._json_values import Json
 from ugm.journal.client_sessions import SESSION_TAGS, SessionRecord, decode_record, record_row
 from ugm.partition.compiled_config import CompiledConfig
-from ugm.partition.event_codec import Json, decode_rows, event_rows, from_json
+from ugm.partition.event_codec import decode_rows, event_rows, from_json
 from ugm.partition.events import ConfigurationChanged, Event
 
 __all__ = ["SEPARATOR", "LoggedOperation", "add_operation", "config_after", "decode_change"]

@@ -22,7 +22,8 @@ from functools import lru_cache
 from itertools import islice
 from typing import Final, NamedTuple, TypeAlias, final
 
-from ugm.partition.event_codec import Json, from_json, to_json
+from ugm._json_values import Json
+from ugm.partition.event_codec import from_json, to_json
 from ugm.partition.events import Allocated, AllocationRequested, Event, Released, RequestWithdrawn
 
 __all__ = [

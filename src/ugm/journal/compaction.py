@@ -12,6 +12,7 @@ from contextlib import suppress
 from itertools import groupby
 from typing import NamedTuple, Protocol, TypeVar
 
+from ugm._json_values import Json
 from ugm.journal.client_sessions import SessionTable
 from ugm.journal.contents import JournalContents, JournalEntry, open_contents, replay
 from ugm.journal.declared_past import DeclaredPast
@@ -23,7 +24,7 @@ from ugm.journal.usage_intervals import UsageInterval, UsageMeter, decode_interv
 from ugm.partition.checkpoint import checkpoint_of
 from ugm.partition.checkpoint_codec import encode_checkpoint
 from ugm.partition.compiled_config import CompiledConfig
-from ugm.partition.event_codec import Json, event_rows, to_json
+from ugm.partition.event_codec import event_rows, to_json
 from ugm.partition.events import BudgetChanged, ConfigurationChanged
 from ugm.partition.self_check import verify
 from ugm.partition.state import PartitionState

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Final, NamedTuple, Protocol, TypeVar
 
+from ugm._json_values import Json
 from ugm.journal.ack_marker import read_ack_marker
 from ugm.journal.change_data import LoggedOperation, config_after, decode_change
 from ugm.journal.client_sessions import NO_SESSION, SessionTable, is_session_row
@@ -25,7 +26,7 @@ from ugm.journal.store_reader import StoredChange, open_reader
 from ugm.partition.checkpoint import Checkpoint, restore
 from ugm.partition.checkpoint_codec import decode_checkpoint
 from ugm.partition.compiled_config import CompiledConfig
-from ugm.partition.event_codec import Json, from_json
+from ugm.partition.event_codec import from_json
 from ugm.partition.events import Event
 from ugm.partition.replay import replay_events
 from ugm.partition.state import PartitionState

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from ugm._json_values import Json
 from ugm.errors import RequestError
 from ugm.journal.client_sessions import record_row
 from ugm.journal.compaction import Compaction
@@ -19,7 +20,7 @@ from ugm.journal.store import has_content
 from ugm.partition.allocation import Allocation
 from ugm.partition.checkpoint_codec import application_to_dict
 from ugm.partition.compiled_config import CompiledConfig
-from ugm.partition.event_codec import Json, event_to_dict
+from ugm.partition.event_codec import event_to_dict
 from ugm.partition.self_check import verify
 from ugm.partition.state import PartitionState
 

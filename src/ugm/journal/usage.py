@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
+from ugm._json_values import Json
 from ugm.budgets.calendar import Calendar, calendar_of
 from ugm.budgets.calendar import Period as CalendarPeriod
 from ugm.errors import RequestError, number_text
@@ -17,7 +18,6 @@ from ugm.journal.change_queue import Clock, milliseconds
 from ugm.journal.locations import LogLocation, log_at
 from ugm.journal.log import Log
 from ugm.journal.usage_intervals import UsageInterval, usage_intervals
-from ugm.partition.event_codec import Json
 
 __all__ = ["Grouping", "Period", "UsageRow", "format_seconds", "usage"]
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple, TypeAlias, final
 
+from ugm._json_values import Json
 from ugm.journal.contents import JournalContents, JournalEntry
 from ugm.model import Claim, ReportingModel
 from ugm.partition.allocation import AllocationState
 from ugm.partition.checkpoint import Checkpoint
 from ugm.partition.compiled_config import CompiledConfig
-from ugm.partition.event_codec import Json
 from ugm.partition.events import (
     Allocated,
     ApplicationEnded,

@@ -14,6 +14,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar, cast
 
+from ugm._json_values import JsonObject
 from ugm.elastic import ROOT_GROUP, ElasticGroup, GroupStatus
 from ugm.errors import RequestError
 from ugm.identity import MAX_NAME
@@ -169,7 +170,7 @@ def _no_name(_digits: str) -> None:
     """Replace a number where a name is expected."""
 
 
-def write_elastic_quota(group: ElasticGroup, status: GroupStatus | None = None) -> dict[str, Any]:
+def write_elastic_quota(group: ElasticGroup, status: GroupStatus | None = None) -> JsonObject:
     """Return the manifest of a group; with *status*, also its request, usage and runtime quota.
 
     Reading the manifest gives an equal group, except that weights that could not be parsed are left out, and that empty
@@ -195,7 +196,7 @@ def write_elastic_quota(group: ElasticGroup, status: GroupStatus | None = None) 
     if status is not None:
         shown = {"runtime": status.runtime, "request": status.request, "child-request": status.child_request}
         annotations |= {field: json.dumps(_quantities(vector)) for field, vector in shown.items()}
-    metadata: dict[str, Any] = {"name": group.name}
+    metadata: JsonObject = {"name": group.name}
     if group.namespace:
         metadata["namespace"] = group.namespace
     metadata["labels"], metadata["annotations"] = _prefixed(labels), _prefixed(annotations)

@@ -7,8 +7,9 @@ still exist.
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple, final
+from typing import Final, NamedTuple, final
 
+from ugm._json_values import JsonObject
 from ugm.arguments import require_application_id, require_name, require_resource
 from ugm.errors import RequestError
 from ugm.partition.allocation import Allocation, AllocationState
@@ -67,7 +68,7 @@ class AuditReport(NamedTuple):
     def __bool__(self) -> bool:
         return bool(self.differences)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the report for JSON."""
         return {"differences": [_as_dict(difference) for difference in self.differences]}
 
@@ -80,7 +81,7 @@ def _text(running: RunningAllocation, *, is_known: bool = True) -> str:
     return f"{running.allocation_id!r} of {owner}{running.application_id!r} with {running.usage}"
 
 
-def _as_dict(difference: Difference) -> dict[str, Any]:
+def _as_dict(difference: Difference) -> JsonObject:
     sides = {"ledger": difference.ledger, "running": difference.running}
     fields = {name: side and {**side._asdict(), "usage": dict(side.usage)} for name, side in sides.items()}
     return {**fields, "is_application_known": difference.is_application_known}

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from ugm._json_values import JsonMapping
 from ugm.partition.allocation import PLAIN, Allocation, AllocationState
 from ugm.partition.application import Application, GangStyle, LedgerEntry
 from ugm.partition.state import PartitionState
@@ -66,7 +67,7 @@ class ModelRecord(NamedTuple):
     kind: str
     name: str
     #: The result of `ugm.model.PersistentModel.save`.
-    past: Mapping[str, Any]
+    past: JsonMapping
 
 
 class Checkpoint(NamedTuple):

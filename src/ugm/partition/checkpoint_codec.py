@@ -12,11 +12,11 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Final
 
+from ugm._json_values import Json
 from ugm.partition.allocation import Allocation
 from ugm.partition.application import GangStyle
 from ugm.partition.checkpoint import ApplicationRecord, Checkpoint, ModelRecord, QueueRecord
 from ugm.partition.event_codec import (
-    Json,
     decode_allocation,
     decode_amounts,
     decode_optional_amounts,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 from ugm._config_fields import ConfigValue, to_data
 from ugm._declared_models import DeclaredBudgets, ModelDefinition
+from ugm._json_values import JsonObject
 from ugm.configuration import ElasticConfig, FairShareConfig, PartitionConfig, ScheduledLimit, ThresholdConfig
 from ugm.identity import TrackingType
 from ugm.partition.compiled_config import CompiledConfig
@@ -44,7 +45,7 @@ class LimitValue(NamedTuple):
     max_pending_resources: Resource | None = None
     max_submitted: int = 0
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the value for JSON; the limits on pending work only if there are any."""
         pending = {
             "max_pending": self.max_pending,
@@ -99,7 +100,7 @@ class LimitChange(NamedTuple):
         """Return the properties that differ, each amount separately."""
         return _details(*({} if side is None else side.amounts() for side in (self.before, self.after)))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the change for JSON, with the names of its attributes."""
         sides = {"before": self.before and self.before.to_dict(), "after": self.after and self.after.to_dict()}
         return {**self._asdict(), "kind": str(self.kind), **sides}
@@ -126,7 +127,7 @@ class QueueChange(NamedTuple):
         """Return the properties that differ, each amount separately; empty for a queue without properties."""
         return _details(*({} if side is None else _separate_properties(side) for side in (self.before, self.after)))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the change for JSON."""
         sides = {"before": self.before and _spec_dict(self.before), "after": self.after and _spec_dict(self.after)}
         return {"queue_path": self.queue_path, **sides}
@@ -161,7 +162,7 @@ class ModelChange(NamedTuple):
         """Return the properties that differ, each amount separately."""
         return _details(self.before or {}, self.after or {})
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the change for JSON, with the names of its attributes."""
         sides = {side: value and dict(value) for side, value in (("before", self.before), ("after", self.after))}
         return {"kind": self.kind, "name": self.name, **sides}
@@ -183,7 +184,7 @@ class ScheduleChange(NamedTuple):
     before: tuple[str, ...]
     after: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the change for JSON, with the names of its attributes."""
         return {"place": self.place, "before": list(self.before), "after": list(self.after)}
 
@@ -212,7 +213,7 @@ class Changes(NamedTuple):
     def __bool__(self) -> bool:
         return any(self)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the changes for JSON."""
         return {
             "queues": [change.to_dict() for change in self.queues],
@@ -427,7 +428,7 @@ def _quota_properties(prefix: str, quota: Quota) -> dict[str, str]:
     }
 
 
-def _spec_dict(spec: QueueSpec) -> dict[str, Any]:
+def _spec_dict(spec: QueueSpec) -> JsonObject:
     return {
         "parent": spec.is_parent,
         **_quota_dict(spec.quota),
@@ -437,7 +438,7 @@ def _spec_dict(spec: QueueSpec) -> dict[str, Any]:
     }
 
 
-def _quota_dict(quota: Quota) -> dict[str, Any]:
+def _quota_dict(quota: Quota) -> JsonObject:
     return {
         "max_resources": optional_dict(quota.max_resources),
         "max_applications": quota.max_applications,

@@ -12,9 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any, Final, NamedTuple, TypeAlias, final
+from typing import Final, NamedTuple, TypeAlias, final
 
 from ugm._declared_models import ModelDefinition
+from ugm._json_values import JsonObject
 from ugm.decision import Exhaustion, Violation
 from ugm.errors import RequestError
 from ugm.identity import UserGroup
@@ -58,7 +59,7 @@ class DrainingQueue(NamedTuple):
     #: Sorted. They continue as before; the queue accepts no more applications.
     applications: tuple[str, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the queue for JSON."""
         return {"queue_path": self.queue_path, "applications": list(self.applications)}
 
@@ -73,7 +74,7 @@ class PlannedReduction(NamedTuple):
     #: The time after which it would be reduced, in seconds.
     delay: int
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the queue for JSON."""
         return self._asdict()
 
@@ -92,7 +93,7 @@ class ScheduledChange(NamedTuple):
     #: Those of `exceeded` that would be exceeded by more than now.
     newly_exceeded: tuple[Violation, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the change for JSON."""
         return {
             "at": self.at,
@@ -139,7 +140,7 @@ class ConfigPlan(NamedTuple):
         """
         return (*map(below_usage, self.newly_exceeded), *lowered_limits(self.changes))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the plan for JSON."""
         return {
             "changes": self.changes.to_dict(),

@@ -21,8 +21,9 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, Final, NamedTuple, TypeAlias, final
+from typing import Any, Final, NamedTuple, final
 
+from ugm._json_values import Json, JsonObject
 from ugm.budgets import BudgetChange
 from ugm.identity import UserGroup
 from ugm.partition.allocation import Allocation, AllocationRequest, AllocationState, Traits
@@ -56,7 +57,6 @@ from ugm.partition.stored_config import config_from_data, config_to_data
 from ugm.resources import Resource, optional_dict
 
 __all__ = [
-    "Json",
     "decode_allocation",
     "decode_amounts",
     "decode_events",
@@ -74,9 +74,6 @@ __all__ = [
     "to_json",
     "user_to_dict",
 ]
-
-#: A value of JSON: None, a bool, a number, a text, or a list or mapping of such values.
-Json: TypeAlias = Any
 
 _encode_json: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 # A third of the time of `json.loads`, which detects other encodings first.
@@ -386,7 +383,7 @@ def decode_rows(rows: Iterable[Sequence[Json]], before: CompiledConfig) -> tuple
     return tuple(events)
 
 
-def event_to_dict(event: Event) -> dict[str, Any]:
+def event_to_dict(event: Event) -> JsonObject:
     """Return an event for JSON, with its name as ``event``."""
     kind = _KINDS[type(event)]
     if isinstance(event, ConfigurationChanged):

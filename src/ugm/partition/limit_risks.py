@@ -7,8 +7,9 @@ to be confirmed. Limits that are added or removed are no risks, unless the usage
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
+from ugm._json_values import JsonObject
 from ugm.decision import Violation
 from ugm.identity import TrackingType
 from ugm.partition.config_changes import Changes, LimitValue
@@ -37,7 +38,7 @@ class LimitRisk(NamedTuple):
     #: The usage above the limit; None if the limit only falls by more than 10 %.
     used: int | None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the risk for JSON, with the names of its attributes."""
         return {**self._asdict(), "kind": str(self.kind)}
 

@@ -15,11 +15,12 @@ The rule presumes that a model which allows a request allows every smaller reque
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeAlias, final
 
+from ugm._json_values import JsonMapping
 from ugm.budgets import AccountState, Budgets
 from ugm.decision import EffectiveLimit, Violation
 from ugm.identity import UserGroup
@@ -45,9 +46,9 @@ class ModelReport:
     #: Whether its state is unknown since one of its calls failed, so that every request is denied.
     is_suspended: bool
     #: The result of `ugm.model.ReportingModel.state`; empty if it is suspended.
-    state: Mapping[str, Any]
+    state: JsonMapping
     #: The result of `ugm.model.ReportingModel.definition`.
-    definition: Mapping[str, Any] | None
+    definition: JsonMapping | None
 
     def to_dict(self) -> dict[str, object]:
         """Return the report for JSON."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, NamedTuple, final
+from typing import Final, NamedTuple, final
 
+from ugm._json_values import JsonObject
 from ugm.decision import Violation
 from ugm.model import Guarantee
 from ugm.partition.subject import Subject, UserInQueue
@@ -80,7 +81,7 @@ class ReclaimVictim(NamedTuple):
     #: request lacks. The usage is that after the eviction of all victims.
     guarantees: tuple[Guarantee, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the victim for JSON."""
         guarantees = [guarantee._asdict() for guarantee in self.guarantees]
         return {**self._asdict(), "usage": dict(self.usage), "guarantees": guarantees}
@@ -140,7 +141,7 @@ class ReclaimPlan:
         """The ids of the victims."""
         return tuple(victim.allocation_id for victim in self.victims)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the plan for JSON."""
         return {
             "outcome": self.outcome.value,

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from operator import attrgetter
-from typing import Any, Final, NamedTuple, Self, final
+from typing import Final, NamedTuple, Self, final
 
 from ugm.configuration import PartitionConfig
 from ugm.decision import EffectiveLimit
@@ -34,6 +34,7 @@ from ugm.partition.owner_limits import OwnerLimits
 from ugm.partition.snapshot_parts import (
     CopiedQueue,
     PendingLine,
+    Row,
     SnapshotParts,
     copied_queue,
     pending_line,
@@ -64,9 +65,9 @@ class _Derived(NamedTuple):
 
     compiled: CompiledConfig | None
     cluster: Resource | None
-    queue_rows: Mapping[str, tuple[Any, ...]]
-    usage_rows: Mapping[str, tuple[Any, ...]]
-    pending_rows: Mapping[str, tuple[Any, ...]]
+    queue_rows: Mapping[str, Row]
+    usage_rows: Mapping[str, Row]
+    pending_rows: Mapping[str, Row]
     queues: Mapping[str, CopiedQueue]
     usage: LineIndex[UsageLine]
     pending: LineIndex[PendingLine]
@@ -171,17 +172,17 @@ class PartitionSnapshot:
     # The copied data
 
     @cached_property
-    def _queue_rows(self) -> Mapping[str, tuple[Any, ...]]:
+    def _queue_rows(self) -> Mapping[str, Row]:
         paths, *facts = self._raw_queues
         return dict(zip(paths, zip(*facts, self._raw_members, strict=True), strict=True))
 
     @cached_property
-    def _usage_rows(self) -> Mapping[str, tuple[Any, ...]]:
+    def _usage_rows(self) -> Mapping[str, Row]:
         names, *facts = self._raw_holdings
         return dict(zip(names, zip(*facts, strict=True), strict=True))
 
     @cached_property
-    def _pending_rows(self) -> Mapping[str, tuple[Any, ...]]:
+    def _pending_rows(self) -> Mapping[str, Row]:
         return self._raw_pending
 
     @cached_property

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from ugm.queues import QueueSpec, Quota
 from ugm.resources import Resource, sum_of
 from ugm.tracking.holding import amounts_by_name
 from ugm.tracking.snapshot import UsageLine
 
-__all__ = ["CopiedQueue", "PendingLine", "SnapshotParts", "copied_queue", "pending_line", "usage_line"]
+__all__ = ["CopiedQueue", "PendingLine", "Row", "SnapshotParts", "copied_queue", "pending_line", "usage_line"]
+
+#: The copied attributes of one item.
+Row: TypeAlias = tuple[Any, ...]
 
 
 class CopiedQueue(NamedTuple):
@@ -64,12 +67,12 @@ class SnapshotParts(NamedTuple):
     pending: list[PendingLine]
 
 
-def copied_queue(_path: str, row: tuple[Any, ...]) -> CopiedQueue:
+def copied_queue(_path: str, row: Row) -> CopiedQueue:
     """Return a copied queue for its values."""
     return CopiedQueue(*row)
 
 
-def usage_line(application_id: str, row: tuple[Any, ...]) -> UsageLine:
+def usage_line(application_id: str, row: Row) -> UsageLine:
     """Return the line of an application for the values of its holding."""
     if isinstance(row, UsageLine):
         return row
@@ -77,7 +80,7 @@ def usage_line(application_id: str, row: tuple[Any, ...]) -> UsageLine:
     return UsageLine(application_id, queue_path, owner.name, group and group.name, amounts_by_name(amounts))
 
 
-def pending_line(_application_id: str, row: tuple[Any, ...]) -> PendingLine:
+def pending_line(_application_id: str, row: Row) -> PendingLine:
     """Return the line of an application for its pending entries of the ledger."""
     if isinstance(row, PendingLine):
         return row

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from ugm._config_fields import from_data, to_data
+from ugm._json_values import Json
 from ugm.configuration import (
     ChildTemplate,
     FilterConfig,
@@ -32,7 +33,7 @@ def config_to_data(config: PartitionConfig | None) -> object:
     return to_data(config)
 
 
-def config_from_data(data: Any) -> PartitionConfig | None:  # noqa: ANN401 - JSON
+def config_from_data(data: Json) -> PartitionConfig | None:
     """Return the configuration of a stored form.
 
     Raises:

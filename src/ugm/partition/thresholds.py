@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from math import inf
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, final
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, final
 
+from ugm._json_values import JsonMapping, JsonObject
 from ugm.configuration import ThresholdConfig
 from ugm.decision import EffectiveLimit
 from ugm.identity import TrackingType
@@ -97,7 +98,7 @@ class ThresholdCrossed(NamedTuple):
         """The used part of the limit: 1 is all of it. Any usage under a limit of 0 counts as all of it."""
         return _Use(self.used, self.limit).share
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the crossing for JSON: fractions as texts such as ``7/2``, and the share as a decimal number."""
         amounts = {"used": _plain(self.used), "limit": _plain(self.limit)}
         return {**self._asdict(), **amounts, "share": as_float(self.share)}
@@ -251,7 +252,7 @@ def _uses_of_limits(limits: Iterable[EffectiveLimit]) -> _Uses:
             yield key, _Use(limit.running_applications, limit.max_applications)
 
 
-def _uses_of_model(model: str, state: Mapping[str, Any]) -> _Uses:
+def _uses_of_model(model: str, state: JsonMapping) -> _Uses:
     """Yield the usage of the accounts of budgets, of elastic groups and of the nodes of quota trees."""
     if model == _BUDGETS:
         # Imported late: most partitions have no budgets.

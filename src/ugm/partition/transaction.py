@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, ParamSpec, Protocol, TypeVar, final
 
+from ugm._json_values import JsonObject
 from ugm.errors import RequestError
 from ugm.operation_lock import CHANGING, OperationLock
 from ugm.partition.event_outbox import EventOutbox
@@ -118,7 +119,7 @@ class _NoLog:
 _NO_LOG: Final = _NoLog()
 
 
-def _call(call: tuple[Callable[..., T], tuple[Any, ...], dict[str, Any]]) -> T:
+def _call(call: tuple[Callable[..., T], tuple[Any, ...], JsonObject]) -> T:
     function, args, kwargs = call
     return function(*args, **kwargs)
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from fractions import Fraction
-from typing import Any, Final, NamedTuple, TypeVar, final
+from typing import Final, NamedTuple, TypeVar, final
 
+from ugm._json_values import JsonObject
 from ugm.decision import Decision
 from ugm.preemption.facts import PlacedRequest, PreemptionRequest
 from ugm.preemption.queue_usage_tree import QueueNode
@@ -101,7 +102,7 @@ class Victim:
     #: The guarantees that entitle the request; empty for a victim in the queue of the request.
     entitled_by: tuple[GuaranteeUse, ...] = ()
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the victim for JSON, with the names of its attributes."""
         lists = {name: [one._asdict() for one in getattr(self, name)] for name in ("frees", "exceeds", "entitled_by")}
         return {**_values(self), "usage": dict(self.usage), **lists}
@@ -134,7 +135,7 @@ class PlanCost:
     #: The positions of the victims in the ledger, oldest first; of two equal sets, the later positions win.
     positions: tuple[int, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the cost for JSON, with the names of its attributes."""
         return {
             "count": self.count,
@@ -197,7 +198,7 @@ class PreemptionPlan:
         """The first law that every other allocation alone would break, or ``not_needed``, by allocation id."""
         return {name: group.law for group in self.protected for name in group.allocation_ids}
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the plan for JSON."""
         return {
             "request": {**self.request._asdict(), "usage": dict(self.request.usage)},
@@ -256,7 +257,7 @@ _HEADS: Final = {
 }
 
 
-def _values(one: Victim) -> dict[str, Any]:
+def _values(one: Victim) -> JsonObject:
     return {field.name: getattr(one, field.name) for field in fields(one)}
 
 

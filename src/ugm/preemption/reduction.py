@@ -17,8 +17,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, final
+from typing import Final, NamedTuple, final
 
+from ugm._json_values import JsonObject
 from ugm.preemption.facts import World
 from ugm.preemption.laws import Law
 from ugm.preemption.plan import GuaranteeUse, QueueInput, Victim, queue_input
@@ -43,7 +44,7 @@ class ReductionTimer(NamedTuple):
         """The time from which a plan reduces the queue."""
         return self.since + self.delay
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the timer for JSON."""
         return {**self._asdict(), "due": self.due}
 
@@ -67,7 +68,7 @@ class Reduction:
     #: The law that prevents a larger target, by resource: ``guarantee`` or ``not_preemptible``.
     prevented: Mapping[str, str]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the reduction for JSON."""
         return {
             "queue_path": self.queue_path,
@@ -99,7 +100,7 @@ class ReductionPlan:
     def __bool__(self) -> bool:
         return bool(self.victims)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the plan for JSON."""
         return {
             "now": self.now,

@@ -21,8 +21,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Final, TypeAlias, final
+from typing import ClassVar, Final, TypeAlias, final
 
+from ugm._json_values import JsonMapping
 from ugm.decision import EffectiveLimit, Violation
 from ugm.errors import RequestError
 from ugm.identity import is_name
@@ -63,7 +64,7 @@ class _Model(ReportingModel, ABC):
     """
 
     #: The configuration that declares the model, as plain data; None for a model of the program.
-    described: Mapping[str, Any] | None = None
+    described: JsonMapping | None = None
 
     #: The word for the tree or forest in violations.
     _kind: ClassVar[str]
@@ -276,14 +277,14 @@ class _Model(ReportingModel, ABC):
         """Return every quota that is exceeded, tree by tree."""
         return [QuotaNodeViolation(*violation) for violation in super().exceeded()]
 
-    def capture_state(self) -> Callable[[], Mapping[str, Any]]:
+    def capture_state(self) -> Callable[[], JsonMapping]:
         """Copy the trees; the returned function converts the nodes that have changed to plain data.
 
         The states share the nodes that have not changed, so they must not be modified.
         """
         known: dict[str, KnownNodes] = {}
 
-        def capture(forest: Forest) -> Iterator[Callable[[], Mapping[str, Any]]]:
+        def capture(forest: Forest) -> Iterator[Callable[[], JsonMapping]]:
             for name, managed in forest.trees.items():
                 known[name] = self._known.get(name) or KnownNodes()
                 yield capture_state(managed.tree, known[name])
@@ -292,11 +293,11 @@ class _Model(ReportingModel, ABC):
         mode = self._registry.mode.value
         return lambda: {"kind": "quota trees", "mode": mode, "trees": [state() for state in captured]}
 
-    def state(self) -> Mapping[str, Any]:
+    def state(self) -> JsonMapping:
         """Return the mode of the manager, and all trees with their consumers."""
         return self.capture_state()()
 
-    def definition(self) -> Mapping[str, Any] | None:
+    def definition(self) -> JsonMapping | None:
         """Return the configuration that declares the model, with amounts in base units; None without one."""
         return self.described
 

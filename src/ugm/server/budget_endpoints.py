@@ -7,6 +7,7 @@ from heapq import nsmallest
 from math import inf
 from typing import Any, Final, cast
 
+from ugm._json_values import JsonObject
 from ugm.budgets import AccountState, BudgetChange, BudgetChangeKind
 from ugm.errors import RequestError
 from ugm.partition import ModelReport
@@ -53,7 +54,7 @@ def budgets(served: ServedPartition, request: RequestContext) -> object:
 def change_budget(server: ServerState, request: RequestContext) -> object:
     """Set the amounts of a budget, refill an account, or transfer what remains to another, with a reason."""
     served = require_found("partition", request.path["partition"], server.partitions.get)
-    body = cast("dict[str, Any]", request.body)
+    body = cast("JsonObject", request.body)
     target = f"{served.name}: {body['kind']} {body['budget']}: {body['reason']}"
     with server.audit.operation(
         client=request.client, role="operator", action="change_budget", target=target

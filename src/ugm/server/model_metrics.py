@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from math import inf
-from typing import Any, Final, final
+from typing import Final, final
 
+from ugm._json_values import JsonMapping
 from ugm.budgets import AccountState
 from ugm.partition import ModelReport
 from ugm.resources import as_float
@@ -110,7 +111,7 @@ class ModelMetrics:
             amount = as_float(Fraction(getattr(account, name)))
             self._samples.add(f"ugm_budget_{name}_unit_seconds", amount, **labels)
 
-    def _add_users(self, ranked: Iterable[Mapping[str, Any]], users: frozenset[str]) -> None:
+    def _add_users(self, ranked: Iterable[JsonMapping], users: frozenset[str]) -> None:
         for one in cooperatively(ranked):
             if one["user"] not in users:
                 continue

@@ -8,8 +8,9 @@ server.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from ugm._json_values import JsonObject
 from ugm.server.metric_table import METRICS, MetricDescription, MetricKind
 
 __all__ = ["ALERTS", "AlertRule", "alert_rules", "dashboard", "reference_table"]
@@ -174,7 +175,7 @@ ALERTS: Final[tuple[AlertRule, ...]] = (
 )
 
 
-def alert_rules() -> dict[str, Any]:
+def alert_rules() -> JsonObject:
     """Return the alerts in the form of a rule file of Prometheus."""
     rules = [
         {
@@ -202,7 +203,7 @@ def reference_table() -> str:
 # The dashboard
 
 
-def dashboard() -> dict[str, Any]:
+def dashboard() -> JsonObject:
     """Return the dashboard as JSON for Grafana."""
     return {
         "uid": "ugm",
@@ -218,7 +219,7 @@ def dashboard() -> dict[str, Any]:
     }
 
 
-def _variables() -> Iterator[dict[str, Any]]:
+def _variables() -> Iterator[JsonObject]:
     yield {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"}
     for name, query in (
         ("partition", "label_values(ugm_queues, partition)"),
@@ -238,7 +239,7 @@ def _variables() -> Iterator[dict[str, Any]]:
         }
 
 
-def _placed_panels() -> Iterator[dict[str, Any]]:
+def _placed_panels() -> Iterator[JsonObject]:
     """Yield all rows and panels with their ids and places."""
     identity, top = 0, 0
     for title, panels in _rows():
@@ -255,7 +256,7 @@ def _placed_panels() -> Iterator[dict[str, Any]]:
         top += -(-len(panels) // (_WIDTH // width)) * height
 
 
-def _panel_dict(panel: _Panel, identity: int, place: Mapping[str, int]) -> dict[str, Any]:
+def _panel_dict(panel: _Panel, identity: int, place: Mapping[str, int]) -> JsonObject:
     return {
         "id": identity,
         "type": "timeseries",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import ugm
+from ugm._json_values import Json
 from ugm.server._yunikorn.schemas import YUNIKORN_SCHEMAS
 from ugm.server.access import Role
 from ugm.server.response_schemas import RESPONSE_SCHEMAS
@@ -118,7 +119,7 @@ def _refusals(route: AnyRoute) -> dict[str, object]:
     return {code: {"$ref": f"#/components/responses/{error}{code}"} for code in sorted(codes)}
 
 
-def _with_references(part: Any) -> Any:  # noqa: ANN401 - JSON
+def _with_references(part: Json) -> Json:
     """Return a part of the description in which references replace the schemas that are described once."""
     if isinstance(part, Mapping):
         named = next((name for name, schema in _REQUEST_SCHEMAS.items() if part is schema), None)

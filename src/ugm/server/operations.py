@@ -13,6 +13,7 @@ from inspect import getdoc
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from ugm import Decision, UserGroup
+from ugm._json_values import JsonMapping, JsonObject
 from ugm.errors import RequestError
 from ugm.partition import AbstractPartition, AllocationRequest, ApplicationInfo, GangStyle
 from ugm.queues import Placement
@@ -37,7 +38,7 @@ from ugm.server.state import RequestContext, ServerState
 __all__ = ["BATCH", "OPERATIONS", "PartitionOperation", "create_endpoint", "execute_batch"]
 
 #: The fields of a body, validated.
-_Fields: TypeAlias = Mapping[str, Any]
+_Fields: TypeAlias = JsonMapping
 
 #: The allocations of a gang, and the operations of a batch.
 _MOST: Final = 1000
@@ -181,7 +182,7 @@ BATCH: Final[Schema] = record(
 )
 
 
-def _arguments(fields: _Fields) -> dict[str, Any]:
+def _arguments(fields: _Fields) -> JsonObject:
     """Return the arguments of a method: amounts as resources, and the user with the groups."""
     arguments = dict(fields)
     for name in ("usage", "quota"):

@@ -5,10 +5,11 @@ Only `carry_out` changes the partition.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from ugm import AllocationRequest
+from ugm._json_values import JsonMapping
 from ugm.errors import RequestError
 from ugm.partition import AbstractPartition, AllocationState
 from ugm.preemption import PreemptionPlan, ReductionPlan
@@ -71,7 +72,7 @@ def _plan_dict(plan: PreemptionPlan | ReductionPlan) -> object:
     return {**plan.to_dict(), "text": str(plan)}
 
 
-def _plan(partition: AbstractPartition, body: Mapping[str, Any]) -> PreemptionPlan:
+def _plan(partition: AbstractPartition, body: JsonMapping) -> PreemptionPlan:
     application_id = body["application_id"]
     require_found("application", application_id, partition.application)
     wanted = AllocationRequest(
@@ -86,21 +87,21 @@ def _plan(partition: AbstractPartition, body: Mapping[str, Any]) -> PreemptionPl
     )
 
 
-def _reductions(partition: AbstractPartition, body: Mapping[str, Any]) -> ReductionPlan:
+def _reductions(partition: AbstractPartition, body: JsonMapping) -> ReductionPlan:
     return partition.plan_reductions(body.get("now"), overshoot=body.get("overshoot", True))
 
 
 def carry_out(server: ServerState, request: RequestContext) -> object:
     """Make a plan again, and mark its victims as terminating if they are the named ones; otherwise mark none."""
     served = require_found("partition", request.path["partition"], server.partitions.get)
-    body: Mapping[str, Any] = request.body
+    body: JsonMapping = request.body
     target = f"{served.name}: {', '.join(body['victims'])}"
     with server.audit.operation(client=request.client, role="operator", action="carry_out", target=target):
         marked = _carry_out(served.partition, body)
     return {"allocation_ids": list(marked)}
 
 
-def _carry_out(partition: AbstractPartition, body: Mapping[str, Any]) -> tuple[str, ...]:
+def _carry_out(partition: AbstractPartition, body: JsonMapping) -> tuple[str, ...]:
     victims: Sequence[str] = body["victims"]
     if not _any_held(partition, victims):
         return ()

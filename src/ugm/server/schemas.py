@@ -12,6 +12,7 @@ from fractions import Fraction
 from types import NoneType
 from typing import Any, Final, TypeAlias, get_args, get_origin, get_type_hints
 
+from ugm._json_values import JsonMapping
 from ugm.identity import MAX_NAME
 from ugm.partition.allocation import MAX_DURATION
 from ugm.resources import MAX_QUANTITY, Resource
@@ -42,7 +43,7 @@ __all__ = [
 ]
 
 #: JSON Schema of 2020-12, as in OpenAPI 3.1.
-Schema: TypeAlias = Mapping[str, Any]
+Schema: TypeAlias = JsonMapping
 
 #: The most characters of a queue path.
 _LONGEST_PATH: Final = 4096

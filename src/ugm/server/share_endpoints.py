@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeAlias
 
+from ugm._json_values import JsonMapping
 from ugm.fairness.model import explain_shares
 from ugm.partition import ModelReport
 from ugm.server.state import RequestContext, ServedPartition
@@ -12,7 +13,7 @@ from ugm.server.state import RequestContext, ServedPartition
 __all__ = ["shares", "shares_of"]
 
 #: A user or account as plain data.
-_Ranked: TypeAlias = Mapping[str, Any]
+_Ranked: TypeAlias = JsonMapping
 #: The default number of users.
 _DEFAULT_USERS: Final = 100
 #: The name of the class of quota models with shares.

@@ -15,6 +15,7 @@ from itertools import count
 from operator import is_
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
+from ugm._json_values import JsonMapping
 from ugm.partition import CooperativeIteration, ModelReport
 
 __all__ = ["MEASURES", "BorrowingConsumer", "KnownTrees", "ModelTree", "TreeItem", "TreeRow", "trees_of"]
@@ -220,7 +221,7 @@ class _TreeState(NamedTuple):
     name: str
     kind: str
     mode: str
-    nodes: Sequence[Mapping[str, Any]]
+    nodes: Sequence[JsonMapping]
     borrowers: tuple[BorrowingConsumer, ...]
 
 
@@ -235,14 +236,14 @@ class KnownTrees:
 
     def __init__(self) -> None:
         #: The states of the nodes with the tree that was read from them, by the name of the tree.
-        self._trees: dict[str, tuple[Sequence[Mapping[str, Any]], list[TreeItem | None], ModelTree]] = {}
+        self._trees: dict[str, tuple[Sequence[JsonMapping], list[TreeItem | None], ModelTree]] = {}
 
     def tree(
         self,
         name: str,
         kind: str,
         mode: str,
-        states: Sequence[Mapping[str, Any]],
+        states: Sequence[JsonMapping],
         borrowers: tuple[BorrowingConsumer, ...],
     ) -> ModelTree:
         """Return the tree for the states of its nodes."""
@@ -289,24 +290,24 @@ def _names(name: str) -> Iterator[str]:
         yield f"{name}-{number}"
 
 
-def _elastic(state: Mapping[str, Any]) -> Iterator[_TreeState]:
+def _elastic(state: JsonMapping) -> Iterator[_TreeState]:
     yield _TreeState("elastic", "elastic", "", state["groups"], ())
 
 
-def _is_idle(group: Mapping[str, Any]) -> bool:
+def _is_idle(group: JsonMapping) -> bool:
     """Return whether a group is built in, and neither configured nor used."""
     is_built_in = bool(group["parent"]) and group["group"].startswith(_BUILT_IN)
     return is_built_in and not any(group[measure] for measure in MEASURES["elastic"])
 
 
-def _group(group: Mapping[str, Any]) -> TreeItem | None:
+def _group(group: JsonMapping) -> TreeItem | None:
     if _is_idle(group):
         return None
     amounts = {measure: group[measure] for measure in MEASURES["elastic"]}
     return TreeItem(group["group"], group["parent"], is_hard=False, amounts=amounts)
 
 
-def _quota_trees(state: Mapping[str, Any]) -> Iterator[_TreeState]:
+def _quota_trees(state: JsonMapping) -> Iterator[_TreeState]:
     for tree in state["trees"]:
         borrowers = tuple(
             BorrowingConsumer(**{field: consumer[field] for field in BorrowingConsumer._fields})
@@ -317,16 +318,16 @@ def _quota_trees(state: Mapping[str, Any]) -> Iterator[_TreeState]:
         yield _TreeState(tree["name"], "quota", state["mode"], tree["nodes"], borrowers)
 
 
-def _quota_node(node: Mapping[str, Any]) -> TreeItem:
+def _quota_node(node: JsonMapping) -> TreeItem:
     amounts = {"used": node["allocated"], **{measure: node[measure] for measure in ("quota", "borrowed", "lent")}}
     return TreeItem(node["name"], node["parent"], is_hard=node["hard"], amounts=amounts)
 
 
-_READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Iterator[_TreeState]]]] = {
+_READERS: Final[Mapping[str, Callable[[JsonMapping], Iterator[_TreeState]]]] = {
     "elastic": _elastic,
     "quota trees": _quota_trees,
 }
-_NODE_READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], TreeItem | None]]] = {
+_NODE_READERS: Final[Mapping[str, Callable[[JsonMapping], TreeItem | None]]] = {
     "elastic": _group,
     "quota": _quota_node,
 }

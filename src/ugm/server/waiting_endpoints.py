@@ -7,7 +7,7 @@ responses share an order for a while; the field ``as_of`` is its time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from ugm.errors import RequestError
 from ugm.identity import is_below
@@ -18,6 +18,8 @@ from ugm.server.natural_order import natural_key
 from ugm.server.state import Query, RequestContext, ServedPartition
 
 __all__ = ["waiting", "waiting_applications", "waiting_users"]
+
+_Item = TypeVar("_Item")
 
 _DEFAULT_PAGE: Final = 100
 _MOST_HOLDERS: Final = 3
@@ -155,7 +157,7 @@ def _sorted_groups(found: Iterable[WaitingTurn], name_of: Callable[[Turn], str],
     return sorted(groups.values(), key=keys[query.get("sort", "position")])
 
 
-def _page(found: list[Any], query: Query) -> list[Any]:
+def _page(found: list[_Item], query: Query) -> list[_Item]:
     offset = query.get("offset", 0)
     return found[offset : offset + query.get("limit", _DEFAULT_PAGE)]
 

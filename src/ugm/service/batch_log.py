@@ -23,11 +23,12 @@ from typing import Final, final
 
 import msgspec
 
+from ugm._json_values import Json
 from ugm.journal.change_data import SEPARATOR, add_operation
 from ugm.journal.change_queue import copy_of, milliseconds
 from ugm.journal.client_sessions import NO_SESSION, SessionProgress, SessionRecord, SessionTable, record_row
 from ugm.journal.errors import JournalError
-from ugm.partition.event_codec import Json, event_row, to_json
+from ugm.partition.event_codec import event_row, to_json
 from ugm.partition.events import Denied, Event
 
 __all__ = ["Batch", "BatchLog"]

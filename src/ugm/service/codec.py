@@ -31,12 +31,14 @@ import msgspec
 
 from ugm.service.errors import ProtocolError
 
-__all__ = ["Codec", "Hint", "Plain", "Shape", "Shapes", "UnsuitableValue", "mapped"]
+__all__ = ["Codec", "Convert", "Hint", "Plain", "Shape", "Shapes", "UnsuitableValue", "mapped"]
 
 #: A value of MessagePack: None, a bool, a number, a text, bytes, or a list, tuple or dictionary of such values.
 Plain: TypeAlias = Any
 #: An annotation as `typing.get_type_hints` returns it.
 Hint: TypeAlias = Any
+#: Converts a value of one type, or raises TypeError.
+Convert: TypeAlias = Callable[[Any], Any]
 
 #: The codes of extension values.
 _BIG_INTEGER: Final = 1
@@ -61,9 +63,9 @@ class Shape(NamedTuple):
     #: The type of the plain values, for `msgspec`.
     plain: Hint
     #: Returns the plain value of a value, or raises TypeError; None if the value is plain itself.
-    to_plain: Callable[[Any], Plain] | None = None
+    to_plain: Convert | None = None
     #: Converts a decoded plain value to the object; None if no conversion is needed.
-    from_plain: Callable[[Any], Any] | None = None
+    from_plain: Convert | None = None
     #: The shape of the items of a tuple of any length; None for other values.
     items: Shape | None = None
 
@@ -72,7 +74,7 @@ class UnsuitableValue(TypeError):  # noqa: N818 - not an error of the interface
     """A value does not have the annotated type."""
 
 
-def mapped(shape: Shape, to_value: Callable[[Any], Any], from_value: Callable[[Any], Any]) -> Shape:
+def mapped(shape: Shape, to_value: Convert, from_value: Convert) -> Shape:
     """Return the shape of objects that are converted to values of another shape.
 
     Args:
@@ -114,8 +116,8 @@ class Shapes:
         known = self._known.get(hint)
         if known is not None:
             return known
-        origin: Any = get_origin(hint)
-        parts: tuple[Any, ...] = get_args(hint)
+        origin: Hint = get_origin(hint)
+        parts: tuple[Hint, ...] = get_args(hint)
         if origin in (Union, UnionType):
             return self._union([part for part in parts if part is not NoneType], is_optional=NoneType in parts)
         if origin is tuple and parts[1:] != (...,):
@@ -156,18 +158,18 @@ class Shapes:
         one, other = parts
         if one is str:
             return _text_or(self.of(other))
-        origin: Any = get_origin(other)
+        origin: Hint = get_origin(other)
         if origin is tuple and issubclass(one, tuple):
             # A named tuple, or a tuple of its first fields.
             return mapped(self.of(one), lambda value: one(*value), _same)
         raise TypeError(f"values of {one} | {other} cannot be sent")
 
 
-def _same(value: Any) -> Any:  # noqa: ANN401 - any value
+def _same(value: Plain) -> Plain:
     return value
 
 
-def _to_plain(shape: Shape, value: Any) -> Plain:  # noqa: ANN401 - any value
+def _to_plain(shape: Shape, value: object) -> Plain:
     return value if shape.to_plain is None else shape.to_plain(value)
 
 
@@ -183,22 +185,20 @@ def _field_names(kind: type) -> tuple[str, ...]:
     raise TypeError(f"values of {kind} cannot be sent")
 
 
-def _reader(kind: type, names: tuple[str, ...]) -> Callable[[Any], list[Any]]:
+def _reader(kind: type, names: tuple[str, ...]) -> Convert:
     """Return a function that returns the fields of an object."""
     if issubclass(kind, tuple):
         return list
     return lambda value: [getattr(value, name) for name in names]
 
 
-def _maker(kind: Any) -> Callable[[Iterable[Any]], Any]:  # noqa: ANN401 - a class
+def _maker(kind: Hint) -> Convert:
     """Return a function that makes an object of its fields."""
     # `_make` is the constructor of named tuples that takes the fields as one iterable.
     return getattr(kind, "_make", None) or (lambda values: kind(*values))
 
 
-def _record(
-    kind: type, shapes: list[Shape], read: Callable[[Any], list[Any]], make: Callable[[Iterable[Any]], Any]
-) -> Shape:
+def _record(kind: type, shapes: list[Shape], read: Convert, make: Convert) -> Shape:
     """Return the shape of objects with a fixed number of fields."""
     plain = tuple[tuple(shape.plain for shape in shapes)]  # type: ignore[misc,valid-type]  # made at run time
     count = len(shapes)
@@ -230,7 +230,7 @@ def _require(kind: type, value: object) -> object:
     return value
 
 
-def _sequence(shape: Shape, kind: Callable[[Iterable[Any]], Any]) -> Shape:
+def _sequence(shape: Shape, kind: Convert) -> Shape:
     """Return the shape of tuples and lists of any length."""
     encode, decode = shape.to_plain, shape.from_plain
     return Shape(
@@ -337,7 +337,7 @@ def encode_plain(plain: Plain) -> bytes:
         return _encode(_representable(plain))
 
 
-def _encode_long(values: Collection[Any], shape: Shape) -> bytes:
+def _encode_long(values: Collection[object], shape: Shape) -> bytes:
     """Return the encoded form of many values of a shape.
 
     It is encoded in chunks, because the interpreter runs no other thread while `msgspec` encodes.

@@ -21,6 +21,7 @@ from ugm.service.codec import Codec
 from ugm.service.shapes import RESULTS, VIOLATION_FIELDS, shared_resource, violation_of
 
 __all__ = [
+    "Arguments",
     "decode_allocation_request",
     "decode_decision",
     "decode_id",
@@ -33,8 +34,11 @@ __all__ = [
     "encode_truth",
 ]
 
-_Encode: TypeAlias = Callable[[tuple[Any, ...]], bytes]
-_Decode: TypeAlias = Callable[[bytes], tuple[Any, ...]]
+#: The arguments of a call, in the order of the parameters.
+Arguments: TypeAlias = tuple[Any, ...]
+
+_Encode: TypeAlias = Callable[[Arguments], bytes]
+_Decode: TypeAlias = Callable[[bytes], Arguments]
 
 #: The number of bytes of the largest vector of resources that is cached.
 _LARGEST: Final = 256
@@ -77,7 +81,7 @@ def _usage(raw: msgspec.Raw) -> Resource:
 def encode_allocation_request(derived: _Encode) -> _Encode:
     """Return an encoder of the arguments of `allocate`, which leaves unusual ones to the derived encoder."""
 
-    def encode(arguments: tuple[Any, ...]) -> bytes:
+    def encode(arguments: Arguments) -> bytes:
         allocation_id, application_id, usage = arguments[:3]
         traits = arguments[3:]
         if (
@@ -98,7 +102,7 @@ def encode_allocation_request(derived: _Encode) -> _Encode:
 def decode_allocation_request(derived: _Decode) -> _Decode:
     """Return a decoder of the arguments of `allocate`, which leaves unusual ones to the derived decoder."""
 
-    def decode(data: bytes) -> tuple[Any, ...]:
+    def decode(data: bytes) -> Arguments:
         try:
             request = _decode_request(data)
             ids_and_usage = request.allocation_id, request.application_id, _usage(request.usage)
@@ -116,7 +120,7 @@ def decode_allocation_request(derived: _Decode) -> _Decode:
 def encode_subject_and_usage(derived: _Encode) -> _Encode:
     """Return an encoder of the arguments of `check`, which leaves unusual ones to the derived encoder."""
 
-    def encode(arguments: tuple[Any, ...]) -> bytes:
+    def encode(arguments: Arguments) -> bytes:
         if len(arguments) == 2:  # noqa: PLR2004 - the required ones
             subject, usage = arguments
             if type(usage) is Resource and type(subject) is str:
@@ -132,7 +136,7 @@ def encode_subject_and_usage(derived: _Encode) -> _Encode:
 def decode_subject_and_usage(derived: _Decode) -> _Decode:
     """Return a decoder of the arguments of `check`, which leaves unusual ones to the derived decoder."""
 
-    def decode(data: bytes) -> tuple[Any, ...]:
+    def decode(data: bytes) -> Arguments:
         try:
             subject, raw = _decode_subject_and_usage(data)
             return subject, _usage(raw)
@@ -145,7 +149,7 @@ def decode_subject_and_usage(derived: _Decode) -> _Decode:
 def encode_id(derived: _Encode) -> _Encode:
     """Return an encoder of the only argument of `release` and others, which leaves other types to the derived one."""
 
-    def encode(arguments: tuple[Any, ...]) -> bytes:
+    def encode(arguments: Arguments) -> bytes:
         if type(arguments[0]) is str:
             try:
                 return _encode(arguments)
@@ -159,7 +163,7 @@ def encode_id(derived: _Encode) -> _Encode:
 def decode_id(derived: _Decode) -> _Decode:
     """Return a decoder of the only argument of `release` and others, which leaves other types to the derived one."""
 
-    def decode(data: bytes) -> tuple[Any, ...]:
+    def decode(data: bytes) -> Arguments:
         try:
             return _decode_id(data)
         except (msgspec.MsgspecError, UnicodeDecodeError):

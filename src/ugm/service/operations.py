@@ -14,20 +14,22 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Final, NoReturn, TypeAlias, final, get_type_hints
+from typing import Any, Final, NoReturn, final, get_type_hints
 
 import msgspec
 
+from ugm._json_values import JsonMapping
 from ugm.decision import Decision
 from ugm.errors import RequestError, UgmError
 from ugm.partition import AbstractPartition
 from ugm.partition.audit import AuditReport, Difference
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.snapshot_parts import SnapshotParts
-from ugm.service.codec import Codec, Plain, Shape, encode_plain
+from ugm.service.codec import Codec, Convert, Plain, Shape, encode_plain
 from ugm.service.error_codec import decode_error, encode_error
 from ugm.service.errors import ProtocolError
 from ugm.service.fast_codecs import (
+    Arguments,
     decode_allocation_request,
     decode_decision,
     decode_id,
@@ -45,9 +47,6 @@ from ugm.service.shapes import ARGUMENTS, RESULTS
 from ugm.service.wire import OperationRequest
 
 __all__ = ["DIRECT_OPERATIONS", "ERROR", "OPERATIONS", "RESULT", "Arguments", "Kind", "Operation", "operations_of"]
-
-#: The arguments of a call, in the order of the parameters.
-Arguments: TypeAlias = tuple[Any, ...]
 
 #: The status of an answer with a result, and of one with an error.
 RESULT: Final = 0
@@ -187,7 +186,7 @@ class Operation:
     #: Calls the operation of a partition, or of the sessions.
     run: Callable[[Any, Arguments], Any]
     #: Returns the encoded form of a result.
-    encode_result: Callable[[Any], bytes]
+    encode_result: Callable[[object], bytes]
     #: Returns the result of an encoded form, or raises a ProtocolError.
     decode_result: Callable[[bytes], Any]
 
@@ -214,7 +213,7 @@ class Operation:
         """Return the error of an encoded form, or raise a ProtocolError."""
         return decode_error(data)
 
-    def then(self, function: Callable[[Any], Any]) -> Operation:
+    def then(self, function: Convert) -> Operation:
         """Return the same operation with a function that the client applies to its result."""
         decode = self.decode_result
         return replace(self, decode_result=lambda data: function(decode(data)))
@@ -396,7 +395,7 @@ def _encode_report(report: AuditReport) -> bytes:
 #: The result of `snapshot` on the wire. `RemotePartition` makes the snapshot from it.
 _SNAPSHOT: Final = Codec(RESULTS.of(tuple[CompiledConfig, SnapshotParts]))
 
-_SPECIAL: Final[Mapping[str, Mapping[str, Any]]] = {
+_SPECIAL: Final[Mapping[str, JsonMapping]] = {
     "allocations": {"run": _list_allocations},
     "audit": {"run": _list_differences, "encode_result": _encode_report},
     "config": {"run": _read_config},
@@ -406,13 +405,13 @@ _SPECIAL: Final[Mapping[str, Mapping[str, Any]]] = {
         "decode_result": _decoder_of_results(_SNAPSHOT),
     },
 }
-_FAST_RESULTS: Final[Mapping[Any, Mapping[str, Any]]] = {
+_FAST_RESULTS: Final[Mapping[Any, JsonMapping]] = {
     Decision: {"encode_result": encode_decision, "decode_result": decode_decision},
     bool: {"encode_result": encode_truth, "decode_result": decode_truth},
 }
 
 
-def _fast_arguments(operation: Operation, *, has_only_id: bool) -> Mapping[str, Any]:
+def _fast_arguments(operation: Operation, *, has_only_id: bool) -> JsonMapping:
     encode, decode = operation.encode_arguments, operation.decode_arguments
     if operation.name in ("allocate", "allocate_evicting"):
         fast = encode_allocation_request(encode), decode_allocation_request(decode)

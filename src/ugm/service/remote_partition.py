@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any, Concatenate, Final, NoReturn, ParamSpec, Protocol, TypeVar, cast
 
+from ugm._json_values import JsonObject
 from ugm.configuration import PartitionConfig
 from ugm.errors import RequestError
 from ugm.partition import AbstractPartition, ConfigPlan
@@ -77,7 +78,7 @@ class AsyncCaller(Protocol):
         ...
 
 
-def _arranged(function: Callable[..., object]) -> Callable[[tuple[Any, ...], dict[str, Any]], Arguments]:
+def _arranged(function: Callable[..., object]) -> Callable[[tuple[Any, ...], JsonObject], Arguments]:
     """Return a function that puts the arguments of a call in order, without defaults at the end.
 
     It does what `inspect.Signature.bind` does in less time, and leaves wrong calls to it.
@@ -88,7 +89,7 @@ def _arranged(function: Callable[..., object]) -> Callable[[tuple[Any, ...], dic
     positional = sum(1 for one in parameters if one.kind is not one.KEYWORD_ONLY)
     missing = inspect.Parameter.empty
 
-    def arrange(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+    def arrange(args: tuple[Any, ...], kwargs: JsonObject) -> Arguments:
         options = dict(kwargs)
         values = [*args, *(options.pop(name, default) for name, default in defaults[len(args) :])]
         if options or len(args) > positional or missing in values:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
+from ugm._json_values import JsonObject
 from ugm.simulation.report import LimitSummary, Report, WaitingTime
 
 __all__ = ["LimitComparison", "ReplayComparison", "Variant", "WaitingComparison"]
@@ -37,7 +38,7 @@ class WaitingComparison:
         """The difference of the mean waiting time from that of the first variant, in seconds; negative for a gain."""
         return tuple(one.mean - self.waits[0].mean for one in self.waits)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the comparison for JSON."""
         changes = [round(change, 3) for change in self.changes]
         return {"name": self.name, "waiting": [one.to_dict() for one in self.waits], "changes": changes}
@@ -60,7 +61,7 @@ class LimitComparison:
         """The seconds for which the limit delayed jobs, by variant."""
         return tuple(0 if one is None else one.delayed_seconds for one in self.limits)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the comparison for JSON."""
         names = {name: getattr(self, name) for name in ("queue_path", "limit_name", "resource")}
         jobs = [0 if one is None else one.delayed_jobs for one in self.limits]
@@ -101,7 +102,7 @@ class ReplayComparison:
         delaying = [one for one in found if any(one.delayed_seconds)]
         return tuple(sorted(delaying, key=lambda one: (-max(one.delayed_seconds), one.queue_path, str(one.kind))))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the comparison for JSON, without the reports."""
         return {
             "variants": [one.name for one in self.variants],

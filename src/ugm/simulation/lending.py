@@ -19,8 +19,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, final
+from typing import Final, final
 
+from ugm._json_values import JsonMapping
 from ugm.decision import EffectiveLimit
 from ugm.partition import AbstractPartition
 from ugm.resources import Resource
@@ -182,14 +183,14 @@ class LendingGroups:
                 made._add_tree(tree)
         return made
 
-    def _add_elastic(self, state: Mapping[str, Any]) -> None:
+    def _add_elastic(self, state: JsonMapping) -> None:
         parents = {group["parent"] for group in state["groups"]}
         sharings: dict[str, Sharing] = {}
         for group in state["groups"]:
             if (name := group["group"]) not in parents:
                 self._add("elastic group", f"elastic group {name!r}", name, group["min"], state["total"], sharings)
 
-    def _add_tree(self, tree: Mapping[str, Any]) -> None:
+    def _add_tree(self, tree: JsonMapping) -> None:
         parents = {node["parent"] for node in tree["nodes"]}
         total: Mapping[str, int] = next((node["quota"] for node in tree["nodes"] if not node["parent"]), {})
         sharings: dict[str, Sharing] = {}

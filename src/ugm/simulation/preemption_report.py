@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, final
+from typing import final
 
+from ugm._json_values import JsonObject
 from ugm.resources import Resource
 
 __all__ = ["GuaranteeEffect", "PreemptionReport", "VictimWork"]
@@ -38,7 +39,7 @@ class GuaranteeEffect:
     #: The longest time that a job waited while the guarantee was unmet without interruption.
     longest_unmet: int = 0
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the values for JSON."""
         values = {name: getattr(self, name) for name in self.__slots__}
         return {**values, "guaranteed": dict(self.guaranteed)}
@@ -74,7 +75,7 @@ class PreemptionReport:
         """True if the self-check of the partition had no findings."""
         return not self.findings
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the report for JSON."""
         values = {name: getattr(self, name) for name in self.__slots__}
         guarantees = [one.to_dict() for one in self.guarantees]

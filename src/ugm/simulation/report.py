@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from typing import Any, Final, final
+from typing import Final, final
 
+from ugm._json_values import JsonObject
 from ugm.partition import ThresholdCrossed
 from ugm.resources import Resource
 from ugm.simulation.correlation import rank_correlation
@@ -63,7 +64,7 @@ class WaitingTime:
         """The mean over all started jobs, including those that did not wait."""
         return self.total / self.jobs if self.jobs else 0.0
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the values for JSON."""
         return {**asdict(self), "mean": round(self.mean, 3)}
 
@@ -91,7 +92,7 @@ class ResourceUse:
         """The mean part of the cluster in use; None if the cluster is unlimited."""
         return None if self.available is None else self.mean / self.available if self.available else 0.0
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the use for JSON."""
         share = self.share
         return {**asdict(self), "mean": round(self.mean, 3), "share": None if share is None else round(share, 4)}
@@ -141,7 +142,7 @@ class LimitSummary:
     #: The users whose jobs it delayed, those with the longest time first.
     users: tuple[UserImpact, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the values for JSON."""
         return {**asdict(self), "kind": str(self.kind), "users": [asdict(impact) for impact in self.users]}
 
@@ -173,7 +174,7 @@ class BudgetUse:
     #: The forecast at the end of the replay: when nothing is left at the current rate; None if not in this period.
     exhausted: int | None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the values for JSON; fractions as texts."""
         return {name: str(value) if isinstance(value, Fraction) else value for name, value in asdict(self).items()}
 
@@ -189,7 +190,7 @@ class Crossing:
     #: For a budget, the forecast at that second: when nothing is left at the current rate; None if not in this period.
     exhausted: int | None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the values for JSON."""
         return {"second": self.second, **self.crossed.to_dict(), "exhausted": self.exhausted}
 
@@ -210,7 +211,7 @@ class JobRejection:
     #: The number of the first of them in the workload.
     first_job: int
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the values for JSON."""
         return {**asdict(self), "usage": None if self.usage is None else dict(self.usage)}
 
@@ -322,7 +323,7 @@ class Report:
         """True if the self-check of the partition had no findings."""
         return not self.findings
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the report for JSON."""
         used = dict(self.usage)
         return {

@@ -17,9 +17,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import fields
 from operator import itemgetter
-from typing import Any, Final
+from typing import Final
 
 from ugm import InvariantError, Manager, Resource, TrackingType, UserGroup
+from ugm._json_values import JsonObject
 from ugm.partition import AbstractPartition
 from ugm.queues import QueueState
 from ugm.tracking import GroupUsage, QueueUsage, Tracker, UserUsage
@@ -29,7 +30,7 @@ __all__ = ["check_never_above", "check_sums", "exposed", "exposed_partition", "v
 _BOTH: Final = frozenset((TrackingType.USER, TrackingType.GROUP))
 
 
-def exposed(tracker: Tracker) -> dict[str, dict[str, Any]]:
+def exposed(tracker: Tracker) -> dict[str, JsonObject]:
     """Return the visible state of a tracker as plain dictionaries, for comparisons.
 
     Returns:
@@ -38,7 +39,7 @@ def exposed(tracker: Tracker) -> dict[str, dict[str, Any]]:
     return _exposed(tracker.get_users_resources(), tracker.get_groups_resources())
 
 
-def _exposed(users: Iterable[UserUsage], groups: Iterable[GroupUsage]) -> dict[str, dict[str, Any]]:
+def _exposed(users: Iterable[UserUsage], groups: Iterable[GroupUsage]) -> dict[str, JsonObject]:
     return {
         "users": {user.user_name: {"groups": dict(user.groups), "queues": _by_path(user.queues)} for user in users},
         "groups": {
@@ -52,7 +53,7 @@ def _exposed(users: Iterable[UserUsage], groups: Iterable[GroupUsage]) -> dict[s
     }
 
 
-def exposed_partition(partition: AbstractPartition) -> dict[str, Any]:
+def exposed_partition(partition: AbstractPartition) -> JsonObject:
     """Return the visible state of a partition as plain values, for comparisons.
 
     Returns:

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
+from ugm._json_values import JsonObject
 from ugm.decision import Violation
 from ugm.errors import RequestError
 from ugm.identity import TrackingType, UserGroup
@@ -157,7 +158,7 @@ class PartitionModelState:
         application = self.application(application_id)
         return self.tracked.headroom(application.queue_path, application_id, application.user)
 
-    def exposed(self) -> dict[str, Any]:
+    def exposed(self) -> JsonObject:
         """Return the visible state in the form of `ugm.testing.exposed_partition`."""
         return {
             **self.tracked.exposed(),
@@ -168,7 +169,7 @@ class PartitionModelState:
             "over": sorted(self.exceeded_limits(), key=tuple.__repr__),
         }
 
-    def _queue(self, path: str) -> dict[str, Any]:
+    def _queue(self, path: str) -> JsonObject:
         place, allowed = Place(TrackingType.QUEUE, path, path), self.queues.allowed(path)
         return {
             "queue_path": path,

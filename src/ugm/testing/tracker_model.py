@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, final
+from typing import TYPE_CHECKING, Literal, NamedTuple, final
 
+from ugm._json_values import JsonObject
 from ugm.configuration import LimitConfig, PartitionConfig
 from ugm.decision import Violation
 from ugm.errors import NotTrackedError, ReleaseError, RequestError
@@ -350,9 +351,9 @@ class TrackerModel:
 
     # The visible state.
 
-    def exposed(self) -> dict[str, dict[str, Any]]:
+    def exposed(self) -> dict[str, JsonObject]:
         """Return the visible state in the form of `ugm.testing.exposed`."""
-        shown: dict[str, dict[str, Any]] = {"users": {}, "groups": {}}
+        shown: dict[str, JsonObject] = {"users": {}, "groups": {}}
         for name in sorted({grant.user_name for grant in self.grants}):
             mine = [grant for grant in self.grants if grant.user_name == name]
             groups = {grant.application_id: grant.group_name for grant in mine if grant.group_name is not None}
@@ -366,11 +367,11 @@ class TrackerModel:
             }
         return shown
 
-    def _queues(self, tracker: TrackingType, name: str, grants: list[Grant]) -> dict[str, Any]:
+    def _queues(self, tracker: TrackingType, name: str, grants: list[Grant]) -> JsonObject:
         paths = sorted({path for grant in grants for path in upward(grant.queue_path)})
         return {path: self._queue(Place(tracker, name, path)) for path in paths}
 
-    def _queue(self, place: Place) -> dict[str, Any]:
+    def _queue(self, place: Place) -> JsonObject:
         most = self.limit(place)
         return {
             "usage": dict(self.usage(place)),

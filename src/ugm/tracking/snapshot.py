@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
+from ugm._json_values import JsonObject
 from ugm.counters import Limit
 from ugm.identity import ROOT, ancestors
 from ugm.resources import Resource
@@ -40,7 +41,7 @@ class QueueUsage:
     #: The child queues in which something runs, sorted by name.
     children: tuple[QueueUsage, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the queue in the JSON of the design documents, and with the field ``queuePath`` of YuniKorn."""
         return {
             "queuename": self.queue_path,
@@ -62,7 +63,7 @@ class UserUsage(NamedTuple):
     #: The root queue.
     queues: QueueUsage
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the user in the JSON of the design documents."""
         return {"userName": self.user_name, "groups": dict(self.groups), "queues": self.queues.to_dict()}
 
@@ -79,7 +80,7 @@ class GroupUsage(NamedTuple):
     #: The root queue.
     queues: QueueUsage
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the group in the JSON of the design documents."""
         return {
             "groupName": self.group_name,

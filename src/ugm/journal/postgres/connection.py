@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any, Final, final
+from typing import Any, Final, TypeAlias, final
 from zlib import crc32
 
 import psycopg
@@ -20,7 +20,7 @@ from ugm.errors import RequestError
 from ugm.journal.errors import JournalError
 from ugm.journal.postgres.layout import LAYOUT, TABLES
 
-__all__ = ["UNAVAILABLE", "Database", "TimeLimits"]
+__all__ = ["UNAVAILABLE", "Database", "Row", "TimeLimits"]
 
 #: The errors after which a later attempt may succeed: the server does not answer, restarts, or only reads.
 UNAVAILABLE: Final = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.ReadOnlySqlTransaction)
@@ -36,6 +36,11 @@ _KEEPALIVE: Final[Mapping[str, int]] = {
 _LOCK_CLASS: Final = 0x75676D
 #: The time that this process waits longer than the server, in seconds.
 _EXTRA_WAIT: Final = 2.0
+
+_Connection: TypeAlias = psycopg.Connection[Any]
+
+#: A row of a table.
+Row: TypeAlias = tuple[Any, ...]
 
 
 @final
@@ -111,7 +116,7 @@ class Database:
 
     __slots__ = ("_connection", "_conninfo", "_limits", "_quoted", "location", "schema")
 
-    _connection: psycopg.Connection[Any] | None
+    _connection: _Connection | None
 
     def __init__(self, conninfo: str, schema: str, limits: TimeLimits) -> None:
         self._conninfo: Final = conninfo
@@ -129,7 +134,7 @@ class Database:
         return self._connection is not None and not self._connection.closed
 
     @property
-    def connection(self) -> psycopg.Connection[Any]:
+    def connection(self) -> _Connection:
         """The connection, which is opened if necessary.
 
         Raises:
@@ -140,7 +145,7 @@ class Database:
             connection = self._connection = self._connect()
         return connection
 
-    def _connect(self) -> psycopg.Connection[Any]:
+    def _connect(self) -> _Connection:
         limits = self._limits
         options: dict[str, Any] = {"connect_timeout": limits.connect, **_KEEPALIVE}
         connection = _BoundedConnection.connect(self._conninfo, autocommit=True, prepare_threshold=1, **options)
@@ -173,7 +178,7 @@ class Database:
         """Return a statement with the name of the schema."""
         return statement.replace("{schema}", self._quoted)
 
-    def run(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+    def run(self, statement: str, values: Sequence[object] = ()) -> list[Row]:
         """Run a statement and return its rows.
 
         Raises:

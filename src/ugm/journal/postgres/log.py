@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from pathlib import Path
 from time import monotonic, sleep
-from typing import Any, ClassVar, Final, final
+from typing import ClassVar, Final, final
 
 from ugm.errors import RequestError
 from ugm.journal.background import BackgroundCompaction
@@ -26,7 +26,7 @@ from ugm.journal.contents import JournalContents, replay
 from ugm.journal.errors import JournalError, JournalHeldError
 from ugm.journal.log import Candidate, LeaderRecord, Leadership, Log
 from ugm.journal.postgres.compaction import compact
-from ugm.journal.postgres.connection import Database, TimeLimits
+from ugm.journal.postgres.connection import Database, Row, TimeLimits
 from ugm.journal.postgres.reader import PostgresTail, open_contents, read_leader
 from ugm.journal.postgres.writer import PostgresWriter
 from ugm.journal.store import checksummed_rows, create, transaction
@@ -245,7 +245,7 @@ def _flushed() -> None:
 def _write_file(target: Path, contents: JournalContents) -> None:
     """Write a log to a journal file; both store the same rows."""
     create(str(target))
-    tables: Iterable[tuple[str, Iterable[tuple[Any, ...]]]] = (
+    tables: Iterable[tuple[str, Iterable[Row]]] = (
         ("snapshot (position, data, sum) VALUES (?, ?, ?)", checksummed_rows(0, contents.stored_rows("snapshot"))),
         ("history (position, data, sum) VALUES (?, ?, ?)", checksummed_rows(0, contents.stored_rows("history"))),
         ("changes (number, at, data, sum) VALUES (?, ?, ?, ?)", contents.stored_changes()),

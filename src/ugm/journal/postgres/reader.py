@@ -5,9 +5,9 @@ Rows are checked as in a journal file: by their checksums and their numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, final
+from typing import Final, final
 from zlib import crc32
 
 import psycopg
@@ -15,7 +15,7 @@ import psycopg
 from ugm.journal.contents import JournalContents
 from ugm.journal.errors import JournalDamagedError
 from ugm.journal.leader_record import LeaderRecord
-from ugm.journal.postgres.connection import Database, TimeLimits
+from ugm.journal.postgres.connection import Database, Row, TimeLimits
 from ugm.journal.store import row_checksum
 from ugm.journal.store_reader import CHANGES_AT_ONCE, StoredChange
 from ugm.partition.event_codec import from_json
@@ -84,7 +84,7 @@ class _Reader:
                 yield change
                 self._readable = change.number
 
-    def _page(self, select: str, after: int, count: int) -> list[tuple[Any, ...]]:
+    def _page(self, select: str, after: int, count: int) -> list[Row]:
         with self._database.translated_errors(_UNREADABLE):
             return self._database.run(select, [after, count])
 
@@ -96,7 +96,7 @@ class _Reader:
 _SELECT_CHANGES: Final = "SELECT number, at, data, sum FROM {schema}.log WHERE number > %s ORDER BY number LIMIT %s"
 
 
-def _checked(page: Sequence[tuple[Any, ...]], after: int, damaged: Any) -> Iterator[StoredChange]:  # noqa: ANN401 - a function
+def _checked(page: Sequence[Row], after: int, damaged: Callable[[str], JournalDamagedError]) -> Iterator[StoredChange]:
     """Yield the changes of some rows whose numbers follow *after*, and whose checksums are valid."""
     for number, at, data, checksum in page:
         if number != after + 1:

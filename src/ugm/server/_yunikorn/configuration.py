@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Any, Final
+from typing import Final
 
+from ugm._json_values import Json, JsonMapping, JsonObject
 from ugm.config import dump_config, export_config
 from ugm.config.text import config_data
 from ugm.configuration import SchedulerConfig
@@ -57,7 +58,7 @@ _ALWAYS: Final[Mapping[str, Mapping[str, object]]] = {
     "queues": {"Name": ""},
 }
 #: YuniKorn appends settings of its process to the configuration.
-_PROCESS: Final[Mapping[str, Any]] = {"DeadlockDetectionEnabled": False, "DeadlockTimeoutSeconds": 0}
+_PROCESS: Final[JsonMapping] = {"DeadlockDetectionEnabled": False, "DeadlockTimeoutSeconds": 0}
 
 
 def config_yaml(config: SchedulerConfig) -> str:
@@ -77,7 +78,7 @@ def _checksum(exported: str) -> str:
     return sha256(exported.encode()).hexdigest().upper()
 
 
-def _renamed(data: Mapping[str, Any], within: str = "") -> dict[str, Any]:
+def _renamed(data: JsonMapping, within: str = "") -> JsonObject:
     """Return an object with the names of Go.
 
     Args:
@@ -90,7 +91,7 @@ def _renamed(data: Mapping[str, Any], within: str = "") -> dict[str, Any]:
     }
 
 
-def _value(name: str, value: Any) -> Any:  # noqa: ANN401 - of a configuration
+def _value(name: str, value: Json) -> Json:
     if name in _AMOUNTS:
         return {resource: str(amount) for resource, amount in value.items()}
     if name in _OPEN:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from ugm.identity import canonical_path
 from ugm.partition import ApplicationInfo
+from ugm.resources import Resource
 from ugm.server._yunikorn.applications import ACTIVE_STATES, application_dict
 from ugm.server._yunikorn.queues import QueueFormat
 from ugm.server._yunikorn.values import amounts
@@ -170,7 +170,7 @@ def node(served: ServedPartition, request: RequestContext) -> object:
     return _node_dict(name, require_found("node", name, served.partition.nodes().get))
 
 
-def _node_dict(name: str, capacity: Any) -> dict[str, object]:  # noqa: ANN401 - of a mapping
+def _node_dict(name: str, capacity: Resource) -> dict[str, object]:
     return {
         "nodeID": name,
         "hostName": name,

@@ -9,6 +9,7 @@ from typing import Any, Final
 from uuid import NAMESPACE_OID, uuid5
 
 import ugm
+from ugm._json_values import JsonObject
 from ugm.partition import PartitionSnapshot
 from ugm.server._yunikorn.configuration import config_json, config_yaml
 from ugm.server._yunikorn.events import event_dict
@@ -82,7 +83,7 @@ def _applications_by_state(served: ServedPartition) -> dict[str, int]:
 
 def validate(server: ServerState, request: RequestContext) -> Payload:
     """Return whether a configuration is valid, and otherwise the reason."""
-    found: dict[str, Any] = json.loads(server.worker.validate(request.text).content)
+    found: JsonObject = json.loads(server.worker.validate(request.text).content)
     return json_payload({"allowed": found["allowed"], "reason": found["reason"]})
 
 
