@@ -171,10 +171,42 @@ def test_shares_and_alerts(browser: Browser, served: str, look: Look) -> None:
     assert accounts.all_inner_texts() == ["dev", f"dev/{'a' * 100}", "ops"]
     open_place(tab, served, Place("alerts", ready=".alerts tbody tr"))
     limits = tab.locator(".alerts").first.locator("tbody tr", has_text="queue root.ml")
-    assert limits.locator("td").last.inner_text() == "95 %, 80 %"
+    assert limits.locator("td").last.inner_text() == "95%, 80%"
+    budget = tab.locator(".alerts").first.locator("tbody tr", has_text="budget hours of sue")
+    assert budget.locator("td").first.inner_text() == "nvidia.com/gpu hours"
+    assert budget.locator(".figures").inner_text().split() == ["3.37", "of", "3", "112%"]
+    assert tab.locator(".tools").inner_text().endswith("thresholds of 80%, 95%: 12 exceeded")
     assert tab.locator(".alerts").nth(1).locator("tbody tr").count() == 4
     assert "nvidia.com/gpu 2" in tab.locator(".attempts").inner_text()
     assert "1 limit would be exceeded" in tab.locator(".attempts").inner_text()
+    tab.context.close()
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("look", [Look("full", "light", 1280)], ids=str)
+def test_budgets_block_in_hours(browser: Browser, served: str, look: Look) -> None:
+    """A budget that blocks a request is described in hours, like the budget itself."""
+    tab = open_tab(browser, look.scheme, look.width)
+    open_place(tab, served, Place("waiting", ready=".waiting tbody tr"))
+    reasons = tab.locator(".waiting tbody tr").first.locator(".reasons li", has_text="budget")
+    assert "in root: 3.37 of 3 nvidia.com/gpu hours used or promised; never" in reasons.inner_text()
+    tab.context.close()
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("look", [Look("full", "light", 1280)], ids=str)
+def test_limits_above_the_plot(browser: Browser, served: str, look: Look) -> None:
+    """A limit far above the usage has no line, which would look like a lower limit, and the legend says so."""
+    tab = open_tab(browser, look.scheme, look.width)
+    open_place(tab, served, Place("elastic/ml-train", ready="#history .plot svg"))
+    legend = tab.locator("#history .legend li").all_inner_texts()
+    assert legend == ["Used", "Limit (above the plot)", "Minimum", "Runtime"]
+    assert tab.locator("#history path.limit").get_attribute("d") == ""
+    assert tab.locator("#history path.minimum").get_attribute("d") != ""
+    assert (
+        tab.locator(".detail-side > p").first.inner_text()
+        == "In koordinator-root-quota \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} ml. Leaf."
+    )
     tab.context.close()
 
 

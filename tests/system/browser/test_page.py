@@ -473,7 +473,7 @@ def test_short_resources_are_visible(page: Page, gpus: str) -> None:
     expect(page.locator('[data-path="root.ml"]')).to_contain_text("16 of 16")
     expect(page.locator('[data-path="root.ml"]')).to_contain_text("800Gi of 4Ti")
     expect(page.locator('[role="columnheader"]')).to_contain_text(
-        ["Queue", "Cores", "Memory", "ephemeral-storage", "nvidia.com/gpu", "Applications", "Pending"]
+        ["Queue", "Cores", "Memory", "ephemeral-storage", "nvidia.com/gpu", "Running", "Pending"]
     )
     expect(page.locator(".tools")).to_contain_text("also counted: nvidia.com/mig-1g.10gb")
     expect(page.locator(".summary")).to_contain_text("16 of 16")
@@ -490,10 +490,10 @@ def test_order_of_queues(page: Page, gpus: str) -> None:
     expect(names).to_have_text(["root", "ml", "full", "guaranteed", "team2", "team10"])
     page.get_by_role("button", name="Memory").click()
     expect(names).to_have_text(["root", "ml", "full", "guaranteed", "team2", "team10"])
-    page.get_by_role("button", name="Applications").click()
+    page.get_by_role("button", name="Running").click()
     expect(names).to_have_text(["root", "ml", "full", "guaranteed", "team2", "team10"])
     page.reload()
-    expect(page.get_by_role("columnheader", name="Applications")).to_have_attribute("aria-sort", "descending")
+    expect(page.get_by_role("columnheader", name="Running")).to_have_attribute("aria-sort", "descending")
     page.get_by_role("button", name="Queue", exact=True).click()
     expect(names).to_have_text(["root", "full", "guaranteed", "ml", "team2", "team10"])
 
@@ -506,13 +506,13 @@ def test_columns_are_chosen_and_remembered(page: Page, gpus: str) -> None:
     page.get_by_role("checkbox", name="Memory").click()
     page.get_by_role("checkbox", name="nvidia.com/mig-1g.10gb").click()
     chosen = ["Queue", "Cores", "ephemeral-storage", "nvidia.com/gpu", "nvidia.com/mig-1g.10gb"]
-    expect(heads).to_have_text([*chosen, "gpu, last hour", "Applications", "Pending"])
+    expect(heads).to_have_text([*chosen, "gpu, last hour", "Running", "Pending"])
     page.reload()
-    expect(heads).to_have_text([*chosen, "gpu, last hour", "Applications", "Pending"])
+    expect(heads).to_have_text([*chosen, "gpu, last hour", "Running", "Pending"])
     expect(page.locator(".tools")).to_contain_text("also counted: memory")
     page.locator("summary", has_text="Columns").click()
     page.get_by_role("checkbox", name="the scarcest").click()
-    expect(heads).to_have_text(["Queue", "Cores", "Memory", *chosen[2:4], "gpu, last hour", "Applications", "Pending"])
+    expect(heads).to_have_text(["Queue", "Cores", "Memory", *chosen[2:4], "gpu, last hour", "Running", "Pending"])
 
 
 def test_users_are_sorted_by_every_column(page: Page, gpus: str) -> None:
@@ -541,6 +541,17 @@ def test_laptop_shows_twenty_queues(page: Page, crowd: str) -> None:
     page.locator('[data-path="root.team1"]').wait_for()
     visible = "all => all.filter((row) => row.getBoundingClientRect().bottom <= innerHeight).length"
     assert page.locator(ROWS).evaluate_all(visible) >= 20
+
+
+@pytest.mark.parametrize("view", ["applications", "waiting", "queues/root.team1.leaf7"])
+def test_paths_are_whole(page: Page, crowd: str, view: str) -> None:
+    """On a laptop screen, tables show the last part of the path of every queue."""
+    page.set_viewport_size({"width": 1280, "height": 800})
+    page.goto(f"{crowd}#/default/{view}")
+    paths = page.locator("td .path")
+    paths.first.wait_for()
+    is_cut = "all => all.filter((e) => e.scrollWidth > e.clientWidth + 1 || e.scrollHeight > e.clientHeight + 1)"
+    assert paths.evaluate_all(f"{is_cut}.length") == 0
 
 
 def test_only_exhausted_quotas_bind(page: Page, gpus: str) -> None:

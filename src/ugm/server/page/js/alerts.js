@@ -13,9 +13,9 @@
  */
 
 import { get, path } from "./api.js";
-import { gauge, bar, level } from "./bars.js";
+import { bar, gauge, hoursFigures } from "./bars.js";
 import { h } from "./dom.js";
-import { ago, amountsText, count, counted, duration, momentText, percent } from "./format.js";
+import { ago, amountsText, count, counted, duration, hourUnit, momentText, whole } from "./format.js";
 import { owner, queueLink, reasons } from "./limits.js";
 import { addressChoice, addressField, pageOf, pages } from "./paging.js";
 import { cell, CLIP, clipped, emptyNote, LONG, nameLink, numberCell, table, resourceLabel } from "./tables.js";
@@ -48,9 +48,9 @@ export async function load(route) {
 export function show(route, { crossed, overdue, changes, now }) {
   const { partition } = route;
   const isFiltered = Boolean(route.query.search || route.query.kind);
-  const shares = crossed.shares.map((share) => `${share} %`).join(", ");
+  const shares = crossed.shares.map((share) => `${share}%`).join(", ");
   return [
-    h("div", { class: "tools" }, addressField(route, "search", "Find a limit"), addressChoice(route, "kind", "Of", KINDS), h("span", { class: "quiet" }, shares ? `${count(crossed.total)} above a threshold of ${shares}` : "")),
+    h("div", { class: "tools" }, addressField(route, "search", "Find a limit"), addressChoice(route, "kind", "Of", KINDS), h("span", { class: "quiet" }, shares ? `thresholds of ${shares}: ${count(crossed.total)} exceeded` : "")),
     h("h3", null, "Nearly full limits"),
     crossed.total
       ? table("Nearly full limits", ["Limit of", "On", ["Used", "bars"], ["Thresholds", "number"]], byLimit(crossed.crossed).map((found) => limitRow(partition, found)), "list alerts stack")
@@ -73,16 +73,14 @@ function limitRow(partition, found) {
   const { kind, name, place, resource, share } = one;
   const isBudget = kind === "budget";
   const holder = isBudget ? [`budget ${place} of `, clipped(name, "name-link")] : owner(partition, { kind, name, limit_name: "", queue_path: kind === "queue" ? name : "" });
-  // Amounts times seconds have no unit that the page knows.
-  const isExact = isBudget || typeof one.used === "string" || typeof one.limit === "string";
-  const used = isExact ? [h("div", { class: "figures" }, h("span", { class: `share ${level(share)}` }, percent(share))), bar(share)] : gauge(resource, /** @type {Amount} */ (one.used), /** @type {Amount} */ (one.limit));
+  const used = isBudget ? [hoursFigures(resource ?? "", one.used, one.limit, share), bar(share)] : gauge(resource, whole(one.used), whole(one.limit));
   return h(
     "tr",
     { key: limitKey(one) },
     h("th", { scope: "row" }, holder, !isBudget && kind !== "queue" && [" in ", queueLink(partition, place)]),
-    cell("On", resourceLabel(resource), LONG),
+    cell("On", isBudget ? hourUnit(resource ?? "") : resourceLabel(resource), LONG),
     h("td", { class: "bars" }, used),
-    numberCell("Thresholds", found.map(({ threshold }) => `${threshold} %`).join(", ")),
+    numberCell("Thresholds", found.map(({ threshold }) => `${threshold}%`).join(", ")),
   );
 }
 

@@ -5,7 +5,7 @@
  */
 
 import { h } from "./dom.js";
-import { amountText, exactText, percent, shareOf, withUnit } from "./format.js";
+import { amountText, exactText, hoursText, percent, shareOf, withUnit } from "./format.js";
 
 /** The share from which a limit counts as nearly used up. */
 const NEAR = 0.8;
@@ -64,6 +64,24 @@ export function gauge(resource, used, limit, more = {}) {
     scale !== undefined && bar(shareOf(used, scale), marks(scale, more)),
     more.guaranteed !== undefined && h("span", { class: "unseen" }, `, guaranteed ${withUnit(name, more.guaranteed)}`),
     more.inheritedFrom && limit !== undefined && h("span", { class: "unseen" }, `, limit set on ${more.inheritedFrom}`),
+  );
+}
+
+/**
+ * Return the used part of a budget as text.
+ *
+ * @param {string} resource
+ * @param {import("./types.js").Amount | string} used an amount times seconds, like the limit
+ * @param {import("./types.js").Amount | string} limit
+ * @param {number} share
+ */
+export function hoursFigures(resource, used, limit, share) {
+  return h(
+    "div",
+    { class: "figures" },
+    h("span", { class: "amount" }, hoursText(resource, used)),
+    h("span", { class: "of" }, ` of ${hoursText(resource, limit)}`),
+    h("span", { class: `share ${level(share)}` }, percent(share)),
   );
 }
 

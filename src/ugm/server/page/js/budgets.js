@@ -9,9 +9,9 @@
  */
 
 import { get, path } from "./api.js";
-import { bar, level } from "./bars.js";
+import { bar, hoursFigures } from "./bars.js";
 import { h } from "./dom.js";
-import { counted, duration, hourUnit, hoursText, momentText, percent, whole } from "./format.js";
+import { counted, duration, hourUnit, hoursText, momentText, whole } from "./format.js";
 import { queueLink } from "./limits.js";
 import { addressChoice, addressField, pageOf, pages } from "./paging.js";
 import { clipped, emptyNote, nameLink, numberCell, table } from "./tables.js";
@@ -70,7 +70,7 @@ function row(partition, one, now) {
     h(
       "td",
       { class: "bars" },
-      h("div", { class: "figures" }, h("span", { class: "amount" }, hoursText(one.resource, used)), h("span", { class: "of" }, ` of ${hoursText(one.resource, one.limit)}`), h("span", { class: `share ${level(one.share)}` }, percent(one.share))),
+      hoursFigures(one.resource, used, one.limit, one.share),
       bar(settled, { pending: Math.max(0, one.share - settled) }),
     ),
     figure("Settled", one.settled),

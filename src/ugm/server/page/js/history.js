@@ -11,7 +11,7 @@
 import { get, orNull, path } from "./api.js";
 import { draw, h } from "./dom.js";
 import { amountText, clock, count, exactText, momentText, resourceName, shareOf, sortedNames } from "./format.js";
-import { drawing, scaleOf } from "./plot.js";
+import { drawing, isAbove, scaleOf } from "./plot.js";
 import { remembered } from "./settings.js";
 import { table } from "./tables.js";
 
@@ -213,7 +213,7 @@ function plotOf(samples, measure, redraw) {
       h("span", { class: "axis end", "aria-hidden": "true" }, timeText(scale.end)),
     ),
     h("p", { class: "readout", "aria-hidden": "true" }, readout),
-    h("ul", { class: "legend" }, series.map(({ name, style }) => h("li", { key: name, class: style }, name))),
+    h("ul", { class: "legend" }, series.map((one) => h("li", { key: one.name, class: one.style }, one.name, isAbove(one, scale) && " (above the plot)"))),
     h(
       "details",
       { open: reading.isOpen, on: { toggle: (/** @type {Event} */ event) => toggle(event, redraw) } },

@@ -5,13 +5,17 @@
 import { gauge } from "./bars.js";
 import { h } from "./dom.js";
 import { amountText, exactText, hourUnit, hoursText, resourceName, sortedNames, withUnit } from "./format.js";
-import { clipped, nameLink, numberCell, resourceLabel, table } from "./tables.js";
+import { link } from "./route.js";
+import { breakable, clipped, nameLink, numberCell, resourceLabel, table } from "./tables.js";
 
 /**
  * The text of a limit of a quota model, or of a limit on pending work, up to the sentence that all limits have in common.
  * The amounts are those of the server: 17600m. It has no space after a comma or colon, where `page_files` removes spaces.
  */
 const COMMON = /:\s\S+ \S+ requested,\s(?:\S+ of \S+ (used|pending),\s\S+ too much|never more than \S+ (allowed|may be pending))(?=$| \(limit for )/;
+
+/** The text of a budget, up to the outlook: it has amounts times seconds, and the page has hours. */
+const BUDGET = /:\s\S+ \S+-seconds requested,\s\S+ of \S+ used or promised(?=;)/;
 
 /**
  * One limit on one resource, or with null on the number of applications.
@@ -109,7 +113,7 @@ export function owner(partition, limit) {
  * @param {string} path
  */
 export function queueLink(partition, path) {
-  return nameLink(partition, "queues", path, { class: "path name-link" });
+  return h("a", { href: link(partition, "queues", path), class: "path name-link", title: path }, breakable(path));
 }
 
 /**
@@ -154,7 +158,17 @@ function isPlain(found) {
  */
 export function readable(found) {
   if (found.resource === null) return found.text;
-  return found.text.replace(COMMON, (_, used, allowed) => `: ${sentence(found, used, allowed)}`);
+  const text = found.text.replace(BUDGET, () => `: ${budgetSentence(found, found.resource ?? "")}`);
+  return text.replace(COMMON, (_, used, allowed) => `: ${sentence(found, used, allowed)}`);
+}
+
+/**
+ * @param {import("./types.js").Violation} found
+ * @param {string} resource
+ */
+function budgetSentence({ requested: more, used, limit }, resource) {
+  const use = `${hoursText(resource, used)} of ${hoursText(resource, limit)} ${hourUnit(resource)} used or promised`;
+  return Number(more) ? `${hoursText(resource, more)} ${hourUnit(resource)} requested, ${use}` : use;
 }
 
 /**
@@ -165,11 +179,9 @@ export function readable(found) {
 export function sentence(found, verb = "used", allowed = "allowed") {
   if (found.resource === null) return `${found.used} of ${found.limit} applications running`;
   const name = found.resource;
-  const isBudget = found.kind === "budget";
-  const text = (/** @type {import("./types.js").Amount} */ amount) => (isBudget ? `${hoursText(name, amount)} ${hourUnit(name)}` : withUnit(name, amount));
+  const text = (/** @type {import("./types.js").Amount} */ amount) => withUnit(name, amount);
   if (!found.can_wait) return `${text(found.requested)} requested, never more than ${text(found.limit)} ${allowed}`;
-  const used = isBudget ? hoursText(name, found.used) : amountText(name, found.used);
-  const use = `${used} of ${text(found.limit)} ${verb}, ${text(found.shortfall)} too much`;
+  const use = `${amountText(name, found.used)} of ${text(found.limit)} ${verb}, ${text(found.shortfall)} too much`;
   return Number(found.requested) ? `${text(found.requested)} requested, ${use}` : use;
 }
 
@@ -187,9 +199,9 @@ function holders(partition, found) {
     found.holders.map((holder, index) => [
       index ? ", " : "",
       nameLink(partition, "applications", holder.application_id),
-      " (",
-      clipped(holder.user, "name-link"),
-      `, ${withUnit(name, holder.amount)})`,
+      " ",
+      h("span", { class: "together" }, "(", clipped(holder.user, "name-link"), ","),
+      ` ${withUnit(name, holder.amount)})`,
     ]),
     ".",
   );

@@ -169,7 +169,7 @@ function chooser(route, data) {
 function usageTable(partition, data) {
   const found = [...nodes(data.usage.queues, "")];
   const names = sortedNames([...new Set(found.flatMap(([node]) => Object.keys(node.resourceUsage)))]);
-  return table("Usage by queue", ["Queue", "Applications", ...names.map(resourceName)], found.map(([node, queuePath, level]) => usageRow(partition, node, queuePath, level, names)), "usage stack");
+  return table("Usage by queue", ["Queue", "Running", ...names.map(resourceName)], found.map(([node, queuePath, level]) => usageRow(partition, node, queuePath, level, names)), "usage stack");
 }
 
 /**
@@ -186,7 +186,7 @@ function usageRow(partition, node, queuePath, level, names) {
     "tr",
     { key: queuePath },
     h("th", { scope: "row", vars: { level }, class: "indented" }, h("a", { href: link(partition, "queues", queuePath), class: "clip", title: queuePath, "aria-label": queuePath }, name)),
-    cell("Applications", gauge(null, running, node.maxApplications || undefined)),
+    cell("Running", gauge(null, running, node.maxApplications || undefined)),
     names.map((name) => cell(resourceName(name), gauge(name, node.resourceUsage[name] ?? 0, node.maxResources?.[name]))),
   );
 }

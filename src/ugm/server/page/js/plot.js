@@ -34,7 +34,26 @@ export function scaleOf(series, begin, end) {
 }
 
 /**
- * Describe the lines of series.
+ * Return whether all values of a series are above the scale, so that it has no line.
+ *
+ * @param {Series} series
+ * @param {Scale} scale
+ */
+export function isAbove({ values }, scale) {
+  const known = values.filter((value) => value !== null);
+  return known.length > 0 && known.every((value) => exceeds(value, scale));
+}
+
+/**
+ * @param {Value} value
+ * @param {Scale} scale
+ */
+function exceeds(value, scale) {
+  return Number(value) > scale.most;
+}
+
+/**
+ * Describe the lines of series. A value above the scale is left out, because at the upper edge it would look smaller.
  *
  * @param {number[]} times
  * @param {Series[]} series
@@ -44,7 +63,7 @@ export function scaleOf(series, begin, end) {
  */
 export function drawing(times, series, scale, step, cursor) {
   const found = series.map(({ style, values }) => {
-    const points = pointsOf(times, values, scale);
+    const points = pointsOf(times, values.map((value) => (exceeds(value, scale) ? null : value)), scale);
     return [style === "used" && path("area", area(points, step, scale)), path(style, line(points, step, scale))];
   });
   const at = cursor === undefined ? null : x(cursor, scale);
@@ -99,7 +118,7 @@ function rounded(number) {
 function pointsOf(times, values, scale) {
   return times.flatMap((time, index) => {
     const value = values[index];
-    return value === null || value === undefined || time < scale.begin ? [] : [{ time, y: rounded(HEIGHT - (Math.min(Number(value), scale.most) / scale.most) * (HEIGHT - 2) - 1) }];
+    return value === null || value === undefined || time < scale.begin ? [] : [{ time, y: rounded(HEIGHT - (Number(value) / scale.most) * (HEIGHT - 2) - 1) }];
   });
 }
 

@@ -67,7 +67,7 @@ export function show(route, root) {
     { name: "Queue", kind: "name", sort: "name" },
     ...names.map((name) => /** @type {const} */ ({ name: resourceName(name), kind: "measure", sort: `of ${name}` })),
     { name: `${shortName(columnChoice.scarcest)}, last hour`, kind: "spark" },
-    { name: "Applications", kind: "number", sort: "applications" },
+    { name: "Running", kind: "number", sort: "applications" },
     { name: "Pending", kind: "number", sort: "pending" },
   ];
   const sorts = [...grid.columns, { name: "Share of the limit", sort: "share" }].map((one) => one.sort);

@@ -84,12 +84,21 @@ export function clipped(text, style = "clip") {
 }
 
 /**
- * Describe the name of a resource that may continue in the next line after a slash.
+ * Describe a name that may continue in the next line after a slash or point.
+ *
+ * @param {string} name
+ */
+export function breakable(name) {
+  return name.split(/(?<=[/.])/).map((part, index) => [index > 0 && h("wbr", null), part]);
+}
+
+/**
+ * Describe the name of a resource.
  *
  * @param {string | null} resource
  */
 export function resourceLabel(resource) {
-  return resourceName(resource).split(/(?<=\/)/).map((part, index) => [index > 0 && h("wbr", null), part]);
+  return breakable(resourceName(resource));
 }
 
 /** @param {string} text */

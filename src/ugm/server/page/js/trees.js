@@ -233,8 +233,8 @@ export function treeView(kind) {
           "tr",
           { key: one.consumer_id },
           h("th", { scope: "row" }, clipped(one.consumer_id)),
-          node("of", one.group),
-          node("held by", one.node),
+          node("Its node", one.group),
+          node("Held by", one.node),
           cell("Request", amountsText(one.request)),
           cell("Priority", [one.priority, one.unpreemptable && " (kept)"], { class: "number minor" }),
         ),
@@ -264,9 +264,9 @@ export function treeView(kind) {
     if (!data) return h("p", { class: "quiet" }, `There is no ${words.noun} ${route.name} now.`);
     const { node, above, samples } = data;
     const names = sortedNames([...new Set(Object.values(node.amounts).flatMap(Object.keys))]);
-    const parents = node.path.slice(0, -1).map((name) => [h("a", { href: link(route.partition, kind, name, route.query), class: "name-link", title: name }, name), " › "]);
+    const parents = node.path.slice(0, -1).map((name, index) => [index > 0 && " › ", h("a", { href: link(route.partition, kind, name, route.query), class: "name-link", title: name }, name)]);
     return [
-      h("p", { class: "quiet" }, parents.length > 0 && ["In ", parents], node.children ? `${counted(node.children, words.noun)} directly below` : "Leaf", node.is_hard ? "; hard: nothing below borrows above it." : "."),
+      h("p", { class: "quiet" }, parents.length > 0 && ["In ", parents, ". "], node.children ? `${counted(node.children, words.noun)} directly below` : "Leaf", node.is_hard ? "; hard: nothing below borrows above it." : "."),
       table(
         "Resources",
         ["Resource", `Used of the ${words.limited}`, ...words.measures.map((measure) => /** @type {[string, string]} */ ([heading(measure), "number"]))],

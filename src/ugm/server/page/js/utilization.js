@@ -59,7 +59,7 @@ export function utilizationView(view) {
       { name: "Nearest limit", sort: "share" },
       ...resources.map((name) => ({ name: resourceName(name), sort: `usage of ${name}` })),
       { name: `${shortName(columnChoice.scarcest)}, last hour` },
-      { name: "Applications", sort: "applications" },
+      { name: "Running", sort: "applications" },
       ...(noun === "user" ? [{ name: "Pending", sort: "pending" }] : []),
     ];
     sparklines.choose({ partition: route.partition, resource: columnChoice.scarcest }, () => window.dispatchEvent(new Event("redraw")));
