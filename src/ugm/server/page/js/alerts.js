@@ -111,7 +111,7 @@ function overdueRow(partition, one) {
     { key: one.allocation_id },
     h("th", { scope: "row" }, clipped(one.allocation_id), h("span", { class: "quiet clip" }, "of ", nameLink(partition, "applications", one.application_id, { class: null }))),
     cell("User", one.user !== null && nameLink(partition, "users", one.user, CLIP)),
-    cell("Queue", one.queue_path !== null && queueLink(partition, one.queue_path)),
+    cell("Queue", one.queue_path !== null && queueLink(partition, one.queue_path), LONG),
     cell("Holds", amountsText(one.usage), LONG),
     cell("Ended", [ago(one.until), one.state === "terminating" && h("span", { class: "badge quiet" }, "terminating")], { title: momentText(one.until) }),
   );

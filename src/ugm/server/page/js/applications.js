@@ -83,7 +83,7 @@ export function applicationTable(partition, found, route, now = Date.now() / 100
         { key: one.application_id, class: isShown ? "shown" : null },
         h("th", { scope: "row" }, h("a", { href: link(partition, "applications", one.application_id, route?.query), ...CLIP, title: one.application_id, "aria-current": isShown ? "true" : null }, one.application_id)),
         cell("User", nameLink(partition, "users", one.user.name, CLIP)),
-        cell("Queue", queueLink(partition, one.queue_path)),
+        cell("Queue", queueLink(partition, one.queue_path), LONG),
         cell("State", one.state, MINOR),
         cell("Age", ageText(one.submitted_at, now), MINOR),
         cell("Usage", amountsText(one.usage), LONG),

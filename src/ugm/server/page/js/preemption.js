@@ -93,7 +93,7 @@ function requestRow(route, one) {
     { key: one.allocation_id, class: isShown ? "shown" : null },
     h("th", { scope: "row" }, h("a", { href: link(route.partition, "preemption", one.allocation_id, route.query), class: "clip", title: one.allocation_id, "aria-current": isShown ? "true" : null }, one.allocation_id)),
     cell("User", nameLink(route.partition, "users", one.user, CLIP), MINOR),
-    cell("Queue", queueLink(route.partition, one.queue_path)),
+    cell("Queue", queueLink(route.partition, one.queue_path), LONG),
     cell("Asks for", amountsText(one.usage), LONG),
   );
 }

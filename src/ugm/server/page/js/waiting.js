@@ -110,7 +110,7 @@ function requestCells(partition, one) {
       h("span", { class: "quiet clip" }, "of ", nameLink(partition, "applications", one.application_id, { class: null })),
     ),
     cell("User", nameLink(partition, "users", one.user, CLIP)),
-    cell("Queue", queueLink(partition, one.queue_path)),
+    cell("Queue", queueLink(partition, one.queue_path), LONG),
   ];
 }
 
@@ -176,7 +176,7 @@ function sumRow(route, one, now) {
     h("td", { "data-label": "Requests" }, h("a", { href: detail, "aria-label": `${counted(one.pending_allocations, "request")} of ${name}` }, count(one.pending_allocations))),
     ageCell(one.requested_at, now),
     cell("Ask for", amountsText(one.pending), LONG),
-    view === "users" ? cell("Running", count(one.running_applications ?? 0)) : cell("Queue", queueLink(partition, one.queue_path ?? "root")),
+    view === "users" ? cell("Running", count(one.running_applications ?? 0)) : cell("Queue", queueLink(partition, one.queue_path ?? "root"), LONG),
   );
 }
 
