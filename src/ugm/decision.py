@@ -118,7 +118,7 @@ class Violation(NamedTuple):
 
     def _what(self) -> str:
         if self.kind == SUSPENDED:
-            return "its state is unknown since one of its calls failed; it has to be replaced"
+            return "its state has been unknown since one of its calls failed; it has to be replaced"
         if self.resource is None:
             more = f", {self.requested} more requested" if self.requested else ""
             return f"{self.used} of {self.limit} applications running{more}"
@@ -126,7 +126,7 @@ class Violation(NamedTuple):
             format_amount(self.resource, amount) for amount in (self.used, self.limit, self.requested, self.shortfall)
         )
         if not self.requested:
-            return f"{used} {self.resource} used of {limit}, {shortfall} too much"
+            return f"{used} of {limit} {self.resource} used, {shortfall} too much"
         if not self.can_wait:
             return f"{requested} {self.resource} requested, never more than {limit} allowed"
         return f"{requested} {self.resource} requested, {used} of {limit} used, {shortfall} too much"

@@ -1,8 +1,8 @@
 """The exceptions of ugm. Each has its data as attributes, and can be pickled.
 
 A denial is not an error but a `ugm.Decision`. Errors are raised for misuse of a call, for a configuration that cannot
-be used, and for damage that a self-check has found. A call that raises one of these errors has changed nothing; only a
-journal can also fail after a change, and its error says so.
+be used, and for damage that a self-check has found. A call that raises one of these errors has changed nothing, with
+one exception: after an `OutageError`, a change may have taken effect or not.
 
 Every error passes its data to `Exception.__init__`, so that `pickle` and `copy` can rebuild it, and formats its text on
 demand.
@@ -42,7 +42,7 @@ def number_text(number: int) -> str:
     """Format an integer of any size.
 
     Python refuses to format numbers of more than 4,300 digits, and takes long for them. A number with more than about
-    600 digits is formatted as its first 16 digits and an exponent.
+    630 digits is formatted as its first 16 digits and an exponent.
 
     >>> number_text(-12), number_text(2 * 10**5000)
     ('-12', '2.000000000000000e+5000')

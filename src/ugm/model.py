@@ -147,7 +147,7 @@ class EvictingModel(QuotaModel, Protocol):
 class Guarantee(NamedTuple):
     """The amount of one resource that a group is guaranteed, with its share and its usage."""
 
-    #: The kind, the name and the place of the group, as in a `ugm.tracking.EffectiveLimit`.
+    #: The kind, the name and the place of the group, as in a `ugm.decision.EffectiveLimit`.
     kind: str
     name: str
     place: str
@@ -260,9 +260,9 @@ class ResettableModel(QuotaModel, Protocol):
     """A quota model that can be used again after an exception in the middle of one of its calls.
 
     If a call that changes a model does not return, it is unknown whether the model has made the change. A partition
-    then resets the model, and charges all held and expects all pending allocations again, before it uses the model. If
-    that raises an exception, the model is suspended. A model without this method is suspended immediately: every
-    request is denied with its name until `ugm.Partition.replace_model` replaces it.
+    then resets the model, charges it with all held allocations and adds all pending ones (`PendingModel.add_pending`),
+    before it uses the model again. If that raises an exception, the model is suspended. A model without this method is
+    suspended immediately: every request is denied with its name until `ugm.Partition.replace_model` replaces it.
     """
 
     def reset(self) -> None:
@@ -359,7 +359,7 @@ class ReportingModel:
         return headroom_of(self.limits(claim))
 
     def room(self, kind: str, name: str, resource: str) -> int | None:  # noqa: ARG002 - for subclasses
-        """Return the most of a resource with which a claim may fit some limits now.
+        """Return the largest amount of a resource with which a claim can fit some limits now.
 
         A larger claim that these limits have denied would be denied again, so it need not be checked. If the model
         counts pending claims, this only has to hold for those.

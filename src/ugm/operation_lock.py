@@ -5,11 +5,11 @@ two instructions. The state must then be the state before or after the operation
 
 The idea: three rules make every operation safe.
 
-1. *One instruction commits an operation.* A small operation is a single assignment. A larger one first puts the inverse
-   of each of its steps into the list `OperationLock.undo`. It is committed when this list is cleared.
+1. *One instruction makes an operation final.* A small operation is a single assignment. A larger one first puts the
+   inverse of each of its steps into the list `OperationLock.undo`. It is final when this list is cleared.
 2. *Counters can be rebuilt.* They follow from the ledger. While an operation runs, `OperationLock.valid_epoch` is
    `CHANGING`. If the next operation finds this value, the one before was interrupted. Then it executes the undo list,
-   which is empty if the interrupted operation was committed, and rebuilds all counters.
+   which is empty if the interrupted operation was final, and rebuilds all counters.
 3. *The lock is always released.* A ``with`` block alone does not ensure this: an exception between the last instruction
    of the block and the release of the lock skips the release. So the lock knows its owner, and a handler outside of the
    block releases it if it is still held. No ``try`` statement may stand directly in the block: in CPython no handler
@@ -61,7 +61,7 @@ def _depth_in_text(lock: RLock) -> int:
 
 
 class OwnedLock(RLock):  # type: ignore[misc, unused-ignore] # it can be subclassed, although the stubs forbid it
-    """A lock that can be released safely after an exception, also if a ``with`` block has already released it."""
+    """A lock that can be released safely after an exception, even if a ``with`` block has already released it."""
 
     __slots__ = ()
 
@@ -81,14 +81,14 @@ class OwnedLock(RLock):  # type: ignore[misc, unused-ignore] # it can be subclas
 
 
 class CommitPoint(Protocol):
-    """The part of an engine that knows which interrupted operations are committed and must not be undone."""
+    """The part of an engine that knows whether a log has the current operation, which must not be undone then."""
 
     def is_written(self) -> bool:
         """Return whether the current operation has been written."""
         ...
 
     def publish(self) -> None:
-        """Pass the events of the current operation, which is committed, on to the subscribers; under the lock."""
+        """Pass the events of the current operation, which is final, on to the subscribers; under the lock."""
         ...
 
 
@@ -96,7 +96,11 @@ class Begin(Protocol):
     """A function that is called before an operation."""
 
     def __call__(self, *, changes: bool) -> None:
-        """Prepare for an operation; *changes* if a transaction log has stamped it."""
+        """Prepare for an operation.
+
+        Args:
+            changes: whether the operation is a change whose time the transaction log has read.
+        """
         ...
 
 
@@ -107,13 +111,13 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
         epoch: a new object whenever the limits in force change; set by the engine.
         valid_epoch: the epoch whose counters are correct: `epoch` between operations, `CHANGING` during an operation
             and after an interrupted one.
-        undo: the undo steps of the current operation, in the order of its changes. Clearing the list commits them.
+        undo: the undo steps of the current operation, in the order of its changes. Clearing the list makes it final.
         repeats: whether the current undo step may have been executed before, in a call that was interrupted.
         needs_rebuild: whether all counters must be rebuilt before the next operation, although this one continues.
         begin: called before each operation, under the lock; set by an engine that needs the time; None if not needed.
         rebuild: recomputes everything that follows from the ledger; set by the engine.
         harmless_error: an exception of foreign code that was raised before anything had changed.
-        commit_point: knows which interrupted operations are committed; None if clearing the undo list alone decides.
+        commit_point: knows whether a log has an interrupted operation; None if only the undo list makes it final.
     """
 
     __slots__ = (
@@ -177,10 +181,10 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
         except BaseException as error:
             self.abort(error)
             raise
-        self.commit()
+        self._finish()
         return result
 
-    def commit(self) -> None:
+    def _finish(self) -> None:
         """End an operation that has returned. Its changes are not undone from now on."""
         self.undo.clear()
         if not self.needs_rebuild:
@@ -191,7 +195,7 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
         # Errors of the engine are raised before anything changes. After any other error, counters may be wrong.
         is_clean = not (self.undo or self.needs_rebuild) and (error is self.harmless_error or _is_from_engine(error))
         self.harmless_error = None
-        self._undo_uncommitted()
+        self._undo_unfinished()
         if is_clean:
             self.valid_epoch = self.epoch
         elif isinstance(error, Exception):
@@ -214,17 +218,17 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
             self.release_if_held()
 
     def recover(self) -> None:
-        """Undo what an interrupted operation did not commit, and rebuild what follows from the ledger.
+        """Undo an interrupted operation that is not final, and rebuild what follows from the ledger.
 
         Raises:
             ReentrantCallError: nothing was interrupted, but this thread is in the middle of another operation.
         """
         if self.depth() > 1:
             raise ReentrantCallError
-        self._undo_uncommitted()
+        self._undo_unfinished()
         self._rebuild_all()
 
-    def _undo_uncommitted(self) -> None:
+    def _undo_unfinished(self) -> None:
         if self.commit_point is not None and self.commit_point.is_written():
             self.undo.clear()
         self.roll_back()

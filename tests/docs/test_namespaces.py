@@ -105,7 +105,7 @@ def test_quota_that_changes() -> None:
         submit(partition, terms)
         partition.allocate(name, name, terms.usage)
     assert [allocation.allocation_id for allocation in partition.allocations()] == ["first"]
-    assert [str(over) for over in partition.exceeded_limits()] == ["queue root.dev: 3 vcore used of 2, 1 too much"]
+    assert [str(over) for over in partition.exceeded_limits()] == ["queue root.dev: 3 of 2 vcore used, 1 too much"]
     partition.verify()
 
 

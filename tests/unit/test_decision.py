@@ -70,7 +70,7 @@ def test_shortfall(violation: Violation, shortfall: int, can_wait: bool) -> None
         (TOO_LARGE, "group 'dev' in root: 12 vcore requested, never more than 10 allowed (limit for 'dev')"),
         (
             FULL._replace(requested=0, used=12 * GIB),
-            "user 'sue' in root.prod: 12Gi memory used of 10Gi, 2Gi too much (limit for '*')",
+            "user 'sue' in root.prod: 12Gi of 10Gi memory used, 2Gi too much (limit for '*')",
         ),
         (CROWDED._replace(requested=0, used=3), "user 'sue' in root: 3 of 2 applications running (limit for 'sue')"),
     ],

@@ -187,7 +187,7 @@ def _misplaced(root: LocatedQueue, names: list[str], *, create: bool, adds: bool
             return (
                 None
                 if create
-                else ("placement-queue-missing", f"the queue {wanted} does not exist, and the rule creates none")
+                else ("placement-queue-missing", f"the queue {wanted} does not exist, and the rule does not create it")
             )
         above = below
     if adds and not above.queue.parent:

@@ -28,7 +28,7 @@ __all__ = ["Application", "ApplicationCopy", "ApplicationInfo", "ApplicationStat
 class ApplicationState(StrEnum):
     """The state of an application."""
 
-    #: Submitted and placed, without allocations and pending allocations.
+    #: Submitted and placed, without granted or pending allocations.
     NEW = "new"
     #: Something is pending, and nothing is allocated, either not yet or no longer.
     ACCEPTED = "accepted"

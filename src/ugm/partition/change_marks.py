@@ -3,7 +3,7 @@
 A scheduling pass keeps a copy of the values that decide the order. Between two of its heads, other callers may change
 the partition. Each reader has `ChangeMarks`, which the partition fills under its lock, and takes them when it reads.
 
-Marks are set with every step of a change, also if the change is undone later. So a mark means "perhaps".
+Marks are set with every step of a change, even if the change is undone later. So a mark means "perhaps".
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ChangeMarks:
     freed: set[str]
     #: Whether queues, quotas, nodes or the configuration have changed.
     everything: bool
-    #: Called, under the lock, when a waiting request may fit or a new one waits; None for nobody.
+    #: Called, under the lock, when a waiting request may fit or a new one waits; None if no reader waits.
     notify: Callable[[], None] | None
 
     def __init__(self) -> None:

@@ -5,9 +5,9 @@ the change as well. Different readings within one call would make its result dep
 could not be replayed.
 
 The idea: each call has one reading. If a quota model or a schedule depends on the time, every call reads the clock when
-it begins, and passes the reading to them first. Otherwise only a call that needs the time reads it, once: a promised
-duration, a plan, or a timer of a reduction. A partition with a journal takes the reading that stamps the change, in
-milliseconds, rounded down to seconds.
+it begins, and passes the reading to them first. Otherwise only a call that needs the time reads the clock, once: for a
+promised duration, a plan, or the timer of a reduction. A partition with a journal takes the reading that stamps the
+change, in milliseconds, rounded down to seconds.
 
 Invariant: a reading is never earlier than the one before. If the source goes back, the clock stands still until the
 source has passed the last reading.

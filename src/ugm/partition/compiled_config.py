@@ -68,7 +68,7 @@ class CompiledConfig(NamedTuple):
 
     @classmethod
     def of(cls, config: PartitionConfig | None) -> Self:
-        """Compile a configuration; None has no limits, and a root without queues.
+        """Compile a configuration; None gives a root without queues or limits.
 
         Raises:
             RequestError: the value is not a `PartitionConfig`, or a partition cannot use the configuration.
@@ -83,7 +83,7 @@ class CompiledConfig(NamedTuple):
         return cls(limits, specs, rules, models, config, _version_of(config), pending, schedule)
 
     def with_active(self, active: ActiveEntries | None) -> Self:
-        """Return the configuration with some entries of its schedule in force; None for those of no time."""
+        """Return the configuration with the given entries of its schedule in force; unchanged if *active* is None."""
         if self.schedule is None or active is None:
             return self
         limits, specs = self.schedule.compiled(active)

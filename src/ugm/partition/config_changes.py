@@ -67,7 +67,7 @@ class LimitValue(NamedTuple):
         texts += [f"{self.max_pending} pending requests"] if self.max_pending else []
         texts += [f"{self.max_pending_resources} pending"] if self.max_pending_resources else []
         texts += [f"{self.max_submitted} submitted applications"] if self.max_submitted else []
-        return ", ".join(filter(None, texts)) or "nothing limited"
+        return ", ".join(filter(None, texts)) or "no limits"
 
 
 class Detail(NamedTuple):

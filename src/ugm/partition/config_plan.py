@@ -127,7 +127,7 @@ class ConfigPlan(NamedTuple):
     compiled: CompiledConfig
     #: The queues whose timer would start; see `ugm.partition.AbstractPartition.plan_reductions`.
     reductions: tuple[PlannedReduction, ...] = ()
-    #: The owners whose requests a budget would begin to deny, at the current rate of use, and not as early as that now.
+    #: The budgets that would be used up at the current rate of use, and are not used up that early now.
     exhausting: tuple[Exhaustion, ...] = ()
     #: The next changes of limits by the schedule of the planned configuration.
     scheduled: tuple[ScheduledChange, ...] = ()
@@ -167,7 +167,7 @@ class ConfigPlan(NamedTuple):
                 parts.append("\n".join([heading, *(f"  {item}" for item in items)]))
         still = len(self.exceeded) - len(self.newly_exceeded)
         if still:
-            parts.append(f"over already: {still} limit{'s' if still > 1 else ''}")
+            parts.append(f"already exceeded: {still} limit{'s' if still > 1 else ''}")
         parts += map(str, self.scheduled)
         return "\n".join(parts)
 

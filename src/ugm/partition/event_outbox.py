@@ -54,7 +54,7 @@ class EventOutbox:
         self._due = 0
 
     def add(self, first: int, events: tuple[Event, ...]) -> None:
-        """Add the events of a committed operation, numbered from *first*; the caller holds the lock."""
+        """Add the events of an operation that is final, numbered from *first*; the caller holds the lock."""
         self._batches.append((first, events))
 
     def deliver(self, last: int) -> None:

@@ -133,7 +133,7 @@ class Preempted(NamedTuple):
 
 
 class RequestPlaced(NamedTuple):
-    """A plan of preemption has made room for a pending allocation, which has the first right to it."""
+    """A plan of preemption has made room for a pending allocation. Other plans count it as granted."""
 
     allocation: Allocation
 
@@ -163,9 +163,9 @@ class Denied(NamedTuple):
 
 
 class ReservationChanged(NamedTuple):
-    """Another pending request reserves capacity for a queue; see `ugm.partition.Reservation`.
+    """The pending request that has the reservation of a queue has changed; see `ugm.partition.Reservation`.
 
-    A reservation that ends with its request, because the request is granted or withdrawn, is no event of its own.
+    A reservation that ends because its request is granted or withdrawn has no event of its own.
     """
 
     queue_path: str

@@ -16,16 +16,15 @@ The reasons for the guards:
   it was used last.
 - *Identities instead of types.* ``priority is DEFAULT_PRIORITY`` and ``placeholder is False`` reject values of other
   types without a test of the type. The general path rejects those that are invalid.
-- *The order of assignments.* The entry in `AllocationLedger.owners` commits an allocation. An interruption before it
+- *The order of assignments.* The entry in `AllocationLedger.owners` makes a grant final. An interruption before it
   leaves an entry in the application that the next operation removes; an interruption after it leaves counters that the
   next operation rebuilds.
 - *No `try` inside of the block of the lock.* See `ugm.operation_lock`.
 
-If changes are recorded, other quota models take part, or limits change by a schedule, a change is a transaction. Its
-decision is then that of `TransactionPath`, which decides about *usual* requests and leaves the others to the admission:
-the allocation id is new, and the limits have not changed since the counters of the holding were collected. If nothing
-is recorded, the decision runs under the lock that is held already, because the other steps of a transaction would do
-nothing.
+If changes are recorded, if other quota models take part, or if limits change by a schedule, a change is a transaction.
+Then `TransactionPath` decides about *usual* requests: the allocation id is new, and the limits have not changed since
+the counters of the holding were collected. It leaves all other requests to the admission. If nothing is recorded, the
+decision runs under the lock that is held already, because the other steps of a transaction would do nothing.
 
 `explain` is in this module because the explanation of a grant is the walk of `check` with a copy of the limits.
 """
@@ -263,7 +262,8 @@ class FastPath(AbstractPartition):
     _models: ModelSet
     #: Whether other quota models take part, and nothing is recorded.
     _has_models_only: bool
-    #: What decides if the fast path cannot: the transaction path if changes are recorded, with models or a schedule.
+    #: Decides if the fast path does not: the `TransactionPath` if changes are recorded, with models or a schedule, and
+    #: otherwise the `Admission`.
     _decisions: Admission | TransactionPath
     #: Whether changes are recorded, and no other quota model takes part.
     _is_recorded_without_models: bool
@@ -306,7 +306,7 @@ class FastPath(AbstractPartition):
                     layout, vector = usage.compiled
                     if holding is not None and holding.epoch is epoch and layout is epoch.layout:
                         if holding.try_charge(vector):
-                            # In this order: the second assignment commits the change.
+                            # In this order: the second assignment makes the change final.
                             application.allocations[allocation_id] = usage
                             self._owners[allocation_id] = application
                             lock.valid_epoch = epoch
@@ -338,7 +338,7 @@ class FastPath(AbstractPartition):
         state, lock = self._state, self._lock
         violations = state.admit(application, vector)
         if not violations:
-            # In this order: the second assignment commits the change.
+            # In this order: the second assignment makes the change final.
             application.allocations[allocation_id] = usage
             self._owners[allocation_id] = application
             lock.undo.clear()
@@ -368,7 +368,7 @@ class FastPath(AbstractPartition):
                         if layout is not epoch.layout:
                             vector = epoch.layout.vector(usage)
                         if holding.try_refund(vector):
-                            # In this order: the first deletion commits the change.
+                            # In this order: the first deletion makes the change final.
                             del owners[allocation_id], application.allocations[allocation_id]
                             if not application.allocations:
                                 self._state.finish_if_idle(application)

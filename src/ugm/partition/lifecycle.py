@@ -54,7 +54,7 @@ class ApplicationLifecycle:
         return placement
 
     def adopt(self, submission: Submission, gang_style: GangStyle, quota: Resource | None, group: str | None) -> None:
-        """Add an application to its previous queue, without placement rules and access lists."""
+        """Add an application to its previous queue, without placement rules or access lists."""
         state = self._state
         known = state.applications.get(submission.application_id)
         if known is not None:
@@ -99,7 +99,7 @@ class ApplicationLifecycle:
     # End
 
     def complete(self, application_id: str) -> ApplicationInfo:
-        """Remove an application without allocations and pending allocations."""
+        """Remove an application without granted or pending allocations."""
         application = self._admission.require_application(application_id)
         if application.allocations or application.pending:
             kept = f"{len(application.allocations)} granted and {len(application.pending)} pending allocations"

@@ -1,7 +1,7 @@
 """Risks of a configuration: limits that fall below the usage, or by more than 10 %.
 
 A mistake in a number, such as a missing digit, often lowers a limit considerably. So a plan with such a change has
-to be confirmed. Limits that are added or removed are no risks, unless the usage is above a new one.
+to be confirmed. An added or removed limit is not a risk, unless the usage is above a new one.
 """
 
 from __future__ import annotations

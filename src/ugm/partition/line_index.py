@@ -3,13 +3,13 @@
 The problem: a view of a large partition needs the sums over all applications, although few of them have changed since
 the last view.
 
-The idea: an index takes over the sums of an earlier index, and computes those again whose lines have changed.
+The idea: an index takes over the sums of an earlier index, and computes again only those whose lines have changed.
 
 Invariant: an index that was derived in several steps equals one that was derived in one step. Users, groups and
 queues whose lines have not changed keep their objects, so that callers can recognise them by identity.
 
-The cost: one look-up for each line; the sums of a user or group with a changed line take time in the number of its
-lines, and those of queues in the number of changed lines.
+The cost: one look-up for each line. The sums of a user or group with a changed line take time proportional to the
+number of its lines, and those of queues to the number of changed lines.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def with_changes(
     create: Callable[[str, _Row], _T],
     iterate: CooperativeIteration,
 ) -> tuple[Mapping[str, _T], set[str]]:
-    """Return the objects of rows, of which those with the known rows are known, and the names of changed ones."""
+    """Return the object of each row, and the names of all changed rows. Other rows keep the object that is known."""
     names, changed = list(rows), list[str]()
     for first in iterate(range(0, len(names), _BLOCK)):
         changed += [name for name in names[first : first + _BLOCK] if known_rows.get(name) != rows[name]]
@@ -159,7 +159,7 @@ def _grouped(
     name_of: Callable[[_LineT], str | None],
     iterate: CooperativeIteration,
 ) -> tuple[dict[str, tuple[_LineT, ...]], Iterable[str]]:
-    """Return the lines by name, without those that are gone and with those that have come, and the changed names."""
+    """Return the lines by name after some have *gone* and others have *come*, and the names whose lines changed."""
     lost, more = dict[str, set[int]](), dict[str, list[_LineT]]()
     for line in gone:
         name = name_of(line)
@@ -184,7 +184,7 @@ def _sums(
     changed: Iterable[str],
     iterate: CooperativeIteration,
 ) -> dict[str, UsageSum]:
-    """Return the sums of lines by name, of which those that have not changed are known."""
+    """Return the sums of lines by name: the given sums, with those of the *changed* names computed again."""
     found = dict(sums)
     for name in iterate(changed):
         lines = by_name.get(name)

@@ -43,7 +43,7 @@ class ModelReport:
 
     #: The name of its class.
     model: str
-    #: Whether its state is unknown since one of its calls failed, so that every request is denied.
+    #: Whether its state has been unknown since one of its calls failed, so that every request is denied.
     is_suspended: bool
     #: The result of `ugm.model.ReportingModel.state`; empty if it is suspended.
     state: JsonMapping

@@ -3,8 +3,8 @@
 The configuration declares some of them (`ugm.partition.declared_models`), and the embedding program adds others. The
 declared ones come first. When another configuration is put in force, one assignment replaces them.
 
-The problem: a model is foreign code. It may raise in the middle of any call, and so may an exception from outside while
-it runs. The partition and the other models must stay consistent.
+The problem: a model is foreign code. It may raise in the middle of any call, and an exception from outside may arrive
+while it runs. The partition and the other models must stay consistent.
 
 The idea: two rules.
 
@@ -445,7 +445,7 @@ class ModelSet:
         ]
 
     def query(self, model: QuotaModel, query: Callable[[_A], Iterable[_T]], argument: _A) -> tuple[_T, ...]:
-        """Return the result of a query of a model, which does not change its limits and its usage.
+        """Return the result of a query of a model, which does not change its limits or its usage.
 
         The model may cache results. If it raises while it updates its cache, its state is unknown.
         """

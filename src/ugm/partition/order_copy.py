@@ -170,7 +170,7 @@ class OrderCopy(NamedTuple):
 
     @classmethod
     def of(cls, state: PartitionState, *, for_keys: bool, tree: GroupTree | None = None) -> OrderCopy:
-        """Copy what decides the order, also after later changes; the caller holds the lock."""
+        """Copy everything that decides the order now and after later changes; the caller holds the lock."""
         return cls(
             state.compiled,
             state.tree.cluster,

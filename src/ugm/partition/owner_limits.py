@@ -70,7 +70,7 @@ class OwnerLimits:
         return max((_ratio(used, maximum) for one in self._counted for used, maximum in _measured(one)), default=0.0)
 
     def usage(self) -> TrackerCopy:
-        """Return the usage in each queue. Queues with pending allocations only have an empty usage."""
+        """Return the usage in each queue. A queue with only pending allocations has an empty usage."""
         paths = self.queue_paths
         return TrackerCopy(self._name, list(self.lines), self._limits(paths), paths)
 

@@ -126,7 +126,7 @@ class Partition(FastPath):
     """A partition in memory.
 
     Args:
-        config: the partition of a configuration, from `ugm.load_config`; None for a root without queues and limits.
+        config: the partition of a configuration, from `ugm.load_config`; None for a root without queues or limits.
         cluster: the resources of the cluster, for a program that registers no nodes. It counts as one node, called
             ``cluster``. Without it, and until a first node is registered, the size of the cluster limits nothing.
         models: other quota models. They are checked and charged in this order, after users, groups, queues and the
@@ -414,12 +414,12 @@ class Partition(FastPath):
         return self.waiting_list().wake()
 
     def model_room(self, kind: str, name: str, resource: str) -> int | None:
-        """Return the most of a resource with which a pending request may fit limits of quota models that denied it.
+        """Return the largest amount of a resource with which a pending request can fit limits that have denied it.
 
         A scheduler need not repeat a request that is larger.
 
         Args:
-            kind: the kind of the limits, as in the denial.
+            kind: the kind of the limits of quota models, as in the denial.
             name: the name of their owner, as in the denial.
             resource: the resource.
 

@@ -1,8 +1,9 @@
 """Limits on pending work, compiled: the maximum of pending requests and submitted applications.
 
-A pending request counts for no other limit, so a user could queue any number of them. An entry of the limits of a queue
-may set under its key ``ugm`` the maximum number of pending requests, the maximum sum of their amounts, and the maximum
-number of applications from their submission to their end, waiting or running. A queue may set the same for itself.
+No limit on running work counts a pending request, so a user could queue any number of them. An entry of the limits of
+a queue may set under its key ``ugm`` the maximum number of pending requests, the maximum sum of their amounts, and the
+maximum number of applications from their submission to their end, waiting or running. A queue may set the same for
+itself.
 
 The entry in force for a user or group is the same as for running work: the one that names it, else the wildcard. A
 queue counts everything in and below it. A wildcard counts each user separately, and all groups together.
@@ -47,7 +48,7 @@ class PendingViolation(Violation):
             format_amount(self.resource, amount) for amount in (self.used, self.limit, self.requested, self.shortfall)
         )
         if not self.requested:
-            return f"{used} {self.resource} pending of {limit}, {shortfall} too much"
+            return f"{used} of {limit} {self.resource} pending, {shortfall} too much"
         if not self.can_wait:
             return f"{requested} {self.resource} requested, never more than {limit} may be pending"
         return f"{requested} {self.resource} requested, {used} of {limit} pending, {shortfall} too much"

@@ -81,7 +81,7 @@ class _Account:
         return not self.requests and not self.submitted
 
     def of_request(self, key: AccountKey, usage: Resource, number: int) -> Iterator[Violation]:
-        """Yield the maximums that a request would exceed; with no amounts and the number 0, those exceeded already."""
+        """Yield the maxima that a request would exceed; with no amounts and the number 0, those exceeded now."""
         maximum, kind = self.maximum, PENDING_KINDS[key.kind]
         where = key.name, key.queue_path, maximum.limit_name
         if maximum.requests and self.requests + number > maximum.requests:

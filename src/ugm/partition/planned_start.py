@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from operator import itemgetter
+from time import gmtime, strftime
 from typing import Final, NamedTuple, Self, TypeAlias, final
 
 from ugm.counters import UNLIMITED, Counter
@@ -58,10 +59,10 @@ _time_of: Final = itemgetter(0)
 class Reservation(NamedTuple):
     """Capacity that becomes free and is kept for a pending request.
 
-    The first request in or below a queue with the property ``ugm.reservation: enabled`` that only limits of queues or
-    the size of the cluster block has the reservation of the queue. It keeps it until it is granted or withdrawn, or
-    until a limit of its user, of its group or of another quota model blocks it. Then, or if a request of a higher
-    priority is blocked, another request gets the reservation.
+    A queue with the property ``ugm.reservation: enabled`` has a reservation. It belongs to the first request in or
+    below the queue that is blocked only by limits of queues or by the size of the cluster. The request keeps it until
+    it is granted or withdrawn, or until a limit of its user, of its group or of another quota model blocks it. Then, or
+    if a request of a higher priority is blocked, another request gets the reservation.
 
     Requests with a higher priority, by the priorities that decide between the queues of both, come before the
     reservation. Any other request passes it only if it ends before the start, or leaves enough at the start.
@@ -77,8 +78,10 @@ class Reservation(NamedTuple):
     start: int | None
 
     def __str__(self) -> str:
-        queues, start = ", ".join(self.queue_paths), "at an unknown time" if self.start is None else f"at {self.start}"
-        return f"{self.allocation_id} has the reservation of {queues} and can start {start}"
+        text = f"{self.allocation_id} has the reservation of {', '.join(self.queue_paths)}"
+        if self.start is None:
+            return f"{text}; its start is unknown"
+        return f"{text} and can start at {strftime('%Y-%m-%d %H:%M:%S UTC', gmtime(self.start))}"
 
 
 class CandidateRequest(NamedTuple):

@@ -312,7 +312,7 @@ class PreemptionPlanning:
     # Status
 
     def status(self) -> PreemptionStatus:
-        """Return the terminating allocations, the placed requests, the timers, and counts of plans."""
+        """Return the terminating allocations, the placed requests, the timers, and the number of plans by outcome."""
         state = self._state
         placed, terminating = state.placed_entries(), state.terminating_entries()
         return PreemptionStatus(
@@ -328,7 +328,7 @@ class PreemptionPlanning:
     # Reductions
 
     def plan_reductions(self, now: int | None, overshoot: bool, read: ReadLocked) -> ReductionPlan:  # noqa: FBT001 - checked arguments
-        """Return a plan that brings the queues back within their maxima whose delay is over.
+        """Return a plan that brings all queues whose delay is over back within their maxima.
 
         Args:
             now: the time in seconds; None for the clock of the partition.
@@ -354,7 +354,7 @@ class PreemptionPlanning:
     # Carrying out
 
     def carry_out(self, plan: PreemptionPlan | ReductionPlan) -> tuple[str, ...]:
-        """Mark the victims of a plan as terminating, or none of them, and give a pending request the right to the room.
+        """Mark the victims of a plan as terminating, or none of them, and mark its request as placed if it is pending.
 
         Returns:
             The allocations that were marked; empty if no victim is held now.
@@ -382,7 +382,7 @@ class PreemptionPlanning:
         return tuple(held)
 
     def _waits_without_room(self, plan: PreemptionPlan | ReductionPlan) -> bool:
-        """Return whether the request of a plan is pending without reserved capacity: the plan was not carried out."""
+        """Return whether the request of a plan is pending and not placed: the plan was not carried out."""
         if isinstance(plan, ReductionPlan):
             return False
         name = plan.request.allocation_id
@@ -393,7 +393,7 @@ class PreemptionPlanning:
         return entry is not None and entry.traits.state is AllocationState.PENDING
 
     def _place(self, request: PreemptionRequest) -> None:
-        """Give a request the right to the room that its victims leave, if it is pending."""
+        """Mark a request as placed if it is pending, and let it take over the reservations of its queues."""
         entry = self._state.ledger.get(request.allocation_id)
         if entry is not None:
             self._state.mark_placed(request.allocation_id, entry)

@@ -34,7 +34,7 @@ class ReclaimOutcome(StrEnum):
 
 
 class Protection(StrEnum):
-    """The first reason for which an allocation is no victim."""
+    """The first reason why an allocation is not a victim."""
 
     #: The allocation has ``preemptible=False``.
     NOT_PREEMPTIBLE = "not_preemptible"
@@ -96,7 +96,7 @@ class ReclaimVictim(NamedTuple):
 
 
 class ProtectedCount(NamedTuple):
-    """The number of allocations of a group that are no victims for one reason."""
+    """The number of allocations of a group that are not victims, for one reason."""
 
     kind: str
     name: str

@@ -1,7 +1,7 @@
 """The search for the allocations that groups have to return, among those that the rules allow.
 
-The values of `ugm.model.Borrower` determine which allocations the rules allow, and a function whether some of them
-suffice. The search knows neither the partition nor its models.
+The values of `ugm.model.Borrower` determine which allocations the rules allow. A function determines whether some of
+them suffice. The search knows neither the partition nor its models.
 
 **Rules.** They regard only the resources that the request lacks. An allocation may be evicted if
 

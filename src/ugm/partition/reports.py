@@ -63,7 +63,7 @@ class OwnedAllocation:
 
 @dataclass(frozen=True, slots=True)
 class PreemptionStatus:
-    """The plans of preemption that are being carried out, and the queues that are to be reduced."""
+    """The allocations, requests and timers of preemption plans and reductions, and the number of plans by outcome."""
 
     #: The allocations that were marked and not released yet, sorted by id.
     terminating: tuple[OwnedAllocation, ...]

@@ -1,6 +1,6 @@
 """The scheduling order of a partition: which pending request comes next, and why.
 
-Under the lock only the data are copied that decide the order. The `OrderTree` is built and searched without the lock.
+Only the data that decide the order are copied under the lock. The `OrderTree` is built and searched without the lock.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class Head:
 class SchedulingPass:
     """An iterator over the requests in scheduling order; `ugm.Partition.scheduling_pass` returns it.
 
-    Each head follows the usage and the requests at the moment when it is returned, also if other callers have changed
+    Each head follows the usage and the requests at the moment when it is returned, even if other callers have changed
     them. No lock is held between two heads. A request that is denied or skipped takes no further part, and the next
     request of its application takes its place. One thread at a time may use the pass.
     """

@@ -1,8 +1,8 @@
 """Sorting of many items without stopping other threads.
 
-The interpreter switches threads between two instructions, and a sort is one instruction. To sort a million ids takes
-about a second, in which a thread that needs a decision waits. Therefore a large number of
-items is sorted in parts, which are merged.
+The interpreter switches threads between two instructions, and a sort is one instruction. Sorting a million ids takes
+about a second, in which a thread that needs a decision waits. Therefore a large number of items is sorted in parts,
+which are merged.
 """
 
 from __future__ import annotations

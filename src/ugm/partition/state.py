@@ -188,7 +188,8 @@ class PartitionState:
     def follow_schedule(self, now: int) -> bool:
         """Put the limits of the schedule in force, and return whether they have changed.
 
-        The limits follow from the time alone, so this is no event, and an operation that fails later does not undo it.
+        The limits follow from the time alone. So this records no event, and an operation that fails later does not undo
+        it.
         """
         if self.compiled.schedule is None or now < self.compiled.changes_at:
             return False
@@ -445,7 +446,7 @@ class PartitionState:
         application.has_replaced = True
 
     def finish_if_idle(self, application: Application) -> None:
-        """Stop an application without allocations and pending allocations, and remove it if it has failed."""
+        """Stop an application without granted or pending allocations, and remove it if it has failed."""
         if application.allocations or (application.pending and not application.failing):
             return
         holding = application.holding

@@ -111,7 +111,9 @@ class ThresholdCrossed(NamedTuple):
     def _where(self) -> str:
         if self.kind == _BUDGET:
             return f"budget {self.place!r} of {self.name!r}"
-        place = "" if self.kind in (TrackingType.QUEUE, _ELASTIC_GROUP) else f" in {self.place}"
+        if self.kind == TrackingType.QUEUE:
+            return f"{self.kind} {self.name}"
+        place = "" if self.kind == _ELASTIC_GROUP else f" in {self.place}"
         return f"{self.kind} {self.name!r}{place}"
 
 
@@ -124,7 +126,7 @@ class ThresholdWatch:
     """Reports the crossings of the thresholds that the configuration of a partition declares.
 
     A program calls `update` regularly, one call at a time. `crossed` may be read from any thread. The watch starts
-    without crossings, also after a restart, so the first update reports every limit above a threshold.
+    without crossings, even after a restart, so the first update reports every limit above a threshold.
 
     Example:
         >>> from ugm import Partition, Resource, UserGroup, parse_config
@@ -135,7 +137,7 @@ class ThresholdWatch:
         >>> _ = partition.submit("app", UserGroup("sue"), "root.a")
         >>> _ = partition.allocate("x", "app", Resource(memory=8))
         >>> print(*watch.update())
-        queue 'root.a': 8 of 10 memory, at or above 80 %
+        queue root.a: 8 of 10 memory, at or above 80 %
         >>> watch.update()
         ()
 

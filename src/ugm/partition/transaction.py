@@ -8,7 +8,7 @@ A change of a partition takes six steps. `Transactions.run` and `Transactions.ru
 3. *Write.* The events go to the transaction log, if the partition has one: that of a journal or that of a leader. If
    it does not accept them, the change is undone. If the disk fails later, the change stays and is in doubt; step 5
    raises the error.
-4. *Commit.* Clearing the undo list makes the change final, and the lock is released.
+4. *Finish.* Clearing the undo list makes the change final in memory, and the lock is released.
 5. *Wait.* If there is a transaction log, the caller waits until its change is durable, so that it survives a crash.
 6. *Notify.* Subscribers get the events.
 
@@ -54,7 +54,11 @@ class TransactionLog(Protocol):
         ...
 
     def prepare(self, needs_space: bool) -> None:  # noqa: FBT001 - a keyword takes longer
-        """Check, under the lock, that a change can be written; *needs_space*: with space for later releases."""
+        """Check, under the lock, that a change can be written.
+
+        Args:
+            needs_space: whether enough space for later releases must be left.
+        """
         ...
 
     def write(self, events: Sequence[Event]) -> None:
@@ -212,7 +216,7 @@ class Transactions:
         argument: A,
         needs_space: bool,  # noqa: FBT001 - a keyword takes longer
     ) -> tuple[T, int, int]:
-        """Decide, record, write and commit. Return the answer, and the numbers of the last change and event."""
+        """Decide, record, write and finish. Return the answer, and the numbers of the last change and event."""
         lock, log = self._lock, self._log
         if epoch is not lock.epoch:
             lock.recover()
@@ -243,14 +247,14 @@ class Transactions:
     def _forget_events(self) -> None:
         self._events = (self._events[0], [])
 
-    # After the commit, also that of an interrupted change
+    # After a change has become final, even if it was interrupted
 
     def is_written(self) -> bool:
         """Return whether the log has the current change."""
         return self._log.is_written()
 
     def publish(self) -> None:
-        """Pass the events of the current change on to the outbox, once the change is committed; under the lock."""
+        """Pass the events of the current change on to the outbox, once the change is final; under the lock."""
         self._log.mark_committed()
         first, events = self._events
         if not events:

@@ -1,4 +1,4 @@
-"""The feed of decayed usage: the events of a partition become runs of the owners of its allocations.
+"""The feed of decayed usage: it turns the events of a partition into the usage of owners over time.
 
 Events have no time, so the feed reads a clock when they arrive. A journal has the time of every change: see
 `ugm.journal.load_usage`.
@@ -122,7 +122,7 @@ class UsageFeed:
         self.usage.record(self._owner(user, queue_path), usage, begin, end)
 
     def begin(self, partition: AbstractPartition) -> None:
-        """Count the allocations that a partition has now from now on.
+        """Count the existing allocations of a partition from now on.
 
         Call it after the feed was subscribed, and before the partition changes again.
         """

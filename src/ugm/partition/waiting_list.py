@@ -3,8 +3,8 @@
 A program polls with `WaitingList.wake`, waits in a thread with `WaitingList.wait`, or in a task with
 `WaitingList.woken`. `ugm.partition.wake_search` finds the requests that fit.
 
-A request that was woken and is still pending at the next call was declined: nothing else is assumed to have used its
-place. So the next call wakes others that fit without it. It is woken again when something has been released.
+A request that was woken and is still pending at the next call counts as declined, and its room as free. So the next
+call wakes others that fit without it. It is woken again when something has been released.
 """
 
 from __future__ import annotations

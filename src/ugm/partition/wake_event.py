@@ -20,7 +20,7 @@ __all__ = ["WakeEvent"]
 
 @final
 class WakeEvent:
-    """A flag that threads can wait for, as `threading.Event`."""
+    """A flag that threads can wait for, like `threading.Event`."""
 
     __slots__ = ("_is_set", "_waiting")
 

@@ -452,7 +452,7 @@ class WakeSearch:
             views.note_everything()
 
     def _reopen(self) -> None:
-        """Open what the woken requests have closed, which were not charged to anything, and what models can allow."""
+        """Open the views and queues that woken requests closed without a charge, and the views of models with room."""
         self._views.take_part_again(freed=False)
         for owner in self._charged_owners:
             self._views.open(owner)

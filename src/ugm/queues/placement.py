@@ -134,7 +134,7 @@ class PlacementRules:
 
         The first rule that finds a usable queue decides. A queue is not usable in any of these cases:
 
-        - it does not exist, and the rule creates none;
+        - it does not exist, and the rule does not create it;
         - it is not a leaf, or would be below a leaf;
         - it is draining, or the queue in which it would be created is;
         - the user may not submit to it.
@@ -190,7 +190,7 @@ class _Step(NamedTuple):
     def reason_against_parent(self, path: str, queues: QueueView) -> str:
         """Return the reason why the queue that this rule found cannot be a parent; empty if it can."""
         if not queues.exists(path):
-            return "" if self.create else f"{path} does not exist and the parent rule creates none"
+            return "" if self.create else f"{path} does not exist, and the parent rule does not create it"
         return f"{path} is a leaf and cannot have queues below it" if queues.is_leaf(path) else ""
 
 
@@ -206,7 +206,7 @@ def _reason_against(path: str, user: UserGroup, queues: QueueView, *, create: bo
         draining = path
     else:
         if not create:
-            return f"{path} does not exist and the rule creates none"
+            return f"{path} does not exist, and the rule does not create it"
         if path.count(".") >= MAX_DEPTH:
             return f"{quote(path)} has more than {MAX_DEPTH} names"
         draining = next(filter(queues.exists, ancestors(path)))

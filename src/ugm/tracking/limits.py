@@ -103,7 +103,7 @@ class LimitTable:
         return tuple(ranks)
 
     def select_group(self, queue_path: str, groups: Sequence[str]) -> str | None:
-        """Choose the group that an application in *queue_path* of a member of *groups* is charged to.
+        """Choose the group to charge for an application in *queue_path* whose user is a member of *groups*.
 
         The search goes from the leaf to the root. At each queue, the first configured group that the user is a member
         of is chosen, or else the wildcard if there is one. The cost depends on the number of the user's groups, not on

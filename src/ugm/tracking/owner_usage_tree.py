@@ -8,8 +8,8 @@ costs nothing, and a tree costs memory in proportion to its applications.
 A change of the limits does not touch the trees. Each tree brings its counters up to date on its next use. It adjusts
 the counters that exist, and sums up only those of queues that were not limited before.
 
-The functions here expect that the caller holds the lock and has checked the arguments. The public interface are the
-trackers (`ugm.tracking.trackers`).
+The functions here expect that the caller holds the lock and has checked the arguments. The trackers
+(`ugm.tracking.trackers`) are the public interface.
 
 Source: Apache YuniKorn, user based resource usage tracking, "Queue tracking"; user based quota enforcement, "Queue
 tracking" and "Configuration updates and storage".

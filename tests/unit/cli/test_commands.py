@@ -243,7 +243,9 @@ def test_a_job_without_a_queue() -> None:
 
     assert result.exit_code == 0
     assert "2 submitted: 0 started, 2 rejected, 0 still waiting" in result.stdout
-    reason = "no queue: provided (there are no placement rules): root.site3 does not exist and the rule creates none"
+    reason = (
+        "no queue: provided (there are no placement rules): root.site3 does not exist, and the rule does not create it"
+    )
     assert f"2 1 {reason}" in " ".join(result.stdout.split())
 
 

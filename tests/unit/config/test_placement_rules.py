@@ -148,10 +148,10 @@ partitions:
 ----
 6:26 placement-queue-missing
 partitions[0].placementrules[0].value
-the queue root.nothere does not exist, and the rule creates none
+the queue root.nothere does not exist, and the rule does not create it
 7:26 placement-queue-missing
 partitions[0].placementrules[1].value
-the queue root.nothere does not exist, and the rule creates none
+the queue root.nothere does not exist, and the rule does not create it
 ====
 a queue that takes no applications
 partitions:

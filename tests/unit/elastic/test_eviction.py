@@ -98,7 +98,7 @@ def test_carried_out() -> None:
     one = quota(*(pod(f"p-{number}") for number in range(6)))
     one.tree.set_total(Resource(cpu=25))
     plan = one.plan_revoke("a")
-    assert [str(each) for each in one.over_used()] == ["elastic group 'a': 60 cpu used of 25, 35 too much"]
+    assert [str(each) for each in one.over_used()] == ["elastic group 'a': 60 of 25 cpu used, 35 too much"]
 
     one.carry_out(plan)
     assert one.over_used() == ()

@@ -134,7 +134,7 @@ def test_recovery(scene: Scene) -> None:
     scene.do(lambda one: one.adopt("ml-1", "ml", gpu(9)))
 
     assert [str(violation) for violation in scene.quota.over_used()] == [
-        "elastic group 'ml': 9 gpu used of 6, 3 too much"
+        "elastic group 'ml': 9 of 6 gpu used, 3 too much"
     ]
     assert scene.quota.plan_revoke("ml").victims == ("ml-1",)
     assert "elastic group 'ml'" in scene.do(lambda one: one.allocate("ml-2", "ml", gpu(1)))

@@ -191,5 +191,5 @@ def test_reconcile_what_no_node_offers(partition: Partition) -> None:
     partition.add_node("n", memory(9))
     running = running_in(partition) | {"app": RunningAllocation("app", "app", Resource(memory=5, gpu=2))}
     partition.reconcile(partition.audit(running.values()))
-    assert list(map(str, partition.exceeded_limits())) == ["queue root: 2 gpu used of 0, 2 too much"]
+    assert list(map(str, partition.exceeded_limits())) == ["queue root: 2 of 0 gpu used, 2 too much"]
     partition.verify()

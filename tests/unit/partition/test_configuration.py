@@ -57,7 +57,7 @@ def test_plan_for_people(partition: Partition) -> None:
         "+ limit in root for group 'dev': gpu 1\n"
         "~ placement rules\n"
         "would be exceeded:\n"
-        "  queue root.a: 7 memory used of 4, 3 too much\n"
+        "  queue root.a: 7 of 4 memory used, 3 too much\n"
         "draining:\n"
         "  root.b accepts no new applications, and still has 'left'"
     )
@@ -261,7 +261,7 @@ def test_new_queue_counts_what_runs(partition: Partition) -> None:
 
 
 def test_plan_counts_who_is_over_already(partition: Partition) -> None:
-    """Who is over already is counted, and not named among those who would be."""
+    """Limits that are exceeded already are counted, and not listed among those that would be."""
     partition.adopt("ghost", "app", memory(5))
     plan = partition.plan(config("{name: a, resources: {max: {memory: 9}}}, {name: b}"))
-    assert str(plan) == "- limit in root for user 'sue': memory 9\nover already: 1 limit"
+    assert str(plan) == "- limit in root for user 'sue': memory 9\nalready exceeded: 1 limit"

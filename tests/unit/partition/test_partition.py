@@ -242,10 +242,10 @@ def test_adopt_tells_what_is_exceeded(partition: Partition) -> None:
     exceeded = partition.adopt("ghost", "app", memory(4))
 
     assert list(map(str, exceeded)) == [
-        "user 'sue' in root.a: 9 memory used of 6, 3 too much (limit for 'sue')",
-        "group 'dev' in root.a: 9 memory used of 7, 2 too much (limit for 'dev')",
-        "queue root.a.b: 9 memory used of 7, 2 too much",
-        "queue root.a: 9 memory used of 8, 1 too much",
+        "user 'sue' in root.a: 9 of 6 memory used, 3 too much (limit for 'sue')",
+        "group 'dev' in root.a: 9 of 7 memory used, 2 too much (limit for 'dev')",
+        "queue root.a.b: 9 of 7 memory used, 2 too much",
+        "queue root.a: 9 of 8 memory used, 1 too much",
     ]
     assert partition.exceeded_limits() == exceeded
     assert partition.adopt("ghost", "app", memory(4)) == exceeded, "it is counted once"
@@ -263,7 +263,7 @@ def test_adopt_more_applications_than_allowed() -> None:
 
 def test_adopt_what_no_node_offers(partition: Partition) -> None:
     """What runs is counted at the root even if no node offers it."""
-    assert "queue root: 2 gpu used of 0, 2 too much" in map(str, partition.adopt("ghost", "app", Resource(gpu=2)))
+    assert "queue root: 2 of 0 gpu used, 2 too much" in map(str, partition.adopt("ghost", "app", Resource(gpu=2)))
     assert str(partition.allocate("more", "app", Resource(gpu=1))).endswith(
         "queue root: 1 gpu requested, never more than 0 allowed"
     )

@@ -73,7 +73,7 @@ def test_unknown_start() -> None:
 
     assert run_pass(partition) == ["y.nothing"]
     assert reserved(partition) == [("x.0", ("root",), None)]
-    assert "at an unknown time" in partition.order()[0].explain()
+    assert "its start is unknown" in partition.order()[0].explain()
 
 
 def test_limits_of_users_are_passed_over() -> None:
@@ -254,6 +254,7 @@ def test_reports() -> None:
     expected = Reservation("x.0", "x", ("root",), 1100)
 
     assert head.reservation == expected
-    assert head.explain().endswith("x.0 has the reservation of root and can start at 1100")
+    assert head.explain().endswith("x.0 has the reservation of root and can start at 1970-01-01 00:18:20 UTC")
+    assert str(expected._replace(start=None)) == "x.0 has the reservation of root; its start is unknown"
     [turn] = partition.order()
     assert (turn.reservation, turn.to_dict()["start"], turn.to_dict()["reserved_for"]) == (expected, 1100, ["root"])

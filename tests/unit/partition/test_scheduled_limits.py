@@ -133,7 +133,7 @@ def test_scheduled_changes(clock: Clock) -> None:
     assert str(coming[0]).splitlines() == [
         "at 2026-11-24 06:00 UTC:",
         "  ~ queue root.a: maximum memory 6 -> memory 4",
-        "  would be exceeded: queue root.a: 6 memory used of 4, 2 too much",
+        "  would be exceeded: queue root.a: 6 of 4 memory used, 2 too much",
     ]
     assert partition.headroom("app") == memory(0), "nothing has changed"
     assert partition.scheduled_changes(max_changes=0) == Partition().scheduled_changes() == ()

@@ -86,8 +86,8 @@ def test_node_below_what_runs(partition: Partition) -> None:
     partition.allocate("gpus", "app", Resource(gpu=2))
     partition.add_node("n", memory(3))
     assert list(map(str, partition.exceeded_limits())) == [
-        "queue root: 5 memory used of 3, 2 too much",
-        "queue root: 2 gpu used of 0, 2 too much",
+        "queue root: 5 of 3 memory used, 2 too much",
+        "queue root: 2 of 0 gpu used, 2 too much",
     ]
     assert partition.headroom("app") == memory(-2)
     partition.release("gpus")
@@ -174,11 +174,11 @@ def test_names_in_use_are_kept(partition: Partition) -> None:
     partition.adopt("lent", "app", Resource(lent=2))
     for number in range(100):
         partition.adopt("x", "app", Resource({f"claim-{number}": 1}))
-        assert f"queue root: 1 claim-{number} used of 0, 1 too much" in map(str, partition.exceeded_limits())
+        assert f"queue root: 1 of 0 claim-{number} used, 1 too much" in map(str, partition.exceeded_limits())
         partition.verify()
         partition.release("x")
 
-    assert list(map(str, partition.exceeded_limits())) == ["queue root: 2 lent used of 0, 2 too much"]
+    assert list(map(str, partition.exceeded_limits())) == ["queue root: 2 of 0 lent used, 2 too much"]
     assert partition.queue_maximum("root") == Resource(kept=3, memory=9)
     assert partition.check("app", Resource(kept=3, memory=4)).allowed
     assert not partition.check("app", Resource(kept=4)).allowed

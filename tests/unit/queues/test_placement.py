@@ -55,7 +55,9 @@ def test_without_rules() -> None:
     assert compiled.place(submitted("a"), QUEUES).queue_path == "root.a"
     assert compiled.place(submitted("new"), QUEUES).trials == (
         PlacementTrial(
-            "provided (there are no placement rules)", "root.new", "root.new does not exist and the rule creates none"
+            "provided (there are no placement rules)",
+            "root.new",
+            "root.new does not exist, and the rule does not create it",
         ),
     )
 
@@ -102,10 +104,10 @@ def test_parent_of_the_document() -> None:
 
 
 def test_parent_that_must_exist() -> None:
-    """A parent rule that creates none makes its rule pass where the queue above is missing."""
+    """A parent rule that creates no queue makes its rule pass where the queue above is missing."""
     submission = submitted(tags={"namespace": "finance", "namespace.parentqueue": "unknown"})
 
-    assert why(BELOW_PARENT, submission) == "root.unknown does not exist and the parent rule creates none"
+    assert why(BELOW_PARENT, submission) == "root.unknown does not exist, and the parent rule does not create it"
 
 
 def test_parent_that_is_created() -> None:
@@ -114,7 +116,7 @@ def test_parent_that_is_created() -> None:
     submission = submitted(tags={"team": "x"})
 
     assert place(f"{{name: user, create: true, {parent}}}", submission).queue_path == "root.x.lin"
-    assert why(f"{{name: user, {parent}}}", submission) == "root.x.lin does not exist and the rule creates none"
+    assert why(f"{{name: user, {parent}}}", submission) == "root.x.lin does not exist, and the rule does not create it"
 
 
 def test_parents_of_parents() -> None:
@@ -156,7 +158,7 @@ def test_root_as_parent() -> None:
             "{name: user, parent: {name: tag, value: x, filter: {users: [b]}}}",
             "the filter denies user 'lin'",
         ),
-        ("name: user", "root.lin does not exist and the rule creates none"),
+        ("name: user", "root.lin does not exist, and the rule does not create it"),
     ],
 )
 def test_why_nothing_is_found(rule: str, reason: str) -> None:
@@ -276,7 +278,7 @@ def test_rejection_explains_itself() -> None:
     assert not placement
     assert str(placement) == (
         "rejected, no rule selected a queue:\n"
-        "  placementrules[0] provided: root.new does not exist and the rule creates none\n"
+        "  placementrules[0] provided: root.new does not exist, and the rule does not create it\n"
         "  placementrules[1] tag namespace: the application has no tag 'namespace'"
     )
 

@@ -42,10 +42,10 @@ def test_log(caplog: pytest.LogCaptureFixture) -> None:
     partition.release("x")
     work.function()
 
-    found = [(one.levelname, one.getMessage()) for one in caplog.records if "queue 'root.a'" in one.getMessage()]
+    found = [(one.levelname, one.getMessage()) for one in caplog.records if "queue root.a" in one.getMessage()]
     assert found == [
-        ("WARNING", "partition default: queue 'root.a': 8 of 9 memory, at or above 80 %"),
-        ("INFO", "partition default: queue 'root.a': 0 of 9 memory, below 80 %"),
+        ("WARNING", "partition default: queue root.a: 8 of 9 memory, at or above 80 %"),
+        ("INFO", "partition default: queue root.a: 0 of 9 memory, below 80 %"),
     ]
 
 

@@ -156,9 +156,9 @@ def test_adopt_counts_above_the_limits() -> None:
 
     over = manager.adopt("root.a", "app-2", Resource(memory=4), SUE)
     assert [str(violation) for violation in over] == [
-        "user 'sue' in root: 6 memory used of 2, 4 too much (limit for 'sue')",
+        "user 'sue' in root: 6 of 2 memory used, 4 too much (limit for 'sue')",
         "user 'sue' in root: 2 of 1 applications running (limit for 'sue')",
-        "group 'dev' in root: 6 memory used of 5, 1 too much (limit for 'dev')",
+        "group 'dev' in root: 6 of 5 memory used, 1 too much (limit for 'dev')",
     ]
     assert manager.exceeded_limits() == over
 

@@ -31,9 +31,9 @@ class AbstractAllocations(ABC):
     ) -> Decision:
         """Record a pending allocation, which `allocate` grants later or `release` withdraws.
 
-        A pending allocation counts only against limits on pending work; see `pending_headroom`. While an application
-        has pending allocations, it continues to run even without any other allocation. A promised duration counts from
-        the grant on.
+        A pending allocation counts only against limits on pending work (see `pending_headroom`), and in quota models
+        that count pending claims. While an application has pending allocations, it continues to run even without any
+        other allocation. A promised duration counts from the grant on.
 
         Returns:
             The decision. It is allowed if the configuration does not limit pending work. A denial contains every limit
@@ -55,7 +55,7 @@ class AbstractAllocations(ABC):
         preemptible: bool = True,
         duration: int | None = None,
     ) -> Decision:
-        """Grant an allocation if no limit of the user, the group, the queues and the other quota models forbids it.
+        """Grant an allocation if no limit of the user, the group, the queues or another quota model forbids it.
 
         The first allocation of an application starts the application and chooses its group. The time depends on the
         number of limits between the queue and the root, and not on the number of allocations, applications, users,
@@ -66,8 +66,9 @@ class AbstractAllocations(ABC):
             application_id: an application that was submitted.
             usage: the resources of the allocation. Pass the same object again for the same size.
             placeholder: whether the allocation only reserves resources for another one, see `replace`.
-            priority: the priority that other quota models see.
-            preemptible: whether other quota models may evict the allocation.
+            priority: a higher priority comes first in the scheduling order, and protects against preemption by lower
+                ones. The decision itself depends on it only in other quota models.
+            preemptible: whether quota models and plans of preemption may evict the allocation.
             duration: the number of seconds after which its release is promised; None for no promise. The promised end
                 is stored with the allocation, for quota models. Nothing happens to an allocation that is still held
                 then. `resize` and `replace` keep the end.

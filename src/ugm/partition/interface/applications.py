@@ -1,4 +1,4 @@
-"""Begin and end of applications."""
+"""The start and the end of applications."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class AbstractApplications(ABC):
             queue: the requested queue; empty for none.
             tags: properties that placement rules and other quota models read, for example the namespace.
             quota: the maximum of a queue that the configuration does not name, for example the quota of a namespace. It
-                replaces the previous maximum, also when a submission is repeated. Other queues ignore it.
+                replaces the previous maximum, even when a submission is repeated. Other queues ignore it.
             gang_style: the consequence of an incomplete gang, see `time_out_gang`: ``soft`` lets the application
                 continue, ``hard`` lets it fail.
 
@@ -49,7 +49,7 @@ class AbstractApplications(ABC):
 
         Raises:
             RequestError: an argument is invalid, or the id belongs to an application that was submitted with other
-                arguments. A repeated submission returns the same queue, also if the rules have changed.
+                arguments. A repeated submission returns the same queue, even if the rules have changed.
         """
 
     @abstractmethod

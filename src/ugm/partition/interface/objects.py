@@ -77,7 +77,7 @@ class AbstractObjectQueries(ABC):
 
     @abstractmethod
     def allocations_by_id(self, allocation_ids: Iterable[str]) -> tuple[OwnedAllocation, ...]:
-        """Return those of the given allocations that exist with their owners, in the given order, at one moment."""
+        """Return those of the given allocations that exist, with their owners, in the given order, at one moment."""
 
     @abstractmethod
     def allocation_ids(self) -> tuple[str, ...]:
@@ -197,7 +197,7 @@ class AbstractObjectQueries(ABC):
 
     @abstractmethod
     def budget_accounts(self, user: UserGroup | None = None, queue_path: str | None = None) -> tuple[AccountState, ...]:
-        """Return the accounts of budgets: limit, settled, promised and remaining amounts, and when they are renewed.
+        """Return the accounts of budgets: limit, settled, committed and remaining amounts, and when they are renewed.
 
         Args:
             user: only the accounts that count allocations of this user; None for all accounts that exist.

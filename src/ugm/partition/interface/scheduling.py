@@ -161,9 +161,9 @@ class AbstractScheduling(ABC):
     def carry_out(self, plan: PreemptionPlan | ReductionPlan) -> tuple[str, ...]:
         """Mark the victims of a plan as terminating, or none of them.
 
-        They still count until the program has stopped and released them. A pending request of the plan stays pending,
-        and has the first right to the room: all other plans count it as granted until it is granted or withdrawn; see
-        `preemption_status`. If the request is not pending, pass it as *placed* to `plan_preemption` of other requests.
+        They still count until the program has stopped and released them. A pending request of the plan stays pending.
+        All other plans count it as granted until it is granted or withdrawn; see `preemption_status`. If the request is
+        not pending, pass it as *placed* to `plan_preemption` of other requests.
 
         The usage, maxima and guarantees that the plan depends on are compared with the present ones, and so are the
         timers of a plan of reductions. This takes a time proportional to the number of allocations.
@@ -185,7 +185,7 @@ class AbstractScheduling(ABC):
 
     @abstractmethod
     def preemption_status(self) -> PreemptionStatus:
-        """Return the terminating allocations, the requests with reserved capacity, the timers, and counts of plans.
+        """Return the terminating allocations, the placed requests, the timers, and the number of plans by outcome.
 
         The time depends on the number of queues and of these allocations and requests.
         """
