@@ -19,6 +19,7 @@ from ugm.identity import ROOT, canonical_path
 from ugm.model import OrderNode
 from ugm.partition.allocation import AllocationRequest
 from ugm.partition.application import Application, ApplicationCopy, ApplicationInfo, LedgerEntry
+from ugm.partition.group_order_maxima import GroupOrderMaxima
 from ugm.partition.order_copy import (
     ApplicationChange,
     CopiedApplication,
@@ -28,7 +29,6 @@ from ugm.partition.order_copy import (
     rank_of,
 )
 from ugm.partition.planned_start import Reservation
-from ugm.partition.queue_maxima import QueueMaxima
 from ugm.partition.state import PartitionState
 
 __all__ = [
@@ -114,7 +114,7 @@ def turns_of(
 ) -> tuple[Turn, ...]:
     """Return the pending requests of a copy in their order; see `AbstractPartition.order`."""
     reservations = {one.allocation_id: one for one in copied.reservations}
-    maxima = None if copied.tree is None else QueueMaxima(copied)
+    maxima = None if copied.tree is None else GroupOrderMaxima(copied)
     turns = islice(ApplicationOrder(copied, keys or {}).turns(maxima, explained=explained), max_turns)
     if not reservations:
         return tuple(turns)
@@ -334,7 +334,7 @@ class ApplicationOrder:
 
     # The pass of `order`
 
-    def turns(self, maxima: QueueMaxima | None, *, explained: bool) -> Iterator[Turn]:
+    def turns(self, maxima: GroupOrderMaxima | None, *, explained: bool) -> Iterator[Turn]:
         """Yield the requests in their order, each granted if it fits the maxima of its queues; ends the order.
 
         Args:

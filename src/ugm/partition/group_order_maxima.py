@@ -8,11 +8,11 @@ from typing import Final, final
 from ugm.identity import ancestors
 from ugm.partition.order_copy import OrderCopy
 
-__all__ = ["QueueMaxima"]
+__all__ = ["GroupOrderMaxima"]
 
 
 @final
-class QueueMaxima:
+class GroupOrderMaxima:
     """The maxima of all queues, and their usage, which grows with every granted request.
 
     Args:
