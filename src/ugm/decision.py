@@ -138,7 +138,7 @@ class ScheduledViolation(Violation):
 
     >>> violation = Violation(TrackingType.QUEUE, "root.prod", "root.prod", "", "gpu", 4, 0, 8)
     >>> print(ScheduledViolation.of(violation, LimitRise(1_795_824_000, 16)))
-    queue root.prod: 8 gpu requested, never more than 4 allowed until 2026-11-28 00:00 UTC, when the limit becomes 16
+    queue root.prod: 8 gpu requested, at most 4 allowed until 2026-11-28 00:00 UTC, then 16
     """
 
     _rise: LimitRise
@@ -164,8 +164,8 @@ class ScheduledViolation(Violation):
         resource, (at, later) = self.resource or "", self._rise
         requested, limit = (format_amount(resource, amount) for amount in (self.requested, self.limit))
         time_text = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(at))
-        change = f"the limit becomes {format_amount(resource, later)}" if later is not None else "it is not limited"
-        return f"{requested} {resource} requested, never more than {limit} allowed until {time_text}, when {change}"
+        change = "unlimited" if later is None else format_amount(resource, later)
+        return f"{requested} {resource} requested, at most {limit} allowed until {time_text}, then {change}"
 
 
 class Exhaustion(NamedTuple):

@@ -115,10 +115,10 @@ def test_limit_that_rises_later() -> None:
         assert one == TOO_LARGE
         assert (one.can_wait, one.to_dict()["rise"]) == (True, {"at": 1_795_824_000, "limit": 16_000})
         assert str(one) == (
-            "group 'dev' in root: 12 vcore requested, never more than 10 allowed until 2026-11-28 00:00 UTC, "
-            "when the limit becomes 16 (limit for 'dev')"
+            "group 'dev' in root: 12 vcore requested, at most 10 allowed until 2026-11-28 00:00 UTC, then 16 "
+            "(limit for 'dev')"
         )
-    assert "when it is not limited" in str(ScheduledViolation.of(TOO_LARGE, LimitRise(1_795_824_000, None)))
+    assert "00:00 UTC, then unlimited" in str(ScheduledViolation.of(TOO_LARGE, LimitRise(1_795_824_000, None)))
 
 
 def test_evictions_are_told() -> None:

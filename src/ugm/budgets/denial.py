@@ -33,8 +33,8 @@ class Outlook(NamedTuple):
             return "never, even after it is renewed" if renewed else "never, because it is not renewed"
         if self.promised is None:
             return f"never in this period; renewed on {renewed}"
-        known = f"promised allocations end early, which is known within {duration_text(self.promised)}"
-        return f"fits if {known}; otherwise when it is renewed on {renewed}" if renewed else f"fits only if {known}"
+        early = f"allocations end before their promised ends, the last of which is in {duration_text(self.promised)}"
+        return f"fits if {early}; otherwise after the renewal on {renewed}" if renewed else f"fits only if {early}"
 
 
 @final

@@ -117,6 +117,9 @@ class ProtectedAllocations(NamedTuple):
     #: In the order of the ledger.
     allocation_ids: tuple[str, ...]
 
+    def __str__(self) -> str:
+        return f"{len(self.allocation_ids)} of {self.queue_path} ({self.law.replace('_', ' ')})"
+
     def without(self, names: Iterable[str]) -> ProtectedAllocations:
         """Return the group without some allocations."""
         left_out = set(names)
@@ -224,8 +227,7 @@ class PreemptionPlan:
         yield from _distinct(self._entitlement(use) for victim in self.victims for use in victim.entitled_by)
         yield from map(_eviction, (*self.by_model, *self.victims))
         if self.protected:
-            counted = (f"{len(one.allocation_ids)} of {one.queue_path} ({one.law})" for one in self.protected)
-            yield f"not taken: {', '.join(counted)}"
+            yield f"not taken: {', '.join(map(str, self.protected))}"
         if not self.is_optimal:
             yield "the search was not complete"
 

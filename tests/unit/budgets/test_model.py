@@ -69,7 +69,7 @@ def test_a_denial_says_that_promised_allocations_may_end_early() -> None:
     assert setting.allocate("2", "sue", 2) == (
         "denied, waiting can help:\n"
         "  budget 'lab' in root: 7200 gpu-seconds requested, 10800 of 14400 used or promised; "
-        "fits only if promised allocations end early, which is known within 3 h (limit for 'lab')"
+        "fits only if allocations end before their promised ends, the last of which is in 3 h (limit for 'lab')"
     )
     setting.partition.release("1")
     assert setting.allocate("2", "sue", 2) == "allowed"

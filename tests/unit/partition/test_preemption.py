@@ -76,6 +76,11 @@ def test_plan_and_carry_out() -> None:
     partition.verify()
 
 
+def test_text_of_protected_allocations() -> None:
+    """The text of a plan names the reasons in words, not as identifiers."""
+    assert str(plan(full_partition())).endswith("\n  not taken: 1 of root.batch (not needed), 1 of root.lab (disabled)")
+
+
 def test_a_second_call_changes_nothing() -> None:
     """Once the victims are terminating or released, the plan is done."""
     partition = full_partition()

@@ -400,9 +400,7 @@ def test_denials_name_the_change_that_helps(clock: Clock, subscribers: tuple[obj
         for decision in decisions:
             (violation,) = (one for one in decision.violations if one.resource is not None)
             assert (decision.can_wait, violation.rise) == expected
-    assert "never more than 4 allowed until 2026-11-23 22:00 UTC, when the limit becomes 6" in str(
-        partition.check("app", memory(5))
-    )
+    assert "at most 4 allowed until 2026-11-23 22:00 UTC, then 6" in str(partition.check("app", memory(5)))
     (violation,) = partition.check("app", memory(4)).violations
     assert (violation.can_wait, violation.rise) == (True, None), "a release helps"
     partition.verify()
