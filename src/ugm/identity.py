@@ -1,4 +1,8 @@
-"""Users with their groups, and queue paths."""
+"""Users with their groups, and queue paths.
+
+A name in a call is any text of 1 to 256 characters except the wildcard. The names that limits and filters of a
+configuration may contain have stricter rules; see `ugm.config.names`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Fair shares: the Fair Tree ranking of users, and usage that decays over time.
+"""Scheduling order and fair shares: the queue, application, request or user that comes next.
+
+`ugm.fairness.order_tree` orders the pending requests of a tree of queues, by priorities, ratios and ranks.
 
 A `ShareTree` ranks users by the shares and the usage of their accounts. `BinnedUsage` and `ContinuousUsage` measure
 that usage so that old usage counts less. `FairShares` are both for the users of a partition. All amounts, times and

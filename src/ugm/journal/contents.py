@@ -116,7 +116,7 @@ class LogReader(Protocol):
         ...
 
     def damaged(self, reason: str) -> JournalDamagedError:
-        """Return the error for damage after the last row that was read."""
+        """Make the error that reports damage after the last row that was read."""
         ...
 
 
@@ -190,7 +190,7 @@ class JournalContents:
             raise self._undecodable(error) from error
 
     def damaged(self, reason: str) -> JournalDamagedError:
-        """Return the error for damage after the last row that was read."""
+        """Make the error that reports damage after the last row that was read."""
         return self._reader.damaged(reason)
 
     def _undecodable(self, error: Exception) -> JournalDamagedError:

@@ -1,4 +1,6 @@
-"""Gangs: several allocations that are granted together, or not at all.
+"""Gangs without placeholders: several allocations that are granted together, or not at all.
+
+`ugm.partition.admission` replaces placeholders, and `ugm.partition.lifecycle` ends the wait for a gang.
 
 Every allocation is checked as if those before it had been granted, even if they were denied. A denial contains every
 limit that denies one of them, of all models:

@@ -1,4 +1,7 @@
-"""The calls that change quota models: charges, refunds, requests and withdrawals."""
+"""The calls that change quota models as values: charges, refunds, requests and withdrawals.
+
+`ugm.partition.model_set` makes the calls, and handles the exceptions of models.
+"""
 
 from __future__ import annotations
 

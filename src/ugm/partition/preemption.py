@@ -1,4 +1,4 @@
-"""Preemption: plans for requests of a partition, and carrying them out.
+"""Preemption in a partition: copies the state for the search of `ugm.preemption`, and carries plans out.
 
 A plan needs the queues, the allocations and the answer of all limits at one moment. Under the lock, only references to
 them are copied. `ugm.preemption` searches for victims without the lock.

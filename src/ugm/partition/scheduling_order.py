@@ -1,4 +1,6 @@
-"""The scheduling order of a partition: which pending request comes next, and why.
+"""The scheduling order of a partition: fills an `OrderTree` with its queues and requests, and explains the result.
+
+The comparison is not here: `ugm.fairness.order_tree` keeps the keys and searches the tree.
 
 Only the data that decide the order are copied under the lock. The `OrderTree` is built and searched without the lock.
 """

@@ -1,4 +1,7 @@
-"""Checks of the arguments of a submission, which run before the lock is taken."""
+"""Checks of the arguments of a submission, which run before the lock is taken.
+
+The group of an application is selected elsewhere, when it starts: see `ugm.tracking.limits.LimitTable.select_group`.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,7 @@ def require_leaf_path(queue_path: str) -> str:
 
 
 def require_chosen_group(group: str | None) -> str | None:
-    """Return the group of an application: a name, None for no group, or an empty string if it is not chosen yet.
+    """Return the group that the caller has chosen: a name, None for no group, or an empty string to select it later.
 
     Raises:
         RequestError: the value is something else.

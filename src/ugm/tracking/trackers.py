@@ -1,4 +1,6 @@
-"""The trackers of the design documents: the usage and limits of users and groups in each queue.
+"""The public view of tracking: trackers, which show and change the usage and limits of one user or group.
+
+This module contains no rules. `ugm.tracking.holding` charges usage, and `ugm.counters` compares it with the limits.
 
 A tracker is the public interface of one `ugm.tracking.owner_usage_tree.OwnerUsageTree`. Trackers that belong to a
 `ugm.Manager` are charged through it only. Trackers that were created directly are charged with `increase_resource` and
