@@ -90,8 +90,8 @@ class UgmError(Exception):
 class OutageError(UgmError):
     """The journal or the leader of a partition cannot be used now; the base class of their errors.
 
-    The arguments of the call are not the reason. A change may have taken effect or not. A later repetition of the call
-    can succeed. These errors are permanent for the partition or connection that raises them:
+    The arguments of the call are not the reason. A change may or may not have taken effect. A later repetition of the
+    call can succeed. These errors are permanent for the partition or connection that raises them:
     `ugm.journal.DeposedError`, `ugm.journal.JournalDamagedError`, `ugm.service.FencedError` and
     `ugm.service.ProtocolError`.
     """

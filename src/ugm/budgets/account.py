@@ -11,7 +11,7 @@ Invariants: the rate is the sum of the charged claims. Over the claims in `_endi
 amounts, and `weighted_ends` the sum of their amounts times ends. An end that has passed leaves both sums before they
 are read.
 
-The cost: a charge takes the logarithm of the number of different promised ends.
+The cost: a charge takes time proportional to the logarithm of the number of different promised ends.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class Outlook(NamedTuple):
     def __str__(self) -> str:
         renewed = None if self.renews is None else date_text(calendar_of(Period.DAY, self.zone).day_of(self.renews))
         if not self.can_wait:
-            return "never, even after it is renewed" if renewed else "never, because it is not renewed"
+            return f"cannot fit, {'even after the renewal' if renewed else 'because the budget is never renewed'}"
         if self.promised is None:
             return f"never in this period; renewed on {renewed}"
         early = f"allocations end before their promised ends, the last of which is in {duration_text(self.promised)}"

@@ -295,7 +295,7 @@ class Budgets(ReportingModel):
     def refill(self, name: str, amounts: Resource, *, owner: str = "") -> None:
         """Raise the limit of an account in the current period.
 
-        Its rest at the end of the period is carried over like the amount.
+        What remains of it at the end of the period is carried over by the rule of the budget.
 
         Args:
             name: the budget.

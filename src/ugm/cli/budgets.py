@@ -48,8 +48,8 @@ def budgets_command(
     """List the accounts of budgets, those with the largest used part of their limit first.
 
     SOURCE is the address of a running server, for example localhost:8080, or the file or URL of a journal, whose
-    configuration declares the budgets. A journal may be in use. Tables have hours: of cores for vcore, of GiB for
-    memory, and of units for other resources.
+    configuration declares the budgets. A journal may be in use. Tables show core-hours for vcore, GiB-hours for memory,
+    and unit-hours for other resources.
     """
     query = {name: value for name, value in (("budget", budget), ("owner", owner)) if value is not None}
     url = server_url(source)

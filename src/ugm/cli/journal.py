@@ -1,6 +1,6 @@
 """The commands for journals: ``ugm journal verify|show|compact|backup|export`` and ``ugm usage``.
 
-The exit status is 1 if the journal is damaged, in use or cannot be written.
+The exit status is 1 if the journal cannot be read, is damaged or, for ``compact``, is in use.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ __all__ = [
 
 #: The name that stands for the standard input.
 STDIN: Final = "-"
-#: Cores with a decimal point, which configurations do not allow.
+#: Decimal cores, such as 2.5. The syntax of configurations does not allow them.
 _DECIMAL_CORES: Final = re.compile(r"([0-9]+)\.([0-9]{1,3})", re.ASCII)
 _FIELDS: Final = ", ".join(get_args(NameField))
 

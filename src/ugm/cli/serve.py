@@ -56,12 +56,14 @@ JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print the UR
 @HOST
 @PORT
 @click.option(
-    "--writable", is_flag=True, help="Let clients with the token change the configuration; needs --token-file."
+    "--writable",
+    is_flag=True,
+    help="Let operators replace the configuration, change budgets and carry out preemption plans; needs --token-file.",
 )
 @click.option(
     "--token-file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A file that contains only the token for changes of the configuration, of at least 16 characters.",
+    help="A file that contains only the token of operators, of at least 16 characters.",
 )
 @click.option(
     "--decide-token-file",

@@ -110,7 +110,7 @@ class _Settings:
     "--reserve",
     "reserves",
     is_flag=True,
-    help="Also replay with reservations: what becomes free is kept for the first job that limits of queues delay.",
+    help="Also replay with reservations: free capacity is kept for the first job that is delayed only by queue quotas.",
 )
 @click.option("--partition", "partition_name", metavar="NAME", help="The partition, if the configuration has several.")
 @click.option(
@@ -235,8 +235,8 @@ def simulate_command(  # noqa: PLR0913 - one for each option
     With several configurations or orders, each of them is replayed, and the results are compared with the first one.
     With --reserve, each is replayed without and with reservations.
 
-    With --preempt, requests below the guarantees of their queues preempt others. The report compares the guarantees,
-    the waits and the lost work with a replay without preemption.
+    With --preempt, requests of queues below their guarantees preempt others. The report compares the guarantees, the
+    waits and the lost work with a replay without preemption.
     """
     if str(workload) == STDIN and STDIN in map(str, config_files):
         raise click.UsageError("only one of the files can be read from the standard input")

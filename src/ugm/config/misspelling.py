@@ -1,22 +1,18 @@
 """Warnings about resource names that are probably misspelt.
 
-Problem
-    The names of resources are free, so ``max: {cpu: 8, Memory: 4Gi}`` is valid. But no request names these resources,
-    so the limit has no effect, and no error says so.
+The problem: the names of resources are free, so ``max: {cpu: 8, Memory: 4Gi}`` is valid. But no request names these
+resources, so the limit has no effect, and no error says so.
 
-Idea
-    A name is reported if it is a common word for ``vcore`` or ``memory``, or if it differs by case or by one edit from
-    a known name, or from a name that the configuration uses more often. An edit is a letter added, left out or
-    replaced, or two letters swapped. Two names that are one edit apart become equal when at most one letter is left
-    out of each; so an index of the known names, and of these names without each of their letters, finds the candidates
-    without comparing all pairs.
+The idea: a name is reported if it is a common word for ``vcore`` or ``memory``, or if it differs by case or by one edit
+from a known name, or from a name that the configuration uses more often. An edit is a letter added, left out or
+replaced, or two letters swapped. Two names that are one edit apart become equal when at most one letter is left out of
+each; so an index of the known names, and of these names without each of their letters, finds the candidates without
+comparing all pairs.
 
-Invariant
-    A name in the list of known names is never reported. Names of the configuration are compared with each other only
-    if the difference is unlikely to be deliberate: numbers and last letters often distinguish names.
+Invariant: a name in the list of known names is never reported. Names of the configuration are compared with each other
+only if the difference is unlikely to be deliberate: numbers and last letters often distinguish names.
 
-Cost
-    Linear in the number of names: each has at most `_LONGEST` + 1 entries in the index.
+The cost: linear in the number of names: each has at most `_LONGEST` + 1 entries in the index.
 """
 
 from __future__ import annotations

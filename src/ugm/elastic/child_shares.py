@@ -1,9 +1,9 @@
 """The sharing of one resource among the children of one group, maintained incrementally.
 
-**Problem.** A scheduler reads the runtime of a group before every pod, while other groups change their requests all the
+The problem: a scheduler reads the runtime of a group before every pod, while other groups change their requests all the
 time. Sharing all over again for every read (`ugm.elastic.sharing.share`) costs a pass over all siblings.
 
-**Idea.** `ChildShares` keeps sums over the children: minimums, floors, and the needs and weights of the hungry
+The idea: `ChildShares` keeps sums over the children: minimums, floors, and the needs and weights of the hungry
 children. If nothing is left, or enough for all the needs, these sums determine the share of a child. Otherwise a lower
 bound is often sufficient, because a bound that equals the request of the child is its share.
 
@@ -19,9 +19,9 @@ computation, corrected by every read.
 that remain unsatisfied are stored until they can have changed. If a child that is not satisfied requests more, the
 shares of the others do not change.
 
-**Invariant.** Every read returns the same as `share` for the current requests. Earlier reads have no influence.
+Invariant: every read returns the same as `share` for the current requests. Earlier reads have no influence.
 
-**Cost.** A change takes constant time. So does a read that the sums or the bound decide. Any other read takes a pass
+The cost: a change takes constant time. So does a read that the sums or the bound decide. Any other read takes a pass
 over the hungry children for each round, unless the result is stored. The available amount is passed to each read.
 """
 

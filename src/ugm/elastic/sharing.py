@@ -1,27 +1,28 @@
 """The sharing of a resource among the child groups of one group: pure functions on exact integers.
 
-**Problem.** Every group has a guaranteed minimum, a maximum, a weight and a request. The unused part of the minimums of
-idle groups should be lent to busy groups in proportion to their weights, and returned on demand. The result must
-use every unit, must not depend on the order of groups or events, and must be computed without rounding errors.
+The problem: every group has a guaranteed minimum, a maximum, a weight and a request. The unused part of the minimums of
+idle groups should be lent to busy groups in proportion to their weights, and returned on demand. The result must use
+every unit, must not depend on the order of groups or events, and must be computed without rounding errors.
 
-**Idea.** Each group first gets its request up to its minimum (its *floor*). Groups that request more are *hungry*. What
+The idea: each group first gets its request up to its minimum (its *floor*). Groups that request more are *hungry*. What
 is left is divided among the hungry in rounds, in proportion to their weights. A group that would exceed its request
 returns the rest, which the next round divides among those that are still hungry. Within a round the whole parts are
-assigned first, then single units to the largest remainders, and in order of names for equal remainders.
+assigned first, then single units to the largest remainders, and in order of names for equal remainders. A group without
+weight cannot borrow, so its request counts only up to its minimum.
 
 Example: a parent has 100. A, B, C and D request 5, 20, 40 and 50 with minimums of 10, 15, 20 and 15. Their floors are
 5, 15, 20 and 15, so 45 is left. Round 1 divides it by the weights 60, 50 and 80 of B, C and D into 14, 12 and 19. B
 needs only 5 and returns 9, which round 2 divides among C and D: A, B, C and D get 5, 20, 35 and 40.
 
-**Shortage.** If both the requests and the minimums exceed the available amount, the minimums are first scaled down in
-proportion. A group without weight cannot borrow, so its request counts only up to its minimum. What the rounds leave
-goes to groups without weight that miss a part of their minimum, in proportion to their minimums.
+Shortage: if both the requests and the minimums exceed the available amount, the minimums are first scaled down in
+proportion. What the rounds leave goes to groups without weight that miss a part of their minimum, in proportion to
+their minimums.
 
-**Invariants.** No group gets more than its request, except a group that does not lend its minimum. A larger request
-never leads to a smaller share. If the available amount is sufficient, every group gets all of its request that counts;
-otherwise all of it is handed out.
+Invariants: no group gets more than its request, except a group that does not lend its minimum. A larger request never
+leads to a smaller share. If the available amount is sufficient, every group gets all of its request that counts;
+otherwise the whole available amount is handed out.
 
-**Cost.** One pass over the groups, and one over the hungry groups for each round. `ugm.elastic.child_shares` keeps sums
+The cost: one pass over the groups, and one over the hungry groups for each round. `ugm.elastic.child_shares` keeps sums
 that avoid most of these passes.
 
 Source: Koordinator, multi-hierarchy elastic quota management, "Calculate RuntimeQuota".

@@ -1,18 +1,18 @@
 """The state of all groups at one moment: copied as numbers, and computed from the copy.
 
-**Problem.** The runtime of a group depends on its siblings and on all groups above. A program that shows thousands of
+The problem: the runtime of a group depends on its siblings and on all groups above. A program that shows thousands of
 groups must not hold the lock of the owner of the tree during that computation.
 
-**Idea.** `TreeCopy` copies numbers only. It computes the runtimes from the copy, top down, with one call of
+The idea: `TreeCopy` copies numbers only. It computes the runtimes from the copy, top down, with one call of
 `ugm.elastic.sharing.share` for each parent group and resource.
 
 Successive copies of one tree share a `KnownGroups`. It has the numbers and results of the last computation, and a copy
 computes only what differs from it: changed groups, their siblings, and groups below whose share has changed.
 
-**Invariant.** The result for each group is that of `ugm.elastic.status`, as plain data. It does not depend on the known
+Invariant: the result for each group is that of `ugm.elastic.status`, as plain data. It does not depend on the known
 groups.
 
-**Cost.** The copy takes about a microsecond for each resource of each group, and the computation some ten for each
+The cost: the copy takes about a microsecond for each resource of each group, and the computation some ten for each
 group that differs. The comparison takes a tenth of the copy.
 """
 

@@ -3,8 +3,8 @@
 `ugm.fairness.order_tree` orders the pending requests of a tree of queues, by priorities, ratios and ranks.
 
 A `ShareTree` ranks users by the shares and the usage of their accounts. `BinnedUsage` and `ContinuousUsage` measure
-that usage so that old usage counts less. `FairShares` are both for the users of a partition. All amounts, times and
-ratios are exact, except that continuous decay is rounded to many digits. Nothing here has a clock or a timer: the
+that usage so that old usage counts less. `FairShares` combines both for the users of a partition. All amounts, times
+and ratios are exact, except that continuous decay is rounded to many digits. Nothing here has a clock or a timer: the
 caller passes every time.
 """
 

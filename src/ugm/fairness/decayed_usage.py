@@ -3,8 +3,8 @@
 The runs of allocations are added up per owner. Between two changes an owner uses amounts of a constant cost per second.
 A subclass decides how the cost of such a span counts later.
 
-Invariant: the stored usage is never decayed by a read or a timer, only by the change of an owner.
-So the answer to a question does not depend on earlier questions.
+Invariant: no read and no timer changes the stored usage, only a change of what an owner uses. So the answer to a
+question does not depend on earlier questions.
 """
 
 from __future__ import annotations

@@ -10,10 +10,10 @@ computed again. Entries of outdated keys stay in a heap until they come to its t
 Invariant: the key of a queue or application is current, and is None if nothing is pending there. For each current key
 its heap has an entry.
 
-The cost: an offer takes time proportional to the depth, and the logarithm of the number of siblings.
+The cost: an offer takes time proportional to the depth times the logarithm of the number of siblings.
 
-Source: Apache YuniKorn, sorting policies and priorities. Different from it, keys are a total order: ties between queues
-are decided by the earliest submission, then the path; between applications by the id.
+Source: Apache YuniKorn, sorting policies and priorities. Unlike there, keys form a total order: ties between queues are
+decided by the earliest submission, then the path; between applications by the id.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, final
 from ugm.fairness.comparison import Comparison, SortKeys
 from ugm.fairness.rank import FairRank
 from ugm.fairness.ratios import ZERO_RATIO, Ratio
-from ugm.fairness.siblings import HeapItem, HeapKey, Siblings
+from ugm.fairness.sibling_heap import HeapItem, HeapKey, Siblings
 
 __all__ = [
     "OrderEntry",
@@ -188,8 +188,8 @@ class OrderedQueue(HeapItem):
         self.guaranteed, self._ratio = guaranteed, None
         return True
 
-    def fits(self, amounts: Mapping[str, int]) -> OrderedQueue | None:
-        """Return the queue, from this one upward, whose maximum a further usage would exceed; None if it fits."""
+    def blocking_queue(self, amounts: Mapping[str, int]) -> OrderedQueue | None:
+        """Return the first queue, from this one upward, whose maximum the amounts would exceed; None if they fit."""
         for queue in self.lineage():
             for name, amount in amounts.items():
                 limit = queue.maximum.get(name)

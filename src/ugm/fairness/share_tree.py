@@ -118,7 +118,7 @@ class ShareTree:
     def rank(self, usage: Mapping[str, int | Fraction]) -> FairRank:
         """Return the order of all users for a given usage.
 
-        The time is proportional to the number of users, and the logarithm of it.
+        The time is proportional to n log n for n users.
 
         Args:
             usage: the usage of each user, in any unit, by path or by a name that only one user has. A user that is

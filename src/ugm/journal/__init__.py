@@ -1,21 +1,21 @@
 """A partition whose acknowledged changes survive a crash, and its usage over time.
 
-**Problem.** A partition in memory forgets everything when its process ends. A snapshot now and then would lose the
+The problem: a partition in memory forgets everything when its process ends. A snapshot now and then would lose the
 changes since. A record that is written after the answer was given may be lost; one that is written before the decision
 may describe a change that never happens.
 
-**Idea.** The journal is a log of the events of a partition, in one SQLite file or in PostgreSQL. Each operation
-decides and changes the state in memory under the lock of the partition, appends its events to the log, and returns when
-they have reached the disk. To open a journal is to replay its events. From time to time a compaction replaces them by a
+The idea: the journal is a log of the events of a partition, in one SQLite file or in PostgreSQL. Each operation decides
+and changes the state in memory under the lock of the partition, appends its events to the log, and returns when they
+have reached the disk. To open a journal is to replay its events. From time to time a compaction replaces them by a
 checkpoint of the state.
 
-**Invariant.** Between operations, the state in memory equals the replay of all appended events. An answer is given
-only when all events up to it are durable. If a commit fails, the events stay in the queue and are in doubt: they are
-written before any other change is accepted, so no decision is based on a change that may be lost. A journal is read as
-it was written, or not at all: every row has a checksum, the numbers of the changes have no gaps, and the number of the
-last acknowledged change is stored in a second file.
+Invariant: between operations, the state in memory equals the replay of all appended events. An answer is given only
+when all events up to it are durable. If a commit fails, the events stay in the queue and are in doubt: they are written
+before any other change is accepted, so no decision is based on a change that may be lost. A journal is read as it was
+written, or not at all: every row has a checksum, the numbers of the changes have no gaps, and the number of the last
+acknowledged change is stored in a second file.
 
-**Cost.** About 90 bytes per allocation, and one commit for each change or group of changes. An open takes time in
+The cost: about 90 bytes per allocation, and one commit for each change or group of changes. An open takes time in
 proportion to the events since the last compaction.
 
 The path of a change through the modules:

@@ -11,7 +11,7 @@ owners of allocations that follow from these records and from the events.
 Invariant: the leader and a replay change the table only with `SessionTable.apply`. So both have the same table.
 
 The cost: two references for each allocation, and an object for all that a session obtains in one second.
-`SessionTable.allocations_of` and `SessionTable.forget` take time in proportion to all allocations.
+`SessionTable.allocations_of` takes time proportional to the number of all allocations.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ class JournalError(OutageError):
     """A journal cannot be used, or cannot be written now.
 
     Attributes:
-        path: the file.
+        path: the file, or the address of the database without the password.
         reason: the problem, as the end of a sentence.
     """
 
@@ -63,7 +63,7 @@ class JournalHeldError(JournalError):
 class DeposedError(JournalError):
     """Another process leads the log now. This process can never write it again with the same partition.
 
-    A change that was in doubt is not in the log if the new leader has not found it there.
+    A change in doubt took effect only if the new leader found it in the log.
 
     Attributes:
         term: the term of the other leader.

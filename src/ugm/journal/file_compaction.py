@@ -114,7 +114,7 @@ class FileCompaction:
         return changed
 
     def _exchange(self, start: int) -> None:
-        """Exchange the tables, if the snapshot still is that of change *start*."""
+        """Exchange the tables, if the snapshot is still that of change *start*."""
         connection = self._connection
         with transaction(connection):
             found = connection.execute("SELECT data FROM snapshot WHERE position = 0").fetchone()

@@ -146,9 +146,9 @@ def open_partition(
             callers make during one commit together. In both cases a call returns when its own change is durable.
         cluster: as for `ugm.Partition`; None for the nodes in the journal.
         models: as for `ugm.Partition`. They are charged with all restored allocations, as if these were adopted. A
-            `ugm.model.HistoryModel` is also charged with everything that the journal knows about the past. None for no
-            models; but a journal that was written with models of the program must then be opened with some. An empty
-            tuple goes on without them.
+            `ugm.model.HistoryModel` is also charged with everything that the journal knows about the past. None is an
+            error if the journal was last used with models of the program, so that they are not forgotten. An empty
+            tuple states that there are none.
         subscribers: as for `ugm.Partition`. They receive new events, and no replayed ones.
         group_limits: as for `ugm.Partition`.
         clock: a function that returns the milliseconds since 1970. If it goes back, changes get the time of the last

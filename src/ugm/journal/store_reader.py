@@ -132,7 +132,7 @@ class StoreReader:
             self._connection.execute("BEGIN")
             [magic] = self._connection.execute("PRAGMA application_id").fetchone()
             if magic != MAGIC:
-                raise JournalError(self._path, "this is not a journal of ugm")
+                raise JournalError(self._path, "this is not a ugm journal")
             rows = self._connection.execute("SELECT version, sum FROM version").fetchall()
             if len(rows) != 1 or rows[0][1] != row_checksum(rows[0][0], b"version"):
                 raise self.damaged("the version cannot be read")

@@ -30,7 +30,7 @@ class GroupOrderMaxima:
             for one in copied.applications
         }
 
-    def blocking(self, application_id: str, usage: Mapping[str, int]) -> str:
+    def blocking_queue(self, application_id: str, usage: Mapping[str, int]) -> str:
         """Return the first queue upward whose maximum a further usage would exceed; empty if it fits."""
         return next((path for path in self._queues[application_id] if self._exceeds(path, usage)), "")
 

@@ -3,12 +3,12 @@
 Only models that inherit from `ugm.model.ReportingModel` describe themselves. All models take part in the headroom,
 because it is verified with their checks.
 
-**Headroom.** The amounts that users, groups and queues leave form a box: every request that is within them in each
-resource is allowed. Those of a quota tree do not, because a group may get much of one resource from one node or much of
-another from a second node, but not both. The headroom is then one vector such that every request within it is allowed,
-and one unit more of any resource is denied. Its resources are filled in the order of their names: each gets as much as
-is allowed together with those before it. This takes one check if the bounds of all models are exact, and otherwise up
-to 64 checks for each resource.
+Headroom: the amounts that users, groups and queues leave form a box: every request that is within them in each resource
+is allowed. Those of a quota tree do not, because a group may get much of one resource from one node or much of another
+from a second node, but not both. The headroom is then one vector such that every request within it is allowed, and one
+unit more of any resource is denied. Its resources are filled in the order of their names: each gets as much as is
+allowed together with those before it. This takes one check if the bounds of all models are exact, and otherwise up to
+64 checks for each resource.
 
 The rule presumes that a model which allows a request allows every smaller request.
 """

@@ -467,7 +467,7 @@ def _plan(
 
 
 def _may_be_evicted(copy: _Copy, allocation_id: str) -> bool:
-    """Return whether the laws about single allocations that do not depend on queues permit an eviction."""
+    """Return whether the rules about single allocations that do not depend on queues permit an eviction."""
     world, request = copy.world, copy.request
     if allocation_id not in world.names:
         return False

@@ -1,15 +1,15 @@
 """Reclaim: the choice of allocations that other groups have to return to a group that asks within its guarantee.
 
-**Problem.** Groups lend each other what they do not use. If the owner asks for it, allocations of other groups must
+The problem: groups lend each other what they do not use. If the owner asks for it, allocations of other groups must
 end. Several models may lend, users and queues have limits as well, and no group may lose what it is guaranteed.
 
-**Idea.** A model only reports guarantees, usage and allocations of its groups (`ugm.model.LendingModel`). The rules are
+The idea: a model only reports guarantees, usage and allocations of its groups (`ugm.model.LendingModel`). The rules are
 applied here, and whether a set of victims suffices is decided by all models and limits themselves, with the victims
 refunded. Terminating allocations count as released.
 
 The search for victims is in `ugm.partition.reclaim_search`, with the rules.
 
-**Cost.** A pass over the allocations of the models, and for each candidate of the search a check of all models with the
+The cost: a pass over the allocations of the models, and for each candidate of the search a check of all models with the
 victims refunded. All of it happens under the lock.
 """
 

@@ -3,7 +3,7 @@
 The values of `ugm.model.Borrower` determine which allocations the rules allow. A function determines whether some of
 them suffice. The search knows neither the partition nor its models.
 
-**Rules.** They regard only the resources that the request lacks. An allocation may be evicted if
+The rules regard only the resources that the request lacks. An allocation may be evicted if
 
 1. it is preemptible and uses such a resource;
 2. in some model, the request is within the guarantee of its group, or of one above it that does not contain the
@@ -14,12 +14,12 @@ them suffice. The search knows neither the partition nor its models.
 Priorities do not matter for the right to reclaim, only for the choice. A group that lost an allocation cannot reclaim
 it, because it used more than its guarantee with it. It may borrow again.
 
-**Choice.** Allocations of low priority come first, then those that use most of the missing amounts, then by id. They
+The choice: allocations of low priority come first, then those that use most of the missing amounts, then by id. They
 are added until the request fits. Each victim that is not needed is then removed, the most important first, so none can
 be left out. If this fails, the smallest allocations are tried first, and then all sets of at most `_COMPLETE`
 allocations.
 
-**Cost.** One call of the function for each candidate that is added or removed.
+The cost: one call of the function for each candidate that is added or removed.
 """
 
 from __future__ import annotations

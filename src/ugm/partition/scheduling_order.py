@@ -348,7 +348,7 @@ class ApplicationOrder:
             name = application.application_id
             keys = tree.comparisons(application) if explained else ()
             blocked_by = (
-                _blocking_queue(application, request) if maxima is None else maxima.blocking(name, request.usage)
+                _blocking_queue(application, request) if maxima is None else maxima.blocking_queue(name, request.usage)
             )
             made = allocation_request(name, request)
             yield Turn(made, self._users[name], application.queue.path, not blocked_by, blocked_by, keys)
@@ -362,7 +362,7 @@ class ApplicationOrder:
 
 def _blocking_queue(application: OrderedApplication, request: OrderedRequest) -> str:
     """Return the queue whose maximum a request exceeds; empty if it fits."""
-    queue = application.queue.fits(request.usage)
+    queue = application.queue.blocking_queue(request.usage)
     return "" if queue is None else queue.path
 
 

@@ -4,6 +4,7 @@ A plan is a value that follows from queues and allocations alone, so this packag
 `ugm.Partition.plan_preemption` copies the state, and `ugm.Partition.carry_out` marks the victims.
 """
 
+from ugm.preemption.eligibility import Protection
 from ugm.preemption.facts import (
     AllocationFacts,
     PlacedRequest,
@@ -12,7 +13,6 @@ from ugm.preemption.facts import (
     QueueFacts,
     World,
 )
-from ugm.preemption.laws import Law
 from ugm.preemption.plan import (
     Freed,
     GuaranteeUse,
@@ -31,7 +31,6 @@ __all__ = [
     "AllocationFacts",
     "Freed",
     "GuaranteeUse",
-    "Law",
     "MissingAmount",
     "Outcome",
     "PlacedRequest",
@@ -40,6 +39,7 @@ __all__ = [
     "PreemptionPolicy",
     "PreemptionRequest",
     "ProtectedAllocations",
+    "Protection",
     "QueueFacts",
     "QueueInput",
     "Reduction",

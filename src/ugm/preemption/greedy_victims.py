@@ -20,7 +20,7 @@ __all__ = ["choose_greedily"]
 
 
 def choose_greedily(problem: PlanningProblem, options: Sequence[Option]) -> list[int] | None:
-    """Return the positions of a minimal lawful set, or None."""
+    """Return the positions of a minimal permitted set, or None."""
     return _GreedyChoice(problem, options).run()
 
 
@@ -41,7 +41,7 @@ class _GreedyChoice:
                 self._largest[target] = max(amount, self._largest[target])
 
     def run(self) -> list[int] | None:
-        """Return the positions of a minimal lawful set, or None."""
+        """Return the positions of a minimal permitted set, or None."""
         claims = sorted({option.claims for option in self._options}, key=lambda one: (len(one), one))
         demanded = set(range(self._problem.needs))
         # First without options that have claims, and then with more and more claims met.

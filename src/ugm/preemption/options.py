@@ -1,9 +1,9 @@
 """The candidates of a plan as options, and the sums that restrict the choice of victims.
 
-A set of victims is lawful if three kinds of sums over its members stay within limits; see `ugm.preemption.laws`.
-Here they become vectors: *targets* must be reached, the missing amounts always and the claims of chosen victims, and
-*bounds* must not be exceeded. Candidates that add the same to every sum are merged into one option. Its members differ
-only in their age, so the youngest is chosen first.
+A set of victims is permitted if three kinds of sums over its members stay within limits; see
+`ugm.preemption.eligibility`. Here they become vectors: *targets* must be reached, the missing amounts always and the
+claims of chosen victims, and *bounds* must not be exceeded. Candidates that add the same to every sum are merged into
+one option. Its members differ only in their age, so the youngest is chosen first.
 
 The waste of a set is the sum of what its victims use, each resource divided by the kept amount at the root, minus a
 constant. So each option has a weight, an integer on a common scale.
@@ -16,7 +16,7 @@ from itertools import accumulate, chain
 from math import lcm
 from typing import Final, NamedTuple, TypeAlias, final
 
-from ugm.preemption.laws import Point, Situation
+from ugm.preemption.eligibility import Point, Situation
 from ugm.preemption.queue_usage_tree import AllocationClass
 
 __all__ = ["Amounts", "Option", "PlanningProblem"]
@@ -26,7 +26,7 @@ Amounts: TypeAlias = tuple[tuple[int, int], ...]
 
 
 class Option(NamedTuple):
-    """Candidates that no law and no bound distinguishes."""
+    """Candidates that no rule and no bound distinguishes."""
 
     weight: int
     priority: int

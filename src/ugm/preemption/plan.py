@@ -36,7 +36,7 @@ class Outcome(StrEnum):
     FITS = "fits"
     #: The request fits once the terminating allocations are released.
     AWAITS_TERMINATING = "awaits_terminating"
-    #: A limit denies the request that no eviction of another application can resolve.
+    #: The request is denied by a limit that no eviction of another application can relieve.
     BLOCKED = "blocked"
     #: The request alone exceeds a maximum.
     NEVER = "never"
@@ -46,7 +46,7 @@ class Outcome(StrEnum):
     EARLY = "early"
     #: The request fits after the eviction of the victims.
     PLAN = "plan"
-    #: No lawful set of victims was found.
+    #: No permitted set of evictions makes room for the request.
     NONE = "none"
 
 
@@ -112,8 +112,8 @@ class ProtectedAllocations(NamedTuple):
     """Allocations of a queue that the plan does not evict, for the same reason."""
 
     queue_path: str
-    #: A `Law`.
-    law: str
+    #: A `Protection`.
+    protection: str
     #: In the order of the ledger.
     allocation_ids: tuple[str, ...]
 
@@ -178,11 +178,11 @@ class PreemptionPlan:
     victims: tuple[Victim, ...] = ()
     #: What is missing, leaf to root.
     missing: tuple[MissingAmount, ...] = ()
-    #: All other allocations, by queue and law.
+    #: All other allocations, by queue and protection.
     protected: tuple[ProtectedAllocations, ...] = ()
     #: None if there are no victims.
     cost: PlanCost | None = None
-    #: Whether the search was complete: no other set of victims costs less, or none is lawful.
+    #: Whether the search was complete: no other set of victims costs less, or none is permitted.
     is_optimal: bool = True
     #: The state of the queues on which the plan depends.
     inputs: tuple[QueueInput, ...] = ()
@@ -198,8 +198,8 @@ class PreemptionPlan:
 
     @property
     def others(self) -> Mapping[str, str]:
-        """The first law that every other allocation alone would break, or ``not_needed``, by allocation id."""
-        return {name: group.law for group in self.protected for name in group.allocation_ids}
+        """The first rule that protects each other allocation, or ``not_needed``, by allocation id."""
+        return {name: group.protection for group in self.protected for name in group.allocation_ids}
 
     def to_dict(self) -> JsonObject:
         """Return the plan for JSON."""
@@ -250,7 +250,7 @@ def _head(plan: PreemptionPlan, name: str) -> Iterator[str]:
 _HEADS: Final = {
     Outcome.FITS: "{name} fits",
     Outcome.AWAITS_TERMINATING: "{name} fits once the terminating allocations are released",
-    Outcome.BLOCKED: "{name} is denied by a limit that preemption cannot resolve",
+    Outcome.BLOCKED: "{name} is denied by a limit that preemption cannot relieve",
     Outcome.NEVER: "{name} never fits: it alone exceeds a maximum",
     Outcome.MUST_NOT_PREEMPT: "{name} must not preempt",
     Outcome.EARLY: "{name} may preempt in {wait} s (from second {due})",

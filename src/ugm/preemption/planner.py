@@ -10,8 +10,8 @@ from fractions import Fraction
 from typing import Final, final
 
 from ugm.decision import Decision
+from ugm.preemption.eligibility import Protection, Situation
 from ugm.preemption.facts import DEFAULT_DELAY, AllocationFacts, PreemptionRequest, World
-from ugm.preemption.laws import Law, Situation
 from ugm.preemption.plan import (
     Freed,
     GuaranteeUse,
@@ -72,7 +72,7 @@ def plan_preemption(
 
 @final
 class _Planner:
-    """One planning."""
+    """Computes one plan."""
 
     __slots__ = ("_blocked", "_now", "_situation", "due")
 
@@ -117,7 +117,7 @@ class _Planner:
     def plan(self, steps: int) -> PreemptionPlan:
         """Search for victims."""
         situation = self._situation
-        protected, candidates = self._sorted_by_law()
+        protected, candidates = self._sorted_by_protection()
         chosen = choose(situation, candidates, steps)
         positions = chosen.positions or ()
         victims = _Victims(situation, positions)
@@ -133,27 +133,27 @@ class _Planner:
             inputs=victims.inputs() if positions else (),
         )
 
-    def _sorted_by_law(self) -> tuple[dict[tuple[str, Law], list[int]], list[AllocationClass]]:
-        """Return the positions of all allocations by queue and law, and the candidates among them."""
+    def _sorted_by_protection(self) -> tuple[dict[tuple[str, Protection], list[int]], list[AllocationClass]]:
+        """Return the positions of all allocations by queue and protection, and the candidates among them."""
         situation = self._situation
-        found: dict[tuple[str, Law], list[int]] = {}
+        found: dict[tuple[str, Protection], list[int]] = {}
         candidates: list[AllocationClass] = []
         for group in situation.tree.groups:
-            for law, is_candidate, positions in situation.protections(group):
-                found.setdefault((group.node.path, law), []).extend(positions)
+            for rule, is_candidate, positions in situation.protections(group):
+                found.setdefault((group.node.path, rule), []).extend(positions)
                 if is_candidate:
                     candidates += situation.tree.classes(group, positions)
         return found, candidates
 
 
 def _protected(
-    names: list[str], found: Mapping[tuple[str, Law], list[int]], victims: set[int]
+    names: list[str], found: Mapping[tuple[str, Protection], list[int]], victims: set[int]
 ) -> tuple[ProtectedAllocations, ...]:
-    """Return the allocations that are no victims, by queue and law.
+    """Return the allocations that are no victims, by queue and protection.
 
     Args:
         names: the ids of all allocations.
-        found: the positions of all allocations by queue and law.
+        found: the positions of all allocations by queue and protection.
         victims: the positions of the victims.
     """
     others = (
@@ -161,8 +161,8 @@ def _protected(
         for key, positions in sorted(found.items())
     )
     return tuple(
-        ProtectedAllocations(path, law, tuple([names[position] for position in sorted(positions)]))
-        for (path, law), positions in others
+        ProtectedAllocations(path, rule, tuple([names[position] for position in sorted(positions)]))
+        for (path, rule), positions in others
         if positions
     )
 

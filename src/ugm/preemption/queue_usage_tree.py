@@ -1,8 +1,9 @@
 """The usage of every queue, and the allocations in groups and classes.
 
-Most laws depend on the queue of an allocation, its priority and its state. So allocations with equal ones form a group,
-and a plan tests these laws once for each group. Those of a group that no such law protects, and that have equal usage,
-form a class: they are interchangeable for every law. Of the candidates of a class, the youngest is evicted first.
+Most rules depend on the queue of an allocation, its priority and its state. So allocations with equal ones form a
+group, and a plan tests these rules once for each group. Those of a group that no such rule protects, and that have
+equal usage, form a class: they are interchangeable for every rule. Of the candidates of a class, the youngest is
+evicted first.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class QueueNode:
 
 @final
 class AllocationClass:
-    """Allocations of a group with equal usage, which no law distinguishes."""
+    """Allocations of a group with equal usage, which no rule distinguishes."""
 
     __slots__ = ("node", "positions", "priority", "usage")
 

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, final
 
 from ugm._json_values import JsonObject
+from ugm.preemption.eligibility import Protection
 from ugm.preemption.facts import World
-from ugm.preemption.laws import Law
 from ugm.preemption.plan import GuaranteeUse, QueueInput, Victim, queue_input
 from ugm.preemption.queue_usage_tree import AllocationClass, QueueNode, QueueUsageTree
 from ugm.preemption.reduction_search import ReductionProgress, choose_reduction
@@ -65,7 +65,7 @@ class Reduction:
     shares: Mapping[str, Resource]
     #: The excess that is left after the plan, without zeros.
     left: Resource
-    #: The law that prevents a larger target, by resource: ``guarantee`` or ``not_preemptible``.
+    #: The rule that prevents a larger target, by resource: ``guarantee`` or ``not_preemptible``.
     prevented: Mapping[str, str]
 
     def to_dict(self) -> JsonObject:
@@ -116,7 +116,7 @@ class ReductionPlan:
         for one in self.queues:
             yield f"queue {one.queue_path} has been above its maximum since {one.since}: {one.excess} too much"
             if one.left:
-                reasons = "".join(f" ({name}: {law})" for name, law in one.prevented.items())
+                reasons = "".join(f" ({name}: {rule})" for name, rule in one.prevented.items())
                 yield f"  {one.left} too much is left{reasons}"
         for victim in self.victims:
             yield f"  evict {victim.allocation_id!r} of {victim.queue_path}: {victim.usage}"
@@ -145,7 +145,7 @@ def plan_reductions(
 
 @final
 class _Planner:
-    """One planning."""
+    """Computes one plan."""
 
     __slots__ = ("_chosen", "_due", "_is_optimal", "_now", "_overshoot", "_steps", "_taken", "_tree")
 
@@ -334,9 +334,9 @@ class _ReducibleAmounts:
         return min(excess, self.of(self._node, name), *above)
 
     def prevented_by(self, name: str) -> str:
-        """Return the law that prevents a larger target: guarantees, or allocations that are not preemptible."""
+        """Return the rule that prevents a larger target: guarantees, or allocations that are not preemptible."""
         offered = sum(sums.get(name, 0) for sums in self._preemptible.values())
-        return Law.NOT_PREEMPTIBLE if self.target(name, offered) == offered else Law.GUARANTEE
+        return Protection.NOT_PREEMPTIBLE if self.target(name, offered) == offered else Protection.GUARANTEE
 
     def shares(self, name: str, amount: int) -> Iterator[tuple[str, int]]:
         """Yield the shares of the leaves in an amount, without zeros."""

@@ -18,8 +18,8 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import Final, NamedTuple, TypeAlias, final
 
+from ugm.preemption.eligibility import Situation
 from ugm.preemption.greedy_victims import choose_greedily
-from ugm.preemption.laws import Situation
 from ugm.preemption.options import Option, PlanningProblem
 from ugm.preemption.queue_usage_tree import AllocationClass
 from ugm.preemption.victim_set import VictimSet
@@ -51,7 +51,7 @@ class Chosen(NamedTuple):
 
     #: Positions in the ledger, oldest first; None if no set was found.
     positions: tuple[int, ...] | None
-    #: Whether the result is proven: no other set costs less, or no set is lawful.
+    #: Whether the result is proven: no other set costs less, or no set is permitted.
     is_optimal: bool
 
 
@@ -222,7 +222,7 @@ class _Search:
         return [-self._options[index].positions[taken] for index, taken in self._chosen]
 
     def _record(self) -> None:
-        """Keep the chosen set if it is lawful and the best so far."""
+        """Keep the chosen set if it is permitted and the best so far."""
         if not self._victims.is_lawful:
             return
         cost = self._victims.weight, sorted(self._priorities(), reverse=True), sorted(self._ages(), reverse=True)

@@ -1,9 +1,9 @@
 r"""Regular expressions that are matched in linear time, for the filters of placement rules.
 
-**Problem.** Filters are matched under the lock of a partition, on names that users choose. Python's `re` backtracks:
+The problem: filters are matched under the lock of a partition, on names that users choose. Python's `re` backtracks:
 the pattern ``^(a+)+$`` takes seconds for a name of 27 characters, and every other caller waits.
 
-**Idea.** A pattern becomes an automaton without empty transitions (Glushkov's construction). Each character of the
+The idea: a pattern becomes an automaton without empty transitions (Glushkov's construction). Each character of the
 pattern is a state, and a set of states is the bits of one integer. All states advance together: the states that may
 follow the current set, together with the states that a match may begin with, intersected with the states that the next
 character leads to.
@@ -12,10 +12,10 @@ An assertion such as ``^`` or ``\b`` is a condition on a position between two ch
 transitions exist there. So each kind of position (start, end, word boundary, and their combinations: at most eight) has
 its own transitions, which are built when a name first needs them.
 
-**Invariant.** Before each character, bit *n* of the set is 1 exactly if the name up to there ends with a match of a
-prefix of the pattern, and this prefix ends in state *n*.
+Invariant: before each character, bit *n* of the set is 1 exactly if the name up to there ends with a match of a prefix
+of the pattern, and this prefix ends in state *n*.
 
-**Cost.** A name takes one step per character. A step combines at most 250 table entries (`MAX_STATES` / 4), for every
+The cost: a name takes one step per character. A step combines at most 250 table entries (`MAX_STATES` / 4), for every
 pattern. The tables have 4 entries for each state. Building them takes time quadratic in the number of states at worst.
 
 `ugm.queues.pattern_syntax` describes the supported syntax.

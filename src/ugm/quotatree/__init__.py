@@ -8,7 +8,7 @@ or on none.
 The package reimplements the quota manager of the multi-cluster app dispatcher, called *MCAD* in the documentation of
 its modules.
 
-Reading a JSON document does not load yaml; reading a YAML document does.
+The yaml package is imported only for YAML documents.
 """
 
 from ugm.quotatree._registry import Mode

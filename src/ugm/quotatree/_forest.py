@@ -1,10 +1,10 @@
 """Forests: trees that grant a request together or not at all. A single tree is a forest with one tree.
 
-**Granting.** A forest grants a request on every tree that the consumer names, or on none. The trees are asked in the
-order in which they joined. A consumer that is preempted in one tree leaves all trees of the forest before the next tree
-is asked, so that the next tree has that room as well.
+Granting: a forest grants a request on every tree that the consumer names, or on none. The trees are asked in the order
+in which they joined. A consumer that is preempted in one tree leaves all trees of the forest before the next tree is
+asked, so that the next tree has that room as well.
 
-**Undo.** A `ForestChange` has an undo log for each tree. If one tree rejects the request, the logs restore all of them,
+Undo: a `ForestChange` has an undo log for each tree. If one tree rejects the request, the logs restore all of them,
 order included. If an exception interrupts a change, the trees are rebuilt from their logs as they were before.
 
 **One tree.** `ManagedTree` is a forest whose only member is itself. It needs no record of its consumers, because its

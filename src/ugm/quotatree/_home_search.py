@@ -1,14 +1,14 @@
 """The search for the node that can hold a consumer, and for the consumers that have to move or leave.
 
-**Problem.** A request may fit its group, borrow from a node above, displace consumers that borrow, or preempt consumers
+The problem: a request may fit its group, borrow from a node above, displace consumers that borrow, or preempt consumers
 of lower priority. A rejected request must leave the tree unchanged. If the search changed the tree on its way, every
 failure would need an exact undo.
 
-**Idea.** A search only reads the tree. It records its changes separately: the consumers that it preempts, the amounts
+The idea: a search only reads the tree. It records its changes separately: the consumers that it preempts, the amounts
 that they free at each level of the path, and the consumers that slide up from each node. `QuotaTree` carries the result
 out, or drops it.
 
-**Rules** (of MCAD, "outline of the algorithm"):
+The rules (of MCAD, "outline of the algorithm"):
 
 1. The request walks from its group to the root. The *home* is the lowest node where it fits, or where it fits after
    consumers of lower priority slide up to the parent. A hard node that fails ends the walk.
@@ -19,10 +19,10 @@ out, or drops it.
 4. If there is no home and the priority is above 0, consumers of lower priority on the path are preempted, highest node
    first, until the request fits the last visited node. Then the walk starts again.
 
-MCAD does not define one order, which is fixed here: the consumers that a failed walk moved go to the
-end of the list of their node, in the order in which they were moved.
+MCAD leaves one order undefined. Here it is fixed: the consumers that a failed walk moved go to the end of the list of
+their node, in the order in which they were moved.
 
-**Cost.** The walk compares the request once with each node. The sums by rank (`TreeNode.totals`) let the search skip a
+The cost: the walk compares the request once with each node. The sums by rank (`TreeNode.totals`) let the search skip a
 node that cannot free enough, without reading its consumers.
 """
 

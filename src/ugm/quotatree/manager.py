@@ -97,7 +97,7 @@ class QuotaManager:
             self._lock.release_if_held()
             raise
         if known:
-            raise RequestError("consumer_id", info.consumer_id, "a consumer of that id is known already")
+            raise RequestError("consumer_id", info.consumer_id, "a consumer with this id is already registered")
 
     @locked
     def remove_consumer(self, consumer_id: str) -> None:
@@ -151,7 +151,7 @@ class QuotaManager:
     def _add_tree(self, cache: TreeCache) -> str:
         trees, name = self._registry.trees, require_name("tree_name", cache._name)  # noqa: SLF001 - the lock is held
         if name in trees:
-            raise RequestError("tree_name", name, "there is a tree of that name already")
+            raise RequestError("tree_name", name, "a tree of this name already exists")
         tree, _ = cache._build(self._registry.options)  # noqa: SLF001 - as above
         trees[name] = ManagedTree(name, tree, cache)
         return name
@@ -184,7 +184,7 @@ class QuotaManager:
         """
         require_name("forest_name", forest_name)
         if forest_name in self._registry.forests:
-            raise RequestError("forest_name", forest_name, "there is a forest of that name already")
+            raise RequestError("forest_name", forest_name, "a forest of this name already exists")
         self._registry.forests[forest_name] = Forest(forest_name)
 
     @locked

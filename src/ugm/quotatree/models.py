@@ -3,18 +3,18 @@
 The models implement `ugm.model.EvictingModel` and use nothing else of a partition. An allocation is a consumer whose id
 is that of the allocation. A function of the embedding program determines its group in each tree.
 
-**Denials.** A claim is denied with a `ugm.model.SetupViolation` if the manager is in maintenance mode, which enforces
+Denials: a claim is denied with a `ugm.model.SetupViolation` if the manager is in maintenance mode, which enforces
 nothing, if the tree or the leaf does not exist, or if the claim has no group. The setup may give such claims a default
 group or leave them unrestricted.
 
-**Evictions.** A claim that fits without an eviction passes the check, even if other consumers slide up for it. Only
+Evictions: a claim that fits without an eviction passes the check, even if other consumers slide up for it. Only
 allocations of lower priority are proposed for eviction. Allocations that request again and again cannot form a cycle of
 priorities, so they do not evict each other forever.
 
-**Undo.** A partition undoes its changes in reverse order if another model objects. Therefore a charge right after the
+Undo: a partition undoes its changes in reverse order if another model objects. Therefore a charge right after the
 refund of an equal claim restores the tree as it was, order included, and so does a refund right after its charge.
 
-**Interruptions.** Every call takes effect or changes nothing, even if an exception from outside interrupts it.
+Interruptions: every call takes effect or changes nothing, even if an exception from outside interrupts it.
 """
 
 from __future__ import annotations

@@ -126,7 +126,10 @@ class Rejection:
             return f"a request of priority {self.priority} preempts no consumers"
         last = self.visited[-1].node
         if not self.missing:
-            return f"preemptible consumers would free enough at {last!r}, but some of them may not leave for this one"
+            return (
+                f"the preemptible consumers would free enough at {last!r}, "
+                "but this consumer may not preempt all of them"
+            )
         listed = ", ".join(
             f"{format_amount(self.resources[at], amount)} {self.resources[at]}" for at, amount in self.missing
         )

@@ -29,7 +29,7 @@ class Role(StrEnum):
     READ = "read"
     #: Submit applications, and obtain and release allocations.
     DECIDE = "decide"
-    #: Replace the configuration.
+    #: Replace the configuration, change budgets, and carry out preemption plans.
     OPERATE = "operate"
 
 
@@ -42,9 +42,9 @@ class Tokens:
     """The tokens of a server.
 
     Args:
-        operate: the token for changes of the configuration; None if there is none.
-        decide: the token for operations on partitions; None if no client may execute any.
-        read_only: whether the configuration cannot be changed, even with the token.
+        operate: the token of operators; None if there is none.
+        decide: the token of schedulers; None if no client may be one.
+        read_only: whether operations of operators are refused, even with the token.
 
     Raises:
         RequestError: a token is missing or too short, or both are equal.
@@ -52,7 +52,7 @@ class Tokens:
 
     __slots__ = ("_accepted",)
 
-    #: The roles that clients can have; a role without a token cannot be had.
+    #: The roles that clients can have; a role without a token is refused.
     _accepted: Mapping[Role, str]
 
     def __init__(self, operate: str | None, decide: str | None, *, read_only: bool) -> None:
@@ -79,7 +79,8 @@ class Tokens:
         # The time of this comparison does not depend on the number of correct characters.
         matches = hmac.compare_digest(given.strip().encode(), token.encode())
         if scheme.lower() != "bearer" or not matches:
-            raise ApiError(401, "token-wrong", "the request needs the header Authorization: Bearer TOKEN")
+            reason = "the token is missing or wrong; expected the header Authorization: Bearer TOKEN"
+            raise ApiError(401, "token-wrong", reason)
 
 
 def _require_length(argument: str, token: str) -> None:

@@ -85,10 +85,11 @@ def create_app(  # noqa: PLR0913 - one for each option
         journals: the locations of the journals by name of their partition, for the usage before the server starts.
         thresholds: the watches of thresholds by name of their partition, which the server updates; those of other
             partitions are created. Pass the same ones to `PartitionCollector`.
-        token: the token of clients that may change the configuration; at least 16 characters.
+        token: the token of operators, who may replace the configuration, change budgets, and carry out preemption
+            plans; at least 16 characters.
         decide_token: the token of clients that may submit applications, and obtain and release allocations; at least
             16 characters. Without it, no client may.
-        read_only: whether no client may change the configuration.
+        read_only: whether operations of operators are refused, even with the token.
         config_path: the configuration file, for reloads.
         is_file_shared: whether the file may contain further partitions, which other servers serve.
         watch: the interval in seconds at which the server checks the file for changes, and reloads it; None to disable.

@@ -56,7 +56,7 @@ class AuditLog:
         """Write a line.
 
         Args:
-            client: the address of the client; ``local`` for a signal or the watch of the file.
+            client: the address of the client; ``local`` for a signal or the file watcher.
             role: the role of the actor: ``operator``, ``scheduler``, ``anonymous``, ``signal``, ``watch`` or
                 ``program``.
             action: the requested action, for example ``PUT /config``.

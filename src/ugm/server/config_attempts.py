@@ -14,6 +14,8 @@ __all__ = ["Actor", "ConfigAttempt", "ConfigAttempts"]
 
 #: The number of attempts that are kept.
 _MOST_ATTEMPTS: Final = 50
+#: The sources of changes that a server makes.
+_SOURCES: Final = ("file", "upload")
 #: The number of words of an author after the source.
 _AUTHOR_PARTS: Final = 2
 #: The number of differences of a partition, and of problems, that are kept of an attempt.
@@ -23,9 +25,9 @@ _MOST_LINES: Final = 200
 class Actor(NamedTuple):
     """The client or event that changes the configuration."""
 
-    #: The address of the client; ``local`` for the program, a signal, or the watch of the file.
+    #: The address of the client; ``local`` for the program, a signal, or the file watcher.
     client: str
-    #: ``operator``, ``program``, ``signal`` or ``watch``.
+    #: ``operator``, ``program``, ``signal``, ``watch``, or the author that a program has passed to `configure`.
     role: str
 
     def author(self, source: str) -> str:
@@ -36,7 +38,7 @@ class Actor(NamedTuple):
     def of_author(cls, author: str) -> tuple[str, Actor]:
         """Return the source and the actor of an `author`; any other text is the role of a program."""
         source, *named = author.split(" ")
-        if len(named) == _AUTHOR_PARTS:
+        if source in _SOURCES and len(named) == _AUTHOR_PARTS:
             return source, cls(named[1], named[0])
         return "program", cls("local", author or "program")
 

@@ -1,4 +1,4 @@
-"""Limits for slow clients: how long, and in how many connections, the server waits for them.
+"""Limits for slow clients: the time that the server waits for one, and the number of waiting connections.
 
 A client can open a connection and send half a request, or send a body byte by byte, or not read the response. This
 costs the client nothing, but it occupies a connection of the server; a thousand such connections would lock out all

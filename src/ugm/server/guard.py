@@ -28,7 +28,7 @@ from ugm.server.responses import error_response
 
 __all__ = ["Hosts", "OriginGuard", "has_body"]
 
-#: Only resources of this server, and nothing inline, so that a name with markup cannot be executed.
+#: Allows only resources of this server and no inline code, so that a name with markup cannot be executed.
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "font-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"

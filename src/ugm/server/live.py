@@ -7,7 +7,7 @@ have not changed are the same objects in both, and those that have are encoded o
 differences are compressed once for all clients that listen to the same topics. A client that connects gets the complete
 state first. Rows are sent with their new values, so a client only stores them.
 
-The invariant: a client that applies all messages in their order has the state of the newest one.
+Invariant: a client that applies all messages in their order has the state of the newest one.
 
 The cost: a snapshot per second, and for each client a reference to each message. A client that does not read for
 `_MOST_UNREAD` messages is dropped; when it connects again, it gets the complete state.

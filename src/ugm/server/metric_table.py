@@ -196,10 +196,12 @@ def _shares() -> Iterator[MetricDescription]:
         labels,
     )
     yield MetricDescription(
-        "ugm_fair_share_entitled_share", "Part of the total usage to which the user is entitled.", labels
+        "ugm_fair_share_entitled_share", "Share of the total usage to which the user is entitled.", labels
     )
-    yield MetricDescription("ugm_fair_share_usage_share", "Part of the user in the decayed usage of all users.", labels)
-    yield MetricDescription("ugm_fair_share_level", "Share divided by usage; the largest comes first.", labels)
+    yield MetricDescription("ugm_fair_share_usage_share", "The user's share of the decayed usage of all users.", labels)
+    yield MetricDescription(
+        "ugm_fair_share_level", "Entitled share divided by used share; the largest comes first.", labels
+    )
 
 
 def _events() -> Iterator[MetricDescription]:

@@ -57,7 +57,7 @@ class AlertRule(NamedTuple):
     expression: str
     #: The time for which it must have been active before it fires, for example ``5m``.
     hold: str
-    #: ``critical`` if operation is impaired, ``warning`` if it soon may be, otherwise ``info``.
+    #: ``critical`` if operation is impaired, ``warning`` if it may soon be, otherwise ``info``.
     severity: str
     #: A sentence for people, with labels in the syntax of Prometheus.
     summary: str

@@ -27,14 +27,14 @@ _ERRORS: Final = {
     "401": "The token is missing or wrong.",
     "403": "The server does not allow any client to do this, or the request was caused by a page of another site.",
     "404": "An object that the request names does not exist.",
-    "408": "The request came too slowly.",
+    "408": "The request arrived too slowly.",
     "409": "The request conflicts with the state of the server or partition.",
     "413": "The request is too large.",
-    "415": "The body has another media type than the described one.",
+    "415": "The media type of the body is not the documented one.",
     "421": "The server does not answer requests for the host in the request.",
     "422": "The configuration cannot be used; nothing has changed.",
     "503": "Too many requests are waiting, a configuration took too long to read, or the journal or leader of the "
-    "partition cannot be used now. A change may have taken effect or not.",
+    "partition cannot be used now. A change may or may not have taken effect.",
 }
 
 

@@ -5,8 +5,8 @@ The problem: thousands of queues are sent to many clients many times, although f
 The idea: each queue is encoded when it changes, alone and together with the queues below it. Responses and messages
 join the encoded parts.
 
-The invariant: a row is reused only if the queue, the queues below it, and their pending allocations are the same
-objects in both snapshots.
+Invariant: a row is reused only if the queue, the queues below it, and their pending allocations are the same objects in
+both snapshots.
 
 The cost: one look-up for each child of a changed queue, and the encoding of the changed queues.
 """

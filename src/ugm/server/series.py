@@ -8,8 +8,8 @@ and the last week in steps of half an hour. A tier stores the differences betwee
 variable length, so a value that does not change costs nothing. A tier is a list of chunks. Each begins with complete
 values, so the oldest chunk can be dropped as a whole.
 
-The invariant: reading returns exactly the integers that were recorded. Values are not averaged; a coarser tier
-contains fewer of the samples.
+Invariant: reading returns exactly the integers that were recorded. Values are not averaged; a coarser tier contains
+fewer of the samples.
 
 The cost: a changed value takes 2 to 8 bytes. Every subject takes about 200 bytes in each of up to 19 chunks. If the
 total exceeds a limit, the oldest chunk of the finest tier that has two or more is dropped.

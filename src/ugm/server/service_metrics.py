@@ -16,7 +16,7 @@ __all__ = ["add_service"]
 
 
 def add_service(samples: MetricSamples, partition: str, status: ServiceStatus) -> None:
-    """Add the samples of a service; most of them only for its leader, so that they can be added over processes."""
+    """Add the samples of a service; most of them only for its leader, so that they can be summed over all processes."""
     samples.add("ugm_service_leading", status.is_leading, partition=partition)
     samples.add("ugm_service_term", status.term, partition=partition)
     if not status.is_leading:

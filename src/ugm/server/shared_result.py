@@ -19,8 +19,8 @@ _PAUSE: Final = 10
 class SharedResult(Generic[_T]):
     """The newest result of a function.
 
-    It is computed again at the earliest after ten times the time that it took, so this takes at most a tenth of the
-    time of the server.
+    After a computation of t seconds, the next one begins 10 t later at the earliest, so computing takes at most a tenth
+    of the time.
 
     Args:
         clock: returns a time in seconds.

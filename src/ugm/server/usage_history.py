@@ -2,7 +2,7 @@
 
 The engine does not take part: the server reads a snapshot every 15 seconds and stores its values in a
 `ugm.server.series.SeriesStore`. If the partition has a journal, the samples of the week before the start of the server
-are computed from it: the usage, and the pending requests since its last compaction. It contains no denials.
+are computed from it: the usage, and the pending requests since its last compaction. A journal contains no denials.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
 """One partition for many processes: a leader decides, and all other processes are its clients.
 
-**Problem.** Many schedulers share limits. Each decision must see all earlier ones, be durable before its answer,
-and happen once, although processes and connections fail at any time.
+The problem: many schedulers share limits. Each decision must see all earlier ones, be durable before its answer, and
+happen once, although processes and connections fail at any time.
 
-**Idea.** One process, the *leader*, has the partition in memory and executes the operations of all clients in the
-order of their arrival. The changes of all operations that arrive during a commit share the next one. The log (see
+The idea: one process, the *leader*, has the partition in memory and executes the operations of all clients in the order
+of their arrival. The changes of all operations that arrive during a commit share the next one. The log (see
 `ugm.journal`) decides which process leads. A *standby* follows the log, and leads when the leader has failed. Clients
 number their operations, so that a repeated one is not executed again.
 
-**Invariant.** An answer is sent when everything that its operation has read or changed is durable. So a client
-never sees a state that the next leader does not have. The exception is a query while the log is unavailable: it is
-answered from memory.
+Invariant: an answer is sent when everything that its operation has read or changed is durable. So a client never sees a
+state that the next leader does not have. The exception is a query while the log is unavailable: it is answered from
+memory.
 
-**Cost.** A round trip between two processes, and a wait for at most two commits.
+The cost: a round trip between two processes, and a wait for at most two commits.
 
 It needs the extra ``service``: ``pip install 'ugm[service]'``. The documentation describes the path of a call through
 the modules: "Architecture", "A call to a service".

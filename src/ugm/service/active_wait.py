@@ -1,12 +1,12 @@
-"""Waiting that looks for the next message for a moment before it sleeps.
+"""Waiting that polls for the next message for a moment before it sleeps.
 
 The problem: if a process sleeps between two messages, the operating system has to wake it up for each one. On an idle
 machine this takes longer than the decision.
 
-The idea: while messages arrive quickly, the process asks again and again whether one is there, and only then sleeps.
-Between two looks, other threads and processes may use the processor. If the last waits were longer than that, it sleeps
-at once, so an idle process needs no processor time. If the looks take much longer than planned, other programs need the
-processors, and looking would only delay the messages. Then it sleeps at once for a while.
+The idea: while messages arrive quickly, the process polls for some time before it sleeps. Between two polls, other
+threads and processes may use the processor. If the last waits were longer than the time for which it would poll, it
+sleeps at once, so an idle process needs no processor time. If polling takes much longer than planned, other programs
+need the processors, and polling would only delay the messages. Then it sleeps at once for a while.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _Found = TypeVar("_Found")
 #: The weight of the last wait in the average.
 _WEIGHT: Final = 0.1
 
-#: The number of waits without a look after looks that took too long because other programs used the processors.
+#: The number of waits without polling after polling took too long because other programs used the processors.
 _WAITS_OF_BUSY_PROCESSORS: Final = 1000
 
-#: The maximum time for which a process looks for a message before it sleeps, in seconds.
+#: The maximum time for which a process polls before it sleeps, in seconds.
 _LONGEST: Final = 0.01
 
 #: Let other threads and processes run, with the cheapest call of the system.
@@ -44,7 +44,7 @@ class ActiveWait(Generic[_Found]):
 
     Args:
         wait: waits for at most the given seconds, None for any time, and returns what it found, if anything.
-        duration: how long to look before sleeping, in seconds, if the waits were shorter than that on average.
+        duration: how long to poll before sleeping, in seconds, if the waits were shorter than that on average.
     """
 
     __slots__ = ("_average", "_duration", "_sleeps", "_wait")
@@ -58,24 +58,24 @@ class ActiveWait(Generic[_Found]):
         self._sleeps = 0
 
     def __call__(self, timeout: float | None) -> _Found:
-        """Return what is there after at most *timeout* seconds; None waits for any time."""
+        """Return the result of waiting for at most *timeout* seconds; None waits for any time."""
         if timeout is not None and timeout <= 0:
             return self._wait(timeout)
         began_at = perf_counter()
-        found = self._look(began_at, timeout) if self._is_looking() else None
+        found = self._poll(began_at, timeout) if self._is_polling() else None
         if not found:
             found = self._wait(None if timeout is None else timeout - (perf_counter() - began_at))
         waited = min(perf_counter() - began_at, 2 * self._duration)
         self._average += _WEIGHT * (waited - self._average)
         return found
 
-    def _is_looking(self) -> bool:
+    def _is_polling(self) -> bool:
         if self._sleeps:
             self._sleeps -= 1
             return False
         return self._average < self._duration
 
-    def _look(self, began_at: float, timeout: float | None) -> _Found:
+    def _poll(self, began_at: float, timeout: float | None) -> _Found:
         end = began_at + (self._duration if timeout is None else min(timeout, self._duration))
         while True:
             found = self._wait(0)
@@ -92,7 +92,7 @@ class ActiveSelector(DefaultSelector):
     """The selector of the platform, with active waiting.
 
     Args:
-        duration: how long it looks for events before it sleeps, in seconds, if it has waited for less on average.
+        duration: how long it polls for events before it sleeps, in seconds, if it has waited for less on average.
     """
 
     def __init__(self, duration: float) -> None:

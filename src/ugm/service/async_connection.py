@@ -138,7 +138,7 @@ class _Channel(asyncio.Protocol):
         """Give up this connection."""
         if not self.welcomed.done():
             self.welcomed.set_exception(error)
-            # The exception is also seen if no task waits for the greeting any more.
+            # Retrieve the exception, so that asyncio does not log it if no task waits for the greeting any more.
             self.welcomed.exception()
         if not self.lost.done():
             self.lost.set_result(None)

@@ -1,7 +1,7 @@
 """Access to the partition for programs in a process of the service: its server, page and metrics.
 
 While the process leads, its own engine executes the operations. While it stands by, they go to the leader. So a program
-uses one partition object all the time.
+can keep one partition object.
 """
 
 from __future__ import annotations

@@ -63,9 +63,10 @@ class OpenCalls:
 
     __slots__ = ("_last", "calls", "unsent")
 
-    #: By number. Any thread may look at any time whether there are any.
+    #: By number. Any thread may test at any time whether there are any.
     calls: Final[dict[int, Call]]
-    #: The numbers of the calls that were not sent; `take` may hold them back. Any thread may look at any time.
+    #: The numbers of the calls that were not sent; `take` may hold them back. Any thread may test at any time whether
+    #: there are any.
     unsent: Final[deque[int]]
 
     def __init__(self) -> None:

@@ -73,10 +73,11 @@ class ConnectedPartition(RemotePartition):
         Args:
             subscriber: the function. A thread of the subscription calls it. It may call the partition.
             after: the number of the last event that was handled before, to continue after it; 0 for all events in the
-                log. If the configuration was changed since, the first ``ConfigurationChanged`` states the differences
-                from the configuration in force now.
+                log. The log contains no differences of configurations. So the first ``ConfigurationChanged`` states the
+                differences from the configuration in force when the subscription begins, not from the one before.
             denials: whether denials are delivered as well. The log does not contain them. So each is delivered at most
-                once, those of a time without a connection are missing, and each has the number of the event before it.
+                once, denials while the connection is lost are not delivered, and each has the number of the event
+                before it.
 
         Raises:
             RequestError: an argument is invalid.
@@ -140,7 +141,7 @@ def connect(
         deadline: the maximum time of every call, in seconds.
         read_only: whether only queries are made. The first process that answers executes them, also one that stands
             by, and ``connection.staleness`` of the partition is a `Staleness`. Changes raise a RequestError.
-        active_wait: how long a call looks for its answer before it sleeps, in seconds, while answers arrive that
+        active_wait: how long a call polls for its answer before it sleeps, in seconds, while answers arrive that
             quickly; at most 0.01, and 0 for never.
 
     Raises:

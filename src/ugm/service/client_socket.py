@@ -49,7 +49,7 @@ class ClientSocket:
         address: the address.
         tls: the context for a ``tls`` address; None for the certificates of the system.
         deadline: the time of `time.monotonic` until which the connection must be open.
-        active_wait: how long `exchange` looks for the answer before it sleeps, in seconds.
+        active_wait: how long `exchange` polls for the answer before it sleeps, in seconds.
 
     Raises:
         OSError: the address cannot be reached.
@@ -213,7 +213,7 @@ def _connect_tcp(address: Address, deadline: float) -> socket.socket:
 
 
 def _addresses_of(address: Address, deadline: float) -> Sequence[_AddressInfo]:
-    """Look up a host. The system bounds this time by nothing, so it is done in a thread that may be left behind."""
+    """Look up a host. The system sets no time limit, so it is done in a thread that may be left behind."""
     found: Queue[Sequence[_AddressInfo] | OSError] = Queue()
 
     def look_up() -> None:

@@ -1,4 +1,4 @@
-"""The codec of values on the wire: arguments, results and errors become MessagePack, and come back.
+"""The codec of values on the wire: encodes arguments, results and errors as MessagePack, and decodes them.
 
 The problem: a partition has about 80 operations, whose arguments and results consist of about 40 classes. Everything
 that arrives must have the right types before the engine sees it. Codecs written by hand would diverge from the

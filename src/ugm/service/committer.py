@@ -35,8 +35,8 @@ _LOGGER: Final = logging.getLogger(__name__)
 _RETRY: Final = 0.1
 #: The time between two records of the leader in an idle log, in seconds.
 _RENEWAL: Final = 0.1
-#: The time for which an answer from the log shows that no other process leads, in seconds. It is half of the time after
-#: which a log lets another process lead.
+#: The time for which an answer from the log shows that no other process leads, in seconds. No other process can lead
+#: earlier: it is half of the shortest `ServiceSettings.takeover`, and half of `PostgresLog.reconnect_time`.
 LEASE: Final = 0.25
 
 

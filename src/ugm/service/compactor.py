@@ -21,7 +21,7 @@ __all__ = ["compact_regularly"]
 
 _LOGGER: Final = logging.getLogger(__name__)
 
-#: The time between two looks at the number of changes, in seconds.
+#: The time between two checks of the number of changes, in seconds.
 _PAUSE: Final = 0.5
 
 

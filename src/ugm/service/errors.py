@@ -25,7 +25,7 @@ class ServiceError(OutageError):
 
 
 class UnavailableError(ServiceError):
-    """No leader can be reached. A change that was sent may take effect or not; repeat the call to find out.
+    """No leader can be reached. A change that was sent may or may not take effect; repeat the call to find out.
 
     Attributes:
         addresses: the addresses that were tried.
@@ -41,7 +41,7 @@ class UnavailableError(ServiceError):
 
 
 class DeadlineError(UnavailableError):
-    """A call was not answered within its deadline. Its change may take effect or not; repeat the call to find out."""
+    """A call was not answered in time. Its change may or may not take effect; repeat the call to find out."""
 
 
 class FencedError(ServiceError):

@@ -11,7 +11,7 @@ Every event has a number. It consists of the number of the change in the log and
 the same at every leader. Numbers grow, with gaps between changes.
 
 Denials are not in the log. If the subscriber wants them, the leader sends them between the changes. They have no number
-of their own, and those of a time without a connection are lost.
+of their own, and denials while the connection is lost are not delivered.
 
 Invariant: a change counts as handled when the subscriber has returned for all of its events.
 """

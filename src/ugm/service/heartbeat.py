@@ -5,7 +5,7 @@ takeover time, such as a configuration with very many queues, delays this, and a
 works. Its clients would then repeat the operation at the next leader, with the same result.
 
 The idea: a thread renews the record while the loop is silent. A process that is stopped or has ended has no such
-thread, so it is replaced after the takeover time. A loop that hangs is replaced too, but only after 10
+thread, so it is replaced after the takeover time. A leader whose loop hangs is replaced, too, but only after 10
 seconds, the default deadline of a call.
 """
 
@@ -21,7 +21,7 @@ from ugm.journal.errors import JournalError
 
 __all__ = ["Heartbeat"]
 
-#: The time between two looks at the loop, in seconds.
+#: The time between two checks of the loop, in seconds.
 _PAUSE: Final = 0.1
 #: The silence of the loop after which the thread renews the record, in seconds.
 _SHORT: Final = 0.2

@@ -63,10 +63,11 @@ __all__ = ["Leader"]
 #: The time between two searches for idle sessions, and the time after which such a session is forgotten, in seconds.
 _TIDY: Final = 60.0
 _FORGET: Final = 3600.0
-#: The time for which the log may be silent, and the time between two rounds of the clients then, in seconds.
+#: The time for which the log may be silent, and then the time between two requests to the clients to try other
+#: processes, in seconds.
 _SILENCE: Final = 3.0
 _ROUND: Final = 2.0
-#: The time between two looks at the clock, for the age of allocations, in seconds.
+#: The time between two readings of the clock, for the age of allocations, in seconds.
 _TICK: Final = 1.0
 #: Looked up faster than a member of an enumeration.
 _SCAN: Final = Kind.SCAN
@@ -86,7 +87,7 @@ class Leader:
 
     __slots__ = (
         *("_committer", "_direct", "_feed", "_log", "_loop", "_other_address", "_partition", "_scans", "_sessions"),
-        *("_sending_around", "_ticking", "_tidying", "_times"),
+        *("_redirecting", "_ticking", "_tidying", "_times"),
     )
 
     def __init__(self, engine: Engine, max_sessions: int, other_address: Callable[[], str]) -> None:
@@ -98,7 +99,7 @@ class Leader:
         self._times: Final = OperationTimes()
         self._direct: Final = DirectExecution(engine.partition, engine.committer, self._times)
         self._tidying = self._loop.call_later(_TIDY, self._tidy)
-        self._sending_around = self._loop.call_later(_ROUND, self._send_around)
+        self._redirecting = self._loop.call_later(_ROUND, self._redirect_clients)
         self._ticking = self._loop.call_later(_TICK, self._tick)
         self._scans: Final = ThreadPoolExecutor(_SCANS, thread_name_prefix="ugm query")
 
@@ -177,9 +178,9 @@ class Leader:
         self._log.now = milliseconds()
         self._ticking = self._loop.call_later(_TICK, self._tick)
 
-    def _send_around(self) -> None:
-        """While the log is silent, let the clients look for another leader."""
-        self._sending_around = self._loop.call_later(_ROUND, self._send_around)
+    def _redirect_clients(self) -> None:
+        """While the log is silent, send the clients to other processes."""
+        self._redirecting = self._loop.call_later(_ROUND, self._redirect_clients)
         if self._committer.silence > _SILENCE:
             moved = frame(Moved(self._other_address()))
             for session in self._sessions:
@@ -190,7 +191,7 @@ class Leader:
     def close(self) -> None:
         """Stop the timers, and the threads for queries."""
         self._tidying.cancel()
-        self._sending_around.cancel()
+        self._redirecting.cancel()
         self._ticking.cancel()
         self._scans.shutdown(wait=False, cancel_futures=True)
 

@@ -1,8 +1,8 @@
 """The service: a process that leads a partition, or stands by until it may lead.
 
-A service listens on its addresses all the time. While it leads, it executes operations. While it stands by, it follows
-the log, answers the queries of read-only connections, and sends all other clients to the leader. It leads as soon as
-the log lets it: when no process leads, or when the leader has been silent for too long.
+A service always listens on its addresses. While it leads, it executes operations. While it stands by, it follows the
+log, answers the queries of read-only connections, and sends all other clients to the leader. It leads as soon as the
+log lets it: when no process leads, or when the leader has been silent for too long.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ __all__ = ["Security", "Service", "ServiceSettings", "tune_interpreter"]
 
 _LOGGER: Final = logging.getLogger(__name__)
 
-#: The time between two looks at the log of a standby, in seconds.
+#: The interval at which a standby reads the log, in seconds.
 _POLL: Final = 0.02
 #: The time after which a standby tries again to follow a log that it could not follow, in seconds.
 _RETRY: Final = 0.1
 #: The minimum of `ServiceSettings.takeover`, in seconds.
 _SHORTEST_TAKEOVER: Final = 2 * LEASE
-#: The least number of looks at a leader that count as its silence.
+#: The minimum number of unchanged readings of the record of a leader that count as its silence.
 _LOOKS: Final = 4
 #: Threads that compute must not keep the loop waiting for longer than this, in seconds.
 _SWITCH_INTERVAL: Final = 0.001
@@ -129,7 +129,7 @@ class ServiceSettings:
         group_limits: as for `ugm.Partition`.
         limits: the bounds for clients.
         compact_after: the number of changes after which the leader compacts the log in the background; 0 for never.
-        active_wait: how long the loop looks for the next message before it sleeps, in seconds, while messages arrive
+        active_wait: how long the loop polls for the next message before it sleeps, in seconds, while messages arrive
             that quickly (`ugm.service.active_wait`); at most 0.01, and 0 for never. Only a service in memory waits
             actively, in a loop of its own.
 
@@ -155,9 +155,9 @@ class ServiceSettings:
 class _LeaderWatch:
     """Notices that a leader has not renewed its record for some time, without comparing clocks of two machines.
 
-    The time for which this process itself was stopped, or did not get a processor, does not count: between two looks it
-    counts at most a quarter of the patience. The leader may have been delayed by the same cause. A busy process that
-    looks rarely still notices a silent leader within the deadline of a call.
+    The time for which this process itself was stopped, or did not get a processor, does not count: between two readings
+    it counts at most a quarter of the patience. The leader may have been delayed by the same cause. A busy process that
+    reads rarely still notices a silent leader within the deadline of a call.
     """
 
     def __init__(self, patience: float) -> None:
@@ -185,10 +185,10 @@ class Service:
 
     Args:
         location: the log: the path of a journal, or the URL of a PostgreSQL database; None for a partition in memory.
-        listen: the addresses to listen on, separated by commas; the first is the one that other processes tell clients.
+        listen: the addresses to listen on, separated by commas; other processes announce the first one to clients.
         config: the configuration of a new partition. A log that has a configuration keeps it.
-        models: as for `ugm.Partition`; None for none. A process without models does not lead if the partition was used
-            with models of the program; it leads with an empty tuple.
+        models: as for `ugm.Partition`. With None, the process does not lead if the partition was last used with models
+            of the program, so that they are not forgotten. An empty tuple states that there are none.
         subscribers: as for `ugm.Partition`; called while this process leads.
         security: the secret of clients and the certificates; required for addresses that other machines can reach.
         settings: everything else.

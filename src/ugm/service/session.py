@@ -113,7 +113,7 @@ class Session:
                 kept.pop(old, None)
 
     def begin(self, number: int, *, is_change: bool) -> bool:
-        """Note that an operation is going to be executed; return False if it was, and need not be again."""
+        """Register an operation. Return False if it was already executed, or is being executed."""
         if number > self.last:
             self.last = number
         elif number <= self.acknowledged or number in self.undecided or number in self._kept:

@@ -18,7 +18,7 @@ class Timing:
         patience: without an answer to the ping for this long, the connection is replaced.
         connect: the maximum time to connect to one address.
         pause: the time between attempts to connect.
-        active_wait: how long a blocking call looks for its answer before it sleeps, while answers arrive that quickly
+        active_wait: how long a blocking call polls for its answer before it sleeps, while answers arrive that quickly
             (`ugm.service.active_wait`); at most 0.01, and 0 for never.
 
     Raises:

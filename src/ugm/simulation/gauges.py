@@ -7,9 +7,9 @@ decide when to request a waiting job again: it cannot start before the limit tha
 Gauges of one limit of the configuration share a `ConfiguredLimit`: a user wildcard has one gauge for each user.
 
 The limits of other quota models change with the requests and the usage of all groups. Their gauges only know the
-largest amount that a group can ever use, and what a denial has reported in the same round (`Gauge.reported_free`).
-Limits that change by a schedule only know the latter, and the report has the highest of their maxima. So do budgets,
-whose gauges do not count usage either.
+largest amount that a group can ever use, and the free amount that a denial has reported in the same round
+(`Gauge.reported_free`). The gauges of scheduled limits and of budgets only know the reported free amount. The report
+shows the highest scheduled maximum. The gauges of budgets do not count usage.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Gauge:
     reported_free: int = MAX_QUANTITY
     #: What the group of the gauge is guaranteed, if it is the limit of such a group.
     group: LendingGroup | None = None
-    #: Whether a class has waited for the gauge whose groups are guaranteed something.
+    #: Whether a job class whose groups have a guarantee has waited for this gauge.
     has_guarantee: bool = False
     #: If the gauge is not exact: all such gauges that job classes wait for; some may have no waiting class any more.
     awaited: dict[Gauge, None] | None = None

@@ -108,7 +108,7 @@ class _ByPriority(JobOrder):
             settings = self._settings.of(path)
             priority = settings.offset if settings.is_fenced else priority + settings.offset
             priorities.append(-priority)
-        # The root has no siblings, and below a queue of priority 0 is nothing to compare.
+        # The root has no siblings, and there is nothing to compare below a queue of priority 0.
         while len(priorities) > 1 and not priorities[0]:
             priorities.pop(0)
         return tuple(reversed(priorities[:-1]))
@@ -138,7 +138,7 @@ class _ByRatio(JobOrder):
             self._ratios.pop(path, None)
 
     def key(self, line: str) -> _Key:
-        # The root has no siblings, and below a queue without usage is nothing to compare.
+        # The root has no siblings, and there is nothing to compare below a queue without usage.
         ratios = [self._ratio(path) for path in ancestors(line)][:-1]
         while ratios and not ratios[0][0]:
             ratios.pop(0)

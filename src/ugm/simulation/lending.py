@@ -4,14 +4,14 @@ A group *borrows* what it uses beyond its guarantee. It borrows from other group
 guaranteed to no group are used up. The lent amount is then divided among the lenders in proportion to what they leave
 unused of their guarantees, and among the borrowers in proportion to what they borrow.
 
-**Problem.** Each start and end of a job changes the part of every lender and borrower.
+The problem: each start and end of a job changes the part of every lender and borrower.
 
-**Idea.** The part of a group is a factor that all groups share, times an amount of the group that rarely changes. So
+The idea: the part of a group is a factor that all groups share, times an amount of the group that rarely changes. So
 the factor is summed over time, once for all groups, and a group multiplies the difference of two sums with its amount
 when that amount changes. The sums are integers in units of 2**-`_BITS`, so the results do not depend on the machine,
 and rounding does not add up to a whole unit.
 
-**Cost.** Constant time for each start and end, and time in the number of lenders while something is lent.
+The cost: constant time for each start and end, and time proportional to the number of lenders while something is lent.
 """
 
 from __future__ import annotations

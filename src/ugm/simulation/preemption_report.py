@@ -25,7 +25,7 @@ class VictimWork(StrEnum):
 @final
 @dataclass(slots=True)
 class GuaranteeEffect:
-    """The service that a queue with a guarantee got."""
+    """The waits of a queue with a guarantee, and how well its guarantee was met."""
 
     queue_path: str
     guaranteed: Resource

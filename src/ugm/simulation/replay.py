@@ -4,7 +4,7 @@ A job waits only for the partition: its placement rules, the quotas of its queue
 and the size of the cluster if it is given. Without a cluster size, the cluster is unlimited. The waiting times in the
 report are those that the partition causes.
 
-The following rule determines the start of each job:
+These rules determine when a job starts:
 
 - A job is placed and requested when it is submitted. If it is denied, it waits. If it can never fit, or no placement
   rule finds a queue, it is rejected.
@@ -32,13 +32,13 @@ run time.
 A request is repeated only when its answer can have changed. All jobs of a `ugm.simulation.gauges.JobClass` get the same
 answer. A denied class waits for one of the limits that denied it, until that limit has enough free. A round of retries
 therefore costs time for the jobs that start and for the classes that another limit denies, not for the waiting jobs. A
-class that a quota model denies is requested in every round, unless the model tells that it has no room for it
-(`ugm.model.ReportingModel.room`), or an equal or smaller request to the same limit has been denied in it. The result is
-the same as if every waiting job were requested again each time.
+class that a quota model denies is requested in every round. It is skipped if the model reports too little room
+(`ugm.model.ReportingModel.room`), or if an equal or smaller request to the same limit was denied in the same round. The
+result is the same as if every waiting job were requested again each time.
 
-With reservations, the partition keeps capacity for the first waiting job that only limits of queues delay, as in its
-scheduling passes (`ugm.partition.Reservation`). Each job that starts must not delay a reserved one. If a reservation is
-free, the first waiting job for which only limits of queues are full gets it.
+With reservations, the partition keeps capacity for the first waiting job that is delayed only by queue quotas, as in
+its scheduling passes (`ugm.partition.Reservation`). Each job that starts must not delay a reserved one. If a
+reservation is free, the first waiting job that is delayed only by queue quotas gets it.
 
 Limits that change by a schedule and budgets follow the calendar: the workload starts at a given second since 1970. Each
 job promises the run time that its user requested, or its run time if that is unknown. When limits change or budgets are
@@ -131,7 +131,7 @@ def simulate(  # noqa: PLR0913 - one for each option
         observer: called after each submission and each round of completions, to show progress.
         recorder: a new recorder, to be queried after the replay.
         models: a function that returns new quota models, in addition to those that the configuration declares. It is
-            called twice, because one partition only answers queries about limits.
+            called twice: a second partition only answers queries about limits.
         reclaims: whether groups reclaim what they are guaranteed, so that jobs of other groups are evicted.
         order: the order in which waiting jobs are requested again.
         reserves: whether queues with the property ``ugm.reservation`` keep capacity for jobs that they delay; the root
@@ -379,7 +379,7 @@ class _Replay:
         self._move_to(time)
 
     def _move_to(self, second: int) -> None:
-        """Set the clock, after a look at the thresholds if the last second is over."""
+        """Set the clock, after a check of the thresholds if the last second is over."""
         if second > self.now:
             self.budgets.watch()
             self.timeline.now = second

@@ -204,7 +204,7 @@ class JobReservations:
         return job_class.awaited if is_blocked_by_queues(decision.violations) else None
 
     def _free_paths(self) -> frozenset[str]:
-        """Return the queues with jobs whose reservation is free, after a look at the present reservations."""
+        """Return the queues with jobs whose reservation is free, after reading the present reservations."""
         reservations = self._partition.reservations()
         if reservations != self._known:
             self._known = reservations

@@ -1,25 +1,25 @@
 """A holding: the resources that one application holds in one queue.
 
-**Problem.** A request must be checked against limits of its user, its group and its queue at every level up to the
+The problem: a request must be checked against limits of its user, its group and its queue at every level up to the
 root, and charged to all of them or to none. Schedulers send many requests of the same application, so the work for each
 request must be small. An exception can interrupt a request at any instruction, and counters must not disagree after it.
 
-**Idea.** The `amounts` of the holding say what the application holds. Counters follow from them. Every counter of a
+The idea: the `amounts` of the holding say what the application holds. Counters follow from them. Every counter of a
 user, group or queue is the sum of the holdings below it, and can be recomputed. The holding also caches its two chains:
 the counters that a request must fit (`checked`) and those that it is charged to (`charged`). They are valid for one
 epoch of the limits. A request walks over the cached chains and then replaces `amounts` by one assignment.
 
-**States.** A new holding is *detached*: it can answer queries, and no index lists it. Attaching it starts the
-application in its queue, and detaching it ends the application there. The same object is listed in the tree of its user
-and, if a group limit applies, in the tree of one group, so the two cannot disagree. An application in several queues
-has one holding for each queue, linked through `sibling`.
+States: a new holding is *detached*: it can answer queries, and no index lists it. Attaching it starts the application
+in its queue, and detaching it ends the application there. The same object is listed in the tree of its user and, if a
+group limit applies, in the tree of one group, so the two cannot disagree. An application in several queues has one
+holding for each queue, linked through `sibling`.
 
-**Invariants.** For every counter, the used amount is the sum of the `amounts` of the holdings whose `charged` chain
+Invariants: for every counter, the used amount is the sum of the `amounts` of the holdings whose `charged` chain
 contains it. A counter is listed in `counters` of its owner exactly while an application runs below it. `amounts`
-changes by one assignment, so an interruption leaves either the old or the new value, and the counters are rebuilt
-from it.
+changes by one assignment, so an interruption leaves either the old or the new value, and the counters are rebuilt from
+it.
 
-**Cost.** The time of a request is proportional to the number of limits on its path. The first request after a change of
+The cost: the time of a request is proportional to the number of limits on its path. The first request after a change of
 the limits also looks up the chains. Memory grows with the number of holdings, not with that of requests.
 
 The functions here take no lock and check no arguments; trackers and managers do both.

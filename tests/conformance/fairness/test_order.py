@@ -128,7 +128,7 @@ def test_passes(case: Mapping[str, Any]) -> None:
     assert {path: str(queue.ratio.fraction) for path, queue in tree.queues.items()} == expected["ratios"]
     assert {path: queue.pending_priority() for path, queue in tree.queues.items()} == expected["priorities"]
     while (application := tree.first()) is not None and (request := application.next()) is not None:
-        fits = application.queue.fits(request.usage) is None
+        fits = application.queue.blocking_queue(request.usage) is None
         offers.append([request.request_id, fits])
         (tree.grant if fits else tree.skip)(application, request)
     assert offers == expected["offers"]

@@ -22,7 +22,7 @@ from ugm.preemption import (
     World,
     plan_preemption,
 )
-from ugm.preemption.laws import Law, Situation
+from ugm.preemption.eligibility import Protection, Situation
 from ugm.preemption.queue_usage_tree import QueueUsageTree
 from ugm.resources import sum_of
 
@@ -31,12 +31,12 @@ FILES: Final = ("laws", "yunikorn_guarantee", "yarn_capacity")
 RECORDED: Final[Mapping[str, str]] = {
     Outcome.AWAITS_TERMINATING: "awaits_going",
     Outcome.MUST_NOT_PREEMPT: "unwilling",
-    Law.TERMINATING: "going",
-    Law.NOT_PREEMPTIBLE: "opted_out",
-    Law.SAME_APPLICATION: "application",
-    Law.FREES_NOTHING: "useless",
-    Law.NOT_ENTITLED: "unclaimed",
-    Law.NOT_NEEDED: "spared",
+    Protection.TERMINATING: "going",
+    Protection.NOT_PREEMPTIBLE: "opted_out",
+    Protection.SAME_APPLICATION: "application",
+    Protection.FREES_NOTHING: "useless",
+    Protection.NOT_ENTITLED: "unclaimed",
+    Protection.NOT_NEEDED: "spared",
 }
 
 

@@ -1,17 +1,17 @@
 """The log in a PostgreSQL database, for processes on several machines.
 
-**Problem.** A process that leads may be stopped, cut off from the database or restarted at any time, and so may the
+The problem: a process that leads may be stopped, cut off from the database or restarted at any time, and so may the
 database. Two processes may believe that they lead. A commit may reach the database although its answer is lost.
 
-**Idea.** One row contains the *term* of the leader and the number of the last change. A candidate raises the term,
-if it still is the one that the candidate has read. One function appends changes: it locks this row, compares the term
-and the number, and inserts the changes. A commit in doubt is simply repeated: rows that the same term has stored
-already are accepted once.
+The idea: one row contains the *term* of the leader and the number of the last change. A candidate raises the term, if
+it is still the one that the candidate has read. One function appends changes: it locks this row, compares the term and
+the number, and inserts the changes. A commit in doubt is simply repeated: rows that the same term has stored already
+are accepted once.
 
-**Invariant.** The numbers of the changes have no gaps, and each was written in the term that was in force. After a
-term was raised, no change of an earlier term is accepted.
+Invariant: the numbers of the changes have no gaps, and each was written in the term that was in force. After a term was
+raised, no change of an earlier term is accepted.
 
-**Cost.** One call of a function for each group of changes, and an update of one row.
+The cost: one call of a function for each group of changes, and an update of one row.
 
 ``layout`` has the tables and the function, ``connection`` the connection with its time limits, ``reader`` the reading
 side, and ``log`` leadership and the writing side. The package needs psycopg, the extra ``postgres``.

@@ -50,7 +50,7 @@ def compact(conninfo: str, schema: str, *, usage_since: int | None = None, kept:
 
 
 def _replace(database: Database, start: int, snapshot: Sequence[bytes], history: Sequence[bytes], kept: int) -> None:
-    """Replace the tables, if the snapshot still is the one of change *start*."""
+    """Replace the tables, if the snapshot is still the one of change *start*."""
     database.run("SELECT pg_advisory_xact_lock(%s, %s)", database.lock_numbers_of_compaction)
     found = database.run("SELECT data FROM {schema}.snapshot WHERE position = 0")
     if (from_json(found[0][0])[0] if found else 0) != start:

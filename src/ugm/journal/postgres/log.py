@@ -168,7 +168,7 @@ def _try_lock(database: Database) -> bool:
 
 
 def _disconnect_others(database: Database) -> None:
-    """End the connection of the leader that was replaced. It is refused in any case."""
+    """End the connection of the leader that was replaced. The database refuses its changes in any case."""
     with suppress(JournalError), database.translated_errors("it cannot be disconnected"):
         database.run(
             """

@@ -141,7 +141,7 @@ export function showDetail(route, data) {
  */
 function waiting(partition, one) {
   const { allocation, explanation } = one;
-  const request = `${allocation.allocation_id} asks for ${amountsText(allocation.usage)}`;
+  const request = `${allocation.allocation_id} requests ${amountsText(allocation.usage)}`;
   if (explanation.allowed) return h("p", { key: allocation.allocation_id }, `${request}: it would be granted now.`);
   return h(
     "div",

@@ -40,7 +40,7 @@ export function load(route) {
 export function show(route, data) {
   return [
     h("div", { class: "tools" }, addressField(route, "search", "Find a budget or owner"), addressChoice(route, "sort", "Order", ORDERS), h("span", { class: "quiet" }, counted(data.total, "account"), "; amounts in hours of each resource")),
-    data.total ? accounts(route, data) : emptyNote(route.query.search ? "No budget or owner has this in the name." : "No budget is declared for this partition."),
+    data.total ? accounts(route, data) : emptyNote(route.query.search ? "No budget or owner matches." : "No budget is declared for this partition."),
     pages(route, data.total, PAGE),
   ];
 }

@@ -41,13 +41,14 @@ export function show(_route, { text, attempts, health }) {
 
 /** @param {Attempt} one */
 function attempt(one) {
-  const source = one.source === "file" ? "the file" : "an upload";
-  const author = { operator: `an operator at ${one.client}`, watch: "the watch of the file", signal: "a signal" }[one.role] ?? `the ${one.role}`;
+  // A change that a program made before the server started has no other source than its author.
+  const source = { file: "the file, ", upload: "an upload, " }[one.source] ?? "";
+  const author = { operator: `an operator at ${one.client}`, watch: "the file watcher", signal: "a signal", program: "the program" }[one.role] ?? one.role;
   const changed = Object.entries(one.differences);
   return h(
     "li",
     { key: `${one.at} ${one.outcome}` },
-    h("p", null, h("time", { datetime: new Date(one.at * 1000).toISOString(), title: momentText(one.at) }, ago(one.at)), `: ${source}, by ${author}. `, one.outcome === "ok" ? h("span", { class: "badge applied" }, "applied") : h("span", { class: "badge" }, "refused")),
+    h("p", null, h("time", { datetime: new Date(one.at * 1000).toISOString(), title: momentText(one.at) }, ago(one.at)), `: ${source}by ${author}. `, one.outcome === "ok" ? h("span", { class: "badge applied" }, "applied") : h("span", { class: "badge" }, "refused")),
     one.problems.length > 0 && h("ul", { class: "reasons" }, one.problems.map((problem) => h("li", null, problem))),
     changed.map(([name, lines]) => difference(name, lines, changed.length > 1)),
     one.left_out > 0 && h("p", { class: "quiet" }, `${count(one.left_out)} more lines are not shown.`),

@@ -90,7 +90,7 @@ function line(partition, record) {
       "div",
       { class: "what" },
       first && nameLink(partition, "applications", first.application_id),
-      first && ` asked for ${amountsText(first.usage)}`,
+      first && ` requested ${amountsText(first.usage)}`,
       others.length > 0 && ` and ${counted(others.length, "more allocation")}`,
       record.times > 1 && h("span", { class: "badge quiet" }, `${count(record.times)} times`),
       !record.decision.can_wait && h("span", { class: "badge never" }, "can never fit"),

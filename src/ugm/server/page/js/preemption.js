@@ -29,12 +29,12 @@ const LISTED = 20;
 const OUTCOMES = {
   fits: "It fits now: nothing has to be evicted.",
   awaits_terminating: "It fits as soon as terminating allocations are released.",
-  blocked: "Evictions cannot help: a limit denies it that no eviction of another application resolves.",
-  never: "Evictions cannot help: it exceeds a maximum alone.",
+  blocked: "Evictions cannot help: the request is denied by a limit that they cannot relieve.",
+  never: "Evictions cannot help: the request alone exceeds a maximum.",
   must_not_preempt: "It must not preempt.",
-  early: "It has not waited for the delay of its queue.",
+  early: "It has not waited long enough: the delay of its queue has not passed.",
   plan: "It would fit without these allocations:",
-  none: "No lawful set of victims was found.",
+  none: "No permitted set of evictions makes room.",
 };
 /** What protects an allocation; the keys are those of the server. */
 const LAWS = {
@@ -42,8 +42,8 @@ const LAWS = {
   not_preemptible: "not preemptible",
   disabled: "the policy of the queue is disabled",
   fence: "outside a fence of the request",
-  same_application: "of the application that asks",
-  same_queue: "in the queue that asks",
+  same_application: "of the same application as the request",
+  same_queue: "in the queue of the request",
   priority: "the priority is too high",
   frees_nothing: "frees nothing of what is missing",
   not_entitled: "no guarantee entitles the request to its resources",
@@ -53,7 +53,7 @@ const LAWS = {
 
 export const title = "Preemption";
 
-/** The last plan. A plan is made once, and again only if the reader asks for it. */
+/** The last plan. A plan is made once, and again only if the reader requests it. */
 const known = { address: "", /** @type {{plan: Plan, at: number} | null} */ found: null };
 
 /** @param {import("./types.js").Route} route */
@@ -74,7 +74,7 @@ export function show(route, { status, waiting }) {
   const requests = waiting.requests ?? [];
   return [
     h("div", { class: "tools" }, addressField(route, "search", "Find a pending request"), h("span", { class: "quiet" }, counted(waiting.total, "request"))),
-    requests.length ? table("Pending requests", ["Request", ["User", "minor"], "Queue", "Asks for"], requests.map((one) => requestRow(route, one)), "list wide") : emptyNote(route.query.search ? "No pending request matches." : "Nothing waits now, so nothing could be preempted."),
+    requests.length ? table("Pending requests", ["Request", ["User", "minor"], "Queue", "Requested"], requests.map((one) => requestRow(route, one)), "list wide") : emptyNote(route.query.search ? "No pending request matches." : "Nothing waits now, so nothing could be preempted."),
     pages(route, waiting.total, PAGE),
     status.terminating.length > 0 && [h("h3", null, `${counted(status.terminating.length, "allocation")} terminating`), allocations(route.partition, status.terminating)],
     status.placed.length > 0 && [h("h3", null, "Requests for which a plan has reserved capacity"), allocations(route.partition, status.placed)],
@@ -94,7 +94,7 @@ function requestRow(route, one) {
     h("th", { scope: "row" }, h("a", { href: link(route.partition, "preemption", one.allocation_id, route.query), class: "clip", title: one.allocation_id, "aria-current": isShown ? "true" : null }, one.allocation_id)),
     cell("User", nameLink(route.partition, "users", one.user, CLIP), MINOR),
     cell("Queue", queueLink(route.partition, one.queue_path), LONG),
-    cell("Asks for", amountsText(one.usage), LONG),
+    cell("Requested", amountsText(one.usage), LONG),
   );
 }
 
@@ -143,7 +143,7 @@ export function showDetail(route, data) {
     window.dispatchEvent(new Event("refresh"));
   };
   return [
-    h("p", null, nameLink(partition, "applications", request.application_id), " in ", queueLink(partition, request.queue_path), ` asks for ${amountsText(request.usage)}.`),
+    h("p", null, nameLink(partition, "applications", request.application_id), " in ", queueLink(partition, request.queue_path), ` requests ${amountsText(request.usage)}.`),
     h("div", { class: "tools" }, h("span", { class: "quiet" }, `Planned ${momentText(at)}; nothing is evicted.`), h("button", { type: "button", on: { click: again } }, "Plan again")),
     h("p", null, h("strong", null, OUTCOMES[/** @type {keyof typeof OUTCOMES} */ (plan.outcome)] ?? plan.outcome), plan.due !== null && ` It may preempt from ${momentText(plan.due)} on.`),
     victims.length > 0 && h("ul", { class: "reasons" }, victims.map((one) => victim(partition, one))),

@@ -22,10 +22,10 @@ export function load(route) {
  * @param {import("./types.js").ServiceStatus | null} status
  */
 export function show(_route, status) {
-  if (!status) return emptyNote("No service leads this partition: it belongs to the process of the server.");
+  if (!status) return emptyNote("This partition is not part of a service: it is in the process of this server.");
   return [
     status.outage && h("p", { class: "error", key: "outage" }, `The log accepts no changes: ${status.outage}`),
-    isLate(status) && h("p", { class: "error", key: "late" }, `The leader has not answered this process for ${duration(status.age)}. The figures are as old as that.`),
+    isLate(status) && h("p", { class: "error", key: "late" }, `The leader has not answered this process for ${duration(status.age)}. The figures below are from its last answer.`),
     facts(status),
     standbys(status.standbys),
   ];

@@ -43,7 +43,7 @@ export function show(route, data) {
   };
   return [
     h("div", { class: "tools" }, addressField(route, "search", "Find a user or account"), h("span", { class: "quiet" }, counted(data.total, "user"), route.query.search ? " found" : "", ", the best first")),
-    data.total ? table("Users", [["Place", "place"], "User", ...heads], data.users.map(user), "list shares wide") : emptyNote(route.query.search ? "No user or account has this in the name." : "No user has shares or usage yet."),
+    data.total ? table("Users", [["Place", "place"], "User", ...heads], data.users.map(user), "list shares wide") : emptyNote(route.query.search ? "No user or account matches." : "No user has shares or usage yet."),
     pages(route, data.total, PAGE),
     data.accounts.length > 0 && table("Accounts of these users", ["Account", ...heads], data.accounts.map(account), "shares wide"),
     h("p", { class: "quiet" }, "The level is the part of the shares divided by the part of the usage of its account: above 1, less is used than the share. The mark of a bar is the share. The usage is decayed and weighted."),

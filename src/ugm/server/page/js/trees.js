@@ -145,7 +145,7 @@ export function treeView(kind) {
         orderField(grid, ["used", words.limits[0] ?? ""].map((measure) => [measure, heading(measure)])),
         h("span", { class: "quiet" }, data.resources.length === 1 && `${resourceName(data.resource)} of `, counted(data.nodes, words.noun)),
       ),
-      data.total ? grid.describe() : emptyNote(`No ${words.noun} has this in the name.`),
+      data.total ? grid.describe() : emptyNote(`No ${words.noun} matches.`),
       kind === "quota" && data.total > 0 && held(route, above, "Consumers above their own node", "Every consumer is held by its own node."),
     ];
   }

@@ -73,7 +73,7 @@ export function utilizationView(view) {
         columnChoice.field(),
         h("span", { class: "quiet" }, `${counted(data.total, noun)}${route.query.search ? " found" : ""}${rows.sorted === "share" ? ", the closest to a limit first" : ""}`),
       ),
-      data.utilizations.length ? list(route, data.utilizations, resources, rows) : emptyNote(route.query.search ? `No ${noun} has this in the name.` : noun === "user" ? "Nothing runs or waits for any user now." : "Nothing is charged to any group now."),
+      data.utilizations.length ? list(route, data.utilizations, resources, rows) : emptyNote(route.query.search ? `No ${noun} matches.` : noun === "user" ? "Nothing runs or waits for any user now." : "Nothing is charged to any group now."),
       pages(route, data.total, PAGE),
     ];
   }

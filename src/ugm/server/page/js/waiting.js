@@ -92,9 +92,9 @@ function list(label, heads, rows) {
  * @param {WaitingWork} data
  */
 function rows(route, data) {
-  if (data.requests) return list("Pending requests", ["Request", "User", "Queue", ["Age", "age"], "Asks for", ["What blocks it", "why"]], data.requests.map((one) => requestRow(route.partition, one, data.as_of)));
+  if (data.requests) return list("Pending requests", ["Request", "User", "Queue", ["Age", "age"], "Requested", ["What blocks it", "why"]], data.requests.map((one) => requestRow(route.partition, one, data.as_of)));
   const noun = data.users ? "User" : "Application";
-  return list(`Pending requests by ${noun.toLowerCase()}`, [noun, "Requests", ["Age", "age"], "Ask for", noun === "User" ? "Running applications" : "Queue"], (data.users ?? data.applications ?? []).map((one) => sumRow(route, one, data.as_of)));
+  return list(`Pending requests by ${noun.toLowerCase()}`, [noun, "Requests", ["Age", "age"], "Requested", noun === "User" ? "Running applications" : "Queue"], (data.users ?? data.applications ?? []).map((one) => sumRow(route, one, data.as_of)));
 }
 
 /**
@@ -116,7 +116,7 @@ function requestCells(partition, one) {
 
 /** @param {Pending} one */
 function asked(one) {
-  return h("td", { "data-label": "Asks for", ...LONG }, amountsText(one.usage), one.priority !== 0 && h("span", { class: "quiet" }, ` priority ${one.priority}`));
+  return h("td", { "data-label": "Requested", ...LONG }, amountsText(one.usage), one.priority !== 0 && h("span", { class: "quiet" }, ` priority ${one.priority}`));
 }
 
 /**
@@ -148,7 +148,7 @@ function ageCell(at, now) {
 function why(partition, one) {
   const found = one.reasons;
   if (!found) return h("span", { class: "quiet" }, "It has just ended.");
-  if (found.allowed) return one.fits ? "Nothing: it would be granted now." : ["Those before it: together with them, it exceeds ", queueLink(partition, one.blocked_by), "."];
+  if (found.allowed) return one.fits ? "Nothing: it would be granted now." : ["Earlier requests: together with them, it exceeds ", queueLink(partition, one.blocked_by), "."];
   return [found.can_wait ? "Waiting can help." : "Waiting cannot help: a limit has to be raised.", reasons(partition, found.violations)];
 }
 
@@ -175,7 +175,7 @@ function sumRow(route, one, now) {
     ),
     h("td", { "data-label": "Requests" }, h("a", { href: detail, "aria-label": `${counted(one.pending_allocations, "request")} of ${name}` }, count(one.pending_allocations))),
     ageCell(one.requested_at, now),
-    cell("Ask for", amountsText(one.pending), LONG),
+    cell("Requested", amountsText(one.pending), LONG),
     view === "users" ? cell("Running", count(one.running_applications ?? 0)) : cell("Queue", queueLink(partition, one.queue_path ?? "root"), LONG),
   );
 }
@@ -188,5 +188,5 @@ function order(partition, { turns }) {
   if (!turns.length) return emptyNote("Nothing waits now.");
   const line = (/** @type {Order["turns"][number]} */ one, /** @type {number} */ index) =>
     h("tr", { key: one.allocation_id }, placeCell(index + 1), requestCells(partition, one), asked(one), h("td", { class: "why" }, h("ul", { class: "reasons" }, one.reasons.map((reason) => h("li", null, reason)), !one.fits && h("li", null, "It does not fit yet: it exceeds ", queueLink(partition, one.blocked_by), "."))));
-  return list("Scheduling order", ["Request", "User", "Queue", "Asks for", ["Why it has this place", "why"]], turns.map(line));
+  return list("Scheduling order", ["Request", "User", "Queue", "Requested", ["Why it has this place", "why"]], turns.map(line));
 }

@@ -40,7 +40,7 @@ class HeapItem:
 class Siblings(Generic[_ItemT]):
     """The children or the applications of a queue that have pending requests.
 
-    Entries of outdated values stay in the heaps, until they come to the top or are more than the current ones.
+    Entries of outdated values stay in the heaps, until they reach the top or outnumber the current ones.
     """
 
     __slots__ = ("_by_key", "_by_priority", "_by_submission", "_count")

@@ -1,6 +1,6 @@
-"""The laws that decide which allocations may be evicted for a request, and together with which others.
+"""The rules that decide which allocations may be evicted for a request, and together with which others.
 
-The problem: a law about one allocation depends on the queue, the application and the priority. A law about a set of
+The problem: a rule about one allocation depends on the queue, the application and the priority. A rule about a set of
 victims compares usage with guarantees at every queue between a victim and the request.
 
 The idea: all that depends on the queue of an allocation is computed once per queue, in `Situation`:
@@ -9,12 +9,11 @@ The idea: all that depends on the queue of an allocation is computed once per qu
 - its *side*: the queues from its leaf up to below that queue. Each of them that has a guarantee bounds the amount that
   may be taken below it.
 
-A set of victims is lawful if three kinds of sums over its members stay within bounds:
+A set of victims is permitted if three kinds of sums over its members stay within bounds:
 
 - *needs*: below each queue of the path, at least the missing amounts are freed.
-- *claims*: below each queue of the path that is lower than the level of a victim, so much is freed that the queue stays
-  within its guarantee.
-- *bounds*: below each queue with a guarantee outside the path, no more is freed than the queue has above it.
+- *claims*: each queue of the path below the level of a victim stays within its guarantee after the plan.
+- *bounds*: below each queue with a guarantee outside the path, no more is freed than its usage above its guarantee.
 
 Source: Apache YuniKorn, preemption; the differences are listed in the documentation.
 """
@@ -29,11 +28,11 @@ from typing import Final, NamedTuple, TypeAlias, final
 from ugm.preemption.facts import PreemptionPolicy, PreemptionRequest
 from ugm.preemption.queue_usage_tree import AllocationGroup, QueueNode, QueueUsageTree
 
-__all__ = ["Law", "Point", "QueueRole", "Situation"]
+__all__ = ["Point", "Protection", "QueueRole", "Situation"]
 
 
-class Law(StrEnum):
-    """The first law that protects an allocation, in the order of their tests."""
+class Protection(StrEnum):
+    """The first rule that protects an allocation from eviction, in the order of their tests."""
 
     #: The allocation is already terminating.
     TERMINATING = "terminating"
@@ -55,7 +54,7 @@ class Law(StrEnum):
     NOT_ENTITLED = "not_entitled"
     #: A queue would be left with less than its guarantee.
     GUARANTEE = "guarantee"
-    #: No law protects the allocation, but other victims cost less or no plan exists.
+    #: No rule protects the allocation, but other victims cost less or no plan exists.
     NOT_NEEDED = "not_needed"
 
 
@@ -164,35 +163,35 @@ class Situation:
         slack = {**slack, **{name: min(amount, slack.get(name, amount)) for name, amount in own.items()}}
         return QueueRole(above.level, is_disabled, slack, (*above.guarded, node))
 
-    def _group_protection(self, group: AllocationGroup) -> Law | None:  # noqa: PLR0911 - one for each law
-        """Return the first law that protects all allocations of a group, for any usage."""
+    def _group_protection(self, group: AllocationGroup) -> Protection | None:  # noqa: PLR0911 - one for each rule
+        """Return the first rule that protects all allocations of a group, for any usage."""
         role = self.roles[group.node.path]
         if group.is_terminating:
-            return Law.TERMINATING
+            return Protection.TERMINATING
         if not group.preemptible:
-            return Law.NOT_PREEMPTIBLE
+            return Protection.NOT_PREEMPTIBLE
         if role.is_disabled:
-            return Law.DISABLED
+            return Protection.DISABLED
         if role.level > self._fence:
-            return Law.FENCE
+            return Protection.FENCE
         if group.is_of_requester:
-            return Law.SAME_APPLICATION
+            return Protection.SAME_APPLICATION
         is_in_leaf = group.node is self.path[0]
         if is_in_leaf and not self._within_queue:
-            return Law.SAME_QUEUE
+            return Protection.SAME_QUEUE
         if group.priority > self.request.priority or (is_in_leaf and group.priority == self.request.priority):
-            return Law.PRIORITY
-        return None if self.reachable[role.level] else Law.FREES_NOTHING
+            return Protection.PRIORITY
+        return None if self.reachable[role.level] else Protection.FREES_NOTHING
 
-    def protections(self, group: AllocationGroup) -> Iterator[tuple[Law, bool, Sequence[int]]]:
-        """Yield the first laws that allocations of a group alone would break, with their positions.
+    def protections(self, group: AllocationGroup) -> Iterator[tuple[Protection, bool, Sequence[int]]]:
+        """Yield the first rules that evictions from a group alone would break, with the positions of the allocations.
 
-        The flag says whether the allocations may be among several victims. The law is `Law.NOT_NEEDED` if an allocation
-        alone breaks none.
+        The flag says whether the allocations may be among several victims. The rule is `Protection.NOT_NEEDED` if an
+        eviction alone breaks none.
         """
-        law = self._group_protection(group)
-        if law is not None:
-            yield law, False, group.positions
+        rule = self._group_protection(group)
+        if rule is not None:
+            yield rule, False, group.positions
             return
         role = self.roles[group.node.path]
         names, slack = self._helpful[role.level], role.slack
@@ -216,23 +215,23 @@ class Situation:
             helps = tuple([name for bit, name, _ in tests if bits & bit])
             yield *self._protection(role.level, helps, takes_too_much=bits >= too_much), positions
 
-    def _protection(self, level: int, helps: tuple[str, ...], *, takes_too_much: bool) -> tuple[Law, bool]:
-        law, may_be_claimed = self._claim(level, helps)
+    def _protection(self, level: int, helps: tuple[str, ...], *, takes_too_much: bool) -> tuple[Protection, bool]:
+        rule, may_be_claimed = self._claim(level, helps)
         if not may_be_claimed or not takes_too_much:
-            return law, may_be_claimed
-        return (Law.GUARANTEE if law is Law.NOT_NEEDED else law), False
+            return rule, may_be_claimed
+        return (Protection.GUARANTEE if rule is Protection.NOT_NEEDED else rule), False
 
     def helps(self, level: int, usage: Mapping[str, int]) -> tuple[str, ...]:
         """Return the resources that an allocation at a level helps with."""
         return tuple([name for name in self._helpful[level] if name in usage])
 
-    def _claim(self, level: int, helps: tuple[str, ...]) -> tuple[Law, bool]:
-        """Return the law about claims at a level to some resources, and whether other victims may meet the claims."""
+    def _claim(self, level: int, helps: tuple[str, ...]) -> tuple[Protection, bool]:
+        """Return the rule about claims at a level to some resources, and whether other victims may meet the claims."""
         if not helps:
-            return Law.FREES_NOTHING, False
+            return Protection.FREES_NOTHING, False
         claims = [self.entitled[level][name] for name in helps if name in self.entitled[level]]
         if level and not claims:
-            return Law.NOT_ENTITLED, False
+            return Protection.NOT_ENTITLED, False
         # Other victims below the level may free what these queues would have above their guarantees.
         is_claimed = all(above <= 0 for points in claims for _, above in points)
-        return Law.NOT_NEEDED if is_claimed else Law.NOT_ENTITLED, True
+        return Protection.NOT_NEEDED if is_claimed else Protection.NOT_ENTITLED, True
