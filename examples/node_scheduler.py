@@ -120,7 +120,7 @@ class Scheduler:
                     self.submit(self.late.pop())
 
     def preempt(self) -> None:
-        """Plan preemption for the requests that wait, and stop the victims. Without a permitted plan nothing happens."""
+        """Plan preemption for waiting requests, and stop the victims. Without a permitted plan nothing happens."""
         for name, (request, since) in self.requests.items():
             plan = self.partition.plan_preemption(request, since=since, now=self.now())
             try:

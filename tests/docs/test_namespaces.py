@@ -147,7 +147,7 @@ def test_namespaces_under_their_parents() -> None:
 @pytest.mark.parametrize(
     ("annotations", "reason"),
     [
-        ({"parentqueue": "root.marketing"}, "root.marketing does not exist and the parent rule creates none"),
+        ({"parentqueue": "root.marketing"}, "root.marketing does not exist, and the parent rule does not create it"),
         ({}, "the application has no tag 'namespace.parentqueue'"),
     ],
 )

@@ -28,10 +28,10 @@ def export_command(*, file: str, as_json: bool) -> None:
         print_json({"file": file, "yaml": dump_config(exported.config), "left_out": listed})
         return
     for part in exported.left_out:
-        click.echo(printable(f"{file}: left out: {part}"), err=True)
+        click.echo(printable(f"{file}: {part}"), err=True)
     click.echo(_yaml(exported), nl=False)
 
 
 def _yaml(exported: Exported) -> str:
-    comments = "".join(f"# left out: {printable(str(part))}\n" for part in exported.left_out)
+    comments = "".join(f"# {printable(str(part))}\n" for part in exported.left_out)
     return comments + dump_config(exported.config)

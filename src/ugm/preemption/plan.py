@@ -118,7 +118,7 @@ class ProtectedAllocations(NamedTuple):
     allocation_ids: tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"{len(self.allocation_ids)} of {self.queue_path} ({self.law.replace('_', ' ')})"
+        return f"{len(self.allocation_ids)} of {self.queue_path} ({self.protection.replace('_', ' ')})"
 
     def without(self, names: Iterable[str]) -> ProtectedAllocations:
         """Return the group without some allocations."""

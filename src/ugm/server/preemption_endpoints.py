@@ -54,7 +54,7 @@ CARRY_OUT_BODY: Final[Schema] = {
 
 
 def preemption_status(served: ServedPartition, _request: RequestContext) -> object:
-    """Return the terminating allocations, the requests with reserved capacity, the timers, and counts of plans."""
+    """Return the terminating allocations, the placed requests, the timers, and the number of plans by outcome."""
     return served.partition.preemption_status().to_dict()
 
 

@@ -1,4 +1,4 @@
-"""Metrics of preemption: plans, terminating allocations, requests with reserved capacity, and timers of reductions."""
+"""Metrics of preemption: plans, terminating allocations, placed requests, and timers of reductions."""
 
 from __future__ import annotations
 

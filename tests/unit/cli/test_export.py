@@ -21,8 +21,8 @@ def test_export(tmp_path: Path) -> None:
     left_out = "partitions[0].limits[0].users[1]: user '8-x' is left out: Apache YuniKorn does not accept the name"
 
     assert result.exit_code == 0
-    assert result.stdout.startswith(f"# left out: {left_out}\npartitions:\n")
-    assert result.stderr == f"{file}: left out: {left_out}\n"
+    assert result.stdout.startswith(f"# {left_out}\npartitions:\n")
+    assert result.stderr == f"{file}: {left_out}\n"
     assert parse_config(result.stdout).partition().limits[0].users == ("ana",)
     assert "ugm" not in result.stdout
 

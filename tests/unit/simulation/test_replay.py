@@ -410,7 +410,7 @@ def test_without_a_queue() -> None:
 
     report = simulate(jobs, config)
 
-    reason = "no queue: provided (there are no placement rules): root.a does not exist and the rule creates none"
+    reason = "no queue: provided (there are no placement rules): root.a does not exist, and the rule does not create it"
     assert (report.started, report.rejected) == (1, 3)
     assert report.rejections == (
         JobRejection("sue", "root.a", None, reason, 2, 1),
