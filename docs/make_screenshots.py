@@ -27,7 +27,7 @@ from ugm.simulation.player import Player
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests"))
 
-from support.page_server import BROWSER, crowd, served  # noqa: E402 - found among the tests
+from support.page_server import BROWSER, TIMEOUT, crowd, served  # noqa: E402 - found among the tests
 from support.page_worlds import SCENARIOS, WIDTHS, open_place, open_tab  # noqa: E402 - found among the tests
 
 
@@ -84,6 +84,7 @@ def take(browser: Browser, address: str, pictures: Iterable[Picture]) -> None:
             color_scheme="dark" if picture.scheme == "dark" else "light",
             reduced_motion="reduce",
         )
+        context.set_default_timeout(TIMEOUT)
         tab = context.new_page()
         tab.goto(f"{address}#/default/{picture.view}")
         tab.locator("#heading").wait_for()
