@@ -18,6 +18,8 @@ from hypothesis import HealthCheck, is_hypothesis_test, settings
 from support import distribution, doc_examples
 from support.examples import ALL, FEW
 
+distribution.share_compiled_modules()
+
 # A shared machine may stop a test at any moment for any time: no deadlines.
 settings.register_profile("deep", deadline=None, max_examples=3000, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("ci", settings.get_profile("deep"), max_examples=ALL, derandomize=True, database=None)

@@ -1,15 +1,36 @@
 """Distribute the tests over processes: the examples of a page and the cases of a test stay together.
 
-The examples of a page build on one another. The cases of a test share what they read and prepare.
+The examples of a page build on one another. The cases of a test share what they read and prepare. So do the tests of a
+module in `tests/docs`, which read all code or replay the bundled workload.
+
+Every process collects all tests, and compiles the modules that no process has compiled before. Every second process
+collects from the last file to the first one. So two processes compile half of the modules each, and read the others.
 """
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Generator, Iterable, Sequence
+
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
-__all__ = ["TestDistribution", "pytest_xdist_make_scheduler"]
+__all__ = [
+    "TestDistribution",
+    "pytest_collection_modifyitems",
+    "pytest_make_collect_report",
+    "pytest_xdist_make_scheduler",
+    "share_compiled_modules",
+]
+
+
+def share_compiled_modules() -> None:
+    """Let this process and those that it starts write the modules that they compile, even if Python should not."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
 
 
 class TestDistribution(LoadScopeScheduling):
@@ -20,9 +41,57 @@ class TestDistribution(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         """Return the name of the unit that a test belongs to."""
         page, _, name = nodeid.partition("::")
-        return page if name.startswith("line:") else nodeid.partition("[")[0]
+        return page if name.startswith("line:") or page.startswith("tests/docs/") else nodeid.partition("[")[0]
+
+    def add_node_collection(self, node: WorkerController, collection: Sequence[str]) -> None:
+        """Note the tests that a process has collected. The position of each is searched once."""
+        super().add_node_collection(node, _Collection(collection))
+        self.registered_collections[node] = _Collection(collection)
+
+    def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
+        """Note the end of a test. Units that are complete are forgotten, because each end counts the tests of all."""
+        super().mark_test_complete(node, item_index, duration)
+        units = self.assigned_work[node]
+        name = self._split_scope(self.registered_collections[node][item_index])
+        if all(units[name].values()):
+            del units[name]
+
+
+class _Collection(list[str]):
+    """Names of tests, with their positions."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        super().__init__(names)
+        self._positions = {name: position for position, name in enumerate(self)}
+
+    def index(self, name: str, *_: object) -> int:
+        """Return the position of a name."""
+        return self._positions[name]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> TestDistribution:
     """Return the scheduler of a run in several processes."""
     return TestDistribution(config, log)
+
+
+def _is_reversed() -> bool:
+    return os.environ.get("PYTEST_XDIST_WORKER", "")[-1:] in set("13579")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Collect each folder from its end in every second process."""
+    report = yield
+    if isinstance(collector, pytest.Dir) and _is_reversed() and report.result is not None:
+        report.result.reverse()
+    return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None, object, object]:
+    """Sort the tests by file, before they are shuffled: all processes must have them in one order."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: str(item.path))
+    return (yield)
