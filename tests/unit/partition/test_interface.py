@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -70,12 +71,28 @@ def test_no_further_operations(implementation: type[AbstractPartition]) -> None:
 def test_docstrings_are_written_once() -> None:
     """No function in ugm has a second copy of the docstring of an operation."""
     declared = {(name, inspect.getdoc(member)) for name, member in DECLARED.items()}
-    functions = [
-        (file.name, node)
+    copies = [
+        (file.name, node.lineno)
         for file in sorted(Path(ugm.__file__).parent.rglob("*.py"))
         if file.parent.name != "interface"
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(node, ast.FunctionDef)
+        for node in functions_with(declared, file.read_text(encoding="utf-8"))
     ]
-    copies = [(name, node.lineno) for name, node in functions if (node.name, ast.get_docstring(node)) in declared]
     assert copies == []
+
+
+def functions_with(docstrings: Collection[tuple[str, str | None]], source: str) -> Iterator[ast.FunctionDef]:
+    """Yield the functions of a module that have one of the named docstrings."""
+    # Few modules contain the name and the first line of one, and to parse all modules takes long.
+    if not any(f"def {name}(" in source and (text or "").partition("\n")[0] in source for name, text in docstrings):
+        return
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef) and (node.name, ast.get_docstring(node)) in docstrings:
+            yield node
+
+
+def test_copies_of_docstrings_are_found() -> None:
+    """A function with the name and the docstring of an operation is a copy of it; others are not."""
+    copy = 'class A:\n    def f(self):\n        """Do it.\n\n        At once.\n        """\n'
+
+    assert [node.lineno for node in functions_with({("f", "Do it.\n\nAt once.")}, copy)] == [2]
+    assert not list(functions_with({("g", "Do it.\n\nAt once."), ("f", "Do it.")}, copy))

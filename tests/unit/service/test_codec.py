@@ -6,6 +6,7 @@ import copy
 import pickle
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -158,6 +159,7 @@ def test_violations_of_models() -> None:
 # Wrong data
 
 
+@cache
 def plain_values() -> st.SearchStrategy[Any]:
     """Draw values of MessagePack."""
     scalars = (
