@@ -20,6 +20,7 @@ from typing import Final
 
 import pytest
 
+from support.examples import graded
 from support.interruption_points import Interruption, Point, points_in
 from support.locks import is_locked
 from support.partition_fixtures import BOB, SUE, Waiting, config, memory, shown
@@ -106,8 +107,10 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "wake": lambda p: p.wake(),
 }
 
-#: The distance of the points of an operation that are interrupted by default; the deep run interrupts all.
-SAMPLE: Final = 199
+#: The distance of the points of an operation that are interrupted by default, and with the marker ``ci``; the deep run
+#: interrupts all.
+DISTANCE: Final = 797
+CI_DISTANCE: Final = 199
 
 #: The number of interruptions after which a scene that is used again is rebuilt.
 _USES: Final = 50
@@ -452,22 +455,25 @@ def interrupt(scene: Scene, operation: Operation, points: Iterable[Point]) -> in
     return done
 
 
-#: Every operation on every scene. The default run has one scene of each operation.
+#: Every operation on every scene.
+CASES: Final = list(itertools.product(OPERATIONS, SCENES))
+#: Every operation on one scene, for the default run.
 SOME_CASES: Final = [
-    pytest.param(name, kind, marks=() if (number + other) % len(SCENES) == 0 else pytest.mark.ci)
+    (name, kind)
     for number, name in enumerate(OPERATIONS)
     for other, kind in enumerate(SCENES)
+    if (number + other) % len(SCENES) == 0
 ]
 
 
-@pytest.mark.parametrize(("name", "kind"), SOME_CASES)
-def test_interrupted_at_some_points(name: str, kind: str, quick_folder: Path) -> None:
+@pytest.mark.parametrize(("name", "kind", "distance"), graded(SOME_CASES, DISTANCE, CASES, CI_DISTANCE))
+def test_interrupted_at_some_points(name: str, kind: str, distance: int, quick_folder: Path) -> None:
     """Whatever the instruction, the operation has happened or it has not, and everything goes on."""
     scene, operation = Scene.of(kind, quick_folder, name), OPERATIONS[name]
     points = points_in(lambda: prepared(scene, operation))
     # A tracer that sees nothing would interrupt nothing.
     assert len(points) > 100
-    chosen = points[sum(map(ord, name + kind)) % SAMPLE % len(points) :: SAMPLE * max(1, len(points) // 4000)]
+    chosen = points[sum(map(ord, name + kind)) % distance % len(points) :: distance * max(1, len(points) // 4000)]
     assert interrupt(scene, operation, chosen) == len(chosen) > 0
 
 
@@ -478,7 +484,7 @@ def test_interrupted_budgets(name: str) -> None:
     """Whatever the instruction, all accounts are as before or after the operation, now and later."""
     scene, operation = Budgeted(), BUDGET_OPERATIONS[name]
     points = points_in(lambda: prepared(scene, operation))
-    chosen = points[sum(map(ord, name)) % SAMPLE % len(points) :: SAMPLE]
+    chosen = points[sum(map(ord, name)) % CI_DISTANCE % len(points) :: CI_DISTANCE]
     assert interrupt(scene, operation, chosen) == len(chosen) > 0
 
 

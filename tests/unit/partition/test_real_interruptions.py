@@ -19,11 +19,12 @@ from typing import Final
 
 import pytest
 
+from support.examples import graded
 from support.injection import InterruptedTestError
 from support.interrupted_process import Worker
 from support.locks import is_locked
 from support.places import environment
-from unit.partition.test_interruptions import OPERATIONS, SCENES, SOME_CASES, states_of
+from unit.partition.test_interruptions import CASES, OPERATIONS, SCENES, SOME_CASES, states_of
 
 #: The most seconds until an interruption arrives, unless the closing of a generator has swallowed it.
 PATIENCE: Final = 0.05
@@ -95,8 +96,10 @@ def endure(kind: str, count: int, folder: Path, arm: Callable[[], None]) -> int:
 
 
 COUNTS: Final = [
-    *[(kind, 400) for kind in ("memory", "subscribers", "models")],
-    ("journal", 300),
+    *[(kind, 150) for kind in ("memory", "subscribers", "models")],
+    ("journal", 100),
+    *[pytest.param(kind, 400, marks=pytest.mark.ci) for kind in ("memory", "subscribers", "models")],
+    pytest.param("journal", 300, marks=pytest.mark.ci),
     *[pytest.param(kind, 9_000, marks=pytest.mark.deep) for kind in ("memory", "subscribers", "models")],
     pytest.param("journal", 3_000, marks=pytest.mark.deep),
 ]
@@ -178,10 +181,10 @@ def starve_of_stack(kind: str, name: str, folder: Path, rooms: Iterable[int]) ->
 
 
 @pytest.mark.usefixtures("_quiet")
-@pytest.mark.parametrize(("name", "kind"), SOME_CASES)
-def test_some_small_stacks(name: str, kind: str, quick_folder: Path) -> None:
+@pytest.mark.parametrize(("name", "kind", "step"), graded(SOME_CASES, 12, CASES, 6))
+def test_some_small_stacks(name: str, kind: str, step: int, quick_folder: Path) -> None:
     """Wherever the stack ends, the operation has happened or it has not, and everything goes on."""
-    step = 12 if kind == "journal" else 6
+    step *= 2 if kind == "journal" else 1
     assert starve_of_stack(kind, name, quick_folder, [1, *range(2 + len(name) % 3, 40, step)]) > 0
 
 

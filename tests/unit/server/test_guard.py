@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from starlette.testclient import TestClient
 
+from support.examples import pairs
 from support.server_fixtures import CONFIG, PREFIX, TOKEN, UPLOAD, YUNIKORN, busy, client, served
 from ugm import RequestError
 from ugm.server import create_app
@@ -35,9 +36,9 @@ def code(path: str, headers: Mapping[str, str], **options: Any) -> tuple[int, st
     return answer.status_code, body.get("code", "") if isinstance(body, dict) else ""
 
 
-@pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize(
-    "host", ["evil.example", "localhost.evil.example", "1.2.3.4", "[2001:db8::1]", "testserver.x:80"]
+    ("path", "host"),
+    pairs(PATHS, ["evil.example", "localhost.evil.example", "1.2.3.4", "[2001:db8::1]", "testserver.x:80"]),
 )
 def test_another_host(path: str, host: str) -> None:
     """A request for another host is refused on every path."""
@@ -94,23 +95,23 @@ def test_names_that_cannot_be_allowed(wrong: object) -> None:
         create_app({"default": busy()}, allowed_hosts=wrong)  # type: ignore[arg-type]  # that is the point
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"origin": "https://evil.example"},
-        {"origin": "null"},
-        {"origin": "http://testserver:8081"},
-        {"origin": "ftp://testserver"},
-        {"origin": "http://["},
-        {"origin": "http://localhost"},
-        {"sec-fetch-site": "cross-site"},
-        {"sec-fetch-site": "same-site"},
-        {"sec-fetch-site": "nonsense"},
-        {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "iframe"},
-        {"sec-fetch-site": "same-origin", "origin": "https://evil.example"},
-    ],
-)
-@pytest.mark.parametrize("path", PATHS)
+#: Headers of requests that pages of other origins cause.
+FOREIGN: Final[list[dict[str, str]]] = [
+    {"origin": "https://evil.example"},
+    {"origin": "null"},
+    {"origin": "http://testserver:8081"},
+    {"origin": "ftp://testserver"},
+    {"origin": "http://["},
+    {"origin": "http://localhost"},
+    {"sec-fetch-site": "cross-site"},
+    {"sec-fetch-site": "same-site"},
+    {"sec-fetch-site": "nonsense"},
+    {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "iframe"},
+    {"sec-fetch-site": "same-origin", "origin": "https://evil.example"},
+]
+
+
+@pytest.mark.parametrize(("path", "headers"), pairs(PATHS, FOREIGN))
 def test_another_origin_reads_nothing(path: str, headers: dict[str, str]) -> None:
     """A request that a page of another origin has caused is refused on every path."""
     assert code(path, headers) == (403, "cross-origin")

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 import pytest
 
+from support.examples import graded
 from support.interruption_points import Interruption, Point, points_in
 from support.locks import is_locked
 from support.partition_fixtures import config
@@ -331,12 +332,12 @@ SCENES: Final[dict[str, Callable[[], Scene]]] = {
 CASES: Final = [(kind, name) for kind in SCENES for name in (ALONE if kind == "alone" else MANAGER)]
 
 #: The default run leaves one of the two modes of managers to the marker ``ci``.
-SOME_CASES: Final = [
-    pytest.param(kind, name, marks=pytest.mark.ci if kind == "unless-user-limited" else ()) for kind, name in CASES
-]
+SOME_CASES: Final = [(kind, name) for kind, name in CASES if kind != "unless-user-limited"]
 
-#: The distance of the points of an operation that are interrupted by default; the deep run interrupts all.
-SAMPLE: Final = 127
+#: The distance of the points of an operation that are interrupted by default, and with the marker ``ci``; the deep run
+#: interrupts all.
+DISTANCE: Final = 509
+CI_DISTANCE: Final = 127
 
 
 def operation_of(kind: str, name: str) -> Callable[[Scene], object]:
@@ -399,14 +400,14 @@ def interrupt_at(scene: Scene, operation: Operation, points: Iterable[Point]) ->
     return done
 
 
-@pytest.mark.parametrize(("kind", "name"), SOME_CASES)
-def test_interrupted_at_some_points(kind: str, name: str) -> None:
+@pytest.mark.parametrize(("kind", "name", "distance"), graded(SOME_CASES, DISTANCE, CASES, CI_DISTANCE))
+def test_interrupted_at_some_points(kind: str, name: str, distance: int) -> None:
     """After an interruption at any instruction, the operation has happened or not, and the scene still works."""
     scene, operation = SCENES[kind](), operation_of(kind, name)
     points = points_in(lambda: prepared(scene, operation))
     # A tracer that sees nothing would interrupt nothing.
     assert len(points) > 30
-    chosen = points[sum(map(ord, name + kind)) % SAMPLE % len(points) :: SAMPLE * max(1, len(points) // 1000)]
+    chosen = points[sum(map(ord, name + kind)) % distance % len(points) :: distance * max(1, len(points) // 1000)]
     assert interrupt_at(scene, operation, chosen) == len(chosen) > 0
 
 
@@ -448,10 +449,10 @@ def _some(points: list[Point], count: int) -> list[Point]:
     return points[:: max(1, len(points) // count)]
 
 
-@pytest.mark.parametrize(("kind", "name"), SOME_CASES)
-def test_some_interrupted_recoveries(kind: str, name: str) -> None:
+@pytest.mark.parametrize(("kind", "name", "count"), graded(SOME_CASES, 1, CASES, 2))
+def test_some_interrupted_recoveries(kind: str, name: str, count: int) -> None:
     """If a recovery is interrupted, the next one completes it."""
-    assert interrupt_twice(SCENES[kind](), operation_of(kind, name), (2, 3)) > 5
+    assert interrupt_twice(SCENES[kind](), operation_of(kind, name), (count, 3)) > 2 * count
 
 
 @pytest.mark.deep
