@@ -13,7 +13,6 @@ from typing import Any, Final, Literal, TypeAlias, final, get_args
 
 from ugm.configuration import FairShareConfig, PartitionConfig
 from ugm.errors import RequestError
-from ugm.fairness import FairRank
 from ugm.fairness.declared import declared_shares
 from ugm.fairness.ratios import Ratio
 from ugm.fairness.sort_settings import QueueSettings
@@ -169,25 +168,32 @@ class _ByShare(JobOrder):
     def __init__(self, config: FairShareConfig | None) -> None:
         self._shares: Final = declared_shares(config or _EQUAL_SHARES)
         self._users: Final[dict[str, UserGroup]] = {}
-        self._rank: FairRank = self._shares.rank()
-        self._ranked_at: int | None = None
+        #: The key of each user, and the number of ranks before each user; empty if they have to be ranked.
+        self._keys: Final[dict[str, _Key]] = {}
+        self._places: dict[str, int] = {}
+        self._ranked_at = 0
         self._now = 0
 
     def line(self, queue_path: str, user: UserGroup) -> str:  # noqa: ARG002 - the user decides
         if user.name not in self._users:
             self._users[user.name] = user
-            self._ranked_at = None
+            self._keys[user.name] = (_UserPosition(self, user.name),)
+            self._places = {}
         return user.name
 
     def key(self, line: str) -> _Key:
-        return (_UserPosition(self, line),)
+        # Keys of one line are compared faster because they are one object.
+        return self._keys[line]
 
-    def position(self, user: str) -> int:
+    def place(self, user: str) -> int:
         """Return the number of ranks before a user."""
-        if self._ranked_at is None:
-            self._shares.at(self._now)
-            self._rank, self._ranked_at = self._shares.rank(self._users.values()), self._now
-        return self._rank.position(user)
+        return (self._places or self._rank_users())[user]
+
+    def _rank_users(self) -> Mapping[str, int]:
+        self._shares.at(self._now)
+        rank, self._ranked_at = self._shares.rank(self._users.values()), self._now
+        self._places = {name: rank.position(name) for name in self._users}
+        return self._places
 
     def change(self, now: int, queue_path: str, user: UserGroup, usage: Resource, jobs: int) -> None:
         self._shares.at(now)
@@ -199,9 +205,9 @@ class _ByShare(JobOrder):
 
     def refresh(self, now: int) -> None:
         self._now = now
-        if self._ranked_at is not None and now >= self._ranked_at + _PERIOD:
+        if now >= self._ranked_at + _PERIOD:
             # The users are ranked when two of them are compared.
-            self._ranked_at = None
+            self._places = {}
 
 
 @final
@@ -218,13 +224,10 @@ class _UserPosition:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, _UserPosition):
             return NotImplemented
-        return self._user == other._user or self._place() == other._place()
+        return self._user == other._user or self._order.place(self._user) == self._order.place(other._user)
 
     def __lt__(self, other: _UserPosition) -> bool:
-        return self._user != other._user and self._place() < other._place()
-
-    def _place(self) -> int:
-        return self._order.position(self._user)
+        return self._user != other._user and self._order.place(self._user) < self._order.place(other._user)
 
 
 def order_of(

@@ -189,15 +189,16 @@ def _untimed(config: PartitionConfig) -> PartitionConfig:
     return highest_limits(replace(config, ugm=replace(config.ugm, budgets=())))
 
 
-#: A job class that fits a gauge: the key of its line, the arrival of its oldest job, its amount, and the gauge.
-_Fitting: TypeAlias = tuple[tuple[Any, ...], int, int, Gauge]
+#: A job class that fits a gauge: the key of its line, the arrival of its oldest job, its amount, and the gauge with a
+#: number. A class that has moved to another gauge may occur twice; the number keeps the gauges from being compared.
+_Fitting: TypeAlias = tuple[tuple[Any, ...], int, int, int, Gauge]
 
 
 def _add_candidate(gauge: Gauge, candidates: list[_Fitting]) -> None:
     """Add the first job class that fits a gauge to a heap."""
     found = gauge.first_fitting()
     if found is not None:
-        heappush(candidates, (*found, gauge))
+        heappush(candidates, (*found, id(gauge), gauge))
 
 
 def _is_blocked(decision: Decision) -> bool:
@@ -430,9 +431,17 @@ class _Replay:
         """Let the first waiting jobs for which only limits of queues are full get the reservations that are free."""
         for job_class, gauge, amount in reservations.fill():
             self._end_waiting(job_class)
-            job_class.awaited[0].waiting.remove(job_class.waiting_jobs[0][0])
+            self._remove_from_line(job_class)
             job_class.wait_for(gauge, amount)
             self._record_waiting(job_class)
+
+    def _remove_from_line(self, job_class: JobClass) -> None:
+        """Let a waiting class wait for no gauge, before it waits for another one."""
+        arrival, waiting = job_class.waiting_jobs[0][0], job_class.awaited[0].waiting
+        if arrival in waiting:
+            waiting.remove(arrival)
+        elif self.reservations is not None:
+            self.reservations.remove(job_class)
 
     def _relieve(self, gauges: Iterable[Gauge]) -> None:
         """Retry the job classes that wait for some gauges, and for all that are not exact, in the next round."""
@@ -445,8 +454,10 @@ class _Replay:
             gauge.reported_free = MAX_QUANTITY if gauge.is_exact else self._room(gauge)
             gauge.open()
             _add_candidate(gauge, candidates)
+        if self.reservations is not None:
+            self.reservations.begin_round(relieved)
         while candidates:
-            key, arrival, amount, gauge = heappop(candidates)
+            key, arrival, amount, _, gauge = heappop(candidates)
             # Another job class may have started jobs since, or older jobs of the class may have been evicted. A line
             # whose key has grown takes its new place.
             if arrival in gauge.waiting and gauge.fits(amount) and gauge.waiting.key(arrival) == key:
@@ -475,6 +486,8 @@ class _Replay:
         if not (self.reclaims and job_class.is_within_guarantee) and (full := job_class.full_gauge()) is not None:
             # The request would be denied, and a denial by quota models takes long.
             job_class.wait_for(*full)
+            if self.reservations is not None and full[0].is_of_queue:
+                self.reservations.reserve(job_class)
         elif decision := self._request(job_class, job_class.waiting_jobs[0][1]):
             arrival, job = job_class.waiting_jobs.popleft()
             self._start(job_class, job, arrival)
@@ -528,10 +541,7 @@ class _Replay:
         if job_class.waiting_jobs:
             # A class waits at the position of its oldest job.
             gauge, amount = job_class.awaited
-            if job_class.waiting_jobs[0][0] in gauge.waiting:
-                gauge.waiting.remove(job_class.waiting_jobs[0][0])
-            elif self.reservations is not None:
-                self.reservations.remove(job_class)
+            self._remove_from_line(job_class)
             jobs = sorted([*job_class.waiting_jobs, (arrival, job)], key=itemgetter(0))
             job_class.waiting_jobs.clear()
             job_class.waiting_jobs.extend(jobs)

@@ -2,7 +2,8 @@
 
 The partition decides which job has a reservation, and which other jobs it holds back. This module requests jobs of the
 partition in that way, and finds the jobs that may get a reservation that is free. Those are the first waiting jobs for
-which only gauges of queues are full.
+which only gauges of queues are full. Jobs that another reservation has held back are among them, so that a later job
+does not get the reservation before them.
 
 A job class that a reservation holds back waits for a gauge of the reservation. It is tried again once in every round of
 retries, because every release may change the start of the reserved job. Within a round, it is not requested if it needs
@@ -24,6 +25,7 @@ from ugm.identity import ancestors, is_below
 from ugm.partition import AllocationRequest, Partition, Reservation
 from ugm.partition.reservations import is_blocked_by_queues
 from ugm.simulation.gauges import Gauge, JobClass, ReplayGauges
+from ugm.simulation.ordered_lines import OrderedLines
 from ugm.simulation.workload import Job
 
 __all__ = ["RESERVED", "JobReservations", "with_reservations"]
@@ -53,6 +55,7 @@ class JobReservations:
     __slots__ = (
         "_awaited",
         "_exist",
+        "_free",
         "_gauges",
         "_held_back",
         "_is_exact",
@@ -61,6 +64,7 @@ class JobReservations:
         "_partition",
         "_queues",
         "_reserving",
+        "_searched",
         "_set_aside",
         "_settings",
     )
@@ -73,6 +77,8 @@ class JobReservations:
         self._is_exact: Final = not partition.model_reports()
         #: Whether a job may have a reservation.
         self._exist: bool = False
+        #: The queues whose reservation is free; None if it has to be looked up.
+        self._free: frozenset[str] | None = None
         #: Whether a job was requested or delayed since all reservations were found that could be made.
         self._is_outdated: bool = False
         #: The queues with waiting jobs, and those that reserve capacity for them.
@@ -85,14 +91,21 @@ class JobReservations:
         #: The gauges that held back classes wait for, by the queue and the resource of the objection.
         self._awaited: Final[dict[tuple[str, str | None], Gauge]] = {}
         #: The classes that are not requested again in this round.
-        self._set_aside: Final[list[JobClass]] = []
+        self._set_aside: OrderedLines[JobClass] = OrderedLines(gauges.order)
+        #: The exact gauges of users and groups that this round has lowered.
+        self._searched: list[Gauge] = []
+
+    def begin_round(self, relieved: Iterable[Gauge]) -> None:
+        """Note the gauges with waiting classes that the next round of retries searches."""
+        self._free = None
+        self._searched = [gauge for gauge in relieved if gauge.is_exact and not gauge.is_of_queue]
 
     def allocate(self, job_class: JobClass, job: Job) -> Decision:
         """Request a job, with respect to reservations if there are any."""
         name = job.application_id
         if self._held_back and (objection := self._objection(job_class, name)) is not None:
             return Decision((objection,))
-        self._is_outdated = True
+        self._is_outdated, self._free = True, None
         if not self._exist:
             return self._partition.allocate(name, name, job_class.usage, duration=job_class.duration)
         decision = self._allocate_in_pass(name, job_class)
@@ -136,7 +149,7 @@ class JobReservations:
         if job_class.queue_path not in self._queues:
             self._note_queue(job_class.queue_path)
         name = job.application_id
-        self._is_outdated = True
+        self._is_outdated, self._free = True, None
         self._partition.request(name, name, job_class.usage, duration=job_class.duration)
 
     def _note_queue(self, queue_path: str) -> None:
@@ -152,73 +165,93 @@ class JobReservations:
             # All reserved jobs of a queue are one line of the report.
             gauge = self._awaited[where] = self._gauges.of(objection._replace(name="", limit_name=""))
         job_class.awaited = gauge, objection.requested
-        self._set_aside.append(job_class)
+        self._set_aside.add(job_class.waiting_jobs[0][0], objection.requested, job_class)
 
     def remove(self, job_class: JobClass) -> None:
-        """Let a class that was set aside wait for nothing."""
-        self._set_aside.remove(job_class)
+        """Let a class that may have been set aside wait for nothing."""
+        arrival = job_class.waiting_jobs[0][0]
+        if arrival in self._set_aside:
+            self._set_aside.remove(arrival)
 
     def end_round(self) -> None:
         """Let the classes that were set aside be requested in the next round."""
-        for job_class in self._set_aside:
-            job_class.wait_for(*job_class.awaited)
-        self._set_aside.clear()
+        if self._set_aside:
+            for _, _, job_class in self._set_aside.in_order():
+                job_class.wait_for(*job_class.awaited)
+            self._set_aside = OrderedLines(self._gauges.order)
+        self._searched = []
         self._held_back.clear()
+
+    def reserve(self, job_class: JobClass) -> None:
+        """Let a class for which only gauges of queues are full have the reservations of its queues that are free."""
+        if not self._free_paths().isdisjoint(ancestors(job_class.queue_path)):
+            self._exist = True
+            self._allocate_in_pass(job_class.waiting_jobs[0][1].application_id, job_class)
+            self._free = None
+            # A replaced reservation holds back no class any more.
+            self._free_paths()
 
     def fill(self) -> list[tuple[JobClass, Gauge, int]]:
         """Let the first classes for which only gauges of queues are full have the reservations that are free.
 
         Returns:
-            The classes that wait for a gauge of a queue although one of their user or group is full, with this gauge
-            and their amount there.
+            The classes that have to wait for another gauge, which is full, with this gauge and their amount there.
         """
         if not self._is_outdated:
             return []
         self._is_outdated = False
-        free = self._free_paths() if self._exist else frozenset(self._reserving)
-        waiting = [gauge for gauge in self._gauges.of_queues if gauge.waiting] if free else []
         moved: list[tuple[JobClass, Gauge, int]] = []
-        for job_class in _held_below(free, waiting):
+        for job_class in self._held_below(self._free_paths()):
             full = self._full_gauge(job_class)
             if full is None and not self._gauges.may_deny:
                 break
-            if full is None or free.isdisjoint(ancestors(job_class.queue_path)):
+            if full is None or self._free_paths().isdisjoint(ancestors(job_class.queue_path)):
                 continue
-            if not full[0].is_of_queue:
+            if full[0].is_exact and full[0] is not job_class.awaited[0]:
                 moved.append((job_class, *full))
-                continue
-            self._exist = True
-            self._allocate_in_pass(job_class.waiting_jobs[0][1].application_id, job_class)
-            free = self._free_paths()
-            if not free:
-                break
+            if full[0].is_of_queue:
+                self.reserve(job_class)
+                if not self._free_paths():
+                    break
         return moved
 
+    def _held_below(self, paths: frozenset[str]) -> Iterator[JobClass]:
+        """Yield the classes that may get the reservation of one of some queues, in their order."""
+        if not paths:
+            return iter(())
+        gauges = [gauge for gauge in self._gauges.of_queues if any(_are_related(gauge, path) for path in paths)]
+        gauges += self._awaited.values()
+        # The other classes of these gauges fit only later.
+        gauges += [gauge for gauge in self._searched if gauge.first_fitting() is not None]
+        lines = [self._set_aside, *(gauge.waiting for gauge in gauges)]
+        # Positions are unique, so classes are not compared.
+        return (job_class for _, _, job_class in merge(*(waiting.in_order() for waiting in lines if waiting)))
+
     def _full_gauge(self, job_class: JobClass) -> tuple[Gauge, int] | None:
-        """Return a full gauge of a class that waits for a queue; None if none is full or it may not reserve."""
+        """Return a full gauge of a class; None if none is full or it may not reserve."""
         if not self._gauges.is_scheduled:
             return job_class.full_gauge()
         # Gauges do not know limits that change by a schedule.
         name = job_class.waiting_jobs[0][1].application_id
-        decision = self._partition.check(name, job_class.usage, duration=job_class.duration)
-        return job_class.awaited if is_blocked_by_queues(decision.violations) else None
+        violations = self._partition.check(name, job_class.usage, duration=job_class.duration).violations
+        if not is_blocked_by_queues(violations):
+            return None
+        return self._gauges.of(violations[0]), violations[0].requested
 
     def _free_paths(self) -> frozenset[str]:
         """Return the queues with jobs whose reservation is free, after reading the present reservations."""
+        if self._free is None:
+            self._free = frozenset(self._reserving).difference(self._taken_paths() if self._exist else ())
+        return self._free
+
+    def _taken_paths(self) -> set[str]:
         reservations = self._partition.reservations()
         if reservations != self._known:
             self._known = reservations
             self._held_back.clear()
         taken = {path for one in reservations for path in one.queue_paths}
         self._exist = bool(taken)
-        return frozenset(self._reserving).difference(taken)
-
-
-def _held_below(paths: Iterable[str], waiting: Iterable[Gauge]) -> Iterator[JobClass]:
-    """Yield the classes that wait for the gauges of queues at, above or below some paths, in their order."""
-    found = [gauge.waiting.in_order() for gauge in waiting if any(_are_related(gauge, path) for path in paths)]
-    # Positions are unique, so classes are not compared.
-    return (job_class for _, _, job_class in merge(*found))
+        return taken
 
 
 def _are_related(gauge: Gauge, path: str) -> bool:
