@@ -4,7 +4,7 @@ A plan is a value that follows from queues and allocations alone, so this packag
 `ugm.Partition.plan_preemption` copies the state, and `ugm.Partition.carry_out` marks the victims.
 """
 
-from ugm.preemption.eligibility import Protection
+from ugm.preemption.eligibility import PreemptionProtection
 from ugm.preemption.facts import (
     AllocationFacts,
     PlacedRequest,
@@ -37,9 +37,9 @@ __all__ = [
     "PlanCost",
     "PreemptionPlan",
     "PreemptionPolicy",
+    "PreemptionProtection",
     "PreemptionRequest",
     "ProtectedAllocations",
-    "Protection",
     "QueueFacts",
     "QueueInput",
     "Reduction",

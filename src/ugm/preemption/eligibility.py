@@ -28,10 +28,10 @@ from typing import Final, NamedTuple, TypeAlias, final
 from ugm.preemption.facts import PreemptionPolicy, PreemptionRequest
 from ugm.preemption.queue_usage_tree import AllocationGroup, QueueNode, QueueUsageTree
 
-__all__ = ["Point", "Protection", "QueueRole", "Situation"]
+__all__ = ["Point", "PreemptionProtection", "QueueRole", "Situation"]
 
 
-class Protection(StrEnum):
+class PreemptionProtection(StrEnum):
     """The first rule that protects an allocation from eviction, in the order of their tests."""
 
     #: The allocation is already terminating.
@@ -163,31 +163,31 @@ class Situation:
         slack = {**slack, **{name: min(amount, slack.get(name, amount)) for name, amount in own.items()}}
         return QueueRole(above.level, is_disabled, slack, (*above.guarded, node))
 
-    def _group_protection(self, group: AllocationGroup) -> Protection | None:  # noqa: PLR0911 - one for each rule
+    def _group_protection(self, group: AllocationGroup) -> PreemptionProtection | None:  # noqa: PLR0911 - one for each rule
         """Return the first rule that protects all allocations of a group, for any usage."""
         role = self.roles[group.node.path]
         if group.is_terminating:
-            return Protection.TERMINATING
+            return PreemptionProtection.TERMINATING
         if not group.preemptible:
-            return Protection.NOT_PREEMPTIBLE
+            return PreemptionProtection.NOT_PREEMPTIBLE
         if role.is_disabled:
-            return Protection.DISABLED
+            return PreemptionProtection.DISABLED
         if role.level > self._fence:
-            return Protection.FENCE
+            return PreemptionProtection.FENCE
         if group.is_of_requester:
-            return Protection.SAME_APPLICATION
+            return PreemptionProtection.SAME_APPLICATION
         is_in_leaf = group.node is self.path[0]
         if is_in_leaf and not self._within_queue:
-            return Protection.SAME_QUEUE
+            return PreemptionProtection.SAME_QUEUE
         if group.priority > self.request.priority or (is_in_leaf and group.priority == self.request.priority):
-            return Protection.PRIORITY
-        return None if self.reachable[role.level] else Protection.FREES_NOTHING
+            return PreemptionProtection.PRIORITY
+        return None if self.reachable[role.level] else PreemptionProtection.FREES_NOTHING
 
-    def protections(self, group: AllocationGroup) -> Iterator[tuple[Protection, bool, Sequence[int]]]:
+    def protections(self, group: AllocationGroup) -> Iterator[tuple[PreemptionProtection, bool, Sequence[int]]]:
         """Yield the first rules that evictions from a group alone would break, with the positions of the allocations.
 
-        The flag says whether the allocations may be among several victims. The rule is `Protection.NOT_NEEDED` if an
-        eviction alone breaks none.
+        The flag says whether the allocations may be among several victims. The rule is
+        `PreemptionProtection.NOT_NEEDED` if an eviction alone breaks none.
         """
         rule = self._group_protection(group)
         if rule is not None:
@@ -215,23 +215,25 @@ class Situation:
             helps = tuple([name for bit, name, _ in tests if bits & bit])
             yield *self._protection(role.level, helps, takes_too_much=bits >= too_much), positions
 
-    def _protection(self, level: int, helps: tuple[str, ...], *, takes_too_much: bool) -> tuple[Protection, bool]:
+    def _protection(
+        self, level: int, helps: tuple[str, ...], *, takes_too_much: bool
+    ) -> tuple[PreemptionProtection, bool]:
         rule, may_be_claimed = self._claim(level, helps)
         if not may_be_claimed or not takes_too_much:
             return rule, may_be_claimed
-        return (Protection.GUARANTEE if rule is Protection.NOT_NEEDED else rule), False
+        return (PreemptionProtection.GUARANTEE if rule is PreemptionProtection.NOT_NEEDED else rule), False
 
     def helps(self, level: int, usage: Mapping[str, int]) -> tuple[str, ...]:
         """Return the resources that an allocation at a level helps with."""
         return tuple([name for name in self._helpful[level] if name in usage])
 
-    def _claim(self, level: int, helps: tuple[str, ...]) -> tuple[Protection, bool]:
+    def _claim(self, level: int, helps: tuple[str, ...]) -> tuple[PreemptionProtection, bool]:
         """Return the rule about claims at a level to some resources, and whether other victims may meet the claims."""
         if not helps:
-            return Protection.FREES_NOTHING, False
+            return PreemptionProtection.FREES_NOTHING, False
         claims = [self.entitled[level][name] for name in helps if name in self.entitled[level]]
         if level and not claims:
-            return Protection.NOT_ENTITLED, False
+            return PreemptionProtection.NOT_ENTITLED, False
         # Other victims below the level may free what these queues would have above their guarantees.
         is_claimed = all(above <= 0 for points in claims for _, above in points)
-        return Protection.NOT_NEEDED if is_claimed else Protection.NOT_ENTITLED, True
+        return PreemptionProtection.NOT_NEEDED if is_claimed else PreemptionProtection.NOT_ENTITLED, True

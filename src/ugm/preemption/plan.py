@@ -112,7 +112,7 @@ class ProtectedAllocations(NamedTuple):
     """Allocations of a queue that the plan does not evict, for the same reason."""
 
     queue_path: str
-    #: A `Protection`.
+    #: A `PreemptionProtection`.
     protection: str
     #: In the order of the ledger.
     allocation_ids: tuple[str, ...]

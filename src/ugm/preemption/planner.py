@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Final, final
 
 from ugm.decision import Decision
-from ugm.preemption.eligibility import Protection, Situation
+from ugm.preemption.eligibility import PreemptionProtection, Situation
 from ugm.preemption.facts import DEFAULT_DELAY, AllocationFacts, PreemptionRequest, World
 from ugm.preemption.plan import (
     Freed,
@@ -133,10 +133,10 @@ class _Planner:
             inputs=victims.inputs() if positions else (),
         )
 
-    def _sorted_by_protection(self) -> tuple[dict[tuple[str, Protection], list[int]], list[AllocationClass]]:
+    def _sorted_by_protection(self) -> tuple[dict[tuple[str, PreemptionProtection], list[int]], list[AllocationClass]]:
         """Return the positions of all allocations by queue and protection, and the candidates among them."""
         situation = self._situation
-        found: dict[tuple[str, Protection], list[int]] = {}
+        found: dict[tuple[str, PreemptionProtection], list[int]] = {}
         candidates: list[AllocationClass] = []
         for group in situation.tree.groups:
             for rule, is_candidate, positions in situation.protections(group):
@@ -147,7 +147,7 @@ class _Planner:
 
 
 def _protected(
-    names: list[str], found: Mapping[tuple[str, Protection], list[int]], victims: set[int]
+    names: list[str], found: Mapping[tuple[str, PreemptionProtection], list[int]], victims: set[int]
 ) -> tuple[ProtectedAllocations, ...]:
     """Return the allocations that are no victims, by queue and protection.
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, final
 
 from ugm._json_values import JsonObject
-from ugm.preemption.eligibility import Protection
+from ugm.preemption.eligibility import PreemptionProtection
 from ugm.preemption.facts import World
 from ugm.preemption.plan import GuaranteeUse, QueueInput, Victim, queue_input
 from ugm.preemption.queue_usage_tree import AllocationClass, QueueNode, QueueUsageTree
@@ -336,7 +336,11 @@ class _ReducibleAmounts:
     def prevented_by(self, name: str) -> str:
         """Return the rule that prevents a larger target: guarantees, or allocations that are not preemptible."""
         offered = sum(sums.get(name, 0) for sums in self._preemptible.values())
-        return Protection.NOT_PREEMPTIBLE if self.target(name, offered) == offered else Protection.GUARANTEE
+        return (
+            PreemptionProtection.NOT_PREEMPTIBLE
+            if self.target(name, offered) == offered
+            else PreemptionProtection.GUARANTEE
+        )
 
     def shares(self, name: str, amount: int) -> Iterator[tuple[str, int]]:
         """Yield the shares of the leaves in an amount, without zeros."""

@@ -27,7 +27,7 @@ _ERRORS: Final = {
     "401": "The token is missing or wrong.",
     "403": "The server does not allow any client to do this, or the request was caused by a page of another site.",
     "404": "An object that the request names does not exist.",
-    "408": "The request arrived too slowly.",
+    "408": "The body arrived too slowly.",
     "409": "The request conflicts with the state of the server or partition.",
     "413": "The request is too large.",
     "415": "The media type of the body is not the documented one.",

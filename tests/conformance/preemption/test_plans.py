@@ -22,7 +22,7 @@ from ugm.preemption import (
     World,
     plan_preemption,
 )
-from ugm.preemption.eligibility import Protection, Situation
+from ugm.preemption.eligibility import PreemptionProtection, Situation
 from ugm.preemption.queue_usage_tree import QueueUsageTree
 from ugm.resources import sum_of
 
@@ -31,12 +31,12 @@ FILES: Final = ("laws", "yunikorn_guarantee", "yarn_capacity")
 RECORDED: Final[Mapping[str, str]] = {
     Outcome.AWAITS_TERMINATING: "awaits_going",
     Outcome.MUST_NOT_PREEMPT: "unwilling",
-    Protection.TERMINATING: "going",
-    Protection.NOT_PREEMPTIBLE: "opted_out",
-    Protection.SAME_APPLICATION: "application",
-    Protection.FREES_NOTHING: "useless",
-    Protection.NOT_ENTITLED: "unclaimed",
-    Protection.NOT_NEEDED: "spared",
+    PreemptionProtection.TERMINATING: "going",
+    PreemptionProtection.NOT_PREEMPTIBLE: "opted_out",
+    PreemptionProtection.SAME_APPLICATION: "application",
+    PreemptionProtection.FREES_NOTHING: "useless",
+    PreemptionProtection.NOT_ENTITLED: "unclaimed",
+    PreemptionProtection.NOT_NEEDED: "spared",
 }
 
 

@@ -161,7 +161,7 @@ def test_pending_allocations_show_binding_limits(page: Page, few: tuple[str, Par
 def test_denials_have_reasons(page: Page, few: tuple[str, Partition]) -> None:
     """A denial shows its application, the requested amounts, and every violated limit."""
     page.goto(f"{few[0]}#/default/denials")
-    expect(page.locator(".denials li").first).to_contain_text("app-sue asked for 2 cores")
+    expect(page.locator(".denials li").first).to_contain_text("app-sue requested 2 cores")
     reason = "user sue (by *) in root: 2 cores requested, 2.5 of 4 cores used, 0.5 cores too much"
     expect(page.locator(".reasons li")).to_have_text(reason)
 

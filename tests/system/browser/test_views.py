@@ -13,6 +13,8 @@ from starlette.applications import Starlette
 
 from support import page_server as pages
 from ugm import Partition, Resource, UserGroup, parse_config
+from ugm.events import ConfigurationChanged
+from ugm.partition.compiled_config import CompiledConfig
 from ugm.server import History
 from ugm.server.config_attempts import Actor
 
@@ -35,6 +37,8 @@ partitions:
 """
 #: One second after the first of November 2026, in UTC.
 START = 1_793_491_201
+
+LOWER = CONFIG.replace("max: {vcore: 64", "max: {vcore: 48")
 
 
 class Clock:
@@ -80,9 +84,12 @@ def world() -> Iterator[World]:
         for number, name in enumerate(("sue", HEBREW)):
             partition.request(f"wait-{number}", f"app-{name}", Resource.parse(**{"nvidia.com/gpu": "2"}))
             clock.now += 60
-        app.state.configurations.upload(
-            CONFIG.replace("max: {vcore: 64", "max: {vcore: 48"), Actor("10.0.0.7", "operator")
+        before, after = (CompiledConfig.of(parse_config(text).partition()) for text in (LOWER, CONFIG))
+        earlier = (ConfigurationChanged(before, after, author) for author in ("nightly by cron", ""))
+        app.state.configurations.attempts.add_earlier(
+            "default", ((START - 60 * at, one) for at, one in enumerate(earlier))
         )
+        app.state.configurations.upload(LOWER, Actor("10.0.0.7", "operator"))
 
     with pages.served(partition, history, prepare=prepare, clock=clock) as address:
         yield World(address, partition, apps[0], clock)
@@ -185,9 +192,17 @@ def test_configuration(page: Page, world: World) -> None:
     page.goto(f"{world.address}#/default/configuration")
     expect(page.locator(".yaml")).to_contain_text("nvidia.com/gpu: '16'")
     expect(page.locator(".attempts li").first).to_contain_text("an upload, by an operator at 10.0.0.7. applied")
-    expect(page.locator(".difference li")).to_have_count(1)
-    expect(page.locator(".difference li")).to_contain_text("root.ml")
+    difference = page.locator(".attempts > li").first.locator(".difference li")
+    expect(difference).to_have_count(1)
+    expect(difference).to_contain_text("root.ml")
     expect(page.locator(".list-side")).to_contain_text("from an upload")
+
+
+def test_changes_by_programs(page: Page, world: World) -> None:
+    """A change that a program made before the start has an author, and is no upload."""
+    page.goto(f"{world.address}#/default/configuration")
+    expected = ("an upload, by an operator", ": by nightly by cron. applied$", ": by the program. applied$")
+    expect(page.locator(".attempts li > p")).to_have_text([re.compile(text) for text in expected])
 
 
 PREEMPTING = """

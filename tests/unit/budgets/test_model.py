@@ -81,7 +81,9 @@ def test_used_promises_leave_nothing() -> None:
     setting.allocate("1", "sue", duration=3 * 3600)
     setting.now += 3 * 3600
 
-    assert setting.allocate("2", "sue", 2).endswith("; never, because it is not renewed (limit for 'lab')")
+    assert setting.allocate("2", "sue", 2).endswith(
+        "; cannot fit, because the budget is never renewed (limit for 'lab')"
+    )
 
 
 def test_a_denial_says_when_the_budget_is_renewed() -> None:
@@ -106,9 +108,9 @@ def test_a_denial_says_that_waiting_cannot_help() -> None:
     assert setting.allocate("1", "sue", 5) == (
         "denied, waiting cannot help:\n"
         "  budget 'month' in root: 18000 gpu-seconds requested, 0 of 14400 used or promised; "
-        "never, even after it is renewed (limit for 'root')\n"
+        "cannot fit, even after the renewal (limit for 'root')\n"
         "  budget 'once' in root: 18000 gpu-seconds requested, 0 of 14400 used or promised; "
-        "never, because it is not renewed (limit for 'root')"
+        "cannot fit, because the budget is never renewed (limit for 'root')"
     )
     assert "gpu requested without a promised duration" in setting.allocate("1", "sue", duration=None)
 

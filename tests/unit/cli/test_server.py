@@ -81,7 +81,7 @@ def test_explain_preemption(url: str) -> None:
     result = run("explain", url, "--application", "app", "--usage", "memory=3", "--preempt", "--priority", "2")
 
     assert result.exit_code == 3
-    assert "denied by a limit that preemption cannot resolve" in result.stdout
+    assert "denied by a limit that preemption cannot relieve" in result.stdout
     assert run("explain", url, "--user", "sue", "--preempt").exit_code == 2
 
 

@@ -512,7 +512,7 @@ def test_an_sqlite_file(path: Path) -> None:
     connection.execute("CREATE TABLE mine (a)")
     connection.close()
     before = path.read_bytes()
-    with pytest.raises(JournalError, match="this is not a journal of ugm"):
+    with pytest.raises(JournalError, match="this is not a ugm journal"):
         open_partition(path)
     assert path.read_bytes() == before
 

@@ -38,14 +38,14 @@ MISUSE: dict[str, tuple[Callable[[QuotaManager], object], str]] = {
     "in-use": (lambda m: m.delete_tree("T"), "tree_name 'T': consumers are allocated on it"),
     "tree-taken": (
         lambda m: m.add_tree_by_name("T"),
-        "tree_name 'T': there is a tree of that name already",
+        "tree_name 'T': a tree of this name already exists",
     ),
     "tree-unnamed": (lambda m: m.add_tree_by_name(""), "tree_name '': a name is a text of 1 to 256 characters"),
-    "forest-taken": (lambda m: m.add_forest("F"), "forest_name 'F': there is a forest of that name already"),
+    "forest-taken": (lambda m: m.add_forest("F"), "forest_name 'F': a forest of this name already exists"),
     "forest-unnamed": (lambda m: m.add_forest(""), "forest_name '': a name is a text of 1 to 256 characters"),
     "consumer-taken": (
         lambda m: m.add_consumer(ConsumerInfo("held")),
-        "consumer_id 'held': a consumer of that id is known already",
+        "consumer_id 'held': a consumer with this id is already registered",
     ),
     "no-info": (lambda m: m.add_consumer("x"), "info 'x': expected a ConsumerInfo"),  # type: ignore[arg-type]  # tested
     "no-member": (

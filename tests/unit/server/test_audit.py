@@ -55,7 +55,7 @@ def test_uploads(lines: list[dict[str, Any]]) -> None:
 
 
 def test_reloads(lines: list[dict[str, Any]], tmp_path: Path) -> None:
-    """A reload is logged, whether a client, a signal or the watch of the file caused it."""
+    """A reload is logged, whether a client, a signal or the file watcher caused it."""
     file = tmp_path / "queues.yaml"
     file.write_text(CONFIG)
     rest = client(config_path=file)

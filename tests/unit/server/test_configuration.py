@@ -1,4 +1,4 @@
-"""The configuration of a server: the one in force, uploads, reloads, the watch of the file, and refusals."""
+"""The configuration of a server: the one in force, uploads, reloads, the file watcher, and refusals."""
 
 from __future__ import annotations
 
@@ -327,7 +327,7 @@ def test_signal(file: Path) -> None:
 
 
 def test_watching_goes_on(file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """An exception during the watch of the file is logged, and does not end the watch."""
+    """An exception in the file watcher is logged, and does not end the watch."""
     partition = busy()
     app = served(partition, config_path=file, watch=0.005)
     with monkeypatch.context() as broken, TestClient(app):
@@ -429,6 +429,7 @@ def test_attempts_survive_a_restart(tmp_path: Path) -> None:
     )
     assert first == second
     assert Actor.of_author("deployment 7") == ("program", Actor("local", "deployment 7"))
+    assert Actor.of_author("nightly by cron") == ("program", Actor("local", "nightly by cron"))
     assert Actor.of_author("") == ("program", Actor("local", "program"))
 
 

@@ -232,6 +232,7 @@ def test_token(headers: dict[str, str]) -> None:
         answer = client(partition).post(f"{PREFIX}/release", json={"allocation_id": "held"}, headers=headers)
 
     assert (answer.status_code, answer.json()["code"]) == (401, "token-wrong")
+    assert answer.json()["message"] == "the token is missing or wrong; expected the header Authorization: Bearer TOKEN"
 
 
 def test_operations_do_not_operate() -> None:

@@ -100,7 +100,7 @@ def test_an_overrun_is_settled() -> None:
     report = simulate([job(1, 0, 30, requested=10), job(2, 40, 5)], declaring(lab(20, period="none")), start=START)
 
     assert [(one.settled, one.limit, one.ran_out, one.denied_jobs) for one in report.budgets] == [(30, 20, 40, 1)]
-    assert "never, because it is not renewed" in report.rejections[0].reason
+    assert "cannot fit, because the budget is never renewed" in report.rejections[0].reason
 
 
 def test_each_user() -> None:
