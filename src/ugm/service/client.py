@@ -145,7 +145,7 @@ def connect(
             quickly; at most 0.01, and 0 for never.
 
     Raises:
-        RequestError: an address is invalid, or `active_wait` is out of its range.
+        RequestError: an address is invalid, or *active_wait* is out of its range.
         DeadlineError: no leader can be reached within the deadline.
         ProtocolError: the service refuses this client.
     """
