@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 __all__ = ["create_app"]
 
 _T = TypeVar("_T")
+_R = TypeVar("_R", Mount, Path)
 _Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -154,7 +156,10 @@ def _routes(
     return [
         # Before the mounted paths, because it is no route of `ugm.server.route_table`.
         Path(STREAM_PATH, streams, methods=["GET"]),
-        *(Mount(prefix, routes=list(_paths_below(prefix, dispatcher))) for prefix in (PREFIX, YUNIKORN_PREFIX)),
+        *(
+            _with_line_feeds(Mount(prefix, routes=list(_paths_below(prefix, dispatcher))))
+            for prefix in (PREFIX, YUNIKORN_PREFIX)
+        ),
         Path("/openapi.json", _describe),
         *([Path("/metrics", dispatcher.metrics_endpoint(metrics))] if metrics else []),
         Path("/{path:path}", PageFiles().endpoint),
@@ -172,12 +177,18 @@ def _paths(
     below = [route for route in routes if route.prefix == prefix]
     for path in dict.fromkeys(route.path for route in below):
         by_method = {route.method: route for route in below if route.path == path}
-        yield Path(_with_slashes(path), create_endpoint(by_method), methods=list(by_method))
+        yield _with_line_feeds(Path(_with_slashes(path), create_endpoint(by_method), methods=list(by_method)))
 
 
 def _with_slashes(path: str) -> str:
     """Let a name at the end of a path contain slashes, where that is not ambiguous."""
     return path.removesuffix("}") + ":path}" if path.endswith(("{name}", "{queue_path}")) else path
+
+
+def _with_line_feeds(route: _R) -> _R:
+    """Let names in a path contain line feeds, which patterns for the rest of a path do not match by default."""
+    route.path_regex = re.compile(route.path_regex.pattern, re.DOTALL)
+    return route
 
 
 async def _describe(request: Request) -> Response:

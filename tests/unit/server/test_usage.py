@@ -155,13 +155,14 @@ def test_unknown(kind: str) -> None:
     )
 
 
-def test_a_name_with_everything_in_it() -> None:
-    """A name with slashes and markup is found by its path, and is returned as JSON text."""
-    partition = state("partitions: [{queues: [{name: a}]}]", ("app", UserGroup(NASTY), "root.a"))
-    path = "".join(f"%{byte:02X}" for byte in NASTY.encode())
+@pytest.mark.parametrize("name", [NASTY, "a\nb", "a\n", "\n"])
+def test_a_name_with_everything_in_it(name: str) -> None:
+    """A name with slashes, markup and line feeds is found by its path, and is returned as JSON text."""
+    partition = state("partitions: [{queues: [{name: a}]}]", ("app", UserGroup(name), "root.a"))
+    path = "".join(f"%{byte:02X}" for byte in name.encode())
 
     answer = client(partition).get(f"{YUNIKORN}/usage/user/{path}")
 
-    assert answer.json()["userName"] == NASTY
+    assert answer.json()["userName"] == name
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["x-content-type-options"] == "nosniff"
