@@ -1,7 +1,7 @@
 """Distribute the tests over processes: the examples of a page and the cases of a test stay together.
 
 The examples of a page build on one another. The cases of a test share what they read and prepare. So do the tests of a
-module in `tests/docs`, which read all code or replay the bundled workload.
+module in `tests/docs`, which read all code, and all tests that replay the bundled workload.
 
 Every process collects all tests, and compiles the modules that no process has compiled before. Every second process
 collects from the last file to the first one. So two processes compile half of the modules each, and read the others.
@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Generator, Iterable, Sequence
+from typing import Final
 
 import pytest
 from xdist.remote import Producer
@@ -25,6 +26,10 @@ __all__ = [
     "pytest_xdist_make_scheduler",
     "share_compiled_modules",
 ]
+
+
+#: The modules that use `support.grid_replay`.
+_REPLAYS: Final = frozenset(("tests/docs/test_examples.py", "tests/docs/test_images.py", "tests/unit/cli/test_html.py"))
 
 
 def share_compiled_modules() -> None:
@@ -41,6 +46,8 @@ class TestDistribution(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         """Return the name of the unit that a test belongs to."""
         page, _, name = nodeid.partition("::")
+        if page in _REPLAYS:
+            return "grid replay"
         return page if name.startswith("line:") or page.startswith("tests/docs/") else nodeid.partition("[")[0]
 
     def add_node_collection(self, node: WorkerController, collection: Sequence[str]) -> None:
