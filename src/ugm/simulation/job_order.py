@@ -168,32 +168,30 @@ class _ByShare(JobOrder):
     def __init__(self, config: FairShareConfig | None) -> None:
         self._shares: Final = declared_shares(config or _EQUAL_SHARES)
         self._users: Final[dict[str, UserGroup]] = {}
-        #: The key of each user, and the number of ranks before each user; empty if they have to be ranked.
-        self._keys: Final[dict[str, _Key]] = {}
-        self._places: dict[str, int] = {}
+        self._positions: Final[dict[str, tuple[_UserPosition]]] = {}
         self._ranked_at = 0
+        #: Whether the positions of all users are those of the last ranking.
+        self.is_ranked = False
         self._now = 0
 
     def line(self, queue_path: str, user: UserGroup) -> str:  # noqa: ARG002 - the user decides
         if user.name not in self._users:
             self._users[user.name] = user
-            self._keys[user.name] = (_UserPosition(self, user.name),)
-            self._places = {}
+            self._positions[user.name] = (_UserPosition(self),)
+            self.is_ranked = False
         return user.name
 
     def key(self, line: str) -> _Key:
         # Keys of one line are compared faster because they are one object.
-        return self._keys[line]
+        return self._positions[line]
 
-    def place(self, user: str) -> int:
-        """Return the number of ranks before a user."""
-        return (self._places or self._rank_users())[user]
-
-    def _rank_users(self) -> Mapping[str, int]:
+    def rank(self) -> None:
+        """Rank the users."""
         self._shares.at(self._now)
-        rank, self._ranked_at = self._shares.rank(self._users.values()), self._now
-        self._places = {name: rank.position(name) for name in self._users}
-        return self._places
+        rank = self._shares.rank(self._users.values())
+        for name, (position,) in self._positions.items():
+            position.place = rank.position(name)
+        self._ranked_at, self.is_ranked = self._now, True
 
     def change(self, now: int, queue_path: str, user: UserGroup, usage: Resource, jobs: int) -> None:
         self._shares.at(now)
@@ -207,27 +205,34 @@ class _ByShare(JobOrder):
         self._now = now
         if now >= self._ranked_at + _PERIOD:
             # The users are ranked when two of them are compared.
-            self._places = {}
+            self.is_ranked = False
 
 
 @final
 class _UserPosition:
-    """The place of a user, which is looked up when it is compared with that of another user."""
+    """The place of a user; all users are ranked, if they have to be, when it is compared with that of another user."""
 
-    __slots__ = ("_order", "_user")
+    __slots__ = ("_order", "place")
     __hash__ = None  # type: ignore[assignment] # the place changes
 
-    def __init__(self, order: _ByShare, user: str) -> None:
+    #: The number of ranks before the user.
+    place: int
+
+    def __init__(self, order: _ByShare) -> None:
         self._order: Final = order
-        self._user: Final = user
+        self.place = 0
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, _UserPosition):
             return NotImplemented
-        return self._user == other._user or self._order.place(self._user) == self._order.place(other._user)
+        if self is not other and not self._order.is_ranked:
+            self._order.rank()
+        return self.place == other.place
 
     def __lt__(self, other: _UserPosition) -> bool:
-        return self._user != other._user and self._order.place(self._user) < self._order.place(other._user)
+        if self is not other and not self._order.is_ranked:
+            self._order.rank()
+        return self.place < other.place
 
 
 def order_of(

@@ -105,12 +105,16 @@ class JobReservations:
         name = job.application_id
         if self._held_back and (objection := self._objection(job_class, name)) is not None:
             return Decision((objection,))
-        self._is_outdated, self._free = True, None
+        self._is_outdated = True
         if not self._exist:
+            self._free = None
             return self._partition.allocate(name, name, job_class.usage, duration=job_class.duration)
         decision = self._allocate_in_pass(name, job_class)
         if not decision and decision.violations[0].kind == RESERVED and self._is_exact:
             self._note_objection(job_class, decision.violations[0])
+        else:
+            # The present reservations may have changed.
+            self._free = None
         return decision
 
     def _allocate_in_pass(self, name: str, job_class: JobClass) -> Decision:
@@ -148,8 +152,9 @@ class JobReservations:
         """Let a waiting job be pending, so that it may get a reservation."""
         if job_class.queue_path not in self._queues:
             self._note_queue(job_class.queue_path)
+            self._free = None
         name = job.application_id
-        self._is_outdated, self._free = True, None
+        self._is_outdated = True
         self._partition.request(name, name, job_class.usage, duration=job_class.duration)
 
     def _note_queue(self, queue_path: str) -> None:
