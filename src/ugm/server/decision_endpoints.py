@@ -15,7 +15,7 @@ from ugm.identity import canonical_path
 from ugm.partition import AbstractPartition, ApplicationReport, Explanation, Subject, UserInQueue
 from ugm.queues import Placement
 from ugm.resources import optional_dict, parse_quantity
-from ugm.server.payloads import require_found
+from ugm.server.payloads import ApiError, require_found
 from ugm.server.state import RequestBody, RequestContext, ServedPartition
 
 __all__ = [
@@ -78,7 +78,10 @@ def _explanation(partition: AbstractPartition, body: RequestBody) -> tuple[Place
 def order(served: ServedPartition, request: RequestContext) -> object:
     """Return the first pending requests in the order in which a scheduler should try them, with the reasons."""
     query = request.query
-    turns = served.partition.order(max_turns=query.get("limit", _DEFAULT_TURNS), tree=query.get("tree", ""))
+    try:
+        turns = served.partition.order(max_turns=query.get("limit", _DEFAULT_TURNS), tree=query.get("tree", ""))
+    except RequestError as error:
+        raise ApiError(404, "tree-unknown", str(error)) from None
     return {"turns": [turn.to_dict() for turn in turns]}
 
 

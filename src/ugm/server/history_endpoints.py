@@ -9,6 +9,7 @@ from io import StringIO
 from itertools import pairwise
 from typing import Final
 
+from ugm.errors import RequestError
 from ugm.identity import canonical_path
 from ugm.server.cooperative import cooperatively
 from ugm.server.payloads import ApiError, Payload
@@ -118,7 +119,12 @@ def _subject(query: Query, name: str) -> Subject:
         if "tree" not in query:
             raise ApiError(400, "query-invalid", "tree: missing")
         return kind, query["tree"], name
-    return kind, canonical_path(name) if kind == "queue" else name
+    if kind != "queue":
+        return kind, name
+    try:
+        return kind, canonical_path(name)
+    except RequestError as error:
+        raise ApiError(404, "queue-unknown", str(error)) from None
 
 
 def _filled(view: SeriesView) -> SeriesView:

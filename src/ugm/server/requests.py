@@ -251,6 +251,8 @@ def _number_violations(schema: Schema, value: int, place: str) -> Iterator[str]:
 
 
 def _list_violations(schema: Schema, value: list[object], place: str) -> Iterator[str]:
+    if len(value) < schema.get("minItems", 0):
+        yield f"{place}: expected at least {schema['minItems']} elements, found {len(value)}"
     if len(value) > schema.get("maxItems", len(value)):
         yield f"{place}: expected at most {schema['maxItems']} elements, found {len(value)}"
     for index, item in enumerate(value):

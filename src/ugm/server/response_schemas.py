@@ -126,7 +126,7 @@ RESPONSE_SCHEMAS: Final[Mapping[str, Schema]] = {
         **_QUEUE,
         headroom=optional(AMOUNTS),
         maximum=optional(AMOUNTS),
-        limits=listing(record(**attributes(LimitConfig))),
+        limits=listing(record(**attributes(LimitConfig, "ugm"))),
     ),
     "LimitExtensions": record(**attributes(LimitExtensions)),
     "ScheduledLimit": record(**attributes(ScheduledLimit)),

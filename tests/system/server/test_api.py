@@ -30,14 +30,24 @@ from ugm.server.schemas import NAME, QUANTITIES, listing, record
 pytestmark = pytest.mark.ci
 
 #: What a bad configuration is answered with is no contradiction to a description that knows only its outline.
-_RULES = {"positive_data_acceptance": {"expected-statuses": ["2xx", "401", "403", "404", "409", "422"]}}
+_ACCEPTED = ["2xx", "401", "403", "404", "409", "422"]
+_RULES = {
+    "positive_data_acceptance": {"expected-statuses": _ACCEPTED},
+    # A body with too many elements can be too large to be read.
+    "negative_data_rejection": {"expected-statuses": ["400", "401", "403", "404", "405", "409", "413", "415", "422"]},
+}
+#: These have rules that the description does not have: names of states in any case, and the tree of a node.
+_WITH_MORE_RULES = {
+    "include-path-regex": r"/applications/\{state\}$|/usage_history(\.csv)?$|/sparklines$",
+    "checks": {"positive_data_acceptance": {"expected-statuses": [*_ACCEPTED, "400"]}},
+}
 _NAMES = {"partition": "default"}
 SERVICES = {"default": lambda: STATUS}
 
 API = schemathesis.openapi.from_asgi(
     "/openapi.json",
     served(services=SERVICES),
-    config=SchemathesisConfig.from_dict({"checks": _RULES, "parameters": _NAMES}),
+    config=SchemathesisConfig.from_dict({"checks": _RULES, "parameters": _NAMES, "operations": [_WITH_MORE_RULES]}),
 )
 
 
@@ -218,6 +228,9 @@ def test_description_is_served() -> None:
         ("GET", f"{PREFIX}/utilization/users?limit=1&limit=2", 400, "query-invalid"),
         ("GET", f"{PREFIX}/limits?user=sue", 400, "query-invalid"),
         ("GET", f"{PREFIX}/history?kind=nothing", 400, "query-invalid"),
+        ("GET", f"{PREFIX}/order?tree=none", 404, "tree-unknown"),
+        ("GET", f"{PREFIX}/usage_history?kind=queue&name=.", 404, "queue-unknown"),
+        ("GET", f"{PREFIX}/sparklines?kind=queue&names=.", 404, "queue-unknown"),
         ("POST", f"{PREFIX}/check", 415, "media-type"),
         ("POST", f"{PREFIX}/plan", 415, "media-type"),
         ("GET", f"{PREFIX}/queues?limit=3", 400, "query-invalid"),
@@ -245,6 +258,7 @@ def test_all_methods_of_a_path_are_told() -> None:
     ("schema", "value", "reason"),
     [
         (listing(NAME, maxItems=1), ["a", "b"], "x: expected at most 1 elements, found 2"),
+        (listing(NAME, minItems=2), ["a"], "x: expected at least 2 elements, found 1"),
         (NAME, "", "x: expected 1 to 256 characters, found 0"),
         (record(a=NAME), {"a": "b", "c": 1}, "x: unknown field 'c' (allowed: a)"),
         (QUANTITIES, {"": 1}, "x, a name: expected 1 to 256 characters, found 0"),
