@@ -67,7 +67,7 @@ class GroupAdmission:
     def surely_fits(self, group: str, usage: Resource) -> bool:
         """Return whether a preemptible pod that is not expected yet fits, if a lower bound proves it; otherwise False.
 
-        Takes time linear in the depth of the group, and changes nothing.
+        Takes time proportional to the depth of the group, and changes nothing.
         """
         if not self.rules.by_runtime or self.rules.check_parents:
             return False

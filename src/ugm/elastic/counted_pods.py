@@ -117,7 +117,7 @@ class CountedPods:
         self.recount()
 
     def recount(self) -> None:
-        """Rebuild all counts from the pods. Takes time linear in the number of groups and pods."""
+        """Rebuild all counts from the pods. Takes time proportional to the number of groups and pods."""
         self.index.reindex()
         self._tree.clear_counts()
         if self._without_pods is not None:

@@ -226,8 +226,8 @@ class ResourceNode:
     def lower_bound_with(self, more: int) -> int:
         """Return a lower bound of the runtime if the pods of the group requested more. Changes nothing.
 
-        The resource must be limited: requests of other resources are not counted. Takes time linear in the depth of
-        the group.
+        The resource must be limited: requests of other resources are not counted. Takes time proportional to the depth
+        of the group.
         """
         path, node, delta = [], self, more
         while node.competes and (parent := node.parent) is not None and parent.is_counted:

@@ -160,7 +160,7 @@ class PodIndex:
         return (group, "") in self._by_binding
 
     def has_pods_in(self, namespaces: Collection[str]) -> bool:
-        """Return whether there are pods in one of some namespaces. Takes time linear in the number of pods."""
+        """Return whether there are pods in one of some namespaces. Takes time proportional to the number of pods."""
         return any(tracked.pod.namespace in namespaces for tracked in self.pods.values())
 
     def pods_in(self, group: str) -> list[TrackedPod]:

@@ -229,7 +229,7 @@ class ElasticQuota:
         self.recount()
 
     def recount(self) -> None:
-        """Rebuild all counts from the pods. Takes time linear in the number of groups and pods."""
+        """Rebuild all counts from the pods. Takes time proportional to the number of groups and pods."""
         self._pods.recount()
 
     def verify(self) -> None:
@@ -303,7 +303,7 @@ class ElasticQuota:
         return found
 
     def running_pods(self) -> dict[str, list[str]]:
-        """Return the names of all running pods, by group. Takes time linear in the number of pods."""
+        """Return the names of all running pods, by group. Takes time proportional to the number of pods."""
         found: dict[str, list[str]] = {}
         for name, tracked in self._index.pods.items():
             if tracked.is_running:

@@ -81,7 +81,7 @@ class ElasticTree:
     def copy(self) -> ElasticTree:
         """Return an independent tree with the same groups, requests and usage.
 
-        Takes time linear in the number of groups.
+        Takes time proportional to the number of groups.
         """
         twin = ElasticTree(self._total, self.groups, scale_min=self.scale_min)
         twin.add_counts_of(self)
@@ -123,8 +123,8 @@ class ElasticTree:
     def put(self, group: ElasticGroup) -> None:
         """Add a group, or replace the group of the same name. Its child groups and pods stay with it.
 
-        Takes time linear in the depth of the group for each resource that it names. The limits of the root have no
-        effect.
+        Takes time proportional to the depth of the group for each resource that it names. The limits of the root have
+        no effect.
 
         Raises:
             GroupError: the parent is unknown or below the group itself. Nothing has changed.
@@ -264,7 +264,7 @@ class ElasticTree:
     def clear_counts(self) -> None:
         """Remove all requests and usage. The groups and the total stay.
 
-        The result is correct even if the counts were not. Takes time linear in the number of groups.
+        The result is correct even if the counts were not. Takes time proportional to the number of groups.
         """
         for node in self.nodes.values():
             node.resources = {}
@@ -336,8 +336,8 @@ class ElasticTree:
     def runtime(self, name: str) -> Resource:
         """Return the runtime of a group, for every resource that its maximum names and its parent shares.
 
-        Takes time linear in the depth of the group if sums decide, and otherwise a pass over the hungry siblings for
-        each round. The runtime of the root is the amount for all groups; a built-in group gets its maximum.
+        Takes time proportional to the depth of the group if sums decide, and otherwise a pass over the hungry siblings
+        for each round. The runtime of the root is the amount for all groups; a built-in group gets its maximum.
 
         Raises:
             GroupError: the group is unknown.

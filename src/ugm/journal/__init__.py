@@ -15,8 +15,8 @@ before any other change is accepted, so no decision is based on a change that ma
 written, or not at all: every row has a checksum, the numbers of the changes have no gaps, and the number of the last
 acknowledged change is stored in a second file.
 
-The cost: about 90 bytes per allocation, and one commit for each change or group of changes. An open takes time in
-proportion to the events since the last compaction.
+The cost: about 90 bytes per allocation, and one commit for each change or group of changes. Opening takes time
+proportional to the events since the last compaction.
 
 The path of a change through the modules:
 

@@ -97,7 +97,7 @@ class Journal:
         """Replace the changes by the state of the partition that they led to.
 
         Opening the journal takes less time afterwards. Usage over time stays available. Changes of the
-        partition wait until the compaction of a file is done. It takes time and memory in proportion to the file.
+        partition wait until the compaction of a file is done. It takes time and memory proportional to the file.
 
         Args:
             usage_since: delete usage before this instant, in milliseconds since 1970; None to delete none.

@@ -85,7 +85,7 @@ def usage(
 ) -> tuple[UsageRow, ...]:
     """Return the usage between two instants from a journal, which another process may be writing.
 
-    The function takes time in proportion to the journal.
+    The function takes time proportional to the journal.
 
     Args:
         path: the location of the journal; see `ugm.journal.open_partition`.

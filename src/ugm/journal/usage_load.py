@@ -21,7 +21,7 @@ def load_usage(path: LogLocation, feed: UsageFeed) -> None:
     """Count everything that a journal knows, which another process may be writing.
 
     The milliseconds of a journal are rounded down to seconds. Afterwards, the feed can be a subscriber of the partition
-    that is opened from the journal, and continues without a gap. The function takes time in proportion to the journal.
+    that is opened from the journal, and continues without a gap. The function takes time proportional to the journal.
 
     Args:
         path: the location of the journal; see `ugm.journal.open_partition`.

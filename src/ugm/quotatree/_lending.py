@@ -20,7 +20,7 @@ _Usage: TypeAlias = Mapping[TreeNode, list[int]]
 
 
 def borrowers(tree: QuotaTree, group: str, usage: Resource, without: Collection[str]) -> Iterator[Borrower]:
-    """Yield all leaves with consumers except that of a request. Takes time linear in the number of consumers.
+    """Yield all leaves with consumers except that of a request. Takes time proportional to the number of consumers.
 
     Args:
         tree: the tree.

@@ -302,7 +302,7 @@ class QuotaTree:
     def undo(self, log: UndoLog) -> None:
         """Return every logged consumer to its previous place, order included.
 
-        Takes time linear in the number of consumers at the nodes to which any of them returns.
+        Takes time proportional to the number of consumers at the nodes to which any of them returns.
         """
         touched: dict[TreeNode, list[Consumer]] = {}
         for consumer in log.before:
@@ -325,7 +325,7 @@ class QuotaTree:
         """Return every logged consumer to its previous place, from any state that an interrupted change has left.
 
         Relies only on the log and, for consumers that are not in it, on their node and position. Can be repeated if it
-        is interrupted as well. Takes time linear in the number of nodes and consumers.
+        is interrupted as well. Takes time proportional to the number of nodes and consumers.
         """
         self.log = log
         for consumer, (node, sequence) in sorted(log.before.items(), key=lambda item: item[1][0] is not None):

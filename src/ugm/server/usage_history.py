@@ -105,7 +105,7 @@ class UsageHistory:
 
         Call it before the first `take`.
 
-        The function takes time in proportion to the journal.
+        The function takes time proportional to the journal.
 
         Raises:
             JournalError: the journal cannot be read.

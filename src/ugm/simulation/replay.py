@@ -428,7 +428,7 @@ class _Replay:
         reservations.end_round()
 
     def _fill(self, reservations: JobReservations) -> None:
-        """Let the first waiting jobs for which only limits of queues are full get the reservations that are free."""
+        """Let the first waiting jobs that are delayed only by queue quotas get the reservations that are free."""
         for job_class, gauge, amount in reservations.fill():
             self._end_waiting(job_class)
             self._remove_from_line(job_class)

@@ -1,4 +1,4 @@
-"""Reservations in a replay: the capacity that the partition keeps for jobs that only limits of queues delay.
+"""Reservations in a replay: the capacity that the partition keeps for jobs that are delayed only by queue quotas.
 
 The partition decides which job has a reservation, and which other jobs it holds back. This module requests jobs of the
 partition in that way, and finds the jobs that may get a reservation that is free. Those are the first waiting jobs for

@@ -402,9 +402,9 @@ def test_status_is_shown_without_a_leader(page: Page, led: tuple[str, list[Servi
 
 
 def test_partition_without_a_service_has_no_view_of_it(page: Page, few: tuple[str, Partition]) -> None:
-    """The tab is missing if no service leads the partition, and an address of the view says so."""
+    """The tab is missing if the partition is not part of a service, and an address of the view says so."""
     page.goto(f"{few[0]}#/default/service")
-    expect(page.locator("#view")).to_contain_text("No service leads this partition")
+    expect(page.locator("#view")).to_contain_text("This partition is not part of a service")
     page.get_by_role("link", name="Users").click()
     expect(page.locator(".utilization")).to_be_visible()
     expect(page.get_by_role("link", name="Service", exact=True)).to_have_count(0)
