@@ -144,9 +144,10 @@ class ShareTree:
                 raise RequestError("usage", amount, f"the usage of {owner} must be an int or a Fraction of at least 0")
             path = self.path_of(owner)
             if path is not None:
-                found[path] = found.get(path, 0) + amount
+                found[path] = found[path] + amount if path in found else amount
         scale = lcm(*{amount.denominator for amount in found.values()})
-        return {path: int(amount * scale) for path, amount in found.items()}, scale
+        # A product of fractions would be reduced, which takes much longer.
+        return {path: amount.numerator * (scale // amount.denominator) for path, amount in found.items()}, scale
 
 
 def _with_users(accounts: Mapping[str, _Account]) -> frozenset[str]:

@@ -46,8 +46,8 @@ class OrderedLines(Generic[Item]):
 
     order: JobOrder
     _lines: dict[str, FirstFit[Item]] = field(default_factory=dict)
-    #: The line of each position.
-    _places: dict[int, str] = field(default_factory=dict)
+    #: The line of each position. A test of it is faster than one of the object, which calls a function.
+    places: dict[int, str] = field(default_factory=dict)
     _is_open: bool = False
     #: A heap of lines, each with its key and the position of its first item that fits, when they were last looked up.
     #: Both only grow during a search, so the first line stays first if they are unchanged. Position 0 is not looked up.
@@ -56,15 +56,15 @@ class OrderedLines(Generic[Item]):
     _found: dict[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
-        return len(self._places)
+        return len(self.places)
 
     def __contains__(self, position: int) -> bool:
-        return position in self._places
+        return position in self.places
 
     def add(self, position: int, amount: int, item: Item) -> None:
         """Add an item at an unoccupied position."""
         line = self.order.line(item.queue_path, item.user)
-        self._places[position] = line
+        self.places[position] = line
         if line not in self._lines:
             self._lines[line] = FirstFit()
         self._lines[line].add(position, amount, item)
@@ -117,11 +117,11 @@ class OrderedLines(Generic[Item]):
 
     def key(self, position: int) -> tuple[Any, ...]:
         """Return the key of the line of a position now."""
-        return self.order.key(self._places[position])
+        return self.order.key(self.places[position])
 
     def remove(self, position: int) -> Item:
         """Remove and return the item at a position."""
-        line = self._places.pop(position)
+        line = self.places.pop(position)
         waiting = self._lines[line]
         item = waiting.remove(position)
         if not waiting:

@@ -224,13 +224,15 @@ class JobReservations:
         """Yield the classes that may get the reservation of one of some queues, in their order."""
         if not paths:
             return iter(())
-        gauges = [gauge for gauge in self._gauges.of_queues if any(_are_related(gauge, path) for path in paths)]
-        gauges += self._awaited.values()
+        # Most gauges have no waiting class.
+        gauges = [gauge for gauge in (*self._gauges.of_queues, *self._awaited.values()) if gauge.waiting.places]
+        lines = [gauge.waiting for gauge in gauges if any(_may_reserve(gauge, path) for path in paths)]
         # The other classes of these gauges fit only later.
-        gauges += [gauge for gauge in self._searched if gauge.first_fitting() is not None]
-        lines = [self._set_aside, *(gauge.waiting for gauge in gauges)]
+        lines += [gauge.waiting for gauge in self._searched if gauge.first_fitting() is not None]
+        if self._set_aside:
+            lines.append(self._set_aside)
         # Positions are unique, so classes are not compared.
-        return (job_class for _, _, job_class in merge(*(waiting.in_order() for waiting in lines if waiting)))
+        return (job_class for _, _, job_class in merge(*(waiting.in_order() for waiting in lines)))
 
     def _full_gauge(self, job_class: JobClass) -> tuple[Gauge, int] | None:
         """Return a full gauge of a class; None if none is full or it may not reserve."""
@@ -259,6 +261,7 @@ class JobReservations:
         return taken
 
 
-def _are_related(gauge: Gauge, path: str) -> bool:
+def _may_reserve(gauge: Gauge, path: str) -> bool:
+    """Return whether classes that wait for a gauge may be at or below a path."""
     limited = gauge.configured.key.queue_path
     return is_below(limited, path) or is_below(path, limited)
