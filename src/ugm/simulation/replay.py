@@ -335,10 +335,7 @@ class _Replay:
     def _delay(self, job_class: JobClass, job: Job, arrival: int, decision: Decision | None = None) -> None:
         """Let a job wait, because of *decision* if it is the first waiting job of its class."""
         job_class.count_waiting(self.now)
-        if self.reservations is not None:
-            self.reservations.request(job_class, job)
-        elif self.counts_pending:
-            self.partition.request(job.application_id, job.application_id, job.usage)
+        self._request_pending(job_class, job)
         job_class.waiting_jobs.append((arrival, job))
         if decision is not None:
             self._wait(job_class, decision)
@@ -348,6 +345,13 @@ class _Replay:
             self.recorder.record_waiting(self.now, job_class, 1)
         self.alive.add(job.number)
         self.counters.most_waiting = max(self.counters.most_waiting, self.waiting_jobs)
+
+    def _request_pending(self, job_class: JobClass, job: Job) -> None:
+        """Let a waiting job be pending, if a quota model or a reservation depends on it."""
+        if self.reservations is not None:
+            self.reservations.request(job_class, job)
+        elif self.counts_pending:
+            self.partition.request(job.application_id, job.application_id, job.usage)
 
     def _reject(self, job_class: JobClass, job: Job) -> None:
         self.partition.remove(job.application_id)
@@ -535,8 +539,7 @@ class _Replay:
         """Let an evicted job wait in its former order; it is requested again in the next round."""
         job_class, arrival, job = evicted.job_class, evicted.arrival, evicted.job
         self.restarted.add(arrival)
-        if self.counts_pending or self.reservations is not None:
-            self.partition.request(job.application_id, job.application_id, job.usage)
+        self._request_pending(job_class, job)
         job_class.count_waiting(self.now)
         if job_class.waiting_jobs:
             # A class waits at the position of its oldest job.

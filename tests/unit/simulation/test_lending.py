@@ -195,7 +195,14 @@ def job(number: int, second: int, run_time: int, group: str, gpu: int = 2) -> Jo
     return Job(number, second, run_time, "root.q", SUE, Resource(gpu=gpu), {GROUP_TAG: group})
 
 
-def borrowing(jobs: Iterable[Job], kind: str, recorder: Recorder | None = None, *, reclaims: bool = True) -> Report:
+def borrowing(
+    jobs: Iterable[Job],
+    kind: str,
+    recorder: Recorder | None = None,
+    *,
+    reclaims: bool = True,
+    reserves: bool = False,
+) -> Report:
     """Replay jobs of the groups a and b, with 4 and 6 guaranteed of 10."""
     cluster = Resource(gpu=10)
     return simulate(
@@ -205,6 +212,7 @@ def borrowing(jobs: Iterable[Job], kind: str, recorder: Recorder | None = None, 
         recorder=recorder,
         models=lambda: lending_models(kind, {"a": 4, "b": 6}, 10),
         reclaims=reclaims,
+        reserves=reserves,
     )
 
 
@@ -221,6 +229,15 @@ def test_a_group_reclaims_its_guarantee(kind: str) -> None:
     assert report.reclaims == (GroupReclaim(group, "b", "a", 2, 20),)
     # The owner ends at 40. One of the evicted jobs starts then, or earlier with it; both end 100 s later.
     assert report.end_time == 140
+    assert (report.submitted, report.started, report.still_waiting, report.is_clean) == (6, 6, 0, True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_evicted_job_keeps_its_promise_with_reservations(kind: str) -> None:
+    """It waits again with the run time that it promises, and starts again."""
+    report = borrowing(JOBS, kind, reserves=True)
+
+    assert [one.jobs for one in report.reclaims] == [2]
     assert (report.submitted, report.started, report.still_waiting, report.is_clean) == (6, 6, 0, True)
 
 
