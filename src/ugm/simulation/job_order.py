@@ -125,6 +125,8 @@ class _ByRatio(JobOrder):
             "root": ({}, {name: amount for name, amount in (cluster or {}).items() if amount})
         }
         self._ratios: Final[dict[str, tuple[float, Ratio]]] = {}
+        #: The keys of lines, by the child of the root at or above them.
+        self._keys: Final[dict[str, dict[str, _Key]]] = {}
 
     def line(self, queue_path: str, user: UserGroup) -> str:  # noqa: ARG002 - the queue decides
         return queue_path
@@ -135,8 +137,16 @@ class _ByRatio(JobOrder):
             for name, amount in usage.items():
                 used[name] = used.get(name, 0) + jobs * amount
             self._ratios.pop(path, None)
+        self._keys.pop(_below_root(queue_path), None)
 
     def key(self, line: str) -> _Key:
+        keys = self._keys.setdefault(_below_root(line), {})
+        found = keys.get(line)
+        if found is None:
+            found = keys[line] = self._key(line)
+        return found
+
+    def _key(self, line: str) -> _Key:
         # The root has no siblings, and there is nothing to compare below a queue without usage.
         ratios = [self._ratio(path) for path in ancestors(line)][:-1]
         while ratios and not ratios[0][0]:
@@ -159,6 +169,11 @@ class _ByRatio(JobOrder):
             guaranteed = {} if queue is None or queue.guaranteed is None else queue.guaranteed
             found = self._amounts[path] = guaranteed, {**above, **maximum}
         return found
+
+
+def _below_root(path: str) -> str:
+    """Return the name of the child of the root at or above a path; empty for the root."""
+    return path.split(".", 2)[1] if "." in path else ""
 
 
 @final

@@ -191,10 +191,16 @@ class JobReservations:
         """Let a class for which only gauges of queues are full have the reservations of its queues that are free."""
         if not self._free_paths().isdisjoint(ancestors(job_class.queue_path)):
             self._exist = True
-            self._allocate_in_pass(job_class.waiting_jobs[0][1].application_id, job_class)
-            self._free = None
-            # A replaced reservation holds back no class any more.
-            self._free_paths()
+            name = job_class.waiting_jobs[0][1].application_id
+            decision = self._allocate_in_pass(name, job_class)
+            if len(self._reserving) == 1 and is_blocked_by_queues(decision.violations):
+                # No need to plan its start now: the only reservation is that of this job.
+                self._known, self._free = (Reservation(name, name, tuple(self._reserving), None),), frozenset()
+                self._held_back.clear()
+            else:
+                self._free = None
+                # A replaced reservation holds back no class any more.
+                self._free_paths()
 
     def fill(self) -> list[tuple[JobClass, Gauge, int]]:
         """Let the first classes for which only gauges of queues are full have the reservations that are free.
