@@ -20,7 +20,7 @@ from support.partition_fixtures import SUE, memory
 from support.service_fixtures import CONFIG, RawClient, eventually, request, running, started
 from ugm import Partition, RequestError, Resource
 from ugm.journal.follower import Follower
-from ugm.service import ConnectedPartition, Service, Staleness, connect, connect_async
+from ugm.service import ConnectedPartition, Service, ServiceSettings, Staleness, connect, connect_async
 from ugm.service.operations import ERROR
 from ugm.service.readers import Readers, ReadView
 from ugm.service.session import Session
@@ -36,6 +36,9 @@ from ugm.service.wire import (
     Welcome,
     decode_leader_message,
 )
+
+#: No standby replaces a leader that a busy machine delays.
+PATIENT = ServiceSettings(takeover=30)
 
 
 @pytest.fixture(name="leader")
@@ -207,7 +210,8 @@ def test_standby_does_not_guess_the_answers_of_models(tmp_path: Path) -> None:
     """Queries whose answer depends on quota models are refused by a standby; all others are answered."""
     place = tmp_path / "j"
     services = [
-        Service(place, f"unix:{tmp_path / name}", config=CONFIG, models=[Failing()]) for name in ("leader", "standby")
+        Service(place, f"unix:{tmp_path / name}", config=CONFIG, models=[Failing()], settings=PATIENT)
+        for name in ("leader", "standby")
     ]
     for service in services:
         service.start()
@@ -224,7 +228,7 @@ def test_standby_does_not_guess_the_answers_of_models(tmp_path: Path) -> None:
 def test_standbys_make_declared_models(tmp_path: Path) -> None:
     """A standby refuses what depends on declared models, and makes them with their usage when it leads."""
     services = [
-        Service(tmp_path / "j", f"unix:{tmp_path / name}", config=declaring(TREE, elastic=ELASTIC))
+        Service(tmp_path / "j", f"unix:{tmp_path / name}", config=declaring(TREE, elastic=ELASTIC), settings=PATIENT)
         for name in ("leader", "standby")
     ]
     for service in services:
