@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
 from functools import cmp_to_key
 from math import inf
+from operator import itemgetter
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 __all__ = ["INFINITE", "Level", "Quotient", "groups_of_equals"]
@@ -14,6 +15,8 @@ T = TypeVar("T")
 
 #: The level of a competitor without usage. It is greater than every fraction, and compares exactly with them.
 INFINITE: Final = inf
+
+_NEAREST: Final = itemgetter(0)
 
 #: A fraction, or `INFINITE`; never another float.
 Level: TypeAlias = Fraction | float
@@ -45,7 +48,7 @@ class Quotient(NamedTuple):
 
 def groups_of_equals(items: Iterable[tuple[Quotient, T]]) -> Iterator[list[T]]:
     """Yield items with equal levels as groups, the highest level first."""
-    sortable = sorted(((level.nearest(), level, item) for level, item in items), key=_by_float, reverse=True)
+    sortable = sorted(((level.nearest(), level, item) for level, item in items), key=_NEAREST, reverse=True)
     start = 0
     while start < len(sortable):
         end, nearest = start + 1, sortable[start][0]
@@ -56,10 +59,6 @@ def groups_of_equals(items: Iterable[tuple[Quotient, T]]) -> Iterator[list[T]]:
         else:
             yield from _exact_groups([(level, item) for _, level, item in sortable[start:end]])
         start = end
-
-
-def _by_float(item: tuple[float, Quotient, object]) -> float:
-    return item[0]
 
 
 def _exact_groups(items: list[tuple[Quotient, T]]) -> Iterator[list[T]]:

@@ -161,7 +161,9 @@ class FairShares(ReportingModel):
                     yield self._path(name, groups), self.default_shares
 
     def _path(self, name: str, groups: Iterable[str]) -> str:
-        account = next((self._accounts[group] for group in groups if group in self._accounts), None)
+        account = None
+        if self._accounts:
+            account = next((self._accounts[group] for group in groups if group in self._accounts), None)
         path = name if account is None else f"{account}/{name}"
         # An account may have the name of the user.
         return path if path not in self.tree.accounts else f"{path}/{name}"

@@ -145,9 +145,10 @@ class ShareTree:
             path = self.path_of(owner)
             if path is not None:
                 found[path] = found[path] + amount if path in found else amount
-        scale = lcm(*{amount.denominator for amount in found.values()})
+        ratios = {path: amount.as_integer_ratio() for path, amount in found.items()}
+        scale = lcm(*{denominator for _, denominator in ratios.values()})
         # A product of fractions would be reduced, which takes much longer.
-        return {path: amount.numerator * (scale // amount.denominator) for path, amount in found.items()}, scale
+        return {path: numerator * (scale // denominator) for path, (numerator, denominator) in ratios.items()}, scale
 
 
 def _with_users(accounts: Mapping[str, _Account]) -> frozenset[str]:

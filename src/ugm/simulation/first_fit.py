@@ -92,7 +92,8 @@ class FirstFit(Generic[Item]):
         node = 1
         while node < self._leaves:
             node *= 2
-            if smallest.get(node, math.inf) > free:
+            # A call of `get` at each level takes longer.
+            if node not in smallest or smallest[node] > free:
                 node += 1
         return node - self._leaves, smallest[node]
 

@@ -125,8 +125,9 @@ class _ByRatio(JobOrder):
             "root": ({}, {name: amount for name, amount in (cluster or {}).items() if amount})
         }
         self._ratios: Final[dict[str, tuple[float, Ratio]]] = {}
-        #: The keys of lines, by the child of the root at or above them.
-        self._keys: Final[dict[str, dict[str, _Key]]] = {}
+        #: The keys of lines, and the lines with keys by the child of the root at or above them.
+        self._keys: Final[dict[str, _Key]] = {}
+        self._lines: Final[dict[str, list[str]]] = {}
 
     def line(self, queue_path: str, user: UserGroup) -> str:  # noqa: ARG002 - the queue decides
         return queue_path
@@ -137,13 +138,14 @@ class _ByRatio(JobOrder):
             for name, amount in usage.items():
                 used[name] = used.get(name, 0) + jobs * amount
             self._ratios.pop(path, None)
-        self._keys.pop(_below_root(queue_path), None)
+        for line in self._lines.pop(_below_root(queue_path), ()):
+            del self._keys[line]
 
     def key(self, line: str) -> _Key:
-        keys = self._keys.setdefault(_below_root(line), {})
-        found = keys.get(line)
+        found = self._keys.get(line)
         if found is None:
-            found = keys[line] = self._key(line)
+            found = self._keys[line] = self._key(line)
+            self._lines.setdefault(_below_root(line), []).append(line)
         return found
 
     def _key(self, line: str) -> _Key:
