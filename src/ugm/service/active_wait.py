@@ -64,7 +64,8 @@ class ActiveWait(Generic[_Found]):
         began_at = perf_counter()
         found = self._poll(began_at, timeout) if self._is_polling() else None
         if not found:
-            found = self._wait(None if timeout is None else timeout - (perf_counter() - began_at))
+            # Other programs may have used the processor for longer than the time-out, and `poll` waits for ever then.
+            found = self._wait(None if timeout is None else max(timeout - (perf_counter() - began_at), 0))
         waited = min(perf_counter() - began_at, 2 * self._duration)
         self._average += _WEIGHT * (waited - self._average)
         return found

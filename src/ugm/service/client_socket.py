@@ -68,7 +68,7 @@ class ClientSocket:
         "is_pinged",
     )
 
-    def __init__(self, address: Address, tls: ssl.SSLContext | None, deadline: float, active_wait: float = 0) -> None:
+    def __init__(self, address: Address, tls: ssl.SSLContext | None, deadline: float, active_wait: float) -> None:
         self.address: Final = address
         self._socket: Final = _connect(address, tls, deadline)
         self._socket.settimeout(0)
@@ -120,7 +120,7 @@ class ClientSocket:
             OSError: the connection is lost.
             ProtocolError: the data are not those of a leader.
         """
-        if not self._has_arrived(max(min(timeout, PATIENCE), 0) * 1000):
+        if not self._has_arrived(max(min(timeout, PATIENCE), 0)):
             return []
         return [decode_leader_message(each) for each in self._receive_frames()]
 
@@ -148,15 +148,15 @@ class ClientSocket:
         self.active_at, self.is_pinged = monotonic(), False
         return self._frames.feed(data)
 
-    def _has_arrived(self, milliseconds: float) -> bool:
+    def _has_arrived(self, timeout: float) -> bool:
         """Wait for data, and send what waits to be sent."""
         if self._is_encrypted and isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
             return True
         if not self._unsent:
-            return bool(self._poll.poll(milliseconds))
+            return self._has_input(timeout)
         self._poll.modify(self._socket, select.POLLIN | select.POLLOUT)
         found = 0
-        for _, events in self._poll.poll(milliseconds):
+        for _, events in self._poll.poll(timeout * 1000):
             found |= events
         self._poll.modify(self._socket, select.POLLIN)
         if found & select.POLLOUT:

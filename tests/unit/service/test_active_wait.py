@@ -103,6 +103,16 @@ def test_it_sleeps_at_once_while_other_programs_need_the_processors(events: Even
     assert events.wait(selector, 0.25) == [0, 0]
 
 
+def test_other_programs_take_longer_than_the_timeout(events: Events) -> None:
+    """The system is never asked to wait for a negative time, which `poll` takes for any time."""
+    selector = ActiveSelector(DURATION)
+    for _ in range(12):
+        events.wait(selector, 0.25)
+
+    events.taken = 5 * DURATION
+    assert events.wait(selector, 9, timeout=0.5) == [0, 0, 0]
+
+
 def test_it_respects_timeouts(events: Events) -> None:
     """It never looks for longer than it may wait, and looks once if it may not wait."""
     selector = ActiveSelector(DURATION)
