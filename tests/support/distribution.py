@@ -52,8 +52,9 @@ class TestDistribution(LoadScopeScheduling):
 
     def add_node_collection(self, node: WorkerController, collection: Sequence[str]) -> None:
         """Note the tests that a process has collected. The position of each is searched once."""
-        super().add_node_collection(node, _Collection(collection))
-        self.registered_collections[node] = _Collection(collection)
+        super().add_node_collection(node, collection)
+        if node in self.registered_collections:
+            self.registered_collections[node] = _Collection(collection)
 
     def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
         """Note the end of a test. Units that are complete are forgotten, because each end counts the tests of all."""
