@@ -125,7 +125,7 @@ def leader_steps(opened: OpenLog | None, size: int, decisions: int) -> float:
 def client_steps(folder: str, decisions: int) -> float:
     """Return the instructions per decision of a client with one outstanding call."""
     address = f"unix:{folder}/socket"
-    with running(partial(serve, None, address)), connect(address) as partition:
+    with running(partial(serve, None, address)), connect(address, active_wait=0) as partition:
         partition.submit("app-0", UserGroup("user-0"), queue_of(0))
 
         def call(count: int) -> None:
