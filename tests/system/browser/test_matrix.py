@@ -103,8 +103,12 @@ def _problems(tab: Page, width: int) -> dict[str, object]:
     return {name: problem for name, problem in problems.items() if problem}
 
 
+#: A test of one appearance with usage of every kind.
+ON_A_LAPTOP: Final = pytest.mark.parametrize("look", [Look("full", "light", 1280)], ids=str)
+
+
 @pytest.mark.ci
-@pytest.mark.parametrize("look", [Look("full", "light", 1280)], ids=str)
+@ON_A_LAPTOP
 @pytest.mark.parametrize("width", [1280, 390])
 def test_keyboard_reaches_every_control(browser: Browser, served: str, look: Look, width: int) -> None:
     """The Tab key reaches every control of every view, and the focus is always visible."""
@@ -130,7 +134,7 @@ def _unreached(tab: Page) -> tuple[int, list[str]]:
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("look", [Look("full", "light", 1280)], ids=str)
+@ON_A_LAPTOP
 def test_applications_are_found(browser: Browser, served: str, look: Look) -> None:
     """Applications are found by text, user, queue, state and age, and the address keeps the search."""
     tab = open_tab(browser, look.scheme, look.width)
@@ -161,7 +165,7 @@ def test_applications_are_found(browser: Browser, served: str, look: Look) -> No
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("look", [Look("full", "light", 1280)], ids=str)
+@ON_A_LAPTOP
 def test_shares_and_alerts(browser: Browser, served: str, look: Look) -> None:
     """Shares list users and accounts; alerts list nearly full limits, overdue allocations and coming limits."""
     tab = open_tab(browser, look.scheme, look.width)
@@ -183,7 +187,7 @@ def test_shares_and_alerts(browser: Browser, served: str, look: Look) -> None:
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("look", [Look("full", "light", 1280)], ids=str)
+@ON_A_LAPTOP
 def test_budgets_block_in_hours(browser: Browser, served: str, look: Look) -> None:
     """A budget that blocks a request is described in hours, like the budget itself."""
     tab = open_tab(browser, look.scheme, look.width)
@@ -194,7 +198,7 @@ def test_budgets_block_in_hours(browser: Browser, served: str, look: Look) -> No
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("look", [Look("full", "light", 1280)], ids=str)
+@ON_A_LAPTOP
 def test_limits_above_the_plot(browser: Browser, served: str, look: Look) -> None:
     """A limit far above the usage has no line, which would look like a lower limit, and the legend says so."""
     tab = open_tab(browser, look.scheme, look.width)
