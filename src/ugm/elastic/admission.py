@@ -64,10 +64,15 @@ class GroupAdmission:
     tree: ElasticTree
     rules: AdmissionRules
 
-    def surely_fits(self, group: str, usage: Resource) -> bool:
-        """Return whether a preemptible pod that is not expected yet fits, if a lower bound proves it; otherwise False.
+    def surely_fits(self, group: str, usage: Resource, *, is_expected: bool) -> bool:
+        """Return True if a preemptible pod fits; False if it does not, or if that would take long to find out.
 
-        Takes time proportional to the depth of the group, and changes nothing.
+        A pod that is not expected yet fits if a lower bound proves it, in time proportional to the depth of the group.
+
+        Args:
+            group: the group of the pod.
+            usage: its request.
+            is_expected: whether its request is counted already.
         """
         if not self.rules.by_runtime or self.rules.check_parents:
             return False
@@ -76,7 +81,7 @@ class GroupAdmission:
             node = resources.get(name)
             if not amount or node is None or not node.is_limited:
                 continue
-            if node.used + amount > node.lower_bound_with(amount):
+            if node.used + amount > (node.runtime() if is_expected else node.lower_bound_with(amount)):
                 return False
         return True
 

@@ -70,6 +70,11 @@ class CountedPods:
         """Add a running pod in place of the pod of this name, if there is one."""
         old = self.index.pods.get(pod.name)
         try:
+            if old is not None and not old.is_running and old.pod[:-1] == pod[:-1]:
+                # A waiting pod starts. Its request, which determines the runtimes of all groups, stays as it is.
+                self.index.remove(pod.name)
+                self._count_start(self.index.add(pod, is_running=True))
+                return
             if old is not None:
                 self.remove(pod.name)
             self.count(self.index.add(pod, is_running=True), 1)
@@ -156,6 +161,12 @@ class CountedPods:
             return
         fixed = _times(sign, pod.non_preemptible)
         self._tree.change_request(tracked.group, _times(sign, pod.usage), non_preemptible=fixed)
+
+    def _count_start(self, tracked: TrackedPod) -> None:
+        if tracked.pod.preemptible:
+            self._tree.count_start(tracked.group, tracked.pod.usage)
+        else:
+            self._count_usage(tracked, 1)
 
     def _count_usage(self, tracked: TrackedPod, sign: int) -> None:
         pod = tracked.pod

@@ -173,7 +173,7 @@ class ElasticModel(ReportingModel):
         if self.quota.refuses_pods(group):
             requested = pod.usage.without_zeros().amounts.items()
             return [Violation(GROUP, group, "", "", name, 0, 0, amount) for name, amount in requested]
-        if not self.quota.has_pod(pod.name) and self.quota.surely_fits(pod, group):
+        if self.quota.surely_fits(pod, group):
             return ()
         return self._if_expected(pod, lambda: self.quota.violations(pod))
 
@@ -297,6 +297,10 @@ class ElasticModel(ReportingModel):
             self._refunded.clear()
         else:
             del self._refunded[pod.name]
+
+    def charge_pending(self, claim: Claim) -> None:
+        """Count *claim*, which is waiting, as running."""
+        self.charge(claim)
 
     def refund(self, claim: Claim) -> None:
         """Undo `charge`.

@@ -187,11 +187,22 @@ class PodIndex:
     def _index(self, tracked: TrackedPod) -> None:
         pod = tracked.pod
         self._put_in_group(tracked)
-        self._by_binding.setdefault(_binding(pod), {})[pod.name] = tracked
+        binding = _binding(pod)
+        # `setdefault` would make a dictionary for each pod, here and below.
+        pods = self._by_binding.get(binding)
+        if pods is None:
+            pods = self._by_binding[binding] = {}
+        pods[pod.name] = tracked
 
     def _put_in_group(self, tracked: TrackedPod) -> None:
         pod = tracked.pod
-        self._by_group.setdefault(tracked.group, {}).setdefault(pod.priority, {})[pod.name] = tracked
+        by_priority = self._by_group.get(tracked.group)
+        if by_priority is None:
+            by_priority = self._by_group[tracked.group] = {}
+        pods = by_priority.get(pod.priority)
+        if pods is None:
+            pods = by_priority[pod.priority] = {}
+        pods[pod.name] = tracked
 
     def _remove_from_group(self, tracked: TrackedPod) -> None:
         by_priority = self._by_group[tracked.group]
@@ -228,6 +239,7 @@ def _binding(pod: Pod) -> _Binding:
 
 
 def _remove(index: dict[KeyT, dict[str, TrackedPod]], key: KeyT, name: str) -> None:
-    del index[key][name]
-    if not index[key]:
+    pods = index[key]
+    del pods[name]
+    if not pods:
         del index[key]

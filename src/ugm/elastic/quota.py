@@ -177,12 +177,11 @@ class ElasticQuota:
         self._pods.add(pod, is_running=True)
 
     def adopt_waiting(self, pod: Pod) -> None:
-        """Add a waiting pod without a check of its group.
+        """Add a waiting pod that is known to be valid, without a check of its group.
 
         Raises:
-            RequestError: there is already a pod of this name, or the pod is not valid. Nothing has changed.
+            RequestError: there is already a pod of this name. Nothing has changed.
         """
-        require_pod(pod)
         self._pods.add(pod)
 
     def replace(self, pod: Pod) -> None:
@@ -259,8 +258,9 @@ class ElasticQuota:
         return tuple(self._violations(pod, {}))
 
     def surely_fits(self, pod: Pod, group: str) -> bool:
-        """Return True if a lower bound proves that a new pod of a group would fit; False if that is unknown."""
-        return pod.preemptible and self._admission.surely_fits(group, pod.usage)
+        """Return True if a new or waiting pod of a group would fit; False if it would not, or if that is unknown."""
+        is_expected = pod.name in self._index.pods
+        return pod.preemptible and self._admission.surely_fits(group, pod.usage, is_expected=is_expected)
 
     def room(self, group: str, resource: str) -> int | None:
         """Return what the limit of a group leaves of a resource for waiting pods; None if it does not limit it."""

@@ -20,7 +20,7 @@ from ugm.partition.events import (
     RequestWithdrawn,
     Resized,
 )
-from ugm.partition.model_calls import Call, charge_calls
+from ugm.partition.model_calls import Call
 from ugm.resources import Resource
 
 __all__ = ["ClaimHistory", "ClaimOwner"]
@@ -67,8 +67,12 @@ class ClaimHistory:
         if one.state is AllocationState.PENDING:
             self._pending.add(one.allocation_id)
             return [("add_pending", self.claim(one))]
-        calls = charge_calls(self.claim(one), pending=one.allocation_id in self._pending)
-        self._pending.discard(one.allocation_id)
+        claim = self.claim(one)
+        calls: list[Call] = [("charge", claim)]
+        if one.allocation_id in self._pending:
+            self._pending.remove(one.allocation_id)
+            # A pending claim has no promised end.
+            calls.insert(0, ("remove_pending", claim._replace(until=None)))
         return calls
 
     def calls(self, events: Iterable[Event]) -> Iterator[Call]:

@@ -226,14 +226,17 @@ class Admission:
         holding, vector = state.holding_of(application), self.vector(entry.usage)
         # A model gets the same object for its check and its charge, which may use the result of the check.
         claim = entry.claim(request.allocation_id)
-        by_limits, by_models = holding.violations(vector), models.check(claim)
+        by_models = models.check(claim)
+        # The counters need no undo step, because they can be rebuilt.
+        by_limits = holding.violations(vector) if by_models or objections else holding.admit(vector)
         if by_limits or by_models:
             evictions = self._evictions(claim, entry) if by_models else ()
             return self.deny([request], Decision(by_limits + by_models, evictions))
         if objections:
             return self.deny([request], Decision(tuple(objections)))
         models.apply(charge_calls(claim, pending=request.allocation_id in application.pending))
-        state.charge_holding(application, holding, vector)
+        if application.holding is None:
+            state.start(application, holding)
         state.write_allocated(request.allocation_id, entry)
         return ALLOWED
 

@@ -26,13 +26,13 @@ __all__ = [
 ]
 
 #: A method that changes a model.
-Method: TypeAlias = Literal["charge", "refund", "add_pending", "remove_pending"]
+Method: TypeAlias = Literal["charge", "charge_pending", "refund", "add_pending", "remove_pending"]
 #: A change of all models: the method and its claim.
 Call: TypeAlias = tuple[Method, Claim]
 #: A call of the past, or a change of a budget, with its second.
 PastCall: TypeAlias = tuple[int, Call | BudgetChange]
 
-#: The methods that undo each other.
+#: The methods that undo each other. `ugm.model.StartingModel.charge_pending` is undone by two methods.
 INVERSE: Final[dict[Method, Method]] = {
     "charge": "refund",
     "refund": "charge",
@@ -46,8 +46,7 @@ PENDING_METHODS: Final = ("add_pending", "remove_pending")
 
 def charge_calls(claim: Claim, *, pending: bool) -> list[Call]:
     """Return the calls that charge a claim, which may be pending."""
-    # A pending claim has no promised end.
-    return [("remove_pending", claim._replace(until=None)), ("charge", claim)] if pending else [("charge", claim)]
+    return [("charge_pending" if pending else "charge", claim)]
 
 
 def ledger_calls(state: PartitionState) -> list[Call]:

@@ -185,6 +185,8 @@ class ModelSet:
 
     def is_unusable(self, model: QuotaModel) -> bool:
         """Return whether a model is not called, because its state is unknown."""
+        if not self._suspended and not self._unknown:
+            return False
         return any(model is out for out in (*self._suspended, *self._unknown))
 
     # Time
@@ -381,6 +383,10 @@ class ModelSet:
                 found += denied
         return found
 
+    def rooms(self, limits: Sequence[tuple[str, str, str]]) -> tuple[int | None, ...]:
+        """Return `room` for each of some limits."""
+        return tuple([self.room(*limit) for limit in limits])
+
     def room(self, kind: str, name: str, resource: str) -> int | None:
         """Return `ugm.model.ReportingModel.room` of the models that have such limits; None if it is unknown.
 
@@ -388,13 +394,20 @@ class ModelSet:
         largest room counts.
         """
         largest: int | None = None
-        for model in self._deniers.get(kind, ()):
-            if not isinstance(model, ReportingModel) or self.is_unusable(model):
-                return None
-            [room] = self.query(model, partial(_room_of, model), (kind, name, resource))
-            if room is None:
-                return None
-            largest = room if largest is None else max(largest, room)
+        # The same as `query` for each model, because a replay asks for many limits at once.
+        try:
+            for model in self._deniers.get(kind, ()):
+                if not isinstance(model, ReportingModel) or self.is_unusable(model):
+                    return None
+                self._calling = model if hasattr(model, "reset") else None
+                room = model.room(kind, name, resource)
+                self._calling = None
+                if room is None:
+                    return None
+                largest = room if largest is None else max(largest, room)
+        except Exception as error:
+            self._note_query_error(error)
+            raise
         return largest
 
     def evictions(self, claim: Claim) -> tuple[str, ...]:
@@ -480,6 +493,9 @@ class ModelSet:
 
     def change(self, method: Method, claim: Claim) -> None:
         """Change all models by one call, like `apply`. Every allocation and release executes it."""
+        if method == "charge_pending":
+            self._charge_pending(claim)
+            return
         inverse, undo = INVERSE[method], self._lock.undo
         models = self._pending if method in PENDING_METHODS else self.all
         if self._suspended or self._unknown:
@@ -495,6 +511,19 @@ class ModelSet:
             undo.append((self._note_interruption, ()))
             raise
 
+    def _charge_pending(self, claim: Claim) -> None:
+        """Charge all models with a claim that is pending."""
+        # A pending claim has no promised end.
+        waiting = claim if claim.until is None else claim._replace(until=None)
+        for model in self._usable:
+            # Instead of `isinstance(model, StartingModel)`, which takes longer than the call.
+            if hasattr(model, "charge_pending"):
+                self._call(model, "charge_pending", claim)
+                continue
+            if is_pending_model(model):
+                self._call(model, "remove_pending", waiting)
+            self._call(model, "charge", claim)
+
     def _call(self, model: QuotaModel, method: Method, claim: Claim) -> None:
         undo = self._lock.undo
         self._calling = model
@@ -504,7 +533,11 @@ class ModelSet:
             # After any error, the model may have changed.
             undo.append((self._note_interruption, ()))
             raise
-        undo.append((self._undo, (model, INVERSE[method], claim)))
+        if method == "charge_pending":
+            undo.append((self._undo, (model, "add_pending", claim._replace(until=None))))
+            undo.append((self._undo, (model, "refund", claim)))
+        else:
+            undo.append((self._undo, (model, INVERSE[method], claim)))
         self._calling = None
 
     def undo_since(self, mark: int) -> None:
@@ -614,10 +647,6 @@ class ModelSet:
 
 def _suspension(model: QuotaModel) -> Violation:
     return Violation(SUSPENDED, type(model).__name__, "", "", None, 0, 0, 0)
-
-
-def _room_of(model: ReportingModel, limits: tuple[str, str, str]) -> tuple[int | None]:
-    return (model.room(*limits),)
 
 
 def _require_model(argument: str, model: object) -> None:

@@ -413,20 +413,19 @@ class Partition(FastPath):
         """
         return self.waiting_list().wake()
 
-    def model_room(self, kind: str, name: str, resource: str) -> int | None:
-        """Return the largest amount of a resource with which a pending request can fit limits that have denied it.
+    def model_rooms(self, limits: Iterable[tuple[str, str, str]]) -> tuple[int | None, ...]:
+        """Return the largest amounts with which pending requests can fit limits that have denied them.
 
-        A scheduler need not repeat a request that is larger.
+        A scheduler need not repeat requests that are larger. All amounts are those of the same moment.
 
         Args:
-            kind: the kind of the limits of quota models, as in the denial.
-            name: the name of their owner, as in the denial.
-            resource: the resource.
+            limits: limits of quota models, each with its kind, the name of its owner and the resource, as in denials.
 
         Returns:
-            The amount; None if it is unknown, because a model cannot tell it or has not denied anything yet.
+            The amount for each limit; None if it is unknown, because a model cannot tell it or has not denied anything
+            yet.
         """
-        return self._lock.run(self._models.room, kind, name, resource)
+        return self._lock.run(self._models.rooms, tuple(limits))
 
     def _start_waiting(self) -> None:
         if self._waiting is None:

@@ -15,7 +15,7 @@ victims refunded. All of it happens under the lock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple, TypeAlias, final
 
@@ -23,7 +23,7 @@ from ugm.arguments import require_resource
 from ugm.decision import Violation
 from ugm.errors import RequestError
 from ugm.identity import TrackingType, is_below
-from ugm.model import Claim
+from ugm.model import Borrower, Claim
 from ugm.partition.admission import Admission
 from ugm.partition.allocation import AllocationState
 from ugm.partition.application import LedgerEntry
@@ -100,16 +100,21 @@ class ReclaimPlanning:
             protected=search.protected(chosen),
         )
 
-    def _search(self, request: _Request, missing: Sequence[Violation], leaving: _Entries) -> VictimSearch:
+    def _search(
+        self, request: _Request, missing: Sequence[Violation], leaving: _Entries, only: Container[str] | None = None
+    ) -> VictimSearch:
+        """Return the search among all allocations of other groups, or among those of them that *only* contains."""
         candidates: dict[str, ReclaimCandidate] = {}
+        needs = _Needs(missing)
         borrowers = self._models.borrowers(request.claim, {name for name, _ in leaving})
         for model, found in enumerate(borrowers):
             for borrower in found:
+                group = model, borrower
                 for name in borrower.allocation_ids:
-                    entry = self._held(name)
-                    if entry is not None:
-                        candidate = candidates.setdefault(name, ReclaimCandidate(name, entry, _freed(entry, missing)))
-                        candidate.groups.append((model, borrower))
+                    if name in candidates:
+                        candidates[name].groups.append(group)
+                    elif (only is None or name in only) and (entry := self._held(name)) is not None:
+                        candidates[name] = needs.candidate(name, entry, group)
 
         def fits(victims: Iterable[ReclaimCandidate]) -> bool:
             gone = [*leaving, *((one.allocation_id, one.entry) for one in victims)]
@@ -159,7 +164,7 @@ class ReclaimPlanning:
         missing = self._shortage(request, leaving)
         if not missing:
             return "the request fits without evicting the remaining victims"
-        return self._search(request, missing, leaving).objection(victims)
+        return self._search(request, missing, leaving, only=victims).objection(victims)
 
 
 def _plain(subject: Subject) -> Subject:
@@ -180,15 +185,38 @@ def _outcome_without_victims(missing: Sequence[Violation]) -> ReclaimOutcome | N
     return None
 
 
-def _freed(entry: LedgerEntry, missing: Iterable[Violation]) -> dict[str, int]:
-    """Return the amounts that an allocation uses where a request lacks them."""
-    path = entry.application.queue.queue_path
-    return {
-        violation.resource: amount
-        for violation in missing
-        if violation.resource is not None and (amount := entry.usage.get(violation.resource, 0)) > 0
-        if violation.kind != TrackingType.QUEUE or is_below(path, violation.queue_path)
-    }
+@final
+class _Needs:
+    """The amounts that a request lacks."""
+
+    def __init__(self, missing: Sequence[Violation]) -> None:
+        #: The resources that queues lack, with their paths, and those that quota models lack.
+        self._in_queues: Final = [
+            (one.resource, one.queue_path)
+            for one in missing
+            if one.resource is not None and one.kind == TrackingType.QUEUE
+        ]
+        self._in_models: Final = {
+            one.resource: None for one in missing if one.resource is not None and one.kind != TrackingType.QUEUE
+        }
+        #: The largest amount that is lacking, at least 1, by resource.
+        self._shortfalls: Final[dict[str, int]] = {}
+        for one in missing:
+            if one.resource is not None:
+                self._shortfalls[one.resource] = max(one.shortfall, self._shortfalls.get(one.resource, 1))
+
+    def candidate(self, allocation_id: str, entry: LedgerEntry, group: tuple[int, Borrower]) -> ReclaimCandidate:
+        """Return an allocation of another group with the amounts that it frees where they are lacking."""
+        amounts, path = entry.usage.amounts, entry.application.queue.queue_path
+        frees = {name: amounts[name] for name in self._in_models if amounts.get(name, 0) > 0}
+        for name, queue_path in self._in_queues:
+            if amounts.get(name, 0) > 0 and is_below(path, queue_path):
+                frees[name] = amounts[name]
+        size = 0
+        for name, amount in frees.items():
+            shortfall = self._shortfalls[name]
+            size += min(amount, shortfall) * 1_000_000 // shortfall
+        return ReclaimCandidate(allocation_id, entry, frees, size, [group])
 
 
 def _value_of(candidate: ReclaimCandidate, victims: Victims) -> ReclaimVictim:

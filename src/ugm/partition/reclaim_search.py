@@ -54,6 +54,8 @@ class ReclaimCandidate:
     entry: LedgerEntry
     #: The amounts of missing resources that it uses.
     frees: dict[str, int]
+    #: The part of the missing amounts that it frees, in millionths.
+    size: int = 0
     #: Its group in each model that lends, with the number of the model.
     groups: list[tuple[int, Borrower]] = field(default_factory=list)
 
@@ -64,6 +66,8 @@ class Victims:
     """A set of victims that the rules allow."""
 
     chosen: dict[str, ReclaimCandidate] = field(default_factory=dict)
+    #: The amounts of missing resources that they use together.
+    freed: Counter[str] = field(default_factory=Counter)
     _taken: Counter[_Key] = field(default_factory=Counter)
 
     def add(self, candidate: ReclaimCandidate) -> None:
@@ -77,13 +81,15 @@ class Victims:
         del self.chosen[candidate.allocation_id]
 
     def _count(self, candidate: ReclaimCandidate, times: int) -> None:
+        for resource, amount in candidate.frees.items():
+            self.freed[resource] += times * amount
         for model, borrower in candidate.groups:
             for one in borrower.guarantees:
                 self._taken[_key(model, one)] += times * candidate.frees.get(one.resource, 0)
 
     def used(self, model: int, guarantee: Guarantee) -> int:
         """Return the usage of a group after the eviction of all victims."""
-        return guarantee.used - self._taken[_key(model, guarantee)]
+        return guarantee.used - self._taken[_key(model, guarantee)] if self._taken else guarantee.used
 
     def protection_of(self, candidate: ReclaimCandidate) -> Protection | None:
         """Return the first reason against a further victim; None if the rules allow it."""
@@ -98,20 +104,22 @@ class Victims:
             return Protection.WITHIN_SHARE
         return Protection.GUARANTEE if self._breaks_guarantee(candidate) else None
 
+    # Loops, because generators take twice as long, and a search asks for every allocation of the other groups.
+
     def _exceeds_share(self, candidate: ReclaimCandidate, model: int, borrower: Borrower) -> bool:
-        return any(
-            self.used(model, one) > one.share
-            for one in borrower.guarantees
-            if one.name == borrower.name and one.resource in candidate.frees
-        )
+        for one in borrower.guarantees:
+            if one.name == borrower.name and one.resource in candidate.frees and self.used(model, one) > one.share:
+                return True
+        return False
 
     def _breaks_guarantee(self, candidate: ReclaimCandidate) -> bool:
-        return any(
-            self.used(model, one) - candidate.frees[one.resource] < one.guaranteed
-            for model, borrower in candidate.groups
-            for one in borrower.guarantees
-            if one.resource in candidate.frees and one.guaranteed
-        )
+        frees = candidate.frees
+        for model, borrower in candidate.groups:
+            for one in borrower.guarantees:
+                freed = frees.get(one.resource)
+                if freed and one.guaranteed and self.used(model, one) - freed < one.guaranteed:
+                    return True
+        return False
 
 
 def _key(model: int, guarantee: Guarantee) -> _Key:
@@ -139,30 +147,24 @@ class VictimSearch:
     candidates: Mapping[str, ReclaimCandidate]
     #: Returns whether the request fits without some allocations.
     fits: Callable[[Iterable[ReclaimCandidate]], bool]
+    #: The reasons against each candidate as the only victim, as far as they are known.
+    _protections: dict[str, Protection | None] = field(default_factory=dict, init=False)
 
     def run(self) -> Victims | None:
         """Return the victims; None if there is no set that the rules allow and that suffices."""
-        allowed = [one for one in self.candidates.values() if Victims().protection_of(one) is None]
-        by_size = sorted(allowed, key=lambda one: (self._size(one), one.allocation_id))
-        by_priority = sorted(allowed, key=lambda one: (*self._importance(one), one.allocation_id))
-        for order in (by_priority, by_size):
-            found = self._add_until_fit(order)
+        allowed = [one for one in self.candidates.values() if self._protection_of(one) is None]
+        for key in (_priority_key, _size_key):
+            found = self._add_until_fit(sorted(allowed, key=key))
             if found is not None:
                 return self._without_needless(found)
-        return self._first_set(by_size) if len(by_size) <= _COMPLETE else None
+        return self._first_set(sorted(allowed, key=_size_key)) if len(allowed) <= _COMPLETE else None
 
-    def _importance(self, candidate: ReclaimCandidate) -> tuple[int, int]:
-        return candidate.entry.traits.priority, -self._size(candidate)
-
-    def _size(self, candidate: ReclaimCandidate) -> int:
-        """Return the part of the missing amounts that a candidate frees, in millionths."""
-        shortfalls: dict[str, int] = {}
-        for one in self.missing:
-            if one.resource is not None:
-                shortfalls[one.resource] = max(one.shortfall, shortfalls.get(one.resource, 1))
-        return sum(
-            min(amount, shortfalls[name]) * 1_000_000 // shortfalls[name] for name, amount in candidate.frees.items()
-        )
+    def _protection_of(self, candidate: ReclaimCandidate) -> Protection | None:
+        """Return the first reason against the eviction of a candidate alone; None if the rules allow it."""
+        name = candidate.allocation_id
+        if name not in self._protections:
+            self._protections[name] = Victims().protection_of(candidate)
+        return self._protections[name]
 
     def _add_until_fit(self, order: Iterable[ReclaimCandidate]) -> Victims | None:
         victims = Victims()
@@ -175,11 +177,8 @@ class VictimSearch:
 
     def _may_suffice(self, victims: Victims) -> bool:
         """Return whether the victims use as much as any queue lacks; this saves most checks."""
-        freed: Counter[str] = Counter()
-        for one in victims.chosen.values():
-            freed.update(one.frees)
         return all(
-            freed[one.resource] >= one.shortfall
+            victims.freed[one.resource] >= one.shortfall
             for one in self.missing
             if one.kind == TrackingType.QUEUE and one.resource is not None
         )
@@ -188,7 +187,7 @@ class VictimSearch:
         """Remove each victim without which the request fits as well, until there is none."""
         needless: ReclaimCandidate | None = None
         while True:
-            important_first = sorted(victims.chosen.values(), key=self._importance, reverse=True)
+            important_first = sorted(victims.chosen.values(), key=_importance, reverse=True)
             needless = next((one for one in important_first if self._fits_without(victims, one)), None)
             if needless is None:
                 return victims
@@ -242,10 +241,22 @@ class VictimSearch:
         for name, candidate in self.candidates.items():
             if name not in victims.chosen:
                 _, group = candidate.groups[0]
-                counts[group.kind, group.name, Victims().protection_of(candidate) or Protection.NOT_NEEDED] += 1
+                counts[group.kind, group.name, self._protection_of(candidate) or Protection.NOT_NEEDED] += 1
         return tuple(
             ProtectedCount(*key, count) for key, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         )
+
+
+def _importance(candidate: ReclaimCandidate) -> tuple[int, int]:
+    return candidate.entry.traits.priority, -candidate.size
+
+
+def _priority_key(candidate: ReclaimCandidate) -> tuple[int, int, str]:
+    return *_importance(candidate), candidate.allocation_id
+
+
+def _size_key(candidate: ReclaimCandidate) -> tuple[int, str]:
+    return candidate.size, candidate.allocation_id
 
 
 def _add_if_allowed(victims: Victims, candidate: ReclaimCandidate) -> bool:

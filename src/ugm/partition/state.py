@@ -394,10 +394,8 @@ class PartitionState:
     def admit(self, application: Application, vector: RequestVector) -> tuple[Violation, ...]:
         """Charge *vector* to an application and start it if need be, or return every limit that it would exceed."""
         holding = self.holding_of(application)
-        if application.holding is not None:
-            return () if holding.try_charge(vector) else holding.violations_or_charge(vector)
-        violations = holding.start(vector)
-        if not violations:
+        violations = holding.admit(vector)
+        if not violations and application.holding is None:
             self.start(application, holding)
         return violations
 

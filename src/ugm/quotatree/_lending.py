@@ -6,6 +6,7 @@ they are held. So a consumer that is held above its group counts as usage of its
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from typing import TypeAlias
 
@@ -49,10 +50,12 @@ def _usage_of(tree: QuotaTree, members: Mapping[TreeNode, list[Consumer]]) -> _U
     """Return the usage of every node by position of the resource, from the consumers of all leaves."""
     used = {node: [0] * len(tree.resources) for node in tree.nodes.values()}
     for leaf, consumers in members.items():
-        for consumer in consumers:
-            for position, amount in consumer.amounts:
+        # Most consumers request the same amounts as others.
+        alike = Counter([(consumer.packed, consumer.mask) for consumer in consumers])
+        for request, count in alike.items():
+            for position, amount in leaf.packing.unpack_request(*request):
                 for node in leaf.path:
-                    used[node][position] += amount
+                    used[node][position] += amount * count
     return used
 
 

@@ -135,9 +135,9 @@ class Gauge:
         """True if the limit is that of a queue, for all users together."""
         return self.configured.key.kind == TrackingType.QUEUE
 
-    def open(self) -> None:
-        """Begin a search for waiting job classes that fit; it ends with `OrderedLines.close`."""
-        self.waiting.open(self._free())
+    def open(self) -> bool:
+        """Begin a search for waiting job classes that fit, like `OrderedLines.open`."""
+        return self.waiting.open(self._free())
 
     def first_fitting(self) -> Candidate | None:
         """Return the first waiting job class that fits: its key, its position and the amount that it needs."""

@@ -72,12 +72,19 @@ class OrderedLines(Generic[Item]):
             self._found[line] = position
             heappush(self._heap, (self.order.key(line), position, line))
 
-    def open(self, free: int) -> None:
-        """Begin a search for items that need at most *free*. Until it is closed, no key falls."""
-        self._found = {line: 0 for line, waiting in self._lines.items() if waiting.smallest <= free}
+    def open(self, free: int) -> bool:
+        """Begin a search for items that need at most *free*, and return True; or return False if there are none.
+
+        Until the search is closed, no key falls.
+        """
+        found = {line: 0 for line, waiting in self._lines.items() if waiting.smallest <= free}
+        if not found:
+            return False
+        self._found = found
         self._heap = [(self.order.key(line), 0, line) for line in self._found]
         heapify(self._heap)
         self._is_open = True
+        return True
 
     def close(self) -> None:
         """End the search."""

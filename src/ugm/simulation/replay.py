@@ -47,7 +47,7 @@ renewed, waiting jobs are requested again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from operator import itemgetter
@@ -243,6 +243,8 @@ class _Replay:
     restarted: set[int] = field(default_factory=set)
     #: The gauges that evictions have lowered since the last round of retries.
     relieved: dict[Gauge, None] = field(default_factory=dict)
+    #: The gauges that are not exact and whose free amount is known in this round.
+    known_rooms: set[Gauge] = field(default_factory=set)
 
     @property
     def now(self) -> int:
@@ -454,10 +456,16 @@ class _Replay:
 
     def _retry_round(self, relieved: Iterable[Gauge]) -> None:
         candidates: list[_Fitting] = []
+        opened: list[Gauge] = []
+        self.known_rooms = {gauge for gauge in relieved if not gauge.is_exact}
+        for gauge in self.known_rooms:
+            gauge.reported_free = MAX_QUANTITY
+        if self.known_rooms:
+            self._find_rooms(self.known_rooms)
         for gauge in relieved:
-            gauge.reported_free = MAX_QUANTITY if gauge.is_exact else self._room(gauge)
-            gauge.open()
-            _add_candidate(gauge, candidates)
+            if gauge.open():
+                _add_candidate(gauge, candidates)
+                opened.append(gauge)
         if self.reservations is not None:
             self.reservations.begin_round(relieved)
         while candidates:
@@ -467,27 +475,27 @@ class _Replay:
             if arrival in gauge.waiting and gauge.fits(amount) and gauge.waiting.key(arrival) == key:
                 self._retry_class(gauge.waiting.remove(arrival))
             _add_candidate(gauge, candidates)
-        for gauge in relieved:
+        for gauge in opened:
             gauge.waiting.close()
 
-    def _room(self, gauge: Gauge) -> int:
-        """Return an upper bound of what a class may need to fit the limits of quota models, or to reclaim its part."""
-        _, _, _, resource = key = gauge.configured.key
-        room = None if resource is None else self.partition.model_room(key.kind, gauge.name, resource)
-        if room is None:
-            return MAX_QUANTITY
-        return max(room, gauge.unused_guarantee) if self.reclaims else room
+    def _find_rooms(self, gauges: Collection[Gauge]) -> None:
+        """Find upper bounds of what classes may need to fit the limits of quota models, or to reclaim their part."""
+        limits = [(gauge.configured.key.kind, gauge.name, gauge.configured.key.resource or "") for gauge in gauges]
+        for gauge, room in zip(gauges, self.partition.model_rooms(limits), strict=True):
+            if room is not None:
+                free = max(room, gauge.unused_guarantee) if self.reclaims else room
+                gauge.reported_free = min(gauge.reported_free, free)
 
     def _follow_rooms(self, job_class: JobClass) -> None:
         """Note what a started job has left of the limits of quota models."""
-        for gauge, _ in job_class.gauges:
-            if not gauge.is_exact and gauge.waiting:
-                gauge.reported_free = min(gauge.reported_free, self._room(gauge))
+        gauges = [gauge for gauge, _ in job_class.gauges if not gauge.is_exact and gauge.waiting]
+        if gauges:
+            self._find_rooms(gauges)
 
     def _retry_class(self, job_class: JobClass) -> None:
         """Request the oldest job of a class, and let the class wait again if jobs still wait."""
         self._end_waiting(job_class)
-        if not (self.reclaims and job_class.is_within_guarantee) and (full := job_class.full_gauge()) is not None:
+        if not (self.reclaims and job_class.is_within_guarantee) and (full := self._full_gauge(job_class)) is not None:
             # The request would be denied, and a denial by quota models takes long.
             job_class.wait_for(*full)
             if self.reservations is not None and full[0].is_of_queue:
@@ -503,6 +511,15 @@ class _Replay:
         else:
             self._wait(job_class, decision)
         self._record_waiting(job_class)
+
+    def _full_gauge(self, job_class: JobClass) -> tuple[Gauge, int] | None:
+        """Return the first gauge that one more job does not fit, with its amount."""
+        if (full := job_class.full_gauge()) is not None:
+            return full
+        for gauge, amount in job_class.gauges:
+            if gauge in self.known_rooms and not gauge.fits(amount):
+                return gauge, amount
+        return None
 
     def _end_waiting(self, job_class: JobClass) -> None:
         """Count what a class has waited, before its awaited limit changes."""

@@ -185,6 +185,15 @@ class Holding:
         self.amounts = held_vcore + vcore, held_memory + memory, held_extended
         return True
 
+    def admit(self, vector: RequestVector) -> tuple[Violation, ...]:
+        """Charge *vector* if it fits, or return every limit that it would exceed.
+
+        The holding is up to date, or detached; then it is attached if it fits, too.
+        """
+        if self.epoch is DETACHED:
+            return self.start(vector)
+        return () if self.try_charge(vector) else self.violations_or_charge(vector)
+
     def violations_or_charge(self, vector: RequestVector) -> tuple[Violation, ...]:
         """Return every limit that *vector* would exceed, or charge it if there is none. Follows a failed `try_charge`.
 

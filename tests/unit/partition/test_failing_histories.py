@@ -22,7 +22,7 @@ from typing import Final
 import pytest
 
 from support.examples import seeds
-from support.failing_models import Failing, ResettableFailing, ledger_of
+from support.failing_models import Failing, ResettableFailing, ResettableStarting, Starting, ledger_of
 from support.injection import Injector, points_of
 from support.locks import is_locked
 from support.partition_fixtures import SUE, BrokenError, memory, partition_of, shown
@@ -55,7 +55,7 @@ class History:
         )
 
     def _model(self) -> Failing:
-        kind = self.random.choice([Failing, ResettableFailing])
+        kind = self.random.choice([Failing, ResettableFailing, Starting, ResettableStarting])
         model = kind(GPUS, resource="gpu")
         model.trap = self._trap
         return model

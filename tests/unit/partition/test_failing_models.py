@@ -12,7 +12,15 @@ from typing import Final, NamedTuple
 import pytest
 
 from support.examples import pairs
-from support.failing_models import CHANGES, Failing, Fuse, ResettableFailing, ledger_of
+from support.failing_models import (
+    CHANGES,
+    Failing,
+    Fuse,
+    ResettableFailing,
+    ResettableStarting,
+    Starting,
+    ledger_of,
+)
 from support.locks import is_locked
 from support.partition_fixtures import SUE, BrokenError, config, memory, partition_of, shown
 from ugm import AllocationRequest, Claim, Decision, Partition, ReentrantCallError, RequestError, Resource, Violation
@@ -95,10 +103,12 @@ class Scene:
     """A partition in which something of every kind goes on, with three models, one of which is going to fail."""
 
     def __init__(self, position: int, *, resettable: bool) -> None:
-        self.models: list[Failing] = [ResettableFailing(9, gives_up=("1", "last", "goes")) for _ in range(3)]
+        kinds = [(Failing, ResettableFailing), (Starting, ResettableStarting), (Failing, ResettableFailing)]
+        self.models: list[Failing] = [
+            kind[number != position or resettable](9, gives_up=("1", "last", "goes"))
+            for number, kind in enumerate(kinds)
+        ]
         self.events: list[tuple[int, Event]] = []
-        if not resettable:
-            self.models[position] = Failing(9, gives_up=("1", "last", "goes"))
         self.failing = self.models[position]
         self.partition = Partition(CONFIG, models=self.models, subscribers=[self._note], clock=lambda: 1000)
         self._fill(self.partition)
@@ -181,7 +191,8 @@ def fails(case: Case) -> None:
 def is_suspended(scene: Scene) -> None:
     """Make sure that the failing model is suspended, and replace it."""
     partition, failing = scene.partition, scene.failing
-    expected = (Violation(SUSPENDED, "Failing", "", "", None, 0, 0, 0),)
+    name = type(failing).__name__
+    expected = (Violation(SUSPENDED, name, "", "", None, 0, 0, 0),)
     before = failing.state()
     assert partition.check("other", Resource()) == Decision(expected)
     assert not Decision(expected).can_wait  # No release ends the suspension.
@@ -189,7 +200,7 @@ def is_suspended(scene: Scene) -> None:
     assert partition.allocate_evicting("more", "other", Resource()).violations == expected
     assert partition.allocate_all([("more", "other", Resource())]).violations == expected
     assert partition.resize("last", licences(3)).violations == expected
-    assert "Failing" in str(partition.explain("other", Resource()))
+    assert name in str(partition.explain("other", Resource()))
     assert partition.release("last")
     assert partition.resize("room", Resource())
     partition.request("more", "app", licences(1))

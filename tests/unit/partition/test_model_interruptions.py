@@ -205,6 +205,7 @@ DEMAND_CALLS: Final[dict[str, tuple[Callable[[Scene], object], Callable[[Scene],
     "add_pending": (lambda _: None, lambda s: s.model.add_pending(claim("n", "a", 9))),
     "remove_pending": (lambda _: None, lambda s: s.model.remove_pending(claim("5", "c", 6))),
     "charge what is expected": (lambda _: None, lambda s: s.model.charge(claim("5", "c", 6))),
+    "charge_pending": (lambda _: None, lambda s: s.model.charge_pending(claim("5", "c", 6))),
 }
 
 

@@ -108,7 +108,7 @@ def test_room_of_a_model() -> None:
     # Both groups request more than they get.
     partition.release("x0.0")
     assert (woken(waiting), waiting.tests) == ([], 22)
-    assert partition.model_room("elastic group", "red", "gpu") == 1
+    assert partition.model_rooms([("elastic group", "red", "gpu")]) == (1,)
     partition.release("x2.0")
     assert (woken(waiting), waiting.tests) == (["x10.1"], 24)
 
@@ -126,7 +126,7 @@ def test_room_of_a_quota_tree() -> None:
 
     partition.release("x0.0")
     assert (woken(waiting), waiting.tests) == ([], 22)
-    assert partition.model_room("quota node", "red", "gpu") == 1
+    assert partition.model_rooms([("quota node", "red", "gpu")]) == (1,)
     partition.release("x2.0")
     assert (woken(waiting), waiting.tests) == (["x0.1"], 25)
 
