@@ -248,7 +248,7 @@ class StartingModel(PendingModel, Protocol):
     """A model of pending requests that charges a pending claim in one step, which takes less time than two."""
 
     def charge_pending(self, claim: Claim) -> None:
-        """Do the same as `remove_pending` and `charge`, which are not called then."""
+        """Do the same as `ugm.model.PendingModel.remove_pending` and `ugm.QuotaModel.charge`, in place of both."""
         ...
 
 
