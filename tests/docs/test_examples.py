@@ -159,6 +159,7 @@ def _report() -> Report:
     return grid_replay()[0]
 
 
+@pytest.mark.ci
 def test_limits_bite(report: Report) -> None:
     """Under the bundled configuration, some jobs wait long, most jobs do not wait, and none is lost."""
     assert report.submitted == report.started == 20_000
@@ -167,6 +168,7 @@ def test_limits_bite(report: Report) -> None:
     assert report.is_clean
 
 
+@pytest.mark.ci
 def test_limits_of_every_kind_bite(report: Report) -> None:
     """Quotas of managed and created queues and limits of users and groups delay jobs."""
     holding = [limit for limit in report.limits if limit.delayed_jobs]
@@ -178,6 +180,7 @@ def test_limits_of_every_kind_bite(report: Report) -> None:
     assert any(limit.limit_name == "*" for limit in holding if limit.kind is TrackingType.GROUP)
 
 
+@pytest.mark.ci
 def test_most_users_do_not_wait(report: Report) -> None:
     """The limits delay few users."""
     delayed = sum(1 for _, waiting in report.users if waiting.delayed)

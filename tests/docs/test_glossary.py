@@ -124,6 +124,7 @@ def test_terms_are_sorted_and_unique() -> None:
     assert terms == sorted(set(terms))
 
 
+@pytest.mark.ci
 def test_code_of_the_glossary_exists() -> None:
     """Every name in the last column is a class of ugm, one of its members, or a name of a package."""
     known = classes()
@@ -149,6 +150,7 @@ def test_public_classes_are_described(package: str) -> None:
     assert missing == []
 
 
+@pytest.mark.ci
 def test_names_have_no_retired_words() -> None:
     """No module, class, function, argument, variable or attribute has a retired word in its name."""
     found = []

@@ -124,7 +124,7 @@ def _creating(kind: str, folder: Path) -> Iterator[str]:
         yield kind
 
 
-@pytest.fixture(params=["memory", "journal", _SERVICE])
+@pytest.fixture(params=["memory", pytest.param("journal", marks=pytest.mark.ci), _SERVICE])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """Create the partitions of a test in memory, then with a journal, then as clients of a service."""
     with _creating(request.param, tmp_path) as kind:

@@ -58,8 +58,9 @@ def test_another_attempt(failure: Exception, monkeypatch: pytest.MonkeyPatch, ca
     assert [record.message for record in caplog.records] == [f"the log was not compacted: {failure}"]
 
 
-def test_the_log_of_a_service_is_compacted(tmp_path: Path) -> None:
+def test_the_log_of_a_service_is_compacted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After enough changes the log begins with the state, and the service continues with the next changes."""
+    monkeypatch.setattr(compactor, "_PAUSE", 0.1)
     path, address = tmp_path / "quota.journal", f"unix:{tmp_path}/socket"
     service = Service(path, address, config=CONFIG, settings=ServiceSettings(compact_after=20))
     service.start()
@@ -80,15 +81,16 @@ def test_the_log_of_a_service_is_compacted(tmp_path: Path) -> None:
     assert inspect(path).allocations == 0
 
 
-def test_compaction_can_be_switched_off(tmp_path: Path) -> None:
+def test_compaction_can_be_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A service with a bound of 0 never compacts its log."""
+    monkeypatch.setattr(compactor, "_PAUSE", 0.05)
     path, address = tmp_path / "quota.journal", f"unix:{tmp_path}/socket"
     service = Service(path, address, config=CONFIG, settings=ServiceSettings(compact_after=0))
     service.start()
     try:
         with ugm.connect(address) as partition:
             partition.submit("app", UserGroup("sue"), "root.a")
-            sleep(1)
+            sleep(0.3)
     finally:
         service.stop()
 

@@ -87,7 +87,10 @@ class Silent(Wrapper):
 
 @pytest.mark.parametrize(
     ("machine", "error"),
-    [(WithForgetful, AssertionError), pytest.param(WithLost, OverflowError, marks=pytest.mark.ci)],
+    [
+        pytest.param(WithForgetful, AssertionError, marks=pytest.mark.ci),
+        pytest.param(WithLost, OverflowError, marks=pytest.mark.ci),
+    ],
 )
 def test_wrong_models_are_found(machine: type[PartitionMachine], error: type[Exception]) -> None:
     """A quota model that loses count, or raises where it must not, is found."""
