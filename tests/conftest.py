@@ -35,6 +35,13 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.import_plugin("schemathesis.pytest.plugin")
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """Run three processes on two processors: tests wait for a third of their time, for processes and time-outs."""
+    if _selects_ci(config) or "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None
+    return (os.cpu_count() or 1) * 3 // 2
+
+
 def _selects_ci(config: pytest.Config) -> bool:
     return "not ci" not in config.option.markexpr
 
