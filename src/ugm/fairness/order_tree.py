@@ -55,7 +55,7 @@ class SortSettings(NamedTuple):
     offset: int = 0
     #: Whether the offset alone is the priority of the queue.
     is_fenced: bool = False
-    #: Whether the first request in or below the queue that limits of queues block reserves capacity.
+    #: Whether the first request in or below the queue that queue limits block reserves capacity.
     reserves: bool = False
 
 

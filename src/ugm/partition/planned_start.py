@@ -60,7 +60,7 @@ class Reservation(NamedTuple):
     """Capacity that becomes free and is kept for a pending request.
 
     A queue with the property ``ugm.reservation: enabled`` has a reservation. It belongs to the first request in or
-    below the queue that is blocked only by limits of queues or by the size of the cluster. The request keeps it until
+    below the queue that is blocked only by queue limits or by the size of the cluster. The request keeps it until
     it is granted or withdrawn, or until a limit of its user, of its group or of another quota model blocks it. Then, or
     if a request of a higher priority is blocked, another request gets the reservation.
 

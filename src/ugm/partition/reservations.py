@@ -464,7 +464,7 @@ class Reservations:
 
 
 def is_blocked_by_queues(violations: Iterable[Violation]) -> bool:
-    """Return whether only limits of queues or the size of the cluster deny a request, and waiting can help."""
+    """Return whether only queue limits or the size of the cluster deny a request, and waiting can help."""
     found = tuple(violations)
     return bool(found) and all(one.kind == TrackingType.QUEUE and one.can_wait for one in found)
 

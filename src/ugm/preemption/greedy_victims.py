@@ -141,7 +141,7 @@ class _GreedyChoice:
         while index < len(kept):
             option = options[kept[index][0]]
             victims.change(option, -1)
-            if victims.is_lawful:
+            if victims.reaches_targets:
                 del kept[index]
                 # The claims of the removed victim may be gone, so that an earlier one is needless now.
                 index = 0 if option.claims else index

@@ -75,7 +75,7 @@ class ReductionProgress:
         rest = ((name, amount - offered.get(name, 0)) for name, amount in self._left.items())
         return sum([self._scales[name] * amount for name, amount in rest if amount > 0])
 
-    def is_lawful(self, one: AllocationClass) -> bool:
+    def is_permitted(self, one: AllocationClass) -> bool:
         """Return whether one allocation more may be taken."""
         usage = one.usage
         share = self._shares.get(one.node.path, {})
@@ -206,7 +206,7 @@ class _Search:
             self._record()
             return
         option, taken = self._options[index], 0
-        while taken < len(option.positions) and self._progress.is_lawful(option.one):
+        while taken < len(option.positions) and self._progress.is_permitted(option.one):
             self._progress.change(option.one, 1)
             self._chosen.append((index, taken))
             taken += 1
@@ -233,7 +233,7 @@ class _Search:
             *_, index, taken = entry
             option = self._options[index]
             current = self._entry(index, taken)
-            if not current[1] or not self._progress.is_lawful(option.one):
+            if not current[1] or not self._progress.is_permitted(option.one):
                 continue
             if current == entry:
                 self._progress.change(option.one, 1)

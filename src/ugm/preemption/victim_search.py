@@ -223,7 +223,7 @@ class _Search:
 
     def _record(self) -> None:
         """Keep the chosen set if it is permitted and the best so far."""
-        if not self._victims.is_lawful:
+        if not self._victims.reaches_targets:
             return
         cost = self._victims.weight, sorted(self._priorities(), reverse=True), sorted(self._ages(), reverse=True)
         if self._best_cost is None or cost < self._best_cost:

@@ -53,6 +53,6 @@ class VictimSet:
         return True
 
     @property
-    def is_lawful(self) -> bool:
+    def reaches_targets(self) -> bool:
         """True if all demanded targets are reached."""
         return not any(left > 0 and claimed for left, claimed in zip(self.remaining, self.claimed, strict=True))

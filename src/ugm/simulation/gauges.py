@@ -280,7 +280,7 @@ class ReplayGauges:
 
     @property
     def may_deny(self) -> bool:
-        """False if every job would fit the limits of queues."""
+        """False if every job would fit the queue limits."""
         return self.is_scheduled or any(gauge.is_exact and not gauge.fits(gauge.largest) for gauge in self.of_queues)
 
     def awaited_inexact(self) -> Mapping[Gauge, None]:
