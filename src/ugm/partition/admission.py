@@ -196,12 +196,6 @@ class Admission:
         if self.is_repeated(request.allocation_id, entry):
             return ALLOWED
         self.require_not_failing(entry.application)
-        if not self._models:
-            violations = self._state.admit(entry.application, self.vector(request.usage))
-            if violations:
-                return self.deny([request], Decision(violations))
-            self._state.write_allocated(request.allocation_id, entry)
-            return ALLOWED
         return self._charge_unless_denied(request, entry, ())
 
     def allocate_entry(
@@ -223,7 +217,14 @@ class Admission:
         self, request: AllocationRequest, entry: LedgerEntry, objections: Sequence[Violation]
     ) -> Decision:
         state, models, application = self._state, self._models, entry.application
-        holding, vector = state.holding_of(application), self.vector(entry.usage)
+        vector = self.vector(entry.usage)
+        if not models.all and not objections:
+            violations = state.admit(application, vector)
+            if violations:
+                return self.deny([request], Decision(violations))
+            state.write_allocated(request.allocation_id, entry)
+            return ALLOWED
+        holding = state.holding_of(application)
         # A model gets the same object for its check and its charge, which may use the result of the check.
         claim = entry.claim(request.allocation_id)
         by_models = models.check(claim)

@@ -51,15 +51,18 @@ class FirstFit(Generic[Item]):
 
     def items(self) -> Iterator[tuple[int, Item]]:
         """Yield all positions with their items, the smallest position first; meanwhile nothing may be changed."""
-        smallest, leaves, nodes = self._smallest, self._leaves, [1]
+        smallest, leaves = self._smallest, self._leaves
+        nodes = [1] if smallest else []
         while nodes:
             node = nodes.pop()
-            if node not in smallest:
-                continue
-            if node >= leaves:
-                yield node - leaves, self._items[node - leaves]
-            else:
-                nodes += (2 * node + 1, 2 * node)
+            # Down to the first position; the other subtrees follow later.
+            while node < leaves:
+                node *= 2
+                if node not in smallest:
+                    node += 1
+                elif node + 1 in smallest:
+                    nodes.append(node + 1)
+            yield node - leaves, self._items[node - leaves]
 
     @property
     def smallest(self) -> float:

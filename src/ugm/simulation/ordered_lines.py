@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush, heapreplace, merge
 from itertools import groupby
@@ -14,7 +14,7 @@ from ugm.identity import UserGroup
 from ugm.simulation.first_fit import FirstFit
 from ugm.simulation.job_order import JobOrder
 
-__all__ = ["Candidate", "OrderedLines"]
+__all__ = ["Candidate", "OrderedLines", "merged"]
 
 _FIRST: Final = itemgetter(0)
 
@@ -29,9 +29,15 @@ class _Waiting(Protocol):
 
 
 Item = TypeVar("Item", bound=_Waiting)
+T = TypeVar("T")
 
 #: The key of a line, the position of its first item that fits, and the amount that the item needs.
 Candidate = tuple[tuple[Any, ...], int, int]
+
+
+def merged(sorted_lines: Sequence[Iterable[T]]) -> Iterable[T]:
+    """Return all elements of some sorted lines in their order. Most calls have one line."""
+    return sorted_lines[0] if len(sorted_lines) == 1 else merge(*sorted_lines)  # type: ignore[type-var]
 
 
 @final
@@ -116,10 +122,11 @@ class OrderedLines(Generic[Item]):
 
     def in_order(self) -> Iterator[tuple[tuple[Any, ...], int, Item]]:
         """Yield the keys, positions and items in their order; meanwhile nothing may be changed."""
-        keys = sorted(((self.order.key(line), waiting) for line, waiting in self._lines.items()), key=_FIRST)
+        find_key = self.order.key
+        keys = sorted([(find_key(line), waiting) for line, waiting in self._lines.items()], key=_FIRST)
         for key, lines in groupby(keys, key=_FIRST):
             # Positions are unique, so items are not compared.
-            for position, item in merge(*(waiting.items() for _, waiting in lines)):
+            for position, item in merged([waiting.items() for _, waiting in lines]):
                 yield key, position, item
 
     def key(self, position: int) -> tuple[Any, ...]:

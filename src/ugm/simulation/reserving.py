@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from heapq import merge
 from typing import Final, final
 
 from ugm.configuration import PartitionConfig
@@ -25,7 +24,7 @@ from ugm.identity import ancestors, is_below
 from ugm.partition import AllocationRequest, Partition, Reservation
 from ugm.partition.reservations import is_blocked_by_queues
 from ugm.simulation.gauges import Gauge, JobClass, ReplayGauges
-from ugm.simulation.ordered_lines import OrderedLines
+from ugm.simulation.ordered_lines import OrderedLines, merged
 from ugm.simulation.workload import Job
 
 __all__ = ["RESERVED", "JobReservations", "with_reservations"]
@@ -238,7 +237,7 @@ class JobReservations:
         if self._set_aside:
             lines.append(self._set_aside)
         # Positions are unique, so classes are not compared.
-        return (job_class for _, _, job_class in merge(*(waiting.in_order() for waiting in lines)))
+        return (job_class for _, _, job_class in merged([waiting.in_order() for waiting in lines]))
 
     def _full_gauge(self, job_class: JobClass) -> tuple[Gauge, int] | None:
         """Return a full gauge of a class; None if none is full or it may not reserve."""
