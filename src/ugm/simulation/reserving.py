@@ -13,7 +13,7 @@ because of that limit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import Final, final
 
@@ -57,6 +57,7 @@ class JobReservations:
         "_free",
         "_gauges",
         "_held_back",
+        "_holders",
         "_is_exact",
         "_is_outdated",
         "_known",
@@ -87,6 +88,8 @@ class JobReservations:
         #: with the duration of the class that it has held back.
         self._known: tuple[Reservation, ...] = ()
         self._held_back: Final[dict[tuple[str, Gauge], tuple[int, Violation]]] = {}
+        #: The classes of the first jobs that may have a reservation, by allocation.
+        self._holders: dict[str, JobClass] = {}
         #: The gauges that held back classes wait for, by the queue and the resource of the objection.
         self._awaited: Final[dict[tuple[str, str | None], Gauge]] = {}
         #: The classes that are not requested again in this round.
@@ -187,12 +190,14 @@ class JobReservations:
         self._held_back.clear()
 
     def reserve(self, job_class: JobClass) -> None:
-        """Let a class for which only gauges of queues are full have the reservations of its queues that are free."""
-        if not self._free_paths().isdisjoint(ancestors(job_class.queue_path)):
+        """Let a class for which only gauges of queues are full have the reservations of its queues that it may get."""
+        if not self._open_paths().isdisjoint(ancestors(job_class.queue_path)):
             self._exist = True
             name = job_class.waiting_jobs[0][1].application_id
             decision = self._allocate_in_pass(name, job_class)
-            if len(self._reserving) == 1 and is_blocked_by_queues(decision.violations):
+            self._holders[name] = job_class
+            is_only = len(self._reserving) == 1 and not self._settings.has_offsets
+            if is_only and is_blocked_by_queues(decision.violations):
                 # No need to plan its start now: the only reservation is that of this job.
                 self._known, self._free = (Reservation(name, name, tuple(self._reserving), None),), frozenset()
                 self._held_back.clear()
@@ -202,7 +207,7 @@ class JobReservations:
                 self._free_paths()
 
     def fill(self) -> list[tuple[JobClass, Gauge, int]]:
-        """Let the first classes for which only gauges of queues are full have the reservations that are free.
+        """Let the first classes for which only gauges of queues are full have the reservations that they may get.
 
         Returns:
             The classes that have to wait for another gauge, which is full, with this gauge and their amount there.
@@ -211,19 +216,30 @@ class JobReservations:
             return []
         self._is_outdated = False
         moved: list[tuple[JobClass, Gauge, int]] = []
-        for job_class in self._held_below(self._free_paths()):
+        #: The queues whose first class has been tried. Priorities do not decide between classes of one queue.
+        tried: set[str] = set()
+        for job_class in self._held_below(self._open_paths()):
+            if job_class.queue_path in tried:
+                continue
             full = self._full_gauge(job_class)
             if full is None and not self._gauges.may_deny:
                 break
-            if full is None or self._free_paths().isdisjoint(ancestors(job_class.queue_path)):
+            if full is None or self._open_paths().isdisjoint(ancestors(job_class.queue_path)):
                 continue
             if full[0].is_exact and full[0] is not job_class.awaited[0]:
                 moved.append((job_class, *full))
             if full[0].is_of_queue:
                 self.reserve(job_class)
-                if not self._free_paths():
+                if self._settings.has_offsets:
+                    tried.add(job_class.queue_path)
+                if not self._open_paths() or tried == self._queues:
                     break
         return moved
+
+    def _open_paths(self) -> frozenset[str]:
+        """Return the queues whose reservation a class may get: the free ones, or with priorities also taken ones."""
+        free = self._free_paths()
+        return frozenset(self._reserving) if self._settings.has_offsets else free
 
     def _held_below(self, paths: frozenset[str]) -> Iterator[JobClass]:
         """Yield the classes that may get the reservation of one of some queues, in their order."""
@@ -259,11 +275,24 @@ class JobReservations:
     def _taken_paths(self) -> set[str]:
         reservations = self._partition.reservations()
         if reservations != self._known:
+            self._drop_blocked({one.allocation_id for one in reservations})
             self._known = reservations
             self._held_back.clear()
         taken = {path for one in reservations for path in one.queue_paths}
         self._exist = bool(taken)
         return taken
+
+    def _drop_blocked(self, present: Collection[str]) -> None:
+        """Drop the reservations of jobs that something besides queues blocks now, as the next pass would.
+
+        Without this, such a job would have its reservation again if the block ended before the next pass.
+        """
+        for name in [name for name in self._holders if name not in present]:
+            job_class = self._holders.pop(name)
+            if job_class.waiting_jobs and job_class.waiting_jobs[0][1].application_id == name:
+                violations = self._partition.check(name, job_class.usage, duration=job_class.duration).violations
+                if violations and not is_blocked_by_queues(violations):
+                    self._allocate_in_pass(name, job_class)
 
 
 def _may_reserve(gauge: Gauge, path: str) -> bool:

@@ -113,6 +113,48 @@ def test_a_job_reserves_when_its_user_limit_is_not_full_any_more() -> None:
     assert waits_of(report)["sue"].total == (9 - 6) + (12 - 6)
 
 
+def test_a_job_of_a_queue_with_a_higher_priority_takes_the_reservation() -> None:
+    """A later job gets the reservation of an earlier one, if its queue has the higher offset and it is blocked, too."""
+    queues = (QueueConfig("a"), QueueConfig("b", properties={"priority.offset": "1"}))
+    config = PartitionConfig(queues=(QueueConfig("root", queues=queues),))
+    jobs = [job(1, 3, 4, 3, queue="root.b"), job(2, 3, 2, 4), replace(job(3, 5, 2, 3, queue="root.b"), user=BOB)]
+
+    report = simulate(jobs, config, cluster=Resource(vcore=5), reserves=True)
+
+    # Job 3 starts when job 1 ends, and then job 2.
+    assert waits_of(report)["bob"].total == 7 - 5
+    assert waits_of(report)["sue"].total == 9 - 3
+
+
+def test_a_blocked_job_loses_its_reservation_for_good() -> None:
+    """A job that a limit of its user blocks for some time does not get its reservation back when the block ends."""
+    limits, reserves = (LimitConfig(users=("*",), max_resources=Resource(vcore=4)),), {"ugm.reservation": "enabled"}
+    queues = (
+        QueueConfig("a", properties={"priority.offset": "2"}),
+        QueueConfig("b", properties={**reserves, "priority.offset": "1"}, limits=limits),
+    )
+    config = PartitionConfig(queues=(QueueConfig("root", queues=queues, limits=limits, properties=reserves),))
+    jobs = [
+        replace(job(1, 3, 5, 3, 9, queue="root.b"), user=BOB),
+        replace(job(2, 3, 6, 4, 9, queue="root.b"), user=BOB),
+        job(3, 3, 2, 4, 5, queue="root.b"),
+        replace(job(4, 4, 2, 3, 3), user=BOB),
+        replace(job(5, 5, 3, 4, 4), user=BOB),
+        job(6, 7, 5, 2, 6, queue="root.b"),
+        job(7, 15, 1, 2, 2),
+        replace(job(8, 16, 3, 3, 5, queue="root.b"), user=BOB),
+    ]
+
+    report = simulate(jobs, config, cluster=Resource(vcore=5), reserves=True)
+    naive = NaiveReplay(config, Resource(vcore=5))
+    for one in jobs:
+        naive.submit(one)
+    naive.end_until(None)
+
+    assert waits_of(report)["sue"].total == sum(naive.waits[number] for number in (3, 6, 7))
+    assert waits_of(report)["bob"].total == sum(naive.waits[number] for number in (1, 2, 4, 5, 8))
+
+
 def test_a_large_job_does_not_starve_below_scheduled_limits() -> None:
     """The same as without a schedule: jobs reserve although gauges do not know the limits at each time."""
     jobs = [job(1, 0, 10, 1), job(2, 1, 10, 2), job(3, 2, 15, 1), job(4, 12, 15, 1)]
@@ -188,7 +230,8 @@ LIMITS = st.lists(
     ),
     max_size=1,
 ).map(tuple)
-LEAVES = {"resources": st.builds(QueueResources, max=CORES), "limits": LIMITS, **PROMISES}
+OFFSETS = st.sampled_from([{}, {"ugm.reservation": "enabled"}, {"priority.offset": "1"}, {"priority.offset": "2"}])
+LEAVES = {"resources": st.builds(QueueResources, max=CORES), "limits": LIMITS, "properties": OFFSETS}
 CONFIGS = st.builds(
     QueueConfig,
     st.just("root"),
