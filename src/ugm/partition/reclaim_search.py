@@ -56,7 +56,7 @@ class ReclaimCandidate:
     frees: dict[str, int]
     #: The part of the missing amounts that it frees, in millionths.
     size: int = 0
-    #: Its group in each model that lends, with the number of the model.
+    #: Its group in each model that lends, with the number of the model; one object for all candidates of the group.
     groups: list[tuple[int, Borrower]] = field(default_factory=list)
 
 
@@ -147,8 +147,8 @@ class VictimSearch:
     candidates: Mapping[str, ReclaimCandidate]
     #: Returns whether the request fits without some allocations.
     fits: Callable[[Iterable[ReclaimCandidate]], bool]
-    #: The reasons against each candidate as the only victim, as far as they are known.
-    _protections: dict[str, Protection | None] = field(default_factory=dict, init=False)
+    #: The reasons against candidates as the only victim, as far as they are known, by what decides about them.
+    _protections: dict[tuple[object, ...], Protection | None] = field(default_factory=dict, init=False)
 
     def run(self) -> Victims | None:
         """Return the victims; None if there is no set that the rules allow and that suffices."""
@@ -161,10 +161,11 @@ class VictimSearch:
 
     def _protection_of(self, candidate: ReclaimCandidate) -> Protection | None:
         """Return the first reason against the eviction of a candidate alone; None if the rules allow it."""
-        name = candidate.allocation_id
-        if name not in self._protections:
-            self._protections[name] = Victims().protection_of(candidate)
-        return self._protections[name]
+        # Most allocations of a group use the same amounts. Equal groups of candidates are the same objects.
+        alike = candidate.entry.traits.preemptible, *candidate.frees.items(), *map(id, candidate.groups)
+        if alike not in self._protections:
+            self._protections[alike] = Victims().protection_of(candidate)
+        return self._protections[alike]
 
     def _add_until_fit(self, order: Iterable[ReclaimCandidate]) -> Victims | None:
         victims = Victims()
