@@ -26,7 +26,7 @@ from ugm.identity import TrackingType, is_below
 from ugm.model import Borrower, Claim
 from ugm.partition.admission import Admission
 from ugm.partition.allocation import AllocationState
-from ugm.partition.application import LedgerEntry
+from ugm.partition.application import Application, LedgerEntry
 from ugm.partition.model_set import ModelSet
 from ugm.partition.reclaim_plan import ReclaimOutcome, ReclaimPlan, ReclaimVictim
 from ugm.partition.reclaim_search import ReclaimCandidate, Victims, VictimSearch, is_entitled
@@ -105,7 +105,7 @@ class ReclaimPlanning:
     ) -> VictimSearch:
         """Return the search among all allocations of other groups, or among those of them that *only* contains."""
         candidates: dict[str, ReclaimCandidate] = {}
-        needs = _Needs(missing)
+        needs, owners = _Needs(missing), self._state.ledger.owners
         borrowers = self._models.borrowers(request.claim, {name for name, _ in leaving})
         for model, found in enumerate(borrowers):
             for borrower in found:
@@ -113,8 +113,10 @@ class ReclaimPlanning:
                 for name in borrower.allocation_ids:
                     if name in candidates:
                         candidates[name].groups.append(group)
-                    elif (only is None or name in only) and (entry := self._held(name)) is not None:
-                        candidates[name] = needs.candidate(name, entry, group)
+                    elif (only is None or name in only) and (owner := owners.get(name)) is not None:
+                        stored = owner.allocations.get(name)
+                        if stored is not None:
+                            candidates[name] = needs.candidate(name, owner, stored, group)
 
         def fits(victims: Iterable[ReclaimCandidate]) -> bool:
             gone = [*leaving, *((one.allocation_id, one.entry) for one in victims)]
@@ -205,9 +207,12 @@ class _Needs:
             if one.resource is not None:
                 self._shortfalls[one.resource] = max(one.shortfall, self._shortfalls.get(one.resource, 1))
 
-    def candidate(self, allocation_id: str, entry: LedgerEntry, group: tuple[int, Borrower]) -> ReclaimCandidate:
+    def candidate(
+        self, allocation_id: str, owner: Application, stored: Resource | LedgerEntry, group: tuple[int, Borrower]
+    ) -> ReclaimCandidate:
         """Return an allocation of another group with the amounts that it frees where they are lacking."""
-        amounts, path = entry.usage.amounts, entry.application.queue.queue_path
+        usage = stored.usage if isinstance(stored, LedgerEntry) else stored
+        amounts, path = usage.amounts, owner.queue.queue_path
         frees = {name: amounts[name] for name in self._in_models if amounts.get(name, 0) > 0}
         for name, queue_path in self._in_queues:
             if amounts.get(name, 0) > 0 and is_below(path, queue_path):
@@ -216,7 +221,7 @@ class _Needs:
         for name, amount in frees.items():
             shortfall = self._shortfalls[name]
             size += min(amount, shortfall) * 1_000_000 // shortfall
-        return ReclaimCandidate(allocation_id, entry, frees, size, [group])
+        return ReclaimCandidate(allocation_id, owner, stored, frees, size, [group])
 
 
 def _value_of(candidate: ReclaimCandidate, victims: Victims) -> ReclaimVictim:

@@ -33,8 +33,10 @@ from typing import Final, TypeAlias, final
 from ugm.decision import Violation
 from ugm.identity import TrackingType
 from ugm.model import Borrower, Guarantee
-from ugm.partition.application import LedgerEntry
+from ugm.partition.allocation import PLAIN, Traits
+from ugm.partition.application import Application, LedgerEntry
 from ugm.partition.reclaim_plan import ProtectedCount, Protection
+from ugm.resources import Resource
 
 __all__ = ["ReclaimCandidate", "VictimSearch", "Victims", "is_entitled"]
 
@@ -51,13 +53,25 @@ class ReclaimCandidate:
     """An allocation of another group."""
 
     allocation_id: str
-    entry: LedgerEntry
+    application: Application
+    #: The value in the allocations of the application.
+    stored: Resource | LedgerEntry
     #: The amounts of missing resources that it uses.
     frees: dict[str, int]
     #: The part of the missing amounts that it frees, in millionths.
     size: int = 0
     #: Its group in each model that lends, with the number of the model; one object for all candidates of the group.
     groups: list[tuple[int, Borrower]] = field(default_factory=list)
+
+    @property
+    def entry(self) -> LedgerEntry:
+        """Its entry in the ledger. It is not stored, because most candidates are not evicted."""
+        return self.application.to_entry(self.stored)
+
+    @property
+    def traits(self) -> Traits:
+        """Its properties."""
+        return self.stored.traits if isinstance(self.stored, LedgerEntry) else PLAIN
 
 
 @final
@@ -93,7 +107,7 @@ class Victims:
 
     def protection_of(self, candidate: ReclaimCandidate) -> Protection | None:
         """Return the first reason against a further victim; None if the rules allow it."""
-        if not candidate.entry.traits.preemptible:
+        if not candidate.traits.preemptible:
             return Protection.NOT_PREEMPTIBLE
         if not candidate.frees:
             return Protection.FREES_NOTHING
@@ -162,7 +176,7 @@ class VictimSearch:
     def _protection_of(self, candidate: ReclaimCandidate) -> Protection | None:
         """Return the first reason against the eviction of a candidate alone; None if the rules allow it."""
         # Most allocations of a group use the same amounts. Equal groups of candidates are the same objects.
-        alike = candidate.entry.traits.preemptible, *candidate.frees.items(), *map(id, candidate.groups)
+        alike = candidate.traits.preemptible, *candidate.frees.items(), *map(id, candidate.groups)
         if alike not in self._protections:
             self._protections[alike] = Victims().protection_of(candidate)
         return self._protections[alike]
@@ -249,7 +263,7 @@ class VictimSearch:
 
 
 def _importance(candidate: ReclaimCandidate) -> tuple[int, int]:
-    return candidate.entry.traits.priority, -candidate.size
+    return candidate.traits.priority, -candidate.size
 
 
 def _priority_key(candidate: ReclaimCandidate) -> tuple[int, int, str]:
