@@ -13,6 +13,7 @@ from contextlib import suppress
 from threading import local
 from typing import Final, final
 
+from ugm.errors import UgmError
 from ugm.journal.change_queue import ChangeQueue
 from ugm.journal.errors import JournalError
 from ugm.partition.event_codec import encode_events
@@ -96,6 +97,9 @@ class JournalTransactionLog:
         try:
             return encode_events(events)
         except (ValueError, TypeError) as error:
+            if isinstance(error, UgmError):
+                # A signal handler has misused an object of ugm. The encoder raises no such error.
+                raise
             reason = f"the change cannot be serialised ({error}); it was undone"
             raise JournalError(self.change_queue.path, reason) from error
 

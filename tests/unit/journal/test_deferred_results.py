@@ -14,7 +14,7 @@ import pytest
 from support.journal_fixtures import at_most, begin
 from support.partition_fixtures import memory
 from support.random_changes import state_of
-from ugm import Decision, Resource
+from ugm import Decision, Partition, RequestError, Resource
 from ugm.journal import JournaledPartition, JournalError, open_partition, transaction_log
 from ugm.journal.ack_marker import AckMarker
 
@@ -218,6 +218,23 @@ def test_a_change_that_cannot_be_serialised(path: Path, durability: str) -> None
         assert partition.release("a")
     with open_partition(path) as again:
         assert again.allocations() == ()
+
+
+def test_an_error_of_a_signal_handler_is_not_one_of_the_encoder(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A handler that misuses an object of ugm during the serialisation raises its own error, although it is a ValueError."""
+
+    def interrupted(_: object) -> bytes:
+        Partition().allocate("a", "nobody", memory(1))
+        return b""
+
+    with begin(path) as partition:
+        before = state_of(partition)
+        monkeypatch.setattr(transaction_log, "encode_events", interrupted)
+        with pytest.raises(RequestError, match="nobody"):
+            partition.allocate("a", "app", memory(1))
+        monkeypatch.undo()
+        assert state_of(partition) == before
+        assert partition.allocate("a", "app", memory(1))
 
 
 def test_two_loops(path: Path) -> None:

@@ -288,6 +288,8 @@ def test_signal_handlers_that_call(kind: str, most: int, tmp_path: Path, *, caug
     assert len(names) <= 2 or outcomes["done"] + outcomes["RequestError"]
 
 
+# If a handler raises between the opening of a file and its `with` block, the collector closes the file, with a warning.
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.deep
 @pytest.mark.parametrize("name", OPERATIONS)
 @pytest.mark.parametrize("kind", SCENES)
