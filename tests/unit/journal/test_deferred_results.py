@@ -221,7 +221,7 @@ def test_a_change_that_cannot_be_serialised(path: Path, durability: str) -> None
 
 
 def test_an_error_of_a_signal_handler_is_not_one_of_the_encoder(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A handler that misuses an object of ugm during the serialisation raises its own error, although it is a ValueError."""
+    """A handler that misuses an object of ugm raises its own error, although that is a ValueError."""
 
     def interrupted(_: object) -> bytes:
         Partition().allocate("a", "nobody", memory(1))
