@@ -9,8 +9,10 @@ Source: Koordinator, multi-hierarchy elastic quota management, "Pod" and "Compat
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import Final, NamedTuple, TypeAlias, TypeVar, final
 
@@ -94,6 +96,12 @@ class TrackedPod:
     is_running: bool = False
 
 
+_ByGroup: TypeAlias = defaultdict[str, defaultdict[int, dict[str, TrackedPod]]]
+
+#: Makes the pods of a group by priority. A partial function can be copied and pickled, unlike a lambda.
+_by_priority: Final = partial(defaultdict[int, dict[str, TrackedPod]], dict)
+
+
 @final
 class PodIndex:
     """All pods by name, group and namespace, and the names and namespaces of all groups."""
@@ -102,9 +110,9 @@ class PodIndex:
         #: In the order of arrival. All other indexes of pods follow from it (see `reindex`).
         self.pods: dict[str, TrackedPod] = {}
         self._arrivals: Final = count(1)
-        #: Group to priority to the pods of both, by name.
-        self._by_group: dict[str, dict[int, dict[str, TrackedPod]]] = {}
-        self._by_binding: dict[_Binding, dict[str, TrackedPod]] = {}
+        #: Group to priority to the pods of both, by name. Queries use `get`, so that they add nothing.
+        self._by_group: _ByGroup = defaultdict(_by_priority)
+        self._by_binding: defaultdict[_Binding, dict[str, TrackedPod]] = defaultdict(dict)
         self._groups: Final[dict[str, ElasticGroup]] = {}
         #: Namespace to the groups that list it, the earliest first.
         self._listed: Final[dict[str, list[str]]] = {}
@@ -187,22 +195,11 @@ class PodIndex:
     def _index(self, tracked: TrackedPod) -> None:
         pod = tracked.pod
         self._put_in_group(tracked)
-        binding = _binding(pod)
-        # `setdefault` would make a dictionary for each pod, here and below.
-        pods = self._by_binding.get(binding)
-        if pods is None:
-            pods = self._by_binding[binding] = {}
-        pods[pod.name] = tracked
+        self._by_binding[_binding(pod)][pod.name] = tracked
 
     def _put_in_group(self, tracked: TrackedPod) -> None:
         pod = tracked.pod
-        by_priority = self._by_group.get(tracked.group)
-        if by_priority is None:
-            by_priority = self._by_group[tracked.group] = {}
-        pods = by_priority.get(pod.priority)
-        if pods is None:
-            pods = by_priority[pod.priority] = {}
-        pods[pod.name] = tracked
+        self._by_group[tracked.group][pod.priority][pod.name] = tracked
 
     def _remove_from_group(self, tracked: TrackedPod) -> None:
         by_priority = self._by_group[tracked.group]
@@ -213,7 +210,7 @@ class PodIndex:
     def reindex(self) -> None:
         """Rebuild all other indexes of pods from `pods`, for example after an interrupted change."""
         self.pods = dict(sorted(self.pods.items(), key=lambda item: item[1].arrival))
-        self._by_group, self._by_binding = {}, {}
+        self._by_group, self._by_binding = defaultdict(_by_priority), defaultdict(dict)
         for tracked in self.pods.values():
             self._index(tracked)
 

@@ -20,7 +20,7 @@ from ugm.partition.events import (
     RequestWithdrawn,
     Resized,
 )
-from ugm.partition.model_calls import Call
+from ugm.partition.model_calls import Call, pending_claim
 from ugm.resources import Resource
 
 __all__ = ["ClaimHistory", "ClaimOwner"]
@@ -71,8 +71,7 @@ class ClaimHistory:
         calls: list[Call] = [("charge", claim)]
         if one.allocation_id in self._pending:
             self._pending.remove(one.allocation_id)
-            # A pending claim has no promised end.
-            calls.insert(0, ("remove_pending", claim._replace(until=None)))
+            calls.insert(0, ("remove_pending", pending_claim(claim)))
         return calls
 
     def calls(self, events: Iterable[Event]) -> Iterator[Call]:

@@ -23,6 +23,7 @@ __all__ = [
     "charge_calls",
     "is_pending_model",
     "ledger_calls",
+    "pending_claim",
 ]
 
 #: A method that changes a model.
@@ -47,6 +48,11 @@ PENDING_METHODS: Final = ("add_pending", "remove_pending")
 def charge_calls(claim: Claim, *, pending: bool) -> list[Call]:
     """Return the calls that charge a claim, which may be pending."""
     return [("charge_pending" if pending else "charge", claim)]
+
+
+def pending_claim(claim: Claim) -> Claim:
+    """Return a claim as it is while it is pending: without a promised end."""
+    return claim if claim.until is None else claim._replace(until=None)
 
 
 def ledger_calls(state: PartitionState) -> list[Call]:

@@ -51,6 +51,7 @@ from ugm.partition.model_calls import (
     PastCall,
     charge_all,
     is_pending_model,
+    pending_claim,
 )
 from ugm.resources import Resource
 
@@ -489,13 +490,13 @@ class ModelSet:
     def apply(self, calls: Sequence[Call]) -> None:
         """Change all models. If one of them raises, the operation fails, and its undo list undoes all changes."""
         for method, claim in calls:
-            self.change(method, claim)
+            if method == "charge_pending":
+                self._charge_pending(claim)
+            else:
+                self.change(method, claim)
 
     def change(self, method: Method, claim: Claim) -> None:
-        """Change all models by one call, like `apply`. Every allocation and release executes it."""
-        if method == "charge_pending":
-            self._charge_pending(claim)
-            return
+        """Change all models by the same method, like `apply`. Every allocation and release executes it."""
         inverse, undo = INVERSE[method], self._lock.undo
         models = self._pending if method in PENDING_METHODS else self.all
         if self._suspended or self._unknown:
@@ -513,15 +514,13 @@ class ModelSet:
 
     def _charge_pending(self, claim: Claim) -> None:
         """Charge all models with a claim that is pending."""
-        # A pending claim has no promised end.
-        waiting = claim if claim.until is None else claim._replace(until=None)
         for model in self._usable:
             # Instead of `isinstance(model, StartingModel)`, which takes longer than the call.
             if hasattr(model, "charge_pending"):
                 self._call(model, "charge_pending", claim)
                 continue
             if is_pending_model(model):
-                self._call(model, "remove_pending", waiting)
+                self._call(model, "remove_pending", pending_claim(claim))
             self._call(model, "charge", claim)
 
     def _call(self, model: QuotaModel, method: Method, claim: Claim) -> None:
@@ -534,7 +533,7 @@ class ModelSet:
             undo.append((self._note_interruption, ()))
             raise
         if method == "charge_pending":
-            undo.append((self._undo, (model, "add_pending", claim._replace(until=None))))
+            undo.append((self._undo, (model, "add_pending", pending_claim(claim))))
             undo.append((self._undo, (model, "refund", claim)))
         else:
             undo.append((self._undo, (model, INVERSE[method], claim)))

@@ -401,10 +401,8 @@ class PartitionState:
 
     def charge(self, entry: LedgerEntry, vector: RequestVector) -> None:
         """Charge an entry without a check, and start its application if need be."""
-        self.charge_holding(entry.application, self.holding_of(entry.application), vector)
-
-    def charge_holding(self, application: Application, holding: Holding, vector: RequestVector) -> None:
-        """Charge the holding of an application, from `holding_of`, and start the application if need be."""
+        application = entry.application
+        holding = self.holding_of(application)
         holding.charge(vector)
         if application.holding is None:
             self.start(application, holding)

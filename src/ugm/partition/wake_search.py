@@ -29,7 +29,7 @@ from ugm.partition.allocation import AllocationRequest, AllocationState
 from ugm.partition.application import Application, LedgerEntry
 from ugm.partition.change_marks import ChangeMarks
 from ugm.partition.config_schedule import NEVER
-from ugm.partition.model_calls import charge_calls
+from ugm.partition.model_calls import charge_calls, pending_claim
 from ugm.partition.model_set import ModelSet
 from ugm.partition.order_copy import OrderCopy
 from ugm.partition.pending_views import BlockingLimit, Owner, PendingViews
@@ -426,7 +426,7 @@ class WakeSearch:
             self._state.holding_index.end(holding)
             application.undo_start(*before)
         if self._models:
-            self._models.apply([("refund", claim), ("add_pending", claim._replace(until=None))])
+            self._models.apply([("refund", claim), ("add_pending", pending_claim(claim))])
 
     # Following the partition
 

@@ -124,32 +124,22 @@ class LendingGroup:
             self._borrowed_time += more * (now - self._now)
         self._now = now
         if sharing.rate != self._rate:
-            if more > 0:
-                self._count_borrowed(more)
-            elif more < 0:
+            if more < 0:
                 self._lent_time -= more * (sharing.rate - self._rate)
-                self._count_lent(-more)
+            if more:
+                self._count_loans(more)
             self._rate, self._pair_rate = sharing.rate, sharing.pair_rate
 
-    # The amounts of all other groups are computed here, because properties take three times as long.
-
-    def _count_borrowed(self, borrowed: int) -> None:
-        """Count the loans of all other groups to this group."""
+    def _count_loans(self, more: int) -> None:
+        """Count the loans between this group and all others; *more* is its usage beyond its guarantee."""
         total, since = self.sharing.pair_rate, self._pair_rate
         for other in self.sharing.groups:
-            unused = other.guaranteed - other.used
-            if unused > 0:
+            # Negative if one of them borrows and the other one lends. Properties would take three times as long.
+            product = more * (other.used - other.guaranteed)
+            if product < 0:
+                borrower, lender = (self, other) if more > 0 else (other, self)
                 rate = total - max(since, other._pair_rate)  # noqa: SLF001 - of this class
-                other._loans[self] += borrowed * unused * rate  # noqa: SLF001 - of this class
-
-    def _count_lent(self, unused: int) -> None:
-        """Count the loans of this group to all other groups."""
-        total, since, loans = self.sharing.pair_rate, self._pair_rate, self._loans
-        for other in self.sharing.groups:
-            borrowed = other.used - other.guaranteed
-            if borrowed > 0:
-                rate = total - max(since, other._pair_rate)  # noqa: SLF001 - of this class
-                loans[other] += unused * borrowed * rate
+                lender._loans[borrower] -= product * rate  # noqa: SLF001 - of this class
 
     def summary(self) -> GroupLending:
         """Return the summary for the report."""

@@ -216,7 +216,7 @@ class JobReservations:
             return []
         self._is_outdated = False
         moved: list[tuple[JobClass, Gauge, int]] = []
-        #: The queues whose first class has been tried. Priorities do not decide between classes of one queue.
+        # The queues whose first class has been tried. Priorities do not decide between classes of one queue.
         tried: set[str] = set()
         for job_class in self._held_below(self._open_paths()):
             if job_class.queue_path in tried:
@@ -238,6 +238,7 @@ class JobReservations:
 
     def _open_paths(self) -> frozenset[str]:
         """Return the queues whose reservation a class may get: the free ones, or with priorities also taken ones."""
+        # Also if the answer does not depend on it: this drops the reservations of blocked jobs.
         free = self._free_paths()
         return frozenset(self._reserving) if self._settings.has_offsets else free
 

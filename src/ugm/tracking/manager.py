@@ -149,12 +149,10 @@ class Manager:
     def _increase_locked(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> Decision:
         vector = require_vector("usage", usage, self._active_limits.epoch.layout)
         holding = self._index.find(queue_path, application_id, user)
-        if holding.epoch is DETACHED:
-            violations = holding.start(vector)
-            if not violations:
-                self._index.add(holding)
-        else:
-            violations = () if holding.try_charge(vector) else holding.violations_or_charge(vector)
+        is_new = holding.epoch is DETACHED
+        violations = holding.admit(vector)
+        if is_new and not violations:
+            self._index.add(holding)
         return Decision(violations) if violations else ALLOWED
 
     def increase_tracked_resource(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> bool:

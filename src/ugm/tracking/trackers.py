@@ -91,11 +91,11 @@ class _Tracker:
                 _require_owner(charged, tree, application_id)
             holding = Holding(application_id, path, tree, group)
             tree.active_limits.lock.undo.append((holding.undo_attach, ()))
-            return not holding.start(vector)
+            return not holding.admit(vector)
         _require_unmanaged(tree)
         _require_owner(tree, tree, application_id)
         holding.refresh()
-        return holding.try_charge(vector) or not holding.violations_or_charge(vector)
+        return not holding.admit(vector)
 
     def _group_of(self, application_id: str) -> HoldingTree | None:
         """Return the group that an application is, or would be, charged to."""

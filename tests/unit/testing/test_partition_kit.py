@@ -85,13 +85,8 @@ class Silent(Wrapper):
         return ()
 
 
-@pytest.mark.parametrize(
-    ("machine", "error"),
-    [
-        pytest.param(WithForgetful, AssertionError, marks=pytest.mark.ci),
-        pytest.param(WithLost, OverflowError, marks=pytest.mark.ci),
-    ],
-)
+@pytest.mark.ci
+@pytest.mark.parametrize(("machine", "error"), [(WithForgetful, AssertionError), (WithLost, OverflowError)])
 def test_wrong_models_are_found(machine: type[PartitionMachine], error: type[Exception]) -> None:
     """A quota model that loses count, or raises where it must not, is found."""
     with pytest.raises(error):
