@@ -23,10 +23,10 @@ from ugm.arguments import require_resource
 from ugm.decision import Violation
 from ugm.errors import RequestError
 from ugm.identity import TrackingType, is_below
-from ugm.model import Borrower, Claim
+from ugm.model import Claim
 from ugm.partition.admission import Admission
 from ugm.partition.allocation import AllocationState
-from ugm.partition.application import Application, LedgerEntry
+from ugm.partition.application import LedgerEntry
 from ugm.partition.model_set import ModelSet
 from ugm.partition.reclaim_plan import ReclaimOutcome, ReclaimPlan, ReclaimVictim
 from ugm.partition.reclaim_search import ReclaimCandidate, Victims, VictimSearch, is_entitled
@@ -116,7 +116,9 @@ class ReclaimPlanning:
                     elif (only is None or name in only) and (owner := owners.get(name)) is not None:
                         stored = owner.allocations.get(name)
                         if stored is not None:
-                            candidates[name] = needs.candidate(name, owner, stored, group)
+                            usage = stored.usage if isinstance(stored, LedgerEntry) else stored
+                            freed = needs.freed_by(usage, owner.queue.queue_path)
+                            candidates[name] = ReclaimCandidate(name, owner, stored, *freed, [group])
 
         def fits(victims: Iterable[ReclaimCandidate]) -> bool:
             gone = [*leaving, *((one.allocation_id, one.entry) for one in victims)]
@@ -207,21 +209,25 @@ class _Needs:
             if one.resource is not None:
                 self._shortfalls[one.resource] = max(one.shortfall, self._shortfalls.get(one.resource, 1))
 
-    def candidate(
-        self, allocation_id: str, owner: Application, stored: Resource | LedgerEntry, group: tuple[int, Borrower]
-    ) -> ReclaimCandidate:
-        """Return an allocation of another group with the amounts that it frees where they are lacking."""
-        usage = stored.usage if isinstance(stored, LedgerEntry) else stored
-        amounts, path = usage.amounts, owner.queue.queue_path
-        frees = {name: amounts[name] for name in self._in_models if amounts.get(name, 0) > 0}
-        for name, queue_path in self._in_queues:
-            if amounts.get(name, 0) > 0 and is_below(path, queue_path):
-                frees[name] = amounts[name]
-        size = 0
-        for name, amount in frees.items():
-            shortfall = self._shortfalls[name]
-            size += min(amount, shortfall) * 1_000_000 // shortfall
-        return ReclaimCandidate(allocation_id, owner, stored, frees, size, [group])
+        #: What was found for usages that are equal in all lacking resources, by queue.
+        self._found: Final[dict[tuple[str, tuple[int, ...]], tuple[dict[str, int], int]]] = {}
+
+    def freed_by(self, usage: Resource, queue_path: str) -> tuple[dict[str, int], int]:
+        """Return the amounts that an allocation frees where they are lacking, and their size as for a candidate.
+
+        Most allocations use the same amounts as others, so the dictionaries are shared. They must not be modified.
+        """
+        amounts = usage.amounts
+        alike = queue_path, tuple([amounts.get(name, 0) for name in self._shortfalls])
+        if alike not in self._found:
+            frees = {name: amounts[name] for name in self._in_models if amounts.get(name, 0) > 0}
+            for name, limited in self._in_queues:
+                if amounts.get(name, 0) > 0 and is_below(queue_path, limited):
+                    frees[name] = amounts[name]
+            shares = [(min(amount, self._shortfalls[name]), self._shortfalls[name]) for name, amount in frees.items()]
+            size = sum(part * 1_000_000 // shortfall for part, shortfall in shares)
+            self._found[alike] = frees, size
+        return self._found[alike]
 
 
 def _value_of(candidate: ReclaimCandidate, victims: Victims) -> ReclaimVictim:

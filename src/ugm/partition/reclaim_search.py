@@ -56,7 +56,7 @@ class ReclaimCandidate:
     application: Application
     #: The value in the allocations of the application.
     stored: Resource | LedgerEntry
-    #: The amounts of missing resources that it uses.
+    #: The amounts of missing resources that it uses; one object for many candidates that use the same.
     frees: dict[str, int]
     #: The part of the missing amounts that it frees, in millionths.
     size: int = 0
@@ -175,8 +175,8 @@ class VictimSearch:
 
     def _protection_of(self, candidate: ReclaimCandidate) -> Protection | None:
         """Return the first reason against the eviction of a candidate alone; None if the rules allow it."""
-        # Most allocations of a group use the same amounts. Equal groups of candidates are the same objects.
-        alike = candidate.traits.preemptible, *candidate.frees.items(), *map(id, candidate.groups)
+        # Most allocations of a group use the same amounts. Equal amounts and groups are the same objects.
+        alike = candidate.traits.preemptible, id(candidate.frees), *map(id, candidate.groups)
         if alike not in self._protections:
             self._protections[alike] = Victims().protection_of(candidate)
         return self._protections[alike]
