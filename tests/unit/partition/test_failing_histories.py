@@ -310,8 +310,11 @@ def test_real_signals(kind: str, tmp_path: Path) -> None:
     scene = SCENES[kind](tmp_path)
     scene.build()
     partition, outcomes = scene.partition, Counter[str]()
+    is_over = Flag()
 
     def handler(_number: int, _frame: object) -> None:
+        if is_over.is_set():
+            return
         try:
             outcomes["released"] += partition.release("one")
             outcomes["granted"] += partition.allocate("one", "one", memory(3)).allowed
@@ -331,8 +334,10 @@ def test_real_signals(kind: str, tmp_path: Path) -> None:
             if time.monotonic() > end:
                 break
     finally:
-        signal.signal(signal.SIGALRM, signal.SIG_IGN)
+        is_over.set()
         signal.setitimer(signal.ITIMER_REAL, 0)
+        # A signal of the last moment still needs this handler: CPython reports one that arrives while it changes.
+        time.sleep(0.01)
         signal.signal(signal.SIGALRM, before)
     assert not is_locked(partition._lock)
     assert outcomes.total()
