@@ -10,6 +10,10 @@ Invariant: the appended changes that are not durable yet are kept in their order
 are *in doubt*. They are committed before any further change is accepted, so no change builds on one in doubt.
 
 The cost: one commit for each change. If commits are shared, a caller waits for at most two commits.
+
+The loop of a leader appends one change at a time, and passes it to the log with `ChangeQueue.send`, without waiting.
+`ChangeQueue.receive` takes the answer. If the log cannot do this, or the answer is not a success, the thread commits.
+Any other use of the log waits for the answer first.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from typing import Final, TypeAlias, TypeVar, final
 from ugm.errors import ReentrantCallError, RequestError
 from ugm.journal.errors import JournalError
 from ugm.journal.file_writer import ChangeRow, change_row
-from ugm.journal.log import LogWriter
+from ugm.journal.log import LogWriter, SentCommit
 from ugm.operation_lock import OwnedLock
 
 __all__ = ["ChangeQueue", "Clock", "DurabilityCallback", "copy_of", "milliseconds"]
@@ -42,6 +46,8 @@ DurabilityCallback: TypeAlias = Callable[[JournalError | None], None]
 
 #: The last millisecond of the year 9999, the last year that `datetime` supports.
 _LAST_INSTANT: Final = 253_402_300_799_999
+#: The time between two looks at an answer that does not arrive, in seconds.
+_ANSWER_PAUSE: Final = 1.0
 
 
 def milliseconds() -> int:
@@ -102,6 +108,7 @@ class ChangeQueue:
         "_latest",
         "_log",
         "_process",
+        "_sent",
         "_thread",
         "_work_to_do",
         "_writing",
@@ -130,6 +137,8 @@ class ChangeQueue:
     is_closed: bool
     #: Whether the committing thread sleeps until it is notified.
     _is_idle: bool
+    #: The commit of the first appended change that was sent to the log and has no answer yet; None if there is none.
+    _sent: SentCommit | None
 
     def __init__(
         self,
@@ -150,7 +159,7 @@ class ChangeQueue:
         self._appended = []
         self._callbacks = []
         self._due = []
-        self._failure = None
+        self._failure = self._sent = None
         self.is_closed = self._is_idle = False
         #: Held by the thread that uses the log.
         self._writing: Final = OwnedLock()
@@ -265,15 +274,20 @@ class ChangeQueue:
 
     # Appending, under the lock of the partition
 
-    def append(self, data: bytes) -> None:
-        """Append a change, with the instant that was read by `prepare`."""
+    def append(self, data: bytes, *, wake: bool = True) -> None:
+        """Append a change, with the instant that was read by `prepare`.
+
+        Args:
+            data: the change.
+            wake: whether to wake the thread that commits; False if `send` follows.
+        """
         number, at = self.number + 1, self._instant
         row = change_row(number, at, data)
         with self._guard:
             # After this line the change is going to be written, whatever interrupts the call.
             self._appended.append(row)
             self.number, self.at = number, at
-            if self._is_idle:
+            if wake and self._is_idle:
                 self._work_to_do.notify()
 
     def has_appended(self, before: int) -> bool:
@@ -334,6 +348,8 @@ class ChangeQueue:
             JournalError: the commit failed, and the changes are in doubt.
         """
         with self._writing:
+            if self._sent is not None:
+                self._await_answer()
             batch = self._appended[:]
             failure = self._log.commit(batch) if batch else None
             with self._guard:
@@ -348,6 +364,61 @@ class ChangeQueue:
         if failure is not None:
             raise failure
 
+    def send(self) -> SentCommit | None:
+        """Send the appended change to the log without waiting; called by the loop of a leader.
+
+        If the log is in use, cannot do this, or has more than one change to commit, the thread commits, and the result
+        is None. The callbacks of `when_durable` are called in both cases, in the thread that receives the answer.
+        """
+        sent = None
+        if self._failure is None and self._writing.acquire(blocking=False):
+            try:
+                if self._sent is None and len(self._appended) == 1:
+                    sent = self._sent = self._log.send(self._appended[0])
+            finally:
+                self._writing.release()
+        if sent is None or not sent.is_sent:
+            self._wake()
+        return sent
+
+    def receive(self) -> bool:
+        """Take the answer to the change that `send` has sent, if it has arrived, without waiting.
+
+        Return whether there was a change without an answer.
+        """
+        if self._sent is None:
+            return False
+        # Another thread that uses the log takes the answer itself.
+        if self._writing.acquire(blocking=False):
+            try:
+                self._take_answer(0)
+            finally:
+                self._writing.release()
+            self._notify()
+        return True
+
+    def _await_answer(self) -> None:
+        """Wait for the answer to the change that was sent; called with `_writing`."""
+        while self._sent is not None:
+            self._take_answer(_ANSWER_PAUSE)
+
+    def _take_answer(self, timeout: float) -> None:
+        if self._sent is None or (is_durable := self._sent.result(timeout)) is None:
+            return
+        self._sent = None
+        if is_durable:
+            with self._guard:
+                self._durable = self._appended.pop(0)[0]
+                self._collect_due_callbacks(None)
+        else:
+            # It commits the change again, and finds out what is wrong.
+            self._wake()
+
+    def _wake(self) -> None:
+        """Wake the thread that commits."""
+        with self._guard:
+            self._work_to_do.notify()
+
     def _collect_due_callbacks(self, failure: JournalError | None) -> None:
         """Move the callbacks of changes that are durable now, or in doubt, to `_due`."""
         durable, callbacks = self._durable, self._callbacks
@@ -356,8 +427,12 @@ class ChangeQueue:
 
     def _notify(self) -> None:
         """Call the callbacks that are due. The next `flush` repeats a call that was interrupted."""
-        while self._due:
-            callback, failure = first = self._due[0]
+        while True:
+            try:
+                callback, failure = first = self._due[0]
+            except IndexError:
+                # There are no more; another thread may have called the last one.
+                return
             try:
                 callback(failure)
             except Exception:
@@ -391,9 +466,13 @@ class ChangeQueue:
         Raises:
             JournalError: the record cannot be written now.
         """
-        with self._writing:
-            self._require_open()
-            self._log.renew()
+        try:
+            with self._writing:
+                self._await_answer()
+                self._require_open()
+                self._log.renew()
+        finally:
+            self._notify()
 
     def run_exclusively(self, work: Callable[[], _T]) -> _T:
         """Call a function while no change is committed; all changes are durable before the call.

@@ -157,6 +157,9 @@ class FileWriter:
             return JournalError(self._path, reason)
         return None
 
+    def send(self, row: ChangeRow) -> None:
+        """Do nothing: SQLite always waits for the disk."""
+
     def _write(self, rows: Sequence[ChangeRow]) -> None:
         """Insert rows, all of them or none. Rows that an interrupted commit has written already are replaced.
 

@@ -35,7 +35,37 @@ from ugm.journal.leader_record import Candidate, LeaderRecord
 from ugm.journal.store_reader import StoredChange
 from ugm.partition.state import PartitionState
 
-__all__ = ["Candidate", "LeaderRecord", "Leadership", "Log", "LogTail", "LogWriter"]
+__all__ = ["Candidate", "LeaderRecord", "Leadership", "Log", "LogTail", "LogWriter", "SentCommit"]
+
+
+class SentCommit(Protocol):
+    """A commit that was sent to the log, and whose answer has not been received yet."""
+
+    @property
+    def connection(self) -> object:
+        """The connection; the same object for all commits that were sent over it."""
+        ...
+
+    @property
+    def is_sent(self) -> bool:
+        """True if the message has left this process completely. Otherwise a thread has to send the rest."""
+        ...
+
+    def fileno(self) -> int:
+        """Return the descriptor of the socket, which is readable when a part of the answer has arrived.
+
+        Raises:
+            OSError: another thread has received the answer and closed the connection.
+        """
+        ...
+
+    def result(self, timeout: float = 0) -> bool | None:
+        """Return whether the change is durable; False if this is uncertain, and None if there is no answer yet.
+
+        Args:
+            timeout: the time to wait for a part of the answer, in seconds.
+        """
+        ...
 
 
 class LogWriter(Protocol):
@@ -61,6 +91,14 @@ class LogWriter(Protocol):
 
     def commit(self, rows: Sequence[ChangeRow]) -> JournalError | None:
         """Write rows durably, and return the error if this fails. Rows that were written already are accepted."""
+        ...
+
+    def send(self, row: ChangeRow) -> SentCommit | None:
+        """Send a row without waiting for the answer; return None if the log cannot do this, or not now.
+
+        No other method may be called until `SentCommit.result` has returned a value. If the change is not durable then,
+        `commit` repeats it.
+        """
         ...
 
     def renew(self) -> None:

@@ -22,6 +22,7 @@ from typing import Final, final
 from ugm.journal.change_queue import ChangeQueue, copy_of, milliseconds
 from ugm.journal.client_sessions import SessionTable
 from ugm.journal.errors import DeposedError, JournalError
+from ugm.service.answer_watch import AnswerWatch
 from ugm.service.batch_log import Batch, BatchLog
 from ugm.service.change_feed import ChangeFeed
 from ugm.service.heartbeat import Heartbeat
@@ -78,6 +79,7 @@ class Committer:
         self.durable: int = 0 if change_queue is None else change_queue.number
         #: Why the log does not accept the batch in flight; None if it does.
         self.outage: JournalError | None = None
+        self._answers: Final = AnswerWatch(loop, self._receive)
         #: When the last request began that the log has confirmed, on the monotonic clock.
         self._confirmed_at = monotonic()
         self._began_at = 0.0
@@ -128,11 +130,20 @@ class Committer:
         if batch.rows:
             batch.data = batch.encoded()
             change_queue.stamp(batch.at)
-            change_queue.append(batch.data)
+            change_queue.append(batch.data, wake=False)
             batch.number = change_queue.number
             change_queue.when_durable(batch.number, partial(self._note_end, batch))
+            sent = change_queue.send()
+            if sent is not None:
+                self._answers.watch(sent)
         else:
             self._loop.run_in_executor(None, self._confirm, batch, change_queue)
+
+    def _receive(self) -> None:
+        """Take the answer to the commit that was sent."""
+        if self._change_queue is not None and not self._change_queue.receive():
+            # The log has closed the connection, or says something else.
+            self._answers.close()
 
     def _confirm(self, batch: Batch, change_queue: ChangeQueue) -> None:
         """Ask the log whether this process still leads; in another thread."""
@@ -148,6 +159,9 @@ class Committer:
         self._renewal = self._loop.call_later(_RENEWAL, self._renew)
         if self._heartbeat is not None:
             self._heartbeat.beat()
+        if self._change_queue is not None:
+            # If the log does not answer in time, the next attempt begins.
+            self._change_queue.receive()
         if (
             self.log.in_flight is None
             and monotonic() - self._confirmed_at > _RENEWAL / 2
@@ -158,8 +172,11 @@ class Committer:
             self._write(self.log.take(), self._change_queue)
 
     def _note_end(self, batch: Batch, failure: JournalError | None) -> None:
-        """Pass the result of a commit on to the loop; in the thread of the queue."""
-        self._loop.call_soon_threadsafe(self._end, batch, failure)
+        """Pass the result of a commit on to the loop; from any thread."""
+        if get_ident() == self._thread:
+            self._end(batch, failure)
+        else:
+            self._loop.call_soon_threadsafe(self._end, batch, failure)
 
     def _end(self, batch: Batch, failure: JournalError | None) -> None:
         if batch is not self.log.in_flight:
@@ -253,6 +270,9 @@ class Committer:
         while self.outage is None and (self.log.in_flight is not None or self.log.gathering.rows):
             self.request()
             await asyncio.sleep(_RETRY / 10)
+            if self._change_queue is not None:
+                self._change_queue.receive()
+        self._answers.close()
         place = "in memory" if self._change_queue is None else self._change_queue.path
         self.outage = self.outage or JournalError(place, "this process does not lead any more")
         self.log.fail(self.outage)

@@ -62,6 +62,7 @@ def test_leader_without_its_database(
         run(writer, *arguments)  # type: ignore[arg-type] # passed on
 
     monkeypatch.setattr(PostgresWriter, "_run", run_unless_cut)
+    monkeypatch.setattr(PostgresWriter, "send", lambda *_: None)
     place, schema = f"postgresql://ugm@127.0.0.1:{shared_server.port}/postgres", shared_server.fresh_schema()
     services = [
         Service(PostgresLog(place, schema=schema), f"unix:{tmp_path}/{number}", config=CONFIG) for number in range(2)

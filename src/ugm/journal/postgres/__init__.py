@@ -14,7 +14,8 @@ raised, no change of an earlier term is accepted.
 The cost: one call of a function for each group of changes, and an update of one row.
 
 ``layout`` has the tables and the function, ``connection`` the connection with its time limits, ``reader`` the reading
-side, and ``log`` leadership and the writing side. The package needs psycopg, the extra ``postgres``.
+side, ``log`` leadership, ``writer`` the writing side, and ``sent_append`` changes that wait for the answer of the
+database. The package needs psycopg, the extra ``postgres``.
 """
 
 from ugm.journal.postgres.log import PostgresLog

@@ -20,7 +20,7 @@ from ugm.errors import RequestError
 from ugm.journal.errors import JournalError
 from ugm.journal.postgres.layout import LAYOUT, TABLES
 
-__all__ = ["UNAVAILABLE", "Database", "Row", "TimeLimits"]
+__all__ = ["UNAVAILABLE", "Database", "Row", "TimeLimits", "poll_socket"]
 
 #: The errors after which a later attempt may succeed: the server does not answer, restarts, or only reads.
 UNAVAILABLE: Final = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.errors.ReadOnlySqlTransaction)
@@ -84,15 +84,21 @@ def _run_to_end(calls: PQGen[Any], descriptor: int, timeout: float) -> Any:  # n
     end = monotonic() + timeout
     try:
         wanted = next(calls)
-        while ready := _poll(descriptor, wanted, end - monotonic()):
+        while ready := poll_socket(descriptor, wanted, end - monotonic()):
             wanted = calls.send(Ready(ready))
     except StopIteration as stop:
         return stop.value
     raise psycopg.OperationalError(f"no answer within {timeout:g} seconds")
 
 
-def _poll(descriptor: int, wanted: int, timeout: float) -> int:
-    """Wait until a socket is ready, and return how: 1 to read, 2 to write, 3 for both; 0 after the time-out."""
+def poll_socket(descriptor: int, wanted: int, timeout: float) -> int:
+    """Wait until a socket is ready, and return how: 1 to read, 2 to write, 3 for both; 0 after the time-out.
+
+    Args:
+        descriptor: the descriptor of the socket.
+        wanted: what to wait for, as in the result.
+        timeout: the maximum time, in seconds.
+    """
     poll = select.poll()
     poll.register(descriptor, (select.POLLIN if wanted & 1 else 0) | (select.POLLOUT if wanted & 2 else 0))
     found = poll.poll(max(0.0, timeout) * 1000)
@@ -134,6 +140,11 @@ class Database:
         return self._connection is not None and not self._connection.closed
 
     @property
+    def longest_call(self) -> float:
+        """The time after which a call fails without an answer, in seconds."""
+        return self._limits.statement + _EXTRA_WAIT
+
+    @property
     def connection(self) -> _Connection:
         """The connection, which is opened if necessary.
 
@@ -149,7 +160,7 @@ class Database:
         limits = self._limits
         options: dict[str, Any] = {"connect_timeout": limits.connect, **_KEEPALIVE}
         connection = _BoundedConnection.connect(self._conninfo, autocommit=True, prepare_threshold=1, **options)
-        connection.longest_call = limits.statement + _EXTRA_WAIT
+        connection.longest_call = self.longest_call
         try:
             connection.execute(
                 """

@@ -3,6 +3,9 @@
 A commit calls the function `append` of `ugm.journal.postgres.layout`. If the connection is lost before the answer, it
 is uncertain whether the rows were stored. The same call is repeated until the database answers, and the database
 ignores rows that this term has stored already.
+
+The loop of a leader does not wait for the answer: it uses `PostgresWriter.send`. A change whose answer is not a success
+is committed again by a thread, with `PostgresWriter.commit`, which repeats it and finds out what is wrong.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from ugm.journal.errors import DeposedError, JournalDamagedError, JournalError
 from ugm.journal.file_writer import ChangeRow
 from ugm.journal.postgres.connection import UNAVAILABLE, Database
 from ugm.journal.postgres.layout import DEPOSED, INCONSISTENT
+from ugm.journal.postgres.sent_append import PreparedAppend, SentAppend
 
 __all__ = ["PostgresWriter"]
 
@@ -27,6 +31,11 @@ _APPEND: Final = "SELECT {schema}.append(%s::bigint, %s::bigint, %s::bigint[], %
 #: The same for one row, as a leader appends them. `psycopg` converts single values in less time than lists.
 _APPEND_ONE: Final = (
     "SELECT {schema}.append(%s::bigint, %s::bigint, ARRAY[%s::bigint], ARRAY[%s::bytea], ARRAY[%s::bigint])"
+)
+#: The same as a statement that the server prepares.
+_PREPARE: Final = (
+    "PREPARE {name} (bigint, bigint, bigint, bytea, bigint) AS "
+    "SELECT {schema}.append($1, $2, ARRAY[$3], ARRAY[$4], ARRAY[$5])"
 )
 
 
@@ -40,7 +49,7 @@ class PostgresWriter:
         patience: the time after which a commit fails if the database is not available, in seconds.
     """
 
-    __slots__ = ("_database", "_final", "_patience", "term")
+    __slots__ = ("_database", "_final", "_patience", "_prepared", "term")
 
     #: The error that ends writing forever.
     _final: JournalError | None
@@ -51,6 +60,8 @@ class PostgresWriter:
         self._database: Final = database
         self._patience: Final = patience
         self._final = None
+        #: The statement for `send`, in the connection of the last commit.
+        self._prepared: PreparedAppend | None = None
         self.term: Final = term
 
     def restore_reserve(self) -> None:
@@ -62,9 +73,29 @@ class PostgresWriter:
         A commit whose answer is lost is repeated until the database answers or the time is up.
         """
         if len(rows) == 1:
-            return self._attempt(_APPEND_ONE, (self.term, *rows[0]))
+            failure = self._attempt(_APPEND_ONE, (self.term, *rows[0]))
+            if failure is None:
+                self._prepare()
+            return failure
         values = [self.term, rows[0][0], *(list(column) for column in list(zip(*rows, strict=True))[1:])]
         return self._attempt(_APPEND, values)
+
+    def _prepare(self) -> None:
+        """Let the server prepare the statement for `send`, once for each connection."""
+        database = self._database
+        if not database.is_connected or (self._prepared is not None and self._prepared.is_for(database.connection)):
+            return
+        name = f"ugm_append_{self.term}"
+        with suppress(psycopg.Error):
+            database.run(_PREPARE.replace("{name}", name))
+            self._prepared = PreparedAppend(database.connection, name, self.term, database.longest_call)
+
+    def send(self, row: ChangeRow) -> SentAppend | None:
+        """Send a row without waiting for the answer.
+
+        Return None if the connection is new: then the next `commit` prepares it.
+        """
+        return None if self._prepared is None or self._final is not None else self._prepared.send(row)
 
     def renew(self) -> None:
         """Record that the leader is active.

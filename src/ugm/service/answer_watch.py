@@ -1,0 +1,54 @@
+"""Calls a function in a loop when a log may have answered a commit.
+
+The socket of the log belongs to a connection that another thread may close, and the operating system may then give its
+descriptor to a client. So the loop watches a duplicate of the descriptor, which nobody else closes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, final
+
+from ugm.journal.log import SentCommit
+
+__all__ = ["AnswerWatch"]
+
+
+@final
+class AnswerWatch:
+    """Watches the connection of the last commit that was sent.
+
+    Args:
+        loop: the loop, in whose thread all methods are called.
+        on_readable: called when the connection is readable.
+    """
+
+    __slots__ = ("_connection", "_descriptor", "_loop", "_on_readable")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_readable: Callable[[], None]) -> None:
+        self._loop: Final = loop
+        self._on_readable: Final = on_readable
+        self._descriptor = -1
+        #: The connection whose socket is watched; None if none is.
+        self._connection: object = None
+
+    def watch(self, commit: SentCommit) -> None:
+        """Watch the connection of a commit, unless it is watched already."""
+        if commit.connection is self._connection:
+            return
+        self.close()
+        # If another thread has received the answer and closed the connection, there is nothing to watch.
+        with suppress(OSError):
+            self._descriptor = os.dup(commit.fileno())
+            self._loop.add_reader(self._descriptor, self._on_readable)
+            self._connection = commit.connection
+
+    def close(self) -> None:
+        """Watch nothing any more."""
+        if self._connection is not None:
+            self._connection = None
+            self._loop.remove_reader(self._descriptor)
+            os.close(self._descriptor)

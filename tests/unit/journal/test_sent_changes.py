@@ -1,0 +1,228 @@
+"""A change is sent to the log without waiting, and its answer is received once, by whoever uses the log next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from threading import Thread, get_ident
+from typing import Final
+
+import pytest
+
+from support.service_fixtures import eventually
+from ugm.journal.change_queue import ChangeQueue
+from ugm.journal.errors import JournalError
+from ugm.journal.file_writer import ChangeRow
+
+FAILURE: Final = JournalError("log", "the network is cut")
+
+
+class Sent:
+    """A commit whose answer the test determines; a `ugm.journal.log.SentCommit`."""
+
+    def __init__(self, *, is_sent: bool = True) -> None:
+        self.is_sent = is_sent
+        self.answer: bool | None = None
+        self.asked: list[float] = []
+
+    @property
+    def connection(self) -> object:
+        """Always the same one."""
+        return Sent
+
+    def fileno(self) -> int:
+        """There is no socket."""
+        raise AssertionError
+
+    def result(self, timeout: float = 0) -> bool | None:
+        """Return the answer. The second question with a time-out gets one in any case."""
+        self.asked.append(timeout)
+        return True if self.answer is None and sum(map(bool, self.asked)) == 2 else self.answer
+
+
+class Writer:
+    """A log that keeps what it gets; a `ugm.journal.log.LogWriter`."""
+
+    term = 1
+    has_reserve = True
+
+    def __init__(self) -> None:
+        self.next: Sent | None = Sent()
+        self.sent: list[int] = []
+        self.committed: list[list[int]] = []
+        self.failure: JournalError | None = None
+        self.renewals = 0
+
+    def restore_reserve(self) -> None:
+        """Do nothing."""
+
+    def commit(self, rows: Sequence[ChangeRow]) -> JournalError | None:
+        """Keep the numbers."""
+        self.committed.append([row[0] for row in rows])
+        return self.failure
+
+    def send(self, row: ChangeRow) -> Sent | None:
+        """Keep the number, unless nothing can be sent."""
+        if self.next is not None:
+            self.sent.append(row[0])
+        return self.next
+
+    def renew(self) -> None:
+        """Count the renewals, unless there is a failure."""
+        if self.failure is not None:
+            raise self.failure
+        self.renewals += 1
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+class Scene:
+    """A queue, its log, and what the callbacks got."""
+
+    def __init__(self) -> None:
+        self.log = Writer()
+        self.queue = ChangeQueue("log", self.log, (0, 0), lambda: 1, group_commit=True)
+        self.results: list[tuple[int, JournalError | None, bool]] = []
+        self._thread = get_ident()
+
+    def append(self) -> Sent | None:
+        """Append a change and send it."""
+        self.queue.append(b"[]", wake=False)
+        number = self.queue.number
+        self.queue.when_durable(number, lambda failure: self._note(number, failure))
+        sent = self.queue.send()
+        assert sent is None or type(sent) is Sent
+        return sent
+
+    def _note(self, number: int, failure: JournalError | None) -> None:
+        self.results.append((number, failure, get_ident() == self._thread))
+
+    def finish(self) -> None:
+        """End the thread."""
+        self.queue.stop()
+        self.queue.close()
+
+
+@contextmanager
+def scene() -> Iterator[Scene]:
+    """Return a queue, and close it."""
+    made = Scene()
+    try:
+        yield made
+    finally:
+        made.log.failure = None
+        made.finish()
+
+
+def sent_in(made: Scene) -> Sent:
+    """Return the change that was sent."""
+    sent = made.append()
+    assert sent is not None
+    return sent
+
+
+def test_answer() -> None:
+    """The caller of `receive` gets the answer, in its own thread; the thread of the queue commits nothing."""
+    with scene() as made:
+        for number in (1, 2):
+            made.log.next = Sent()
+            sent = sent_in(made)
+            assert made.queue.receive()
+            assert len(made.results) == number - 1
+            sent.answer = True
+            assert made.queue.receive()
+            assert not made.queue.receive()
+            assert sent.asked == [0, 0]
+        assert made.results == [(1, None, True), (2, None, True)]
+    assert (made.log.sent, made.log.committed) == ([1, 2], [])
+
+
+def test_uncertain_answer() -> None:
+    """The thread commits the change again, and its result counts."""
+    with scene() as made:
+        sent_in(made).answer = False
+        assert made.queue.receive()
+        eventually(lambda: made.results == [(1, None, False)])
+        assert made.log.committed == [[1]]
+
+
+def test_failure_and_recovery() -> None:
+    """While a change is in doubt, none is sent; after its commit, the next one is."""
+    with scene() as made:
+        made.log.failure = FAILURE
+        sent_in(made).answer = False
+        made.queue.receive()
+        eventually(lambda: made.results == [(1, FAILURE, False)])
+        assert made.append() is None
+        assert made.results[1:] == [(2, FAILURE, True)]
+        made.log.failure = None
+        made.queue.flush()
+        made.log.next = Sent()
+        sent_in(made).answer = True
+        made.queue.receive()
+        assert made.results[2:] == [(3, None, True)]
+    assert (made.log.sent, made.log.committed) == ([1, 3], [[1], [1, 2]])
+
+
+def test_log_that_cannot_send() -> None:
+    """The thread commits."""
+    with scene() as made:
+        made.log.next = None
+        assert made.append() is None
+        eventually(lambda: made.results == [(1, None, False)])
+    assert made.log.committed == [[1]]
+
+
+def test_incomplete_message() -> None:
+    """The thread sends the rest, and takes the answer."""
+    with scene() as made:
+        made.log.next = Sent(is_sent=False)
+        sent_in(made)
+        eventually(lambda: made.results == [(1, None, False)])
+    assert made.log.committed == []
+
+
+def test_log_in_use() -> None:
+    """While another thread uses the log, the loop does not wait for it."""
+    with scene() as made:
+
+        def work() -> None:
+            assert made.append() is None
+
+        def use() -> None:
+            thread = Thread(target=work)
+            thread.start()
+            thread.join()
+
+        made.queue.run_exclusively(use)
+        eventually(lambda: made.results == [(1, None, False)])
+    assert made.log.committed == [[1]]
+
+
+@pytest.mark.parametrize("use", ["flush", "renew", "run_exclusively", "close"])
+@pytest.mark.parametrize("answer", [True, False, None])
+def test_other_use_of_the_log(use: str, answer: bool | None) -> None:  # noqa: FBT001 - a parameter
+    """It waits for the answer; the change is durable afterwards, and committed again only if that is uncertain."""
+    with scene() as made:
+        sent_in(made).answer = answer
+        if use == "run_exclusively":
+            made.queue.run_exclusively(lambda: None)
+        elif use == "close":
+            made.queue.stop()
+        else:
+            getattr(made.queue, use)()
+        assert made.log.renewals == (use == "renew")
+    assert [result[:2] for result in made.results] == [(1, None)]
+    assert made.log.committed == ([[1]] if answer is False else [])
+    assert made.queue.receive() is False
+
+
+def test_renewal_that_fails() -> None:
+    """The answer that it has taken reaches the caller of the change."""
+    with scene() as made:
+        sent_in(made).answer = True
+        made.log.failure = FAILURE
+        with pytest.raises(JournalError):
+            made.queue.renew()
+        assert made.results == [(1, None, True)]
