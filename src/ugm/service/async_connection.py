@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Awaitable
 from contextlib import suppress
 from time import monotonic
-from typing import Any, Final, final
+from typing import Any, Final, cast, final
 
 from msgspec import Raw
 
@@ -102,8 +102,8 @@ class _Channel(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Note the transport."""
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - of the type that the loop creates
-        self._transport = transport
+        # The transports of other loops, such as that of uvloop, do not inherit from this class.
+        self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
         """Handle the messages that are complete."""

@@ -15,7 +15,7 @@ import socket
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, NoReturn, Protocol, final
+from typing import Final, NoReturn, Protocol, cast, final
 
 from ugm.service.errors import ProtocolError
 from ugm.service.session import Session
@@ -148,13 +148,14 @@ class ServerConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to wait for the greeting."""
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - of the type that the loop creates
-        self._transport = transport
+        # The transports of other loops, such as that of uvloop, do not inherit from this class.
+        made = cast("asyncio.Transport", transport)
+        self._transport = made
         if self._is_ended:
-            transport.abort()
+            made.abort()
             return
-        self._output = transport
-        _detect_lost_peer(transport)
+        self._output = made
+        _detect_lost_peer(made)
         if self._is_full:
             self._refuse(ProtocolError("too-many-connections", "too many clients are connected"))
             return
