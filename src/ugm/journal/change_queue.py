@@ -11,7 +11,7 @@ are *in doubt*. They are committed before any further change is accepted, so no 
 
 The cost: one commit for each change. If commits are shared, a caller waits for at most two commits.
 
-The loop of a leader appends one change at a time, and passes it to the log with `ChangeQueue.send`, without waiting.
+The loop of a leader appends one change at a time with `ChangeQueue.send`, which passes it to the log without waiting.
 `ChangeQueue.receive` takes the answer. If the log cannot do this, or the answer is not a success, the thread commits.
 Any other use of the log waits for the answer first.
 """
@@ -137,8 +137,8 @@ class ChangeQueue:
     is_closed: bool
     #: Whether the committing thread sleeps until it is notified.
     _is_idle: bool
-    #: The commit of the first appended change that was sent to the log and has no answer yet; None if there is none.
-    _sent: SentCommit | None
+    #: The number of the first appended change, and its commit, if it was sent to the log and has no answer yet.
+    _sent: tuple[int, SentCommit] | None
 
     def __init__(
         self,
@@ -274,20 +274,15 @@ class ChangeQueue:
 
     # Appending, under the lock of the partition
 
-    def append(self, data: bytes, *, wake: bool = True) -> None:
-        """Append a change, with the instant that was read by `prepare`.
-
-        Args:
-            data: the change.
-            wake: whether to wake the thread that commits; False if `send` follows.
-        """
+    def append(self, data: bytes) -> None:
+        """Append a change, with the instant that was read by `prepare`."""
         number, at = self.number + 1, self._instant
         row = change_row(number, at, data)
         with self._guard:
             # After this line the change is going to be written, whatever interrupts the call.
             self._appended.append(row)
             self.number, self.at = number, at
-            if wake and self._is_idle:
+            if self._is_idle:
                 self._work_to_do.notify()
 
     def has_appended(self, before: int) -> bool:
@@ -364,55 +359,106 @@ class ChangeQueue:
         if failure is not None:
             raise failure
 
-    def send(self) -> SentCommit | None:
-        """Send the appended change to the log without waiting; called by the loop of a leader.
+    # Committing without waiting, by the loop of a leader
 
-        If the log is in use, cannot do this, or has more than one change to commit, the thread commits, and the result
-        is None. The callbacks of `when_durable` are called in both cases, in the thread that receives the answer.
+    def send(self, data: bytes, callback: DurabilityCallback, watch: Callable[[SentCommit], bool]) -> None:
+        """Append a change, and send it to the log without waiting for the answer.
+
+        If the log is in use, cannot do this, or has other changes to commit, the thread commits.
+
+        Args:
+            data: the change. Its instant is that of `stamp`.
+            callback: as for `when_durable`; called by the thread that receives the answer.
+            watch: lets the loop call `receive` when the answer can be received; returns whether it will.
         """
-        sent = None
-        if self._failure is None and self._writing.acquire(blocking=False):
-            try:
-                if self._sent is None and len(self._appended) == 1:
-                    sent = self._sent = self._log.send(self._appended[0])
-            finally:
-                self._writing.release()
-        if sent is None or not sent.is_sent:
-            self._wake()
-        return sent
+        try:
+            self._append_for_loop(data, callback)
+            if not self._try_to_send(watch):
+                self._wake()
+        except BaseException:
+            # The next `receive` lets the thread commit the change, if it was appended.
+            self.release_if_held()
+            raise
+
+    def _append_for_loop(self, data: bytes, callback: DurabilityCallback) -> None:
+        number, at = self.number + 1, self._instant
+        row = change_row(number, at, data)
+        with self._guard:
+            failure = self._failure
+            if failure is None:
+                # The thread may commit the change at any time after it was appended.
+                self._callbacks.append((number, callback))
+            self._appended.append(row)
+            self.number, self.at = number, at
+        if failure is not None:
+            callback(failure)
+
+    def _try_to_send(self, watch: Callable[[SentCommit], bool]) -> bool:
+        """Send the appended change, and return whether the loop will receive the answer."""
+        if self._failure is not None or not self._writing.acquire(blocking=False):
+            return False
+        is_watched = False
+        if self._sent is None and len(self._appended) == 1:
+            row = self._appended[0]
+            commit = self._log.send(row)
+            if commit is not None:
+                self._sent = row[0], commit
+                is_watched = commit.is_sent and watch(commit)
+        self._writing.release()
+        return is_watched
 
     def receive(self) -> bool:
         """Take the answer to the change that `send` has sent, if it has arrived, without waiting.
 
-        Return whether there was a change without an answer.
+        Return whether a change was sent whose answer was not taken before.
         """
-        if self._sent is None:
-            return False
-        # Another thread that uses the log takes the answer itself.
-        if self._writing.acquire(blocking=False):
-            try:
+        try:
+            if self._sent is None:
+                self._continue()
+                return False
+            # Another thread that uses the log takes the answer itself.
+            if self._writing.acquire(blocking=False):
                 self._take_answer(0)
-            finally:
                 self._writing.release()
-            self._notify()
+                self._notify()
+        except BaseException:
+            self.release_if_held()
+            raise
         return True
 
-    def _await_answer(self) -> None:
-        """Wait for the answer to the change that was sent; called with `_writing`."""
-        while self._sent is not None:
-            self._take_answer(_ANSWER_PAUSE)
+    def _continue(self) -> None:
+        """Continue what an interrupted call of the loop has left."""
+        if self._due:
+            self._notify()
+        if self._appended:
+            self._wake()
 
-    def _take_answer(self, timeout: float) -> None:
-        if self._sent is None or (is_durable := self._sent.result(timeout)) is None:
-            return
-        self._sent = None
+    def _await_answer(self) -> bool:
+        """Wait for the answer to the change that was sent, if any; return whether a change was durable."""
+        is_durable = None
+        while self._sent is not None and is_durable is None:
+            is_durable = self._take_answer(_ANSWER_PAUSE)
+        return bool(is_durable)
+
+    def _take_answer(self, timeout: float) -> bool | None:
+        """Take the answer to the change that was sent; called with `_writing`. A repeated call has the same effect."""
+        if self._sent is None:
+            return None
+        number, commit = self._sent
+        is_durable = commit.result(timeout)
+        if is_durable is None:
+            return None
         if is_durable:
             with self._guard:
-                self._durable = self._appended.pop(0)[0]
+                self._durable = number
                 self._collect_due_callbacks(None)
+                if self._appended and self._appended[0][0] == number:
+                    del self._appended[0]
         else:
             # It commits the change again, and finds out what is wrong.
             self._wake()
+        self._sent = None
+        return is_durable
 
     def _wake(self) -> None:
         """Wake the thread that commits."""
@@ -466,12 +512,13 @@ class ChangeQueue:
         Raises:
             JournalError: the record cannot be written now.
         """
-        try:
-            with self._writing:
-                self._await_answer()
+        with self._writing:
+            # A commit renews the record, too.
+            is_renewed = self._await_answer()
+            if not is_renewed:
                 self._require_open()
                 self._log.renew()
-        finally:
+        if is_renewed:
             self._notify()
 
     def run_exclusively(self, work: Callable[[], _T]) -> _T:

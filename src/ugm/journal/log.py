@@ -52,11 +52,7 @@ class SentCommit(Protocol):
         ...
 
     def fileno(self) -> int:
-        """Return the descriptor of the socket, which is readable when a part of the answer has arrived.
-
-        Raises:
-            OSError: another thread has received the answer and closed the connection.
-        """
+        """Return the descriptor of the socket, which is readable when a part of the answer has arrived."""
         ...
 
     def result(self, timeout: float = 0) -> bool | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Final, final
 
 from ugm.journal.log import SentCommit
@@ -35,16 +34,23 @@ class AnswerWatch:
         #: The connection whose socket is watched; None if none is.
         self._connection: object = None
 
-    def watch(self, commit: SentCommit) -> None:
-        """Watch the connection of a commit, unless it is watched already."""
+    def watch(self, commit: SentCommit) -> bool:
+        """Watch the connection of a commit, unless it is watched already, and return whether it is."""
         if commit.connection is self._connection:
-            return
+            return True
         self.close()
-        # If another thread has received the answer and closed the connection, there is nothing to watch.
-        with suppress(OSError):
-            self._descriptor = os.dup(commit.fileno())
-            self._loop.add_reader(self._descriptor, self._on_readable)
-            self._connection = commit.connection
+        try:
+            descriptor = os.dup(commit.fileno())
+        except OSError:
+            # There are too many open files.
+            return False
+        try:
+            self._loop.add_reader(descriptor, self._on_readable)
+        except OSError:
+            os.close(descriptor)
+            return False
+        self._descriptor, self._connection = descriptor, commit.connection
+        return True
 
     def close(self) -> None:
         """Watch nothing any more."""

@@ -123,19 +123,25 @@ class Committer:
             log.end(batch)
             self._finish(batch)
         else:
-            self._write(batch, self._change_queue)
+            self._write_or_resign(batch, self._change_queue)
+
+    def _write_or_resign(self, batch: Batch, change_queue: ChangeQueue) -> None:
+        """Commit a batch. If the log cannot get it, the state of this process is wrong, so it ceases to lead."""
+        try:
+            self._write(batch, change_queue)
+        except BaseException as error:
+            self.outage = JournalError(change_queue.path, f"a change cannot be passed to the log: {error!r}")
+            batch.fail(self.outage)
+            self._on_deposed()
+            raise
 
     def _write(self, batch: Batch, change_queue: ChangeQueue) -> None:
         """Commit a batch. If it has no changes, ask the log whether this process still leads."""
         if batch.rows:
             batch.data = batch.encoded()
             change_queue.stamp(batch.at)
-            change_queue.append(batch.data, wake=False)
-            batch.number = change_queue.number
-            change_queue.when_durable(batch.number, partial(self._note_end, batch))
-            sent = change_queue.send()
-            if sent is not None:
-                self._answers.watch(sent)
+            batch.number = change_queue.number + 1
+            change_queue.send(batch.data, partial(self._note_end, batch), self._answers.watch)
         else:
             self._loop.run_in_executor(None, self._confirm, batch, change_queue)
 
@@ -159,9 +165,8 @@ class Committer:
         self._renewal = self._loop.call_later(_RENEWAL, self._renew)
         if self._heartbeat is not None:
             self._heartbeat.beat()
-        if self._change_queue is not None:
-            # If the log does not answer in time, the next attempt begins.
-            self._change_queue.receive()
+        # If the log does not answer in time, the next attempt begins.
+        self._receive()
         if (
             self.log.in_flight is None
             and monotonic() - self._confirmed_at > _RENEWAL / 2
@@ -169,7 +174,7 @@ class Committer:
         ):
             self._began_at = monotonic()
             # Changes may gather already, and must not be lost.
-            self._write(self.log.take(), self._change_queue)
+            self._write_or_resign(self.log.take(), self._change_queue)
 
     def _note_end(self, batch: Batch, failure: JournalError | None) -> None:
         """Pass the result of a commit on to the loop; from any thread."""
@@ -267,12 +272,13 @@ class Committer:
     async def finish(self) -> None:
         """Wait until everything that was decided is durable, unless the log does not accept it; then end."""
         self.stop_renewing()
-        while self.outage is None and (self.log.in_flight is not None or self.log.gathering.rows):
-            self.request()
-            await asyncio.sleep(_RETRY / 10)
-            if self._change_queue is not None:
-                self._change_queue.receive()
-        self._answers.close()
+        try:
+            while self.outage is None and (self.log.in_flight is not None or self.log.gathering.rows):
+                self.request()
+                await asyncio.sleep(_RETRY / 10)
+                self._receive()
+        finally:
+            self._answers.close()
         place = "in memory" if self._change_queue is None else self._change_queue.path
         self.outage = self.outage or JournalError(place, "this process does not lead any more")
         self.log.fail(self.outage)

@@ -21,7 +21,7 @@ from ugm.journal import open_partition
 from ugm.journal.change_queue import ChangeQueue
 from ugm.journal.errors import DeposedError, JournalError
 from ugm.journal.file_writer import ChangeRow
-from ugm.journal.log import Candidate
+from ugm.journal.log import Candidate, SentCommit
 from ugm.journal.opening import OpenLog, open_log
 from ugm.journal.postgres import connection
 from ugm.journal.postgres.log import PostgresLog
@@ -50,7 +50,7 @@ class Scene:
         self.administrator = administrator
         self.schema = log._schema
         self.results: list[tuple[int, JournalError | None]] = []
-        self.append(b"[]", is_sent=False)
+        self.append(b"[]", is_watched=False)
         self.expect(1)
 
     @property
@@ -58,15 +58,18 @@ class Scene:
         """The queue."""
         return self.opened.change_queue
 
-    def append(self, data: bytes, *, is_sent: bool | None = True) -> SentAppend | None:
-        """Append a change and send it; *is_sent* is None if both outcomes are fine."""
-        self.queue.append(data, wake=False)
-        number = self.queue.number
-        self.queue.when_durable(number, lambda failure: self.results.append((number, failure)))
-        sent = self.queue.send()
-        assert is_sent in (None, sent is not None)
-        assert sent is None or type(sent) is SentAppend
-        return sent
+    def append(self, data: bytes, *, is_watched: bool | None = True) -> SentAppend | None:
+        """Append a change and send it; return what the loop watches. With None, it may watch something or not."""
+        number, watched = self.queue.number + 1, list[SentAppend]()
+
+        def watch(sent: SentCommit) -> bool:
+            assert isinstance(sent, SentAppend)
+            watched.append(sent)
+            return True
+
+        self.queue.send(data, lambda failure: self.results.append((number, failure)), watch)
+        assert is_watched in (None, bool(watched))
+        return watched[0] if watched else None
 
     def receive(self) -> None:
         """Take answers until there are none, as the loop does."""
@@ -81,9 +84,13 @@ class Scene:
     @property
     def backend(self) -> int:
         """The process of the server that serves the leader."""
-        writer = self.queue._log
-        assert type(writer) is PostgresWriter
-        return writer._database.connection.info.backend_pid
+        return self.writer._database.connection.info.backend_pid
+
+    @property
+    def writer(self) -> PostgresWriter:
+        """The writer of the leader."""
+        assert type(self.queue._log) is PostgresWriter
+        return self.queue._log
 
     def is_waiting(self) -> bool:
         """Return whether the leader waits for a lock."""
@@ -130,7 +137,7 @@ def test_many(scene: Scene) -> None:
     """Every change is sent and stored, from an empty one to 20 MB, which no socket accepts at once."""
     made = [b"", b"\0\xff" * 10, *(b"%d" % number for number in range(50)), b"x" * 20_000_000, b"[]"]
     for number, data in enumerate(made, 2):
-        scene.append(data)
+        scene.append(data, is_watched=len(data) < 1000 or None)
         scene.receive()
         scene.expect(number)
     assert scene.stored() == [b"[]", *made]
@@ -138,10 +145,38 @@ def test_many(scene: Scene) -> None:
 
 def test_large_change_alone(scene: Scene) -> None:
     """A thread sends the rest of a large change and takes the answer, although the loop does nothing."""
-    sent = scene.append(b"x" * 20_000_000)
-    assert sent is not None
-    assert not sent.is_sent
+    scene.append(b"x" * 20_000_000, is_watched=False)
     scene.expect(2)
+
+
+def test_error_of_the_commit(scene: Scene) -> None:
+    """A change that the server refuses after it has executed the statement is not durable."""
+    scene.administrator.execute(
+        f"""
+        CREATE FUNCTION "{scene.schema}".refuse() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN RAISE EXCEPTION 'refused at the commit'; END $$;
+        CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON "{scene.schema}".log DEFERRABLE INITIALLY DEFERRED
+            FOR EACH ROW EXECUTE FUNCTION "{scene.schema}".refuse();
+        """.encode()
+    )
+    scene.append(b"second")
+    scene.receive()
+    eventually(lambda: scene.results)
+    [(number, failure)] = scene.results
+    assert number == 2
+    assert "refused at the commit" in str(failure)
+    assert scene.stored() == [b"[]"]
+    scene.administrator.execute(f'DROP TRIGGER refuse ON "{scene.schema}".log'.encode())
+    scene.queue.flush()
+    assert scene.stored() == [b"[]", b"second"]
+
+
+def test_forgotten_statement(scene: Scene) -> None:
+    """If the server has forgotten the statement, it is prepared again."""
+    with scene.queue._writing:
+        scene.writer._database.run("DEALLOCATE ALL")
+    scene.append(b"second")
+    expect_second_and_third(scene)
 
 
 def end_connection(scene: Scene) -> None:
@@ -172,7 +207,7 @@ def expect_second_and_third(scene: Scene) -> None:
 def test_failure_before(scene: Scene) -> None:
     """A connection that has ended before is noticed at the next change."""
     end_connection(scene)
-    scene.append(b"second", is_sent=None)
+    scene.append(b"second", is_watched=None)
     expect_second_and_third(scene)
 
 
@@ -224,8 +259,7 @@ def test_replaced_leader(scene: Scene, log: PostgresLog) -> None:
     eventually(lambda: scene.results)
     [(number, failure)] = scene.results
     assert (number, type(failure)) == (2, DeposedError)
-    scene.queue.append(b"third", wake=False)
-    assert scene.queue.send() is None
+    scene.append(b"third", is_watched=False)
     assert scene.stored() == [b"[]"]
 
 
@@ -262,6 +296,9 @@ def test_service(log: PostgresLog, tmp_path: Path, monkeypatch: pytest.MonkeyPat
                     "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
                 )
             assert partition.allocate(f"a-{number}", "app", memory(1))
+        # An idle leader watches nothing, so a connection that it has given up ends.
+        answers = service._leader.committer._answers  # type: ignore[union-attr] # it leads
+        eventually(lambda: answers._connection is None)
         assert len(partition.allocation_ids()) == 60
     # Three connections were ended, and each new one begins with a commit by the thread.
     assert len(sent) >= 50

@@ -9,10 +9,13 @@ from typing import Final
 
 import pytest
 
+from support.injection import Injector
+from support.locks import is_locked
 from support.service_fixtures import eventually
 from ugm.journal.change_queue import ChangeQueue
 from ugm.journal.errors import JournalError
 from ugm.journal.file_writer import ChangeRow
+from ugm.journal.log import SentCommit
 
 FAILURE: Final = JournalError("log", "the network is cut")
 
@@ -85,15 +88,21 @@ class Scene:
         self.queue = ChangeQueue("log", self.log, (0, 0), lambda: 1, group_commit=True)
         self.results: list[tuple[int, JournalError | None, bool]] = []
         self._thread = get_ident()
+        #: Whether the loop can watch a connection.
+        self.can_watch = True
 
     def append(self) -> Sent | None:
-        """Append a change and send it."""
-        self.queue.append(b"[]", wake=False)
-        number = self.queue.number
-        self.queue.when_durable(number, lambda failure: self._note(number, failure))
-        sent = self.queue.send()
-        assert sent is None or type(sent) is Sent
-        return sent
+        """Append a change and send it; return what the loop watches."""
+        number, watched = self.queue.number + 1, list[Sent]()
+
+        def watch(sent: SentCommit) -> bool:
+            assert isinstance(sent, Sent)
+            if self.can_watch:
+                watched.append(sent)
+            return self.can_watch
+
+        self.queue.send(b"[]", lambda failure: self._note(number, failure), watch)
+        return watched[0] if watched else None
 
     def _note(self, number: int, failure: JournalError | None) -> None:
         self.results.append((number, failure, get_ident() == self._thread))
@@ -174,13 +183,15 @@ def test_log_that_cannot_send() -> None:
     assert made.log.committed == [[1]]
 
 
-def test_incomplete_message() -> None:
-    """The thread sends the rest, and takes the answer."""
+@pytest.mark.parametrize("is_sent", [True, False])
+def test_thread_takes_the_answer(*, is_sent: bool) -> None:
+    """The thread takes the answer if it has to send the rest of the message, or if the loop cannot watch the socket."""
     with scene() as made:
-        made.log.next = Sent(is_sent=False)
-        sent_in(made)
+        made.log.next = Sent(is_sent=is_sent)
+        made.can_watch = not is_sent
+        assert made.append() is None
         eventually(lambda: made.results == [(1, None, False)])
-    assert made.log.committed == []
+    assert (made.log.sent, made.log.committed) == ([1], [])
 
 
 def test_log_in_use() -> None:
@@ -212,17 +223,46 @@ def test_other_use_of_the_log(use: str, answer: bool | None) -> None:  # noqa: F
             made.queue.stop()
         else:
             getattr(made.queue, use)()
-        assert made.log.renewals == (use == "renew")
+        # A commit renews the record, too.
+        assert made.log.renewals == (use == "renew" and answer is False)
     assert [result[:2] for result in made.results] == [(1, None)]
     assert made.log.committed == ([[1]] if answer is False else [])
     assert made.queue.receive() is False
 
 
 def test_renewal_that_fails() -> None:
-    """The answer that it has taken reaches the caller of the change."""
+    """The change stays in doubt until a commit succeeds."""
     with scene() as made:
-        sent_in(made).answer = True
+        sent_in(made).answer = False
         made.log.failure = FAILURE
         with pytest.raises(JournalError):
             made.queue.renew()
-        assert made.results == [(1, None, True)]
+        eventually(lambda: made.results == [(1, FAILURE, False)])
+        made.log.failure = None
+        made.queue.flush()
+        assert made.log.committed[-1] == [1]
+
+
+@pytest.mark.parametrize("opcodes", [False, True])
+@pytest.mark.parametrize("call", ["send", "receive"])
+def test_interruptions(call: str, *, opcodes: bool) -> None:
+    """A change is durable, and its caller learns it, wherever the call of the loop is interrupted; no lock is held."""
+    at, is_interrupted = 0, True
+    while is_interrupted:
+        at += 1
+        with scene() as made:
+            sent = Sent()
+            made.log.next, sent.answer = sent, True
+            if call == "send":
+                is_interrupted = Injector(at, opcodes=opcodes).run(made.append)
+            else:
+                made.append()
+                is_interrupted = Injector(at, opcodes=opcodes).run(made.queue.receive)
+            assert not is_locked(made.queue._writing)
+            assert not is_locked(made.queue._guard)
+            if made.queue._appended or made.queue.number:
+                eventually(lambda made=made: made.queue.receive() or made.queue._durable == 1)  # type: ignore[misc]
+                made.queue.receive()
+                eventually(lambda made=made: [result[:2] for result in made.results][:1] == [(1, None)])  # type: ignore[misc]
+            assert made.queue._appended == []
+    assert at > (100 if opcodes else 20)

@@ -7,6 +7,8 @@ import os
 import socket
 from contextlib import suppress
 
+import pytest
+
 from ugm.service.answer_watch import AnswerWatch
 
 
@@ -100,9 +102,9 @@ async def _closed() -> None:
     connection.there.close()
     await turns()
     assert calls
-    watch.watch(connection)
+    assert watch.watch(connection)
     other.here.close()
-    watch.watch(other)
+    assert not watch.watch(other)
     calls.clear()
     await turns()
     assert calls == []
@@ -121,4 +123,25 @@ def test_closed_connection() -> None:
     """A descriptor that a client gets is not watched; a connection that is closed already is ignored."""
     before = descriptors()
     asyncio.run(_closed())
+    assert descriptors() == before
+
+
+async def _refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_arguments: object) -> None:
+        raise OSError
+
+    loop, connection = asyncio.get_running_loop(), Connection()
+    watch = AnswerWatch(loop, lambda: None)
+    with monkeypatch.context() as fault:
+        fault.setattr(loop, "add_reader", refuse)
+        assert not watch.watch(connection)
+    assert watch.watch(connection)
+    watch.close()
+    connection.close()
+
+
+def test_refused_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the loop cannot watch, no descriptor is left open."""
+    before = descriptors()
+    asyncio.run(_refused(monkeypatch))
     assert descriptors() == before

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from support.partition_fixtures import SUE, config
-from support.service_fixtures import eventually
+from support.partition_fixtures import SUE, config, memory
+from support.service_fixtures import eventually, running, started
 from ugm import RequestError
 from ugm.journal import open_partition
 from ugm.journal.errors import DeposedError, JournalError
@@ -21,6 +21,7 @@ from ugm.journal.locations import log_at
 from ugm.journal.log import Candidate
 from ugm.journal.opening import open_log
 from ugm.operation_lock import OperationLock
+from ugm.service.batch_log import Batch
 from ugm.service.engine import Engine, EngineSettings, build_engine
 
 
@@ -90,3 +91,22 @@ def test_late_changes_are_refused(tmp_path: Path) -> None:
     with_engine(tmp_path / "j", engines.append)
     with pytest.raises(JournalError, match="does not lead any more"):
         engines[0].partition.submit("app", SUE, "root.a")
+
+
+def test_batch_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader that cannot pass a batch to the log leads again from the log, and the client gets its answer."""
+    faults = 1
+    encoded = Batch.encoded
+
+    def fail_once(batch: Batch) -> bytes:
+        nonlocal faults
+        if faults and b"the change" in encoded(batch):
+            faults -= 1
+            raise MemoryError
+        return encoded(batch)
+
+    monkeypatch.setattr(Batch, "encoded", fail_once)
+    with running(tmp_path, journal="j") as service, started(service) as partition:
+        assert partition.allocate("the change", "app", memory(1))
+        assert (faults, service.term) == (0, 2)
+        assert partition.allocation_ids() == ("the change",)

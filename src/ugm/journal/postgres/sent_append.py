@@ -39,17 +39,22 @@ class PreparedAppend:
         longest: the time within which the server must answer, in seconds.
     """
 
-    __slots__ = ("_connection", "_longest", "_name", "_term")
+    __slots__ = ("_connection", "_last", "_longest", "_name", "_term")
 
     def __init__(self, connection: psycopg.Connection[Any], name: str, term: int, longest: float) -> None:
         self._connection: Final = connection
         self._name: Final = name.encode()
         self._term: Final = _pack_bigint(term)
         self._longest: Final = longest
+        #: The last append that was sent with this statement.
+        self._last: SentAppend | None = None
 
-    def is_for(self, connection: psycopg.Connection[Any]) -> bool:
-        """Return whether the statement was prepared in this connection."""
-        return self._connection is connection
+    def is_usable_in(self, connection: psycopg.Connection[Any]) -> bool:
+        """Return whether the statement was prepared in this connection, and the server has not refused the last append.
+
+        A server may forget the statements of a connection (``DISCARD ALL``).
+        """
+        return self._connection is connection and not (self._last is not None and self._last.is_refused)
 
     def send(self, row: ChangeRow) -> SentAppend | None:
         """Send a change. Return None, and close the connection, if this fails."""
@@ -60,7 +65,7 @@ class PreparedAppend:
         values = (self._term, _pack_bigint(number), _pack_bigint(at), data, _pack_bigint(checksum))
         try:
             pgconn.send_query_prepared(self._name, values, _FORMATS, _BINARY)
-            return SentAppend(pgconn, is_sent=pgconn.flush() == 0, ends_at=monotonic() + self._longest)
+            self._last = SentAppend(pgconn, is_sent=pgconn.flush() == 0, ends_at=monotonic() + self._longest)
         except psycopg.Error:
             pgconn.finish()
             return None
@@ -68,6 +73,7 @@ class PreparedAppend:
             # An interrupted call leaves the connection in an unknown state.
             pgconn.finish()
             raise
+        return self._last
 
 
 @final
@@ -88,9 +94,15 @@ class SentAppend:
     def __init__(self, pgconn: psycopg.pq.abc.PGconn, *, is_sent: bool, ends_at: float) -> None:
         self._pgconn: Final = pgconn
         self._ends_at: Final = ends_at
-        #: Whether the first result was a success.
+        #: Whether all results up to now were successes; None before the first one. An error of the commit itself, such
+        #: as that of a deferred constraint, is a second result.
         self._is_accepted: bool | None = None
         self.is_sent = is_sent
+
+    @property
+    def is_refused(self) -> bool:
+        """True if the server has answered with an error."""
+        return self._is_accepted is False
 
     @property
     def connection(self) -> object:
@@ -98,15 +110,8 @@ class SentAppend:
         return self._pgconn
 
     def fileno(self) -> int:
-        """Return the descriptor of the socket, which is readable when a part of the answer has arrived.
-
-        Raises:
-            OSError: another thread has received the answer and closed the connection.
-        """
-        try:
-            return self._pgconn.socket
-        except psycopg.Error as error:
-            raise OSError(*error.args) from error
+        """Return the descriptor of the socket, which is readable when a part of the answer has arrived."""
+        return self._pgconn.socket
 
     def result(self, timeout: float = 0) -> bool | None:
         """Return whether the change is durable; False if this is uncertain, and None if there is no answer yet.
@@ -139,7 +144,7 @@ class SentAppend:
             answer = pgconn.get_result()
             if answer is None:
                 return bool(self._is_accepted)
-            if self._is_accepted is None:
+            if self._is_accepted is not False:
                 self._is_accepted = answer.status == ExecStatus.TUPLES_OK
         if monotonic() > self._ends_at:
             raise psycopg.OperationalError("the server has not answered in time")

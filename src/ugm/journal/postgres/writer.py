@@ -49,7 +49,7 @@ class PostgresWriter:
         patience: the time after which a commit fails if the database is not available, in seconds.
     """
 
-    __slots__ = ("_database", "_final", "_patience", "_prepared", "term")
+    __slots__ = ("_database", "_final", "_patience", "_prepared", "_statements", "term")
 
     #: The error that ends writing forever.
     _final: JournalError | None
@@ -62,6 +62,8 @@ class PostgresWriter:
         self._final = None
         #: The statement for `send`, in the connection of the last commit.
         self._prepared: PreparedAppend | None = None
+        #: The number of statements that were prepared.
+        self._statements = 0
         self.term: Final = term
 
     def restore_reserve(self) -> None:
@@ -82,10 +84,11 @@ class PostgresWriter:
 
     def _prepare(self) -> None:
         """Let the server prepare the statement for `send`, once for each connection."""
-        database = self._database
-        if not database.is_connected or (self._prepared is not None and self._prepared.is_for(database.connection)):
+        database, prepared = self._database, self._prepared
+        if not database.is_connected or (prepared is not None and prepared.is_usable_in(database.connection)):
             return
-        name = f"ugm_append_{self.term}"
+        self._statements += 1
+        name = f"ugm_append_{self.term}_{self._statements}"
         with suppress(psycopg.Error):
             database.run(_PREPARE.replace("{name}", name))
             self._prepared = PreparedAppend(database.connection, name, self.term, database.longest_call)
