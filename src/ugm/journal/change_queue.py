@@ -455,7 +455,7 @@ class ChangeQueue:
                 if self._appended and self._appended[0][0] == number:
                     del self._appended[0]
         else:
-            # It commits the change again, and finds out what is wrong.
+            # The thread commits the change again, and finds the cause.
             self._wake()
         self._sent = None
         return is_durable

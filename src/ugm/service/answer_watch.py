@@ -1,7 +1,7 @@
 """Calls a function in a loop when a log may have answered a commit.
 
 The socket of the log belongs to a connection that another thread may close, and the operating system may then give its
-descriptor to a client. So the loop watches a duplicate of the descriptor, which nobody else closes.
+descriptor to a client. So the loop watches a duplicate of the descriptor, which only the loop closes.
 """
 
 from __future__ import annotations
