@@ -48,6 +48,8 @@ DurabilityCallback: TypeAlias = Callable[[JournalError | None], None]
 _LAST_INSTANT: Final = 253_402_300_799_999
 #: The time between two looks at an answer that does not arrive, in seconds.
 _ANSWER_PAUSE: Final = 1.0
+#: The time until the thread tries again after an unexpected error, in seconds.
+_RETRY: Final = 0.1
 
 
 def milliseconds() -> int:
@@ -369,7 +371,8 @@ class ChangeQueue:
         Args:
             data: the change. Its instant is that of `stamp`.
             callback: as for `when_durable`; called by the thread that receives the answer.
-            watch: lets the loop call `receive` when the answer can be received; returns whether it will.
+            watch: makes the loop call `receive` when the answer can be received, and returns whether it will. It is
+                called while the log is locked, so it must not call the queue.
         """
         try:
             self._append_for_loop(data, callback)
@@ -381,12 +384,12 @@ class ChangeQueue:
             raise
 
     def _append_for_loop(self, data: bytes, callback: DurabilityCallback) -> None:
+        """Append a change, and its callback in the same step: the thread may commit the change at any time then."""
         number, at = self.number + 1, self._instant
         row = change_row(number, at, data)
         with self._guard:
             failure = self._failure
             if failure is None:
-                # The thread may commit the change at any time after it was appended.
                 self._callbacks.append((number, callback))
             self._appended.append(row)
             self.number, self.at = number, at
@@ -395,10 +398,10 @@ class ChangeQueue:
 
     def _try_to_send(self, watch: Callable[[SentCommit], bool]) -> bool:
         """Send the appended change, and return whether the loop will receive the answer."""
-        if self._failure is not None or not self._writing.acquire(blocking=False):
+        if not self._writing.acquire(blocking=False):
             return False
         is_watched = False
-        if self._sent is None and len(self._appended) == 1:
+        if self._failure is None and self._sent is None and len(self._appended) == 1:
             row = self._appended[0]
             commit = self._log.send(row)
             if commit is not None:
@@ -410,7 +413,7 @@ class ChangeQueue:
     def receive(self) -> bool:
         """Take the answer to the change that `send` has sent, if it has arrived, without waiting.
 
-        Return whether a change was sent whose answer was not taken before.
+        Return False if no answer is awaited.
         """
         try:
             if self._sent is None:
@@ -433,21 +436,19 @@ class ChangeQueue:
         if self._appended:
             self._wake()
 
-    def _await_answer(self) -> bool:
-        """Wait for the answer to the change that was sent, if any; return whether a change was durable."""
-        is_durable = None
-        while self._sent is not None and is_durable is None:
-            is_durable = self._take_answer(_ANSWER_PAUSE)
-        return bool(is_durable)
+    def _await_answer(self) -> None:
+        """Wait for the answer to the change that was sent, if any; called with `_writing`."""
+        while self._sent is not None:
+            self._take_answer(_ANSWER_PAUSE)
 
-    def _take_answer(self, timeout: float) -> bool | None:
+    def _take_answer(self, timeout: float) -> None:
         """Take the answer to the change that was sent; called with `_writing`. A repeated call has the same effect."""
         if self._sent is None:
-            return None
+            return
         number, commit = self._sent
         is_durable = commit.result(timeout)
         if is_durable is None:
-            return None
+            return
         if is_durable:
             with self._guard:
                 self._durable = number
@@ -458,7 +459,6 @@ class ChangeQueue:
             # The thread commits the change again, and finds the cause.
             self._wake()
         self._sent = None
-        return is_durable
 
     def _wake(self) -> None:
         """Wake the thread that commits."""
@@ -496,8 +496,13 @@ class ChangeQueue:
                 self._is_idle = False
                 if self.is_closed:
                     return
-            with suppress(JournalError):
-                self.flush()
+            try:
+                with suppress(JournalError):
+                    self.flush()
+            except Exception:
+                # The changes are still there. The next attempt may succeed.
+                _LOGGER.exception("a commit failed in an unexpected way")
+                time.sleep(_RETRY)
 
     # Other work on the log
 
@@ -513,12 +518,15 @@ class ChangeQueue:
             JournalError: the record cannot be written now.
         """
         with self._writing:
-            # A commit renews the record, too.
-            is_renewed = self._await_answer()
-            if not is_renewed:
+            self._await_answer()
+        # The callers of a change do not wait for the renewal.
+        self._notify()
+        try:
+            with self._writing:
+                self._await_answer()
                 self._require_open()
                 self._log.renew()
-        if is_renewed:
+        finally:
             self._notify()
 
     def run_exclusively(self, work: Callable[[], _T]) -> _T:

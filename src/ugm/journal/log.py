@@ -52,7 +52,11 @@ class SentCommit(Protocol):
         ...
 
     def fileno(self) -> int:
-        """Return the descriptor of the socket, which is readable when a part of the answer has arrived."""
+        """Return the descriptor of the socket, which is readable when a part of the answer has arrived.
+
+        Raises:
+            OSError: the connection was closed.
+        """
         ...
 
     def result(self, timeout: float = 0) -> bool | None:

@@ -46,7 +46,8 @@ class AnswerWatch:
             return False
         try:
             self._loop.add_reader(descriptor, self._on_readable)
-        except OSError:
+        except (OSError, NotImplementedError):
+            # The system watches too many descriptors, or the loop cannot watch any.
             os.close(descriptor)
             return False
         self._descriptor, self._connection = descriptor, commit.connection

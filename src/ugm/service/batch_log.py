@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from threading import Event as Flag
-from threading import Lock, get_ident
+from threading import get_ident
 from time import monotonic
 from typing import Final, final
 
@@ -28,6 +28,7 @@ from ugm.journal.change_data import SEPARATOR, add_operation
 from ugm.journal.change_queue import copy_of, milliseconds
 from ugm.journal.client_sessions import NO_SESSION, SessionProgress, SessionRecord, SessionTable, record_row
 from ugm.journal.errors import JournalError
+from ugm.operation_lock import OwnedLock
 from ugm.partition.event_codec import event_row, to_json
 from ugm.partition.events import Denied, Event
 
@@ -145,7 +146,7 @@ class BatchLog:
         #: The instant of the current change.
         self._instant = 0
         #: Protects the batches.
-        self._guard: Final = Lock()
+        self._guard: Final = OwnedLock()
         self._gathering = Batch()
         self._in_flight: Batch | None = None
         self.number = 0
@@ -299,14 +300,16 @@ class BatchLog:
         # Without a log, a change is final at once, and its batch may never end.
         batch = self._batch_of(change) if self.is_stored else None
         if batch is not None:
-            self._request_commit()
-            batch.has_ended.wait()
+            if not batch.has_ended.is_set():
+                self._request_commit()
+                batch.has_ended.wait()
             if batch.failure is not None:
                 raise copy_of(batch.failure)
         return True
 
     def release_locks(self) -> None:
-        """Do nothing: no lock of this class is held after a call."""
+        """Release the lock that this thread still holds after an exception."""
+        self._guard.release_if_held()
 
     def _batch_of(self, change: int) -> Batch | None:
         """Return the batch of a change that is not durable yet."""
@@ -347,5 +350,9 @@ class BatchLog:
             for batch in (self._in_flight, self._gathering):
                 if batch is not None:
                     batch.fail(failure)
+            if self._in_flight is not None:
+                # A thread may still begin to wait for a change of this batch.
+                last = max(self._gathering.last_change, self._in_flight.last_change)
+                self._gathering.last_change = last
             # No further batch is taken while one is in flight.
             self._in_flight = self._gathering

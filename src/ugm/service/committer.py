@@ -5,8 +5,11 @@ ago that this process leads. Otherwise the log is asked first: a process that wa
 that another one leads now.
 
 If the log does not accept a batch, the batch stays in flight and is tried again. Until then changes are refused and
-queries are answered from memory. If another process leads, the committer ends: no client has received an answer to the
-changes that the log does not have.
+queries are answered from memory.
+
+If another process leads, or an unexpected error prevents that a batch is passed on, this process *resigns*: it answers
+nothing more. No client has received an answer to the changes that the log does not have. The clients repeat their calls
+at the next leader, which may be this process after it has read the log.
 """
 
 from __future__ import annotations
@@ -51,7 +54,7 @@ class Committer:
         sessions: the table of sessions to which changes are applied.
         deliver_events: called in the loop when the events up to a number are durable.
         feed: gets every change that is durable.
-        on_deposed: called in the loop when another process leads.
+        on_resigned: called in the loop when this process ceases to lead by itself.
     """
 
     def __init__(
@@ -61,14 +64,15 @@ class Committer:
         sessions: SessionTable,
         deliver_events: Callable[[int], None],
         feed: ChangeFeed,
-        on_deposed: Callable[[], None],
+        on_resigned: Callable[[], None],
     ) -> None:
         self._loop: Final = loop
         self._thread: Final = get_ident()
         self._change_queue: Final = change_queue
         self._deliver_events: Final = deliver_events
         self._feed: Final = feed
-        self._on_deposed: Final = on_deposed
+        self._on_resigned: Final = on_resigned
+        self._has_resigned = self._is_retrying = False
         self._is_scheduled = False
         clock, is_stored = milliseconds if change_queue is None else change_queue.now, change_queue is not None
         self.log: Final = BatchLog(sessions, self._require_writable, self.request, clock, is_stored=is_stored)
@@ -98,7 +102,22 @@ class Committer:
     def _schedule(self) -> None:
         if not self._is_scheduled:
             self._is_scheduled = True
-            self._loop.call_soon(self._commit)
+            self._loop.call_soon(self._run, self._commit)
+
+    def _run(self, step: Callable[..., None], *arguments: object) -> None:
+        """Execute a step of a commit. After an error a batch may be lost, so this process resigns."""
+        try:
+            step(*arguments)
+        except BaseException as error:
+            self.log.release_locks()
+            if self._change_queue is not None:
+                self._resign(JournalError(self._change_queue.path, f"a commit failed in an unexpected way: {error!r}"))
+            raise
+
+    def _resign(self, failure: JournalError) -> None:
+        if not self._has_resigned:
+            self.outage, self._has_resigned = failure, True
+            self._on_resigned()
 
     def _require_writable(self, needs_space: bool) -> None:  # noqa: FBT001 - a callback
         if self.outage is not None:
@@ -123,17 +142,7 @@ class Committer:
             log.end(batch)
             self._finish(batch)
         else:
-            self._write_or_resign(batch, self._change_queue)
-
-    def _write_or_resign(self, batch: Batch, change_queue: ChangeQueue) -> None:
-        """Commit a batch. If the log cannot get it, the state of this process is wrong, so it ceases to lead."""
-        try:
-            self._write(batch, change_queue)
-        except BaseException as error:
-            self.outage = JournalError(change_queue.path, f"a change cannot be passed to the log: {error!r}")
-            batch.fail(self.outage)
-            self._on_deposed()
-            raise
+            self._write(batch, self._change_queue)
 
     def _write(self, batch: Batch, change_queue: ChangeQueue) -> None:
         """Commit a batch. If it has no changes, ask the log whether this process still leads."""
@@ -153,12 +162,18 @@ class Committer:
 
     def _confirm(self, batch: Batch, change_queue: ChangeQueue) -> None:
         """Ask the log whether this process still leads; in another thread."""
+        self._try(batch, change_queue, change_queue.renew)
+
+    def _try(self, batch: Batch, change_queue: ChangeQueue, work: Callable[[], None]) -> None:
+        """Use the log in another thread, and pass the result on."""
+        failure: JournalError | None = None
         try:
-            change_queue.renew()
+            work()
         except JournalError as error:
-            self._note_end(batch, error)
-        else:
-            self._note_end(batch, None)
+            failure = error
+        except Exception as error:  # noqa: BLE001 - it is passed on
+            failure = JournalError(change_queue.path, f"it cannot be written: {error!r}")
+        self._note_end(batch, failure)
 
     def _renew(self) -> None:
         """Record that this process is active, unless a commit has just done so."""
@@ -167,42 +182,44 @@ class Committer:
             self._heartbeat.beat()
         # If the log does not answer in time, the next attempt begins.
         self._receive()
-        if (
-            self.log.in_flight is None
-            and monotonic() - self._confirmed_at > _RENEWAL / 2
-            and self._change_queue is not None
-        ):
+        if self.log.in_flight is None and monotonic() - self._confirmed_at > _RENEWAL / 2:
+            self._run(self._renew_now)
+
+    def _renew_now(self) -> None:
+        if self._change_queue is not None:
             self._began_at = monotonic()
             # Changes may gather already, and must not be lost.
-            self._write_or_resign(self.log.take(), self._change_queue)
+            self._write(self.log.take(), self._change_queue)
 
     def _note_end(self, batch: Batch, failure: JournalError | None) -> None:
         """Pass the result of a commit on to the loop; from any thread."""
         if get_ident() == self._thread:
-            self._end(batch, failure)
+            self._run(self._end, batch, failure)
         else:
-            self._loop.call_soon_threadsafe(self._end, batch, failure)
+            self._loop.call_soon_threadsafe(self._run, self._end, batch, failure)
 
     def _end(self, batch: Batch, failure: JournalError | None) -> None:
-        if batch is not self.log.in_flight:
+        if batch is not self.log.in_flight or self._has_resigned:
             return
         if failure is None:
             self.outage, self._confirmed_at = None, self._began_at
             self.log.end(batch)
-            if self.log.gathering.rows:
-                # The log writes the next batch while the answers of this one are sent.
-                self._commit()
-            self._finish(batch)
+            try:
+                if self.log.gathering.rows:
+                    # The log writes the next batch while the answers of this one are sent.
+                    self._commit()
+            finally:
+                self._finish(batch)
             if self.log.gathering.callbacks:
                 self._commit()
             return
         batch.fail(failure)
-        self.outage = failure
         if isinstance(failure, DeposedError):
-            self._on_deposed()
-            return
-        _LOGGER.warning("the log does not answer: %s", failure)
-        self._loop.call_later(_RETRY, self._retry, batch)
+            self._resign(failure)
+        elif not self._is_retrying:
+            self.outage, self._is_retrying = failure, True
+            _LOGGER.warning("the log does not answer: %s", failure)
+            self._loop.call_later(_RETRY, self._retry, batch)
 
     def _finish(self, batch: Batch) -> None:
         """Pass on a batch that is durable: to the clients that follow, to its callers and to the subscribers."""
@@ -222,8 +239,7 @@ class Committer:
             callback()
             self.deliver()
         elif self.outage is not None:
-            # A leader that was replaced answers nothing.
-            if not isinstance(self.outage, DeposedError):
+            if not self._has_resigned:
                 callback()
         else:
             self.log.gathering.callbacks.append(callback)
@@ -234,18 +250,15 @@ class Committer:
         self._deliver_events(self.log.gathering.last_event)
 
     def _retry(self, batch: Batch) -> None:
-        self._loop.run_in_executor(None, self._flush, batch)
+        self._is_retrying = False
+        if batch is self.log.in_flight and self._change_queue is not None:
+            self._began_at = monotonic()
+            self._loop.run_in_executor(None, self._try, batch, self._change_queue, self._flush)
 
-    def _flush(self, batch: Batch) -> None:
-        try:
-            if self._change_queue is not None:
-                self._began_at = monotonic()
-                self._change_queue.flush()
-                self._change_queue.renew()
-        except JournalError as error:
-            self._note_end(batch, error)
-        else:
-            self._note_end(batch, None)
+    def _flush(self) -> None:
+        if self._change_queue is not None:
+            self._change_queue.flush()
+            self._change_queue.renew()
 
     @property
     def complete_at(self) -> float:
@@ -272,6 +285,7 @@ class Committer:
     async def finish(self) -> None:
         """Wait until everything that was decided is durable, unless the log does not accept it; then end."""
         self.stop_renewing()
+        place = "in memory" if self._change_queue is None else self._change_queue.path
         try:
             while self.outage is None and (self.log.in_flight is not None or self.log.gathering.rows):
                 self.request()
@@ -279,6 +293,5 @@ class Committer:
                 self._receive()
         finally:
             self._answers.close()
-        place = "in memory" if self._change_queue is None else self._change_queue.path
-        self.outage = self.outage or JournalError(place, "this process does not lead any more")
-        self.log.fail(self.outage)
+            self.outage = self.outage or JournalError(place, "this process does not lead any more")
+            self.log.fail(self.outage)

@@ -85,7 +85,7 @@ class Engine(NamedTuple):
 
 
 def build_engine(
-    settings: EngineSettings, opened: OpenLog | None, read_log: ReadLog | None, on_deposed: Callable[[], None]
+    settings: EngineSettings, opened: OpenLog | None, read_log: ReadLog | None, on_resigned: Callable[[], None]
 ) -> Engine:
     """Return an engine for the running loop.
 
@@ -93,7 +93,7 @@ def build_engine(
         settings: the arguments of the partition.
         opened: the log; None for an engine in memory.
         read_log: reads older changes of the log for clients that follow; None without a log.
-        on_deposed: called in the loop when another process leads.
+        on_resigned: called in the loop when this process ceases to lead by itself; see `Committer`.
 
     Raises:
         RequestError: a model or a subscriber is invalid.
@@ -102,7 +102,7 @@ def build_engine(
     outbox = EventOutbox(settings.subscribers)
     # Without a log, the numbers of the next process are larger, so it refuses clients that followed this one.
     feed = ChangeFeed(time_ns() // 1000 if change_queue is None else change_queue.number, read_log)
-    committer = Committer(asyncio.get_running_loop(), change_queue, sessions, outbox.deliver, feed, on_deposed)
+    committer = Committer(asyncio.get_running_loop(), change_queue, sessions, outbox.deliver, feed, on_resigned)
     try:
         require_added_models(state.added_models, are_given=settings.models is not None)
         models = ModelSet(settings.models or (), state.active_limits.lock)

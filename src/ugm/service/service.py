@@ -336,6 +336,9 @@ class Service:
                 reports.cancel()
             if opened is not None:
                 await self._lead_log(self._log, opened, stopping)
+                # If every leadership ends with an error, the clients get some time to reach other processes.
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(stopping.wait(), _RETRY)
 
     # Standing by
 
@@ -434,9 +437,9 @@ class Service:
     # Leading
 
     async def _lead_log(self, log: Log, opened: OpenLog, stopping: asyncio.Event) -> None:
-        deposed, tail = asyncio.Event(), log.tail()
+        resigned, tail = asyncio.Event(), log.tail()
         try:
-            engine = build_engine(self._engine, opened, tail.changes, deposed.set)
+            engine = build_engine(self._engine, opened, tail.changes, resigned.set)
             changes = engine.committer.log
             compaction = asyncio.create_task(
                 compact_regularly(
@@ -444,7 +447,7 @@ class Service:
                 )
             )
             try:
-                await self._lead(engine, stopping, deposed)
+                await self._lead(engine, stopping, resigned)
             finally:
                 compaction.cancel()
         finally:
@@ -452,13 +455,13 @@ class Service:
             with suppress(JournalError):
                 await asyncio.to_thread(opened.journal.close)
 
-    async def _lead(self, engine: Engine, stopping: asyncio.Event, deposed: asyncio.Event) -> None:
+    async def _lead(self, engine: Engine, stopping: asyncio.Event, resigned: asyncio.Event) -> None:
         """Execute the operations of clients until one of the events is set."""
         leader = Leader(engine, self._settings.limits.sessions, lambda: self._readers.last_standby)
         self._listener.clients, self.engine, self.term = leader, engine.partition, engine.committer.term
         self._leader, self._standby.view = leader, None
         self._note_ready()
-        waits = [asyncio.create_task(event.wait()) for event in (stopping, deposed)]
+        waits = [asyncio.create_task(event.wait()) for event in (stopping, resigned)]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:

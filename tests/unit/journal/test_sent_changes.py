@@ -223,24 +223,51 @@ def test_other_use_of_the_log(use: str, answer: bool | None) -> None:  # noqa: F
             made.queue.stop()
         else:
             getattr(made.queue, use)()
-        # A commit renews the record, too.
-        assert made.log.renewals == (use == "renew" and answer is False)
+        assert made.log.renewals == (use == "renew")
     assert [result[:2] for result in made.results] == [(1, None)]
     assert made.log.committed == ([[1]] if answer is False else [])
     assert made.queue.receive() is False
 
 
-def test_renewal_that_fails() -> None:
-    """The change stays in doubt until a commit succeeds."""
+@pytest.mark.parametrize("answer", [True, False])
+def test_renewal_that_fails(*, answer: bool) -> None:
+    """The answer that it has taken reaches the caller. Without a success, the change is in doubt until a commit."""
     with scene() as made:
-        sent_in(made).answer = False
+        sent_in(made).answer = answer
         made.log.failure = FAILURE
         with pytest.raises(JournalError):
             made.queue.renew()
-        eventually(lambda: made.results == [(1, FAILURE, False)])
-        made.log.failure = None
-        made.queue.flush()
-        assert made.log.committed[-1] == [1]
+        if answer:
+            assert made.results == [(1, None, True)]
+            continue_after(made)
+        else:
+            eventually(lambda: made.results == [(1, FAILURE, False)])
+            continue_after(made)
+            assert made.log.committed[-1] == [1]
+
+
+def continue_after(made: Scene) -> None:
+    """Let the log work again."""
+    made.log.failure = None
+    made.queue.flush()
+
+
+def test_unexpected_error() -> None:
+    """The thread survives an error that no log should raise, and tries again."""
+    with scene() as made:
+        made.log.next = None
+        errors = [MemoryError(), MemoryError()]
+
+        def fail(rows: Sequence[ChangeRow]) -> JournalError | None:
+            if errors:
+                raise errors.pop()
+            made.log.committed.append([row[0] for row in rows])
+            return None
+
+        made.log.commit = fail  # type: ignore[method-assign] # for this test
+        made.append()
+        eventually(lambda: made.results == [(1, None, False)])
+        assert (made.log.committed, errors) == ([[1]], [])
 
 
 @pytest.mark.parametrize("opcodes", [False, True])

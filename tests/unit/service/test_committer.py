@@ -21,7 +21,8 @@ from ugm.journal.locations import log_at
 from ugm.journal.log import Candidate
 from ugm.journal.opening import open_log
 from ugm.operation_lock import OperationLock
-from ugm.service.batch_log import Batch
+from ugm.service.batch_log import Batch, BatchLog
+from ugm.service.committer import Committer
 from ugm.service.engine import Engine, EngineSettings, build_engine
 
 
@@ -110,3 +111,66 @@ def test_batch_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monkey
         assert partition.allocate("the change", "app", memory(1))
         assert (faults, service.term) == (0, 2)
         assert partition.allocation_ids() == ("the change",)
+
+
+def test_late_wait_for_a_lost_change(tmp_path: Path) -> None:
+    """A thread that begins to wait for its change after the leader has ended does not take it for durable."""
+
+    def work(engine: Engine) -> None:
+        log = engine.committer.log
+        pool.submit(engine.partition.submit, "app", SUE, "root.a")
+        while not log.gathering.rows:
+            sleep(0.001)
+        changes.append(log.take().last_change)
+        engine.committer.outage = JournalError("j", "the disk is full")
+        logs.append(log)
+
+    changes: list[int] = []
+    logs: list[BatchLog] = []
+    with ThreadPoolExecutor(1) as pool:
+        with_engine(tmp_path / "j", work)
+        with pytest.raises(JournalError, match="the disk is full"):
+            pool.submit(logs[0].wait, changes[0], 0).result(timeout=10)
+
+
+@pytest.mark.parametrize("name", ["_commit", "_end", "_finish", "_write"])
+def test_fault_in_the_committer(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever an error stops a commit, the process leads again, and each change is made once."""
+    method, faults = getattr(Committer, name), 0
+
+    def fail(committer: Committer, *arguments: object) -> None:
+        nonlocal faults
+        if faults:
+            faults -= 1
+            raise MemoryError
+        method(committer, *arguments)
+
+    monkeypatch.setattr(Committer, name, fail)
+    with running(tmp_path, journal="j") as service, started(service) as partition:
+        for number in range(3):
+            faults = 1
+            assert partition.allocate(f"a-{number}", "app", memory(1))
+            assert faults == 0
+        assert service.term > 1
+        assert partition.allocation_ids() == ("a-0", "a-1", "a-2")
+        partition.verify()
+
+
+def test_cancelled_end(tmp_path: Path) -> None:
+    """If the end of a leader is cancelled, no thread waits for ever."""
+
+    async def run() -> None:
+        opened = open_log(log_at(tmp_path / "j"), Candidate("name", "unix:/x"), OperationLock())
+        engine = build_engine(EngineSettings(config("{name: a}"), (), (), "always"), opened, None, lambda: None)
+        engine.committer.log.take()
+        future = pool.submit(engine.partition.submit, "app", SUE, "root.a")
+        # The loop does not run meanwhile.
+        while not engine.committer.log.gathering.rows:
+            sleep(0.001)  # noqa: ASYNC251
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(engine.committer.finish(), 0.1)
+        assert type(future.exception(timeout=10)) is JournalError
+        opened.journal.close()
+
+    with ThreadPoolExecutor(1) as pool:
+        asyncio.run(run())

@@ -50,15 +50,17 @@ class PreparedAppend:
         self._last: SentAppend | None = None
 
     def is_usable_in(self, connection: psycopg.Connection[Any]) -> bool:
-        """Return whether the statement was prepared in this connection, and the server has not refused the last append.
+        """Return whether `send` can be used, and this is its connection."""
+        return self._connection is connection and not self._is_refused
 
-        A server may forget the statements of a connection (``DISCARD ALL``).
-        """
-        return self._connection is connection and not (self._last is not None and self._last.is_refused)
+    @property
+    def _is_refused(self) -> bool:
+        """True after an error of the server. It may have forgotten the statement (``DISCARD ALL``)."""
+        return self._last is not None and self._last.is_refused
 
     def send(self, row: ChangeRow) -> SentAppend | None:
-        """Send a change. Return None, and close the connection, if this fails."""
-        if self._connection.closed:
+        """Send a change. If this fails, close the connection and return None."""
+        if self._connection.closed or self._is_refused:
             return None
         pgconn = self._connection.pgconn
         number, at, data, checksum = row
@@ -110,8 +112,15 @@ class SentAppend:
         return self._pgconn
 
     def fileno(self) -> int:
-        """Return the descriptor of the socket, which is readable when a part of the answer has arrived."""
-        return self._pgconn.socket
+        """Return the descriptor of the socket, which is readable when a part of the answer has arrived.
+
+        Raises:
+            OSError: the connection was closed.
+        """
+        try:
+            return self._pgconn.socket
+        except psycopg.Error as error:
+            raise OSError(*error.args) from error
 
     def result(self, timeout: float = 0) -> bool | None:
         """Return whether the change is durable; False if this is uncertain, and None if there is no answer yet.

@@ -4,8 +4,8 @@ A commit calls the function `append` of `ugm.journal.postgres.layout`. If the co
 is uncertain whether the rows were stored. The same call is repeated until the database answers, and the database
 ignores rows that this term has stored already.
 
-The loop of a leader does not wait for the answer: it uses `PostgresWriter.send`. If the answer is not a success, a thread
-commits the change again with `PostgresWriter.commit`, which finds the cause.
+The loop of a leader does not wait for the answer: it uses `PostgresWriter.send`. If the answer is not a success, a
+thread commits the change again with `PostgresWriter.commit`, which finds the cause.
 """
 
 from __future__ import annotations
