@@ -182,6 +182,17 @@ class Builder:
         self.report(mark, code, message)
         raise self.problems.error() from None
 
+    def refuse_depth(self, mark: Mark) -> NoReturn:
+        """Refuse a document that is nested too deep.
+
+        Args:
+            mark: the place of a collection beyond the bound.
+
+        Raises:
+            ConfigError: always.
+        """
+        self.refuse(mark, "yaml-too-deep", f"lists and mappings are nested more than {MAX_DEPTH} levels deep")
+
     def build(self, next_event: Callable[[], Value]) -> None:
         """Build the first document; a second document is a problem."""
         documents = 0
@@ -243,7 +254,7 @@ class Builder:
     def _begin(self, event: _Event, *, mapping: bool) -> None:
         mark = mark_in(event.start_mark)
         if len(self.open) == MAX_DEPTH:
-            self.refuse(mark, "yaml-too-deep", f"lists and mappings are nested more than {MAX_DEPTH} levels deep")
+            self.refuse_depth(mark)
         self.collections += 1
         if self.collections > MAX_COLLECTIONS:
             self.refuse(mark, "yaml-too-many-values", f"there are more than {MAX_COLLECTIONS} lists and mappings")

@@ -25,6 +25,9 @@ _HAS_LIBYAML: Final = hasattr(yaml, "CSafeLoader")
 #: The maximum size of a text in bytes. PyYAML is twenty times slower without libyaml, its library in C.
 MAX_BYTES: Final = 8 * 2**20 if _HAS_LIBYAML else 2**19
 
+#: A part of the error of libyaml 0.2.6 for a text that is nested in more than 1,000 levels. It reads ahead, so this may
+#: come before the first value.
+_TOO_DEEP: Final = "maximum nesting depth"
 #: The characters that YAML does not allow, quoted or not.
 _NOT_TEXT: Final = re.compile(r"[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 #: A directive other than ``%YAML``: none has a meaning in a configuration, and the parser takes time in the square of
@@ -74,7 +77,10 @@ def load(text: str, file: str) -> Document:
         builder.build(parser.get_event)
     except yaml.YAMLError as error:
         reason = ", ".join(filter(None, (getattr(error, "context", None), getattr(error, "problem", None))))
-        builder.refuse(mark_in(getattr(error, "problem_mark", None)), "yaml-syntax", f"invalid YAML: {reason}")
+        mark = mark_in(getattr(error, "problem_mark", None))
+        if _TOO_DEEP in reason:
+            builder.refuse_depth(mark)
+        builder.refuse(mark, "yaml-syntax", f"invalid YAML: {reason}")
     except ConfigError:
         raise
     except (ValueError, OverflowError):
