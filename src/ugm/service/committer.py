@@ -239,6 +239,7 @@ class Committer:
             callback()
             self.deliver()
         elif self.outage is not None:
+            # A leader that has resigned answers nothing.
             if not self._has_resigned:
                 callback()
         else:
@@ -253,12 +254,16 @@ class Committer:
         self._is_retrying = False
         if batch is self.log.in_flight and self._change_queue is not None:
             self._began_at = monotonic()
-            self._loop.run_in_executor(None, self._try, batch, self._change_queue, self._flush)
+            self._loop.run_in_executor(None, self._commit_again, batch, self._change_queue)
 
-    def _flush(self) -> None:
-        if self._change_queue is not None:
-            self._change_queue.flush()
-            self._change_queue.renew()
+    def _commit_again(self, batch: Batch, change_queue: ChangeQueue) -> None:
+        """Commit what is in doubt, and ask the log whether this process still leads; in another thread."""
+
+        def work() -> None:
+            change_queue.flush()
+            change_queue.renew()
+
+        self._try(batch, change_queue, work)
 
     @property
     def complete_at(self) -> float:

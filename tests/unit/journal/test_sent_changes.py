@@ -1,4 +1,4 @@
-"""A change is sent to the log without waiting, and its answer is received once, by whoever uses the log next."""
+"""A change is sent to the log without waiting. The next thread that uses the log receives its answer, once."""
 
 from __future__ import annotations
 
