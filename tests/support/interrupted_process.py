@@ -15,10 +15,11 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
+from support.interrupted_partitions import BUSY, SCENES, Operation, Scene, states_of
 from support.locks import is_locked
 from support.partition_fixtures import BOB, memory
 from ugm import Partition, RequestError, Resource
-from unit.partition.test_interruptions import OPERATIONS, SCENES, Operation, Scene, states_of
+from unit.partition.test_interruptions import OPERATIONS
 
 __all__ = ["Worker"]
 
@@ -120,7 +121,7 @@ def main(kind: str, step: int, folder: str, *names: str) -> None:
     for name in names:
         for many in (1, 30):
             without = 0
-            scene = SCENES[kind](Path(folder))
+            scene = SCENES[kind](Path(folder), BUSY)
             for number, failed in enumerate(_starve(scene, OPERATIONS[name], step, many)):
                 print(name, many, number * step, flush=True)  # noqa: T201 - what a crash leaves behind
                 without = 0 if failed else without + 1

@@ -24,6 +24,7 @@ import pytest
 from support.examples import seeds
 from support.failing_models import Failing, ResettableFailing, ResettableStarting, Starting, ledger_of
 from support.injection import Injector, points_of
+from support.interrupted_partitions import BUSY, Followed, Journaled, Modelled, Scene
 from support.locks import is_locked
 from support.partition_fixtures import SUE, BrokenError, memory, partition_of, shown
 from support.random_changes import CONFIGS, Actor, state_of
@@ -31,7 +32,7 @@ from ugm import Partition, ReentrantCallError, RequestError, Resource
 from ugm.events import Event
 from ugm.journal import open_partition
 from ugm.partition.replay import replay_events
-from unit.partition.test_interruptions import CONFIG, OPERATIONS, Followed, Journaled, Modelled, Scene
+from unit.partition.test_interruptions import OPERATIONS
 
 GPUS: Final = 9
 
@@ -220,10 +221,8 @@ class Grouped(Journaled):
     def build(self) -> None:
         """Make the partition."""
         self.path = next(self._paths)
-        self.partition = self.journaled = self.open(self.path, CONFIG, durability="group")
-        from unit.partition.test_interruptions import fill  # noqa: PLC0415 - a helper of this scene alone
-
-        fill(self.partition)
+        self.partition = self.journaled = self.open(self.path, BUSY.config, durability="group")
+        BUSY.fill(self.partition)
 
 
 SCENES: Final[dict[str, Callable[[Path], Scene]]] = {

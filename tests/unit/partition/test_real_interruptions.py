@@ -21,10 +21,11 @@ import pytest
 
 from support.examples import graded
 from support.injection import InterruptedTestError
+from support.interrupted_partitions import BUSY, SCENES, states_of
 from support.interrupted_process import Worker
 from support.locks import is_locked
 from support.places import environment
-from unit.partition.test_interruptions import CASES, OPERATIONS, SCENES, SOME_CASES, states_of
+from unit.partition.test_interruptions import CASES, OPERATIONS, SOME_CASES
 
 #: The most seconds until an interruption arrives, unless the closing of a generator has swallowed it.
 PATIENCE: Final = 0.05
@@ -82,7 +83,7 @@ def after_a_while() -> Callable[[], bool]:
 
 def endure(kind: str, count: int, folder: Path, arm: Callable[[], None]) -> int:
     """Work under a number of interruptions, and return how many arrived."""
-    scene = SCENES[kind](folder)
+    scene = SCENES[kind](folder, BUSY)
     scene.build()
     worker, arrived = Worker(scene.partition, random.Random(count)), 0
     for _ in range(count):
@@ -135,7 +136,7 @@ def test_watchdog(kind: str, count: int, quick_folder: Path) -> None:
     watchdog = threading.Thread(target=watch)
     watchdog.start()
     try:
-        scene = SCENES[kind](quick_folder)
+        scene = SCENES[kind](quick_folder, BUSY)
         scene.build()
         worker, arrived = Worker(scene.partition, draw), 0
         for _ in range(count):
@@ -161,7 +162,7 @@ def depth() -> int:
 
 def starve_of_stack(kind: str, name: str, folder: Path, rooms: Iterable[int]) -> int:
     """Make an operation with little room on the stack, and return how often it was too little."""
-    scene, operation = SCENES[kind](folder), OPERATIONS[name]
+    scene, operation = SCENES[kind](folder, BUSY), OPERATIONS[name]
     states, limit, failed = states_of(scene, operation), sys.getrecursionlimit(), 0
     for room in rooms:
         scene.build()
