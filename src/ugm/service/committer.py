@@ -257,7 +257,7 @@ class Committer:
             self._loop.run_in_executor(None, self._commit_again, batch, self._change_queue)
 
     def _commit_again(self, batch: Batch, change_queue: ChangeQueue) -> None:
-        """Commit what is in doubt, and ask the log whether this process still leads; in another thread."""
+        """Commit the batch in doubt, and ask the log whether this process still leads; in another thread."""
 
         def work() -> None:
             change_queue.flush()
