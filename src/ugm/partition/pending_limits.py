@@ -5,8 +5,10 @@ a queue may set under its key ``ugm`` the maximum number of pending requests, th
 maximum number of applications from their submission to their end, waiting or running. A queue may set the same for
 itself.
 
-The entry in force for a user or group is the same as for running work: the one that names it, else the wildcard. A
-queue counts everything in and below it. A wildcard counts each user separately, and all groups together.
+The entry in force is the same as for running work. For a user it is the one that names the user, else the wildcard,
+which counts each user separately. For the group that an application is charged to, it is the one that names the group.
+If a wildcard selected the group, the name is that of the wildcard, which counts all such applications together. A queue
+counts everything in and below it.
 """
 
 from __future__ import annotations

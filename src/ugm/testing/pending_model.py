@@ -66,7 +66,8 @@ class PendingWork(NamedTuple):
         queue = queues.get(place.queue_path, QueueConfig("none"))
         if place.kind == TrackingType.QUEUE:
             return "", queue.ugm
-        for name in (place.name, WILDCARD):
+        # The name of a group is the wildcard if a wildcard selected it.
+        for name in (place.name, WILDCARD) if place.kind == TrackingType.USER else (place.name,):
             for entry in queue.limits:
                 if name in _names(entry, place.kind):
                     return name, entry.ugm

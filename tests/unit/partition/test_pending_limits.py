@@ -13,6 +13,7 @@ from ugm.config import LimitConfig, LimitExtensions, PartitionConfig, QueueConfi
 from ugm.events import Denied, Event
 from ugm.journal import open_partition
 from ugm.partition import AbstractPartition, PendingHeadroom, changes
+from ugm.testing.pending_model import CountedApplication, PendingWork
 
 LIMITS = """
 partitions:
@@ -57,6 +58,28 @@ def test_number_of_requests() -> None:
     denied = partition.request("b2", "bob", memory(1))
     assert texts(denied.violations) == ["queue root.a: 3 of 3 requests pending, 1 more requested"]
     assert denied.violations[0].kind == "pending queue"
+
+
+def test_a_wildcard_counts_what_it_has_selected() -> None:
+    """A group wildcard does not count an application that is charged to a group of its own; the naive model agrees."""
+    limits = (
+        LimitConfig(groups=("dev",), max_applications=9),
+        LimitConfig(groups=("*",), ugm=LimitExtensions(max_pending=1)),
+    )
+    config = PartitionConfig(queues=(QueueConfig("root", limits=limits, queues=(QueueConfig("a"),)),))
+    partition = Partition()
+    for name, group in (("named", "science"), ("selected", "*"), ("none", None)):
+        partition.adopt_application(name, UserGroup(name, ("ops",)), "root.a", group=group)
+        for number in range(2):
+            assert partition.request(f"{name}-{number}", name, memory(1))
+    partition.configure(config)
+
+    assert texts(partition.exceeded_limits()) == ["group '*' in root: 2 of 1 requests pending (limit for '*')"]
+    counted = [
+        CountedApplication(one.queue_path, one.user.name, one.group, (memory(1),) * 2)
+        for one in partition.applications()
+    ]
+    assert PendingWork(config, tuple(counted)).exceeded() == partition.exceeded_limits()
 
 
 @pytest.mark.parametrize(
