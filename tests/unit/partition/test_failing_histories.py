@@ -16,8 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 from threading import Event as Flag
-from threading import Thread
-from typing import Final
+from threading import Thread, get_ident
+from typing import ClassVar, Final
 
 import pytest
 
@@ -31,6 +31,7 @@ from support.random_changes import CONFIGS, Actor, state_of
 from ugm import Partition, ReentrantCallError, RequestError, Resource
 from ugm.events import Event
 from ugm.journal import open_partition
+from ugm.operation_lock import OwnedLock
 from ugm.partition.replay import replay_events
 from unit.partition.test_interruptions import OPERATIONS
 
@@ -300,6 +301,42 @@ def test_signal_handlers_everywhere(kind: str, name: str, tmp_path: Path) -> Non
     scene.close()
     for number, (action, caught) in enumerate(itertools.product(ACTIONS, (True, False))):
         handle(scene, name, action, iter(range(1 + number, count + 1, 1 + count // 12)), caught=caught)
+
+
+class Unreleased(OwnedLock):  # type: ignore[misc, unused-ignore] # as `OwnedLock`
+    """A lock that a signal handler keeps one thread from releasing at the end of a ``with`` block, once."""
+
+    victim: ClassVar[int] = 0
+
+    def __exit__(self, *details: object) -> None:
+        """Raise, or release the lock."""
+        if get_ident() == Unreleased.victim:
+            Unreleased.victim = 0
+            raise RequestError("application_id", "nobody", "another partition has no such application")
+        self.release()
+
+
+def test_a_handler_raises_before_a_lock_is_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that commits gets the lock, so the interrupted operation ends."""
+    monkeypatch.setattr("ugm.journal.change_queue.OwnedLock", Unreleased)
+    partition = open_partition(tmp_path / "journal", BUSY.config, durability="group")
+    BUSY.fill(partition)
+    raised: list[RequestError] = []
+
+    def complete() -> None:
+        Unreleased.victim = get_ident()
+        try:
+            partition.complete("idle")
+        except RequestError as error:
+            raised.append(error)
+
+    thread = Thread(target=complete, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert [error.value for error in raised] == ["nobody"]
+    assert "idle" not in partition.application_ids()
+    partition.journal.close()
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no timers")
