@@ -1,8 +1,8 @@
 """A scheduler with nodes of its own, in threads and in asyncio.
 
-The partition decides who may start and in which order; the scheduler chooses the node. A wake-up reports that a pending
-request can fit again, and a scheduling pass then offers the requests. The root keeps capacity for the first request
-that is blocked, so that small jobs pass a large one only if they end before it can start.
+The partition decides who may start and in which order; the scheduler chooses the node. A wake-up returns the pending
+requests that can fit now. The root keeps capacity for the first request that is blocked, so that small jobs pass a large
+one only if they end before it can start.
 
 One queue is guaranteed four cores. If a job waits there for longer than the delay, a plan of preemption names the jobs
 to stop. They wait again afterwards, and the root keeps their room for the job.
@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from asyncio import Task
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from threading import Lock, Thread, Timer
 from time import monotonic
 from typing import NamedTuple
@@ -101,15 +101,11 @@ class Scheduler:
         """Return the second of the schedule."""
         return int((monotonic() - self.began) / SECOND)
 
-    def schedule(self) -> None:
-        """Offer all pending requests once, in their order, and start those that are granted and have a node."""
-        for head in self.partition.scheduling_pass():
-            request: AllocationRequest = head.request
+    def schedule(self, woken: Iterable[AllocationRequest]) -> None:
+        """Start the requests that the partition grants and that have a node. The others wake again after a release."""
+        for request in woken:
             node = self.nodes.find(request.usage)
-            if node is None and self.partition.check(request.application_id, request.usage):
-                # Only the nodes are too small. A request that the partition denies may get the reservation.
-                head.skip()
-            elif head.allocate() and node is not None:
+            if node is not None and self.partition.allocate_in_pass(request):
                 self.nodes.free[node] -= request.usage
                 name = request.allocation_id
                 self.places[name] = node
@@ -179,10 +175,9 @@ def run_in_threads() -> Scheduler:
     def loop() -> None:
         while scheduler.jobs:
             # The timeout is for delays of preemption, and for the end of the last job.
-            is_woken = scheduler.waiting.wait(timeout=SECOND)
+            woken = scheduler.waiting.wait(timeout=SECOND)
             with lock:
-                if is_woken:
-                    scheduler.schedule()
+                scheduler.schedule(woken)
                 scheduler.preempt()
 
     for job in DAY:
@@ -220,8 +215,8 @@ async def _day() -> Scheduler:
             try:
                 # The timeout is for delays of preemption, and for the end of the last job.
                 async with asyncio.timeout(SECOND):
-                    await scheduler.waiting.woken()
-                scheduler.schedule()
+                    woken = await scheduler.waiting.woken()
+                scheduler.schedule(woken)
             except TimeoutError:
                 pass
             scheduler.preempt()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from ugm.decision import EffectiveLimit
+from ugm.decision import EffectiveLimit, Violation
 from ugm.quotatree._node import TreeNode
 from ugm.quotatree._tree import QuotaTree
+from ugm.quotatree.rejection import QuotaNodeViolation
 from ugm.resources import Resource
 
-__all__ = ["all_limits", "node_names", "path_limits", "room_below"]
+__all__ = ["all_limits", "node_names", "path_limits", "room_below", "root_violations"]
 
 
 def path_limits(tree: QuotaTree, group: str) -> list[EffectiveLimit]:
@@ -49,6 +50,15 @@ def node_names(tree: QuotaTree, group: str) -> list[str]:
     """Return the names of the nodes from a leaf to the root, each behind the name of the tree."""
     leaf = tree.nodes.get(group)
     return [] if leaf is None or leaf.children else [f"{tree.name}/{node.name}" for node in leaf.path]
+
+
+def root_violations(tree: QuotaTree, usage: Resource) -> Iterator[Violation]:
+    """Yield the quotas of the root that a request exceeds even if nothing else is held."""
+    if tree.root is None:
+        return
+    for name, quota, used in zip(tree.resources, tree.root.quota, tree.root.allocated(), strict=True):
+        if usage.get(name, 0) > quota:
+            yield QuotaNodeViolation("quota node", tree.root.name, "", tree.name, name, quota, used, usage[name])
 
 
 def all_limits(tree: QuotaTree) -> list[EffectiveLimit]:

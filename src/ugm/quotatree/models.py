@@ -15,6 +15,9 @@ Undo: a partition undoes its changes in reverse order if another model objects. 
 refund of an equal claim restores the tree as it was, order included, and so does a refund right after its charge.
 
 Interruptions: every call takes effect or changes nothing, even if an exception from outside interrupts it.
+
+Large amounts: a tree counts at most 2^63 - 1 of a resource for one allocation. No quota is larger, so a larger request
+is denied, and a larger allocation that runs already fills every node that holds it.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from ugm.identity import is_name
 from ugm.model import Borrower, Claim, OrderNode, ReportingModel, SetupViolation
 from ugm.quotatree._forest import Forest
 from ugm.quotatree._lending import borrowers
-from ugm.quotatree._limits import all_limits, node_names, path_limits, room_below
+from ugm.quotatree._limits import all_limits, node_names, path_limits, room_below, root_violations
 from ugm.quotatree._registry import Mode
 from ugm.quotatree._self_check import violations
 from ugm.quotatree._tree import QuotaTree
@@ -40,6 +43,7 @@ from ugm.quotatree.manager import QuotaManager
 from ugm.quotatree.rejection import QuotaNodeViolation, Rejection
 from ugm.quotatree.setup_violations import InMaintenance, NoGroup, UnknownForest, UnknownNode, UnknownTree
 from ugm.quotatree.view import KnownNodes, capture_state
+from ugm.resources import MAX_QUANTITY, Resource
 
 __all__ = ["ForestModel", "TreeModel"]
 
@@ -120,7 +124,11 @@ class _Model(ReportingModel, ABC):
         if missing is not None:
             return (missing,)
         info = self._info(claim, groups)
-        return _violations(self._charging.check(claim, info)) if info else ()
+        if info is None:
+            return ()
+        if info.trees[0].request is not claim.usage and (too_large := self._too_large(claim, groups)):
+            return too_large
+        return _violations(self._charging.check(claim, info))
 
     def shortage(self, claim: Claim, without: Collection[str]) -> Iterable[Violation]:
         """Return every violated quota; none if a claim would fit without an eviction after some consumers have left."""
@@ -144,12 +152,12 @@ class _Model(ReportingModel, ABC):
     def _shortage(self, claim: Claim, groups: Groups, without: Iterable[str]) -> Iterable[Violation]:
         info = self._info(claim, groups)
         rejection = self._charging.plan(info, without, preempting=False).rejection if info else None
-        return _violations((rejection,)) if rejection else ()
+        return self._too_large(claim, groups) or (_violations((rejection,)) if rejection else ())
 
     def evictions(self, claim: Claim) -> Iterable[str]:
         """Return the allocations of lower priority whose refund lets a claim pass; none if no evictions suffice."""
         groups = self._groups(claim)
-        info = None if self._missing(groups) else self._info(claim, groups)
+        info = None if self._missing(groups) or self._too_large(claim, groups) else self._info(claim, groups)
         leaving: tuple[str, ...] = ()
         while info is not None:
             plan = self._charging.plan(info, leaving)
@@ -380,6 +388,21 @@ class _Model(ReportingModel, ABC):
         outside = groups and not self._unrestricted and groups.keys().isdisjoint(tuple(forest.trees))
         return NoGroup.of(self._kind, self._name) if outside else None
 
+    def _too_large(self, claim: Claim, groups: Groups) -> tuple[Violation, ...]:
+        """Return the quotas of roots that a claim exceeds, if it requests more of a resource than a tree can count."""
+        if not any(amount > MAX_QUANTITY for amount in claim.usage.values()):
+            return ()
+        return tuple(
+            self._charging.read(
+                lambda forest: (
+                    violation
+                    for name, managed in forest.trees.items()
+                    if groups.get(name)
+                    for violation in root_violations(managed.tree, claim.usage)
+                )
+            )
+        )
+
     @abstractmethod
     def _forest(self) -> Forest:
         """Return the tree or forest."""
@@ -391,6 +414,10 @@ class _Model(ReportingModel, ABC):
             while consumer_id in self._charged:
                 consumer_id += _NAMELESS
         usage, priority, unpreemptable = claim.usage, claim.priority, not claim.preemptible
+        amounts = usage.amounts.values()
+        if amounts and (max(amounts) > MAX_QUANTITY or min(amounts) < -MAX_QUANTITY):
+            # A counter has no room for more. No quota is larger, so the node is full in any case.
+            usage = Resource({name: max(-MAX_QUANTITY, min(one, MAX_QUANTITY)) for name, one in usage.items()})
         entries = [
             TreeRequest(tree_name, group, usage, priority, 0, unpreemptable)
             for tree_name, group in groups.items()

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.partition_fixtures import config
 from support.quotatree_fixtures import PAIR, document
 from support.quotatree_strategies import documents
 from ugm import Claim, Partition, RequestError, Resource, UserGroup
@@ -103,6 +104,46 @@ def test_unknown_group(model: EvictingModel, group: str, usage: Resource) -> Non
 
     assert found == {(f"quota node '{group}': the tree has no such leaf", False)}
     assert not list(model.evictions(claim(1, group, priority=9)))
+
+
+HUGE = 2**64
+
+
+def test_more_than_a_tree_can_count(model: EvictingModel) -> None:
+    """A claim of 64 bits or more is denied with its amounts; another resource of that size does not matter."""
+    other = Claim("other", "app", Resource(cpu=1, disk=HUGE), "root.A", SUE)
+    large = Claim("large", "app", Resource(cpu=HUGE), "root.B", SUE, priority=9)
+    assert not list(model.check(other))
+    model.charge(other)
+
+    trees = 1 if isinstance(model, TreeModel) else 2
+    found = [(one.name, one.resource, one.limit, one.used, one.requested, one.can_wait) for one in model.check(large)]
+    assert found == [("R", "cpu", 4, 1, HUGE, False)] * trees
+    assert (list(model.evictions(large)), list(model.check(claim(3, "B", 3)))) == ([], [])
+    # A partition may adopt such an allocation.
+    model.charge(large)
+    assert list(model.check(claim(3, "B", 1)))
+    model.refund(large)
+    assert not list(model.check(claim(3, "B", 3)))
+
+
+def test_large_requests_do_not_stop_others() -> None:
+    """A partition goes on with a pending, and with an adopted allocation that is larger than a tree can count."""
+    model = TreeModel(manager_of("T"), "T", lambda claim: claim.queue_path[-1].upper())
+    partition = Partition(config("{name: a}, {name: b}"), models=[model])
+    for name, resource in (("a", "cpu"), ("b", "disk")):
+        partition.submit(name, SUE, f"root.{name}")
+        partition.request(f"{name}-0", name, Resource({resource: HUGE, "memory": 1}))
+    partition.request("b-1", "b", Resource(cpu=1))
+
+    assert [request.allocation_id for request in partition.wake()] == ["b-0", "b-1"]
+    assert "never more than 4 allowed" in str(partition.explain("a", Resource(cpu=HUGE)))
+    partition.adopt("a-0", "a", Resource(cpu=HUGE, memory=1))
+    partition.verify()
+    denied = partition.allocate("b-1", "b", Resource(cpu=1))
+    assert f"{2**63 - 1} of 4 used" in str(denied)
+    partition.release("a-0")
+    assert partition.allocate("b-1", "b", Resource(cpu=1))
 
 
 def test_maintenance_is_denied() -> None:
