@@ -1,8 +1,8 @@
 """A scheduler with nodes of its own, in threads and in asyncio.
 
 The partition decides who may start and in which order; the scheduler chooses the node. A wake-up returns the pending
-requests that can fit now. The root keeps capacity for the first request that is blocked, so that small jobs pass a large
-one only if they end before it can start.
+requests that can fit now. The root keeps capacity for the first request that is blocked, so that small jobs pass a
+large one only if they end before it can start.
 
 One queue is guaranteed four cores. If a job waits there for longer than the delay, a plan of preemption names the jobs
 to stop. They wait again afterwards, and the root keeps their room for the job.

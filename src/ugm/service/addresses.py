@@ -18,8 +18,10 @@ from urllib.parse import urlsplit
 
 from ugm.errors import RequestError
 
-__all__ = ["Address", "AddressChoice", "LeaderAccess", "parse_addresses"]
+__all__ = ["MAX_CLIENT_NAME", "Address", "AddressChoice", "LeaderAccess", "parse_addresses"]
 
+#: The maximum length of the name of a client, in characters.
+MAX_CLIENT_NAME: Final = 256
 #: The time for which an address that did not answer is avoided, in seconds.
 _AVOIDED: Final = 2.0
 _EXPECTED: Final = "expected unix:/path/of/socket, tcp://host:port or tls://host:port"
@@ -80,20 +82,46 @@ def parse_addresses(text: str) -> tuple[Address, ...]:
     """Return the addresses of a list that is separated by commas.
 
     Raises:
-        RequestError: the list is empty, or an item is not an address.
+        RequestError: the list is empty or no text, or an item is not an address.
     """
+    if not isinstance(text, str):
+        raise RequestError("addresses", text, _EXPECTED)
     return tuple(Address.parse(item.strip()) for item in text.split(","))
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderAccess:
-    """The arguments with which a client connects to the leader; see `ugm.connect`."""
+    """The arguments with which a client connects to the leader; see `ugm.connect`.
+
+    Raises:
+        RequestError: *client* or *token* cannot be sent, or *deadline* is not a time.
+    """
 
     addresses: str
     client: str
     token: str = field(repr=False)
     tls: ssl.SSLContext | None
     deadline: float
+
+    def __post_init__(self) -> None:
+        if not _is_text(self.client) or len(self.client) > MAX_CLIENT_NAME:
+            reason = f"expected a text of at most {MAX_CLIENT_NAME} characters that UTF-8 can encode"
+            raise RequestError("client", self.client, reason)
+        if not _is_text(self.token):
+            raise RequestError("token", "not shown", "expected a text that UTF-8 can encode")
+        # A comparison with a number that is not one is false.
+        if type(self.deadline) not in (int, float) or not self.deadline >= 0:
+            raise RequestError("deadline", self.deadline, "expected seconds, 0 or more")
+
+
+def _is_text(value: object) -> bool:
+    if not isinstance(value, str):
+        return False
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 @final

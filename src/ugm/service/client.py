@@ -135,7 +135,7 @@ def connect(
     Args:
         addresses: the addresses of all processes that may lead, separated by commas: ``unix:/path``,
             ``tcp://host:port`` or ``tls://host:port``.
-        client: the name of this client, for people.
+        client: the name of this client, for people; at most 256 characters.
         token: the secret of the service; empty for none.
         tls: the context for ``tls`` addresses; None for the certificates of the system.
         deadline: the maximum time of every call, in seconds.
@@ -145,7 +145,7 @@ def connect(
             quickly; at most 0.01, and 0 for never.
 
     Raises:
-        RequestError: an address is invalid, or *active_wait* is out of its range.
+        RequestError: an address or another argument is invalid.
         DeadlineError: no leader can be reached within the deadline.
         ProtocolError: the service refuses this client.
     """

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NoReturn, Protocol, cast, final
 
+from ugm.service.addresses import MAX_CLIENT_NAME
 from ugm.service.errors import ProtocolError
 from ugm.service.session import Session
 from ugm.service.wire import (
@@ -40,9 +41,8 @@ from ugm.service.wire import (
 __all__ = ["ClientLimits", "Clients", "ReadingClients", "ServerConnection"]
 
 _PONG: Final = frame(Pong())
-#: The maximum size of a greeting in bytes, and of the name of a client in characters.
+#: The maximum size of a greeting in bytes.
 _LARGEST_GREETING: Final = 1 << 16
-_LONGEST_NAME: Final = 256
 #: Larger frames are sent in pieces of this size, in bytes.
 _PIECE: Final = 1 << 18
 #: The bound of the numbers of operations.
@@ -280,8 +280,8 @@ class ServerConnection(asyncio.Protocol):
     def _greet(self, message: ClientMessage) -> None:
         if type(message) is not Hello:
             raise ProtocolError("no-hello", "the first message must be a greeting")
-        if len(message.client) > _LONGEST_NAME:
-            raise ProtocolError("name", f"the name of a client has at most {_LONGEST_NAME} characters")
+        if len(message.client) > MAX_CLIENT_NAME:
+            raise ProtocolError("name", f"the name of a client has at most {MAX_CLIENT_NAME} characters")
         if message.version != VERSION:
             raise ProtocolError(
                 "version", f"the client speaks version {message.version}, this process supports version {VERSION}"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from ugm import RequestError
+from ugm import RequestError, connect
 from ugm.service.addresses import Address, parse_addresses
 
 
@@ -44,3 +46,25 @@ def test_other_texts(text: str) -> None:
 def test_local(text: str, local: bool) -> None:  # noqa: FBT001 - a parameter
     """Only loopback addresses and Unix sockets are local."""
     assert Address.parse(text).is_local is local
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [
+        ("client", "n" * 257),
+        ("client", "\ud800"),
+        ("client", 5),
+        ("token", None),
+        ("token", "\udfff"),
+        ("deadline", float("nan")),
+        ("deadline", -1),
+        ("deadline", "10"),
+        ("addresses", None),
+    ],
+)
+def test_unusable_arguments(argument: str, value: Any) -> None:  # noqa: ANN401 - invalid on purpose
+    """What no service would accept is refused at once, and a token is not shown."""
+    with pytest.raises(RequestError) as caught:
+        connect(**{"addresses": "unix:nowhere", argument: value})
+    assert caught.value.argument == argument
+    assert argument != "token" or caught.value.value == "not shown"
