@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Self, final
 
 from ugm._json_values import JsonObject
 from ugm.counters import UNLIMITED, Counter, RequestVector, is_named
-from ugm.errors import value_text
+from ugm.errors import fields_text
 from ugm.identity import WILDCARD, TrackingType
 from ugm.resources import MEMORY, VCORE, Resource, format_amount, optional_dict, smallest_amounts
 
@@ -106,7 +106,7 @@ class Violation(NamedTuple):
         }
 
     def __repr__(self) -> str:
-        return _tuple_text(self)
+        return fields_text(self, self._asdict())
 
     def __str__(self) -> str:
         return f"{self._where()}: {self._what()}" + (f" (limit for {self.limit_name!r})" if self.limit_name else "")
@@ -338,7 +338,7 @@ class Holder(NamedTuple):
     amount: int
 
     def __repr__(self) -> str:
-        return _tuple_text(self)
+        return fields_text(self, self._asdict())
 
     def to_dict(self) -> dict[str, object]:
         """Return the holder for JSON, with the names of its attributes."""
@@ -396,12 +396,6 @@ def _holder_text(violation: Violation, holder: Holder) -> str:
     if violation.resource is None:
         return text
     return f"{text}: {format_amount(violation.resource, holder.amount)}"
-
-
-def _tuple_text(value: Violation | Holder) -> str:
-    """Return the text of a named tuple whose integers may have any size."""
-    fields = zip(value._fields, value, strict=True)
-    return f"{type(value).__name__}({', '.join(f'{name}={value_text(field)}' for name, field in fields)})"
 
 
 def headroom_of(limits: Iterable[EffectiveLimit]) -> Resource | None:

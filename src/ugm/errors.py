@@ -10,6 +10,7 @@ demand.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import log10
 from typing import Final, NamedTuple
 
@@ -63,6 +64,11 @@ def value_text(value: object) -> str:
     except (ValueError, RecursionError):  # it contains a number that is too long for Python, or is nested too deep
         text = f"<{type(value).__name__}>"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def fields_text(value: object, fields: Mapping[str, object]) -> str:
+    """Return the representation of a value with named fields, whose numbers may have any size."""
+    return f"{type(value).__name__}({', '.join(f'{name}={value_text(field)}' for name, field in fields.items())})"
 
 
 def cut(text: str, length: int = _SHOWN) -> str:

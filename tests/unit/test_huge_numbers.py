@@ -67,6 +67,21 @@ def test_reads_are_shown(method: str) -> None:
         assert not hasattr(value, "to_dict") or value.to_dict()
 
 
+def test_scheduling_is_shown() -> None:
+    """So can the scheduling order with its fractions, and the accounts of budgets."""
+    budgets = '{name: b, user: "*", mode: admit, amounts: {gpu: 5}, unit: hour, period: day}'
+    queues = "{name: a, resources: {guaranteed: {gpu: 1}}}, {name: b}"
+    text = f"partitions: [{{queues: [{queues}], ugm: {{budgets: [{budgets}]}}}}]"
+    partition = Partition(parse_config(text).partition(), clock=lambda: 1000)
+    for name in ("a", "b"):
+        partition.submit(name, UserGroup("ana"), f"root.{name}")
+        partition.adopt(f"{name}-0", name, Resource(gpu=HUGE))
+        partition.request(f"{name}-1", name, Resource(gpu=HUGE))
+
+    assert "Comparison(" in str(partition.order())
+    assert "settled=0, " in str(partition.budget_accounts())
+
+
 def test_numbers() -> None:
     """A number is written exactly up to 633 digits, and by its first digits and its exponent beyond."""
     assert number_text(10**632 - 1) == "9" * 632

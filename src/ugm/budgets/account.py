@@ -26,6 +26,7 @@ from ugm.budgets.budget import Scope
 from ugm.budgets.calendar import NEVER, Period
 from ugm.budgets.denial import BudgetViolation, Outlook
 from ugm.budgets.renewal import History, RenewalTerms
+from ugm.errors import fields_text
 
 __all__ = ["Account", "AccountState"]
 
@@ -62,6 +63,9 @@ class AccountState(NamedTuple):
     period: Period
     #: The usage per second now.
     rate: int | Fraction
+
+    def __repr__(self) -> str:
+        return fields_text(self, self._asdict())
 
     @property
     def share(self) -> Fraction:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Final, NamedTuple
 
+from ugm.errors import fields_text
+
 __all__ = ["Comparison", "SortKeys"]
 
 
@@ -21,6 +23,9 @@ class SortKeys(NamedTuple):
     custom: str
     #: The place in the order of submission of the application, or of the first one in the queue.
     submitted: int
+
+    def __repr__(self) -> str:
+        return fields_text(self, self._asdict())
 
 
 class Comparison(NamedTuple):

@@ -8,7 +8,7 @@ from fractions import Fraction
 from operator import itemgetter
 
 from ugm.decision import EffectiveLimit
-from ugm.errors import value_text
+from ugm.errors import fields_text
 from ugm.resources import Resource, as_float
 
 __all__ = ["LimitUtilization", "utilization_of"]
@@ -30,8 +30,7 @@ class LimitUtilization:
     share: Fraction = Fraction(0)
 
     def __repr__(self) -> str:
-        values = ", ".join(f"{name}={value_text(getattr(self, name))}" for name in self.__slots__)
-        return f"LimitUtilization({values})"
+        return fields_text(self, {name: getattr(self, name) for name in self.__slots__})
 
     def to_dict(self) -> dict[str, object]:
         """Return the utilization for JSON, with the share as a decimal number."""
