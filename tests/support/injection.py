@@ -9,8 +9,9 @@ from types import CodeType, FrameType
 from typing import Any, Final
 
 import ugm
+from ugm import RequestError
 
-__all__ = ["Injector", "InterruptedTestError", "points_of"]
+__all__ = ["HandlerTestError", "Injector", "InterruptedTestError", "points_of"]
 
 #: The code that is interrupted.
 SOURCE: Final = str(Path(ugm.__file__).parent)
@@ -23,6 +24,13 @@ Tracer = Callable[[FrameType, str, Any], Any]
 
 class InterruptedTestError(BaseException):
     """Arrives from outside."""
+
+
+class HandlerTestError(RequestError):
+    """Arrives from outside, because a signal handler has misused another object of the library."""
+
+    def __init__(self) -> None:
+        super().__init__("argument", None, "raised by a handler")
 
 
 class Injector:

@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from support.injection import InterruptedTestError
 from support.interruption_points import Interruption, Point
 from support.locks import is_locked
 from support.partition_fixtures import BOB, SUE, Waiting, config, memory, shown
@@ -320,21 +321,26 @@ def states_of(scene: Scene, operation: Operation) -> tuple[object, object]:
         return before, scene.state()
 
 
-def interrupt(scene: Scene, operation: Operation, points: Iterable[Point]) -> int:
+def interrupt(
+    scene: Scene,
+    operation: Operation,
+    points: Iterable[Point],
+    error: Callable[[], BaseException] = InterruptedTestError,
+) -> int:
     """Interrupt an operation at some of its points, one at a time, and return how many interruptions there were."""
     before, after = states_of(scene, operation)
     done = left = 0
     for point in points:
         if not left:
             scene.build()
-        interruption = Interruption(point)
+        interruption = Interruption(point, error)
         interruption.run(lambda: operation(scene.partition))
         if left and not interruption.has_raised:
             # An operation that was interrupted before may take another way.
             scene.close()
             scene.build()
             left = 0
-            interruption = Interruption(point)
+            interruption = Interruption(point, error)
             interruption.run(lambda: operation(scene.partition))
         assert interruption.has_raised, point
         # What is raised while a generator is closed, CPython reports, and goes on.

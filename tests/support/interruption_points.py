@@ -176,14 +176,19 @@ class _Survey:
 class Interruption:
     """Raises an exception at one point of a call.
 
+    Args:
+        point: the point.
+        error: returns the exception.
+
     Attributes:
         has_raised: whether the call came to the point.
         has_arrived: whether the exception came back to the caller.
         was_swallowed: whether CPython reported it instead, because a generator was being closed.
     """
 
-    def __init__(self, point: Point) -> None:
+    def __init__(self, point: Point, error: Callable[[], BaseException] = InterruptedTestError) -> None:
         self._point: Final = point
+        self._error: Final = error()
         self._left = point.time
         self.has_raised = self.has_arrived = self.was_swallowed = False
 
@@ -192,15 +197,15 @@ class Interruption:
         with _unraisable() as seen:
             try:
                 (self._trace if _IS_TRACED else self._monitor)(call)
-            except InterruptedTestError:
+            except type(self._error):
                 self.has_arrived = True
-        self.was_swallowed = InterruptedTestError in seen
+        self.was_swallowed = type(self._error) in seen
 
     def _count(self) -> None:
         self._left -= 1
         if self._left == 0:
             self.has_raised = True
-            raise InterruptedTestError
+            raise self._error
 
     def _trace(self, call: Call) -> None:
         point = self._point

@@ -67,25 +67,21 @@ class Charging:
 
     Args:
         registry: the registry of the manager.
-        forest: a function that returns the tree or forest. Each operation looks it up, because it may be deleted or
-            replaced.
+        find: a function that returns the tree or forest, or None if it does not exist. Each operation looks it up,
+            because it may be deleted or replaced.
+        forest: the same, but it raises a RequestError.
     """
 
-    def __init__(self, registry: Registry, forest: Callable[[], Forest]) -> None:
+    def __init__(self, registry: Registry, find: Callable[[], Forest | None], forest: Callable[[], Forest]) -> None:
         self._registry: Final = registry
         self._lock: OwnedLock = registry.lock
+        #: Returns the tree or forest; None if it does not exist.
+        self.find: Final = find
         self._forest: Final = forest
         #: The claim that was checked last, if all trees can hold it.
         self.checked: Checked | None = None
         #: The last steps. Each can be undone after the later ones, unless another caller has changed the trees between.
         self.steps: Final = deque[Step](maxlen=_MAX_STEPS)
-
-    def find(self) -> Forest | None:
-        """Return the tree or forest; None if it does not exist."""
-        try:
-            return self._forest()
-        except RequestError:
-            return None
 
     @locked
     def read(self, query: Callable[[Forest], Iterable[T]]) -> list[T]:

@@ -86,7 +86,7 @@ class _Model(ReportingModel, ABC):
         self._groups_of: Final = groups_of
         self._unrestricted: Final = unrestricted
         self._registry: Final = manager._registry  # noqa: SLF001 - of this package
-        self._charging: Final = Charging(self._registry, self._forest)
+        self._charging: Final = Charging(self._registry, self._find, self._forest)
         #: The consumers of all charged claims, with the priority of the claim, by the id of the allocation.
         self._charged: Final[dict[str, tuple[ConsumerInfo, int]]] = {}
         #: The consumer of the last charge, which may have been interrupted.
@@ -404,8 +404,16 @@ class _Model(ReportingModel, ABC):
         )
 
     @abstractmethod
+    def _find(self) -> Forest | None:
+        """Return the tree or forest; None if it does not exist."""
+
+    @abstractmethod
     def _forest(self) -> Forest:
-        """Return the tree or forest."""
+        """Return the tree or forest.
+
+        Raises:
+            RequestError: it does not exist.
+        """
 
     def _info(self, claim: Claim, groups: Groups) -> ConsumerInfo | None:
         consumer_id = claim.allocation_id
@@ -476,6 +484,9 @@ class TreeModel(_Model):
             raise RequestError("default_group", default_group, "expected a text of 1 to 256 characters, or None")
         super().__init__(manager, tree_name, groups_of, unrestricted=unrestricted)
 
+    def _find(self) -> Forest | None:
+        return self._registry.find_tree(self._name)
+
     def _forest(self) -> Forest:
         return self._registry.tree(self._name)
 
@@ -509,6 +520,9 @@ class ForestModel(_Model):
         unrestricted: bool = False,
     ) -> None:
         super().__init__(manager, forest_name, groups_of, unrestricted=unrestricted)
+
+    def _find(self) -> Forest | None:
+        return self._registry.find_forest(self._name)
 
     def _forest(self) -> Forest:
         return self._registry.forest(self._name)

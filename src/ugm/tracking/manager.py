@@ -174,16 +174,17 @@ class Manager:
 
     def _increase_all(self, batch: Sequence[Request]) -> Decision:
         charges = BatchCharge(self._index)
-        try:
-            for queue_path, application_id, usage, user in batch:
+        for queue_path, application_id, usage, user in batch:
+            try:
                 vector = require_vector("usage", usage, self._active_limits.epoch.layout)
-                charges.charge(self._index.find(queue_path, application_id, user), usage, vector)
-            violations = charges.exceeded()
-        except RequestError:
-            charges.roll_back()
-            # Everything has been taken back, so the counters need not be rebuilt.
-            self._lock.undo.clear()
-            raise
+                holding = self._index.find(queue_path, application_id, user)
+            except RequestError:
+                charges.roll_back()
+                # Everything has been taken back, so the counters need not be rebuilt.
+                self._lock.undo.clear()
+                raise
+            charges.charge(holding, usage, vector)
+        violations = charges.exceeded()
         if violations:
             charges.roll_back()
         return Decision(violations) if violations else ALLOWED

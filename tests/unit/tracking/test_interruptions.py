@@ -13,6 +13,7 @@ from typing import Final, Protocol
 import pytest
 
 from support.examples import graded
+from support.injection import HandlerTestError, InterruptedTestError
 from support.interruption_points import Interruption, Point, points_in
 from support.locks import is_locked
 from support.partition_fixtures import config
@@ -149,6 +150,8 @@ def _answer(call: Callable[[], object]) -> object:
     """Return the result or the error of a call."""
     try:
         return call()
+    except HandlerTestError:
+        raise
     except UgmError as error:
         return repr(error)
 
@@ -353,6 +356,7 @@ def witness(scene: Scene, *, looks_first: bool) -> object:
 
 
 Operation = Callable[[Scene], object]
+MakeError = Callable[[], BaseException]
 
 
 @contextmanager
@@ -371,15 +375,15 @@ def witnesses(scene: Scene, operation: Operation, *, looks_first: bool) -> tuple
     return before, witness(scene, looks_first=looks_first)
 
 
-def interrupted(scene: Scene, operation: Operation, point: Point) -> None:
+def interrupted(scene: Scene, operation: Operation, point: Point, error: MakeError = InterruptedTestError) -> None:
     """Make a scene, and interrupt an operation on it."""
     with prepared(scene, operation) as call:
-        interrupt(call, scene, point)
+        interrupt(call, scene, point, error)
 
 
-def interrupt(call: Callable[[], object], scene: Scene, point: Point) -> None:
+def interrupt(call: Callable[[], object], scene: Scene, point: Point, error: MakeError = InterruptedTestError) -> None:
     """Interrupt a call at a point, and verify that it was interrupted."""
-    interruption = Interruption(point)
+    interruption = Interruption(point, error)
     interruption.run(call)
     assert interruption.has_raised, point
     # What is raised while a generator is closed, CPython reports, and goes on.
@@ -387,12 +391,14 @@ def interrupt(call: Callable[[], object], scene: Scene, point: Point) -> None:
     assert not is_locked(scene.lock), point
 
 
-def interrupt_at(scene: Scene, operation: Operation, points: Iterable[Point]) -> int:
+def interrupt_at(
+    scene: Scene, operation: Operation, points: Iterable[Point], error: MakeError = InterruptedTestError
+) -> int:
     """Interrupt an operation at some of its points, one at a time, and return how many interruptions there were."""
     expected = [witnesses(scene, operation, looks_first=looks_first) for looks_first in (False, True)]
     done = 0
     for point in points:
-        interrupted(scene, operation, point)
+        interrupted(scene, operation, point, error)
         looks_first = done % 2
         assert witness(scene, looks_first=bool(looks_first)) in expected[looks_first], point
         assert not is_locked(scene.lock), point
@@ -409,6 +415,15 @@ def test_interrupted_at_some_points(kind: str, name: str, distance: int) -> None
     assert len(points) > 30
     chosen = points[sum(map(ord, name + kind)) % distance % len(points) :: distance * max(1, len(points) // 1000)]
     assert interrupt_at(scene, operation, chosen) == len(chosen) > 0
+
+
+@pytest.mark.parametrize(("kind", "name", "distance"), graded(SOME_CASES, 4 * DISTANCE, CASES, CI_DISTANCE))
+def test_errors_of_handlers(kind: str, name: str, distance: int) -> None:
+    """The same with an error that the operation may raise itself, if a handler has raised it."""
+    scene, operation = SCENES[kind](), operation_of(kind, name)
+    points = points_in(lambda: prepared(scene, operation))
+    chosen = points[sum(map(ord, name + kind)) % distance % len(points) :: distance * max(1, len(points) // 1000)]
+    assert interrupt_at(scene, operation, chosen, HandlerTestError) == len(chosen) > 0
 
 
 @pytest.mark.deep
