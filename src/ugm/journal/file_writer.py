@@ -151,10 +151,10 @@ class FileWriter:
             if self._record.is_renewed:
                 self._record.renew_if_due()
         except (sqlite3.Error, OSError, MemoryError) as error:
-            reason = (
-                f"it cannot be written ({error}); it is uncertain whether the change was stored; repeat the call later"
-            )
-            return JournalError(self._path, reason)
+            # A MemoryError has no text.
+            cause = str(error) or type(error).__name__
+            doubt = "it is uncertain whether the change was stored; repeat the call later"
+            return JournalError(self._path, f"it cannot be written ({cause}); {doubt}")
         return None
 
     def send(self, row: ChangeRow) -> None:
