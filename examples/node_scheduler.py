@@ -102,7 +102,7 @@ class Scheduler:
         return int((monotonic() - self.began) / SECOND)
 
     def schedule(self, woken: Iterable[AllocationRequest]) -> None:
-        """Start the requests that the partition grants and that have a node. The others wake again after a release."""
+        """Start the requests that have a node and that the partition grants. The others wake again after a release."""
         for request in woken:
             node = self.nodes.find(request.usage)
             if node is not None and self.partition.allocate_in_pass(request):

@@ -61,7 +61,7 @@ def _guarantees(group: GroupNode, usage: Resource | None = None) -> Iterator[Gua
     for name, node in sorted(group.resources.items()):
         if node.is_limited:
             guaranteed = node.scaled_min()
-            used = node.used + (0 if usage is None else usage[name])
+            used = node.used + (0 if usage is None else usage.get(name, 0))
             yield Guarantee(
                 GROUP,
                 group.name,

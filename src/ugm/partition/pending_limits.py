@@ -5,10 +5,9 @@ a queue may set under its key ``ugm`` the maximum number of pending requests, th
 maximum number of applications from their submission to their end, waiting or running. A queue may set the same for
 itself.
 
-The entry in force is the same as for running work. For a user it is the one that names the user, else the wildcard,
-which counts each user separately. For the group that an application is charged to, it is the one that names the group.
-If a wildcard selected the group, the name is that of the wildcard, which counts all such applications together. A queue
-counts everything in and below it.
+The entry in force is the same as for running work. For a user it is the one that names the user, else the wildcard. The
+wildcard counts each user separately. For the group that an application is charged to, it is the one that names the
+group. An application that a wildcard selected is charged to the group ``*``. A queue counts everything in and below it.
 """
 
 from __future__ import annotations

@@ -201,7 +201,8 @@ class Transactions:
     def _end_failed(self, error: BaseException) -> None:
         log = self._log
         try:
-            # A `with` block that was interrupted at its end still holds its lock. The committing thread needs it.
+            # A `with` block that was interrupted at its end still holds its lock. The committing thread needs it. The
+            # release below is for an interruption of the wait.
             log.release_locks()
             if isinstance(error, RequestError):
                 # The caller may rely on the state that the error describes, so that state must be durable, too.

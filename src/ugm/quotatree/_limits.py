@@ -8,7 +8,7 @@ from ugm.decision import EffectiveLimit, Violation
 from ugm.quotatree._node import TreeNode
 from ugm.quotatree._tree import QuotaTree
 from ugm.quotatree.rejection import QuotaNodeViolation
-from ugm.resources import Resource
+from ugm.resources import MAX_QUANTITY, Resource
 
 __all__ = ["all_limits", "node_names", "path_limits", "room_below", "root_violations"]
 
@@ -53,11 +53,11 @@ def node_names(tree: QuotaTree, group: str) -> list[str]:
 
 
 def root_violations(tree: QuotaTree, usage: Resource) -> Iterator[Violation]:
-    """Yield the quotas of the root that a request exceeds even if nothing else is held."""
+    """Yield the quotas of the root for the resources of which a request exceeds every possible quota."""
     if tree.root is None:
         return
     for name, quota, used in zip(tree.resources, tree.root.quota, tree.root.allocated(), strict=True):
-        if usage.get(name, 0) > quota:
+        if usage.get(name, 0) > MAX_QUANTITY:
             yield QuotaNodeViolation("quota node", tree.root.name, "", tree.name, name, quota, used, usage[name])
 
 

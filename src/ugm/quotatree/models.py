@@ -126,9 +126,8 @@ class _Model(ReportingModel, ABC):
         info = self._info(claim, groups)
         if info is None:
             return ()
-        if info.trees[0].request is not claim.usage and (too_large := self._too_large(claim, groups)):
-            return too_large
-        return _violations(self._charging.check(claim, info))
+        found = _violations(self._charging.check(claim, info))
+        return found if _counts_all(info, claim) else self._exact(claim, groups, found)
 
     def shortage(self, claim: Claim, without: Collection[str]) -> Iterable[Violation]:
         """Return every violated quota; none if a claim would fit without an eviction after some consumers have left."""
@@ -151,13 +150,18 @@ class _Model(ReportingModel, ABC):
 
     def _shortage(self, claim: Claim, groups: Groups, without: Iterable[str]) -> Iterable[Violation]:
         info = self._info(claim, groups)
-        rejection = self._charging.plan(info, without, preempting=False).rejection if info else None
-        return self._too_large(claim, groups) or (_violations((rejection,)) if rejection else ())
+        if info is None:
+            return ()
+        rejection = self._charging.plan(info, without, preempting=False).rejection
+        found = _violations((rejection,)) if rejection else ()
+        return found if _counts_all(info, claim) else self._exact(claim, groups, found)
 
     def evictions(self, claim: Claim) -> Iterable[str]:
         """Return the allocations of lower priority whose refund lets a claim pass; none if no evictions suffice."""
         groups = self._groups(claim)
-        info = None if self._missing(groups) or self._too_large(claim, groups) else self._info(claim, groups)
+        info = None if self._missing(groups) else self._info(claim, groups)
+        if info is not None and not _counts_all(info, claim) and self._exact(claim, groups, ()):
+            return ()
         leaving: tuple[str, ...] = ()
         while info is not None:
             plan = self._charging.plan(info, leaving)
@@ -388,17 +392,20 @@ class _Model(ReportingModel, ABC):
         outside = groups and not self._unrestricted and groups.keys().isdisjoint(tuple(forest.trees))
         return NoGroup.of(self._kind, self._name) if outside else None
 
-    def _too_large(self, claim: Claim, groups: Groups) -> tuple[Violation, ...]:
-        """Return the quotas of roots that a claim exceeds, if it requests more of a resource than a tree can count."""
-        if not any(amount > MAX_QUANTITY for amount in claim.usage.values()):
-            return ()
+    def _exact(self, claim: Claim, groups: Groups, found: tuple[Violation, ...]) -> tuple[Violation, ...]:
+        """Return violations with the amounts of a claim of which the trees can count only a part."""
+        usage = claim.usage
+        large = {name for name, amount in usage.items() if amount > MAX_QUANTITY}
+        if found:
+            return tuple(one._replace(requested=usage[one.resource]) if one.resource in large else one for one in found)
+        # The part fits, in a quota of all that a tree can count.
         return tuple(
             self._charging.read(
                 lambda forest: (
                     violation
                     for name, managed in forest.trees.items()
                     if groups.get(name)
-                    for violation in root_violations(managed.tree, claim.usage)
+                    for violation in root_violations(managed.tree, usage)
                 )
             )
         )
@@ -425,13 +432,18 @@ class _Model(ReportingModel, ABC):
         amounts = usage.amounts.values()
         if amounts and (max(amounts) > MAX_QUANTITY or min(amounts) < -MAX_QUANTITY):
             # A counter has no room for more. No quota is larger, so the node is full in any case.
-            usage = Resource({name: max(-MAX_QUANTITY, min(one, MAX_QUANTITY)) for name, one in usage.items()})
+            usage = Resource({name: max(-MAX_QUANTITY, min(amount, MAX_QUANTITY)) for name, amount in usage.items()})
         entries = [
             TreeRequest(tree_name, group, usage, priority, 0, unpreemptable)
             for tree_name, group in groups.items()
             if group is not None
         ]
         return ConsumerInfo.of_claim(consumer_id, tuple(entries)) if entries else None
+
+
+def _counts_all(info: ConsumerInfo, claim: Claim) -> bool:
+    """Return whether the trees can count all amounts of a claim; see `_Model._info`."""
+    return info.trees[0].request is claim.usage
 
 
 def _order_nodes(tree: QuotaTree) -> Iterator[OrderNode]:

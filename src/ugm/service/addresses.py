@@ -12,6 +12,7 @@ import ssl
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from itertools import cycle
+from math import inf
 from time import monotonic
 from typing import Final, final
 from urllib.parse import urlsplit
@@ -22,6 +23,10 @@ __all__ = ["MAX_CLIENT_NAME", "Address", "AddressChoice", "LeaderAccess", "parse
 
 #: The maximum length of the name of a client, in characters.
 MAX_CLIENT_NAME: Final = 256
+#: The maximum length of a token, in characters. A greeting has 65,536 bytes.
+_LARGEST_TOKEN: Final = 4096
+#: The maximum finite deadline, in seconds.
+_LONGEST: Final = 10**15
 #: The time for which an address that did not answer is avoided, in seconds.
 _AVOIDED: Final = 2.0
 _EXPECTED: Final = "expected unix:/path/of/socket, tcp://host:port or tls://host:port"
@@ -82,9 +87,9 @@ def parse_addresses(text: str) -> tuple[Address, ...]:
     """Return the addresses of a list that is separated by commas.
 
     Raises:
-        RequestError: the list is empty or no text, or an item is not an address.
+        RequestError: the list is empty or is not a text, or an item is not an address.
     """
-    if not isinstance(text, str):
+    if not _is_text(text):
         raise RequestError("addresses", text, _EXPECTED)
     return tuple(Address.parse(item.strip()) for item in text.split(","))
 
@@ -94,7 +99,7 @@ class LeaderAccess:
     """The arguments with which a client connects to the leader; see `ugm.connect`.
 
     Raises:
-        RequestError: *client* or *token* cannot be sent, or *deadline* is not a time.
+        RequestError: *client* or *token* cannot be sent, *deadline* is not a time, or *tls* is no context.
     """
 
     addresses: str
@@ -107,11 +112,20 @@ class LeaderAccess:
         if not _is_text(self.client) or len(self.client) > MAX_CLIENT_NAME:
             reason = f"expected a text of at most {MAX_CLIENT_NAME} characters that UTF-8 can encode"
             raise RequestError("client", self.client, reason)
-        if not _is_text(self.token):
-            raise RequestError("token", "not shown", "expected a text that UTF-8 can encode")
-        # A comparison with a number that is not one is false.
-        if type(self.deadline) not in (int, float) or not self.deadline >= 0:
+        if not _is_text(self.token) or len(self.token) > _LARGEST_TOKEN:
+            reason = f"expected a text of at most {_LARGEST_TOKEN} characters that UTF-8 can encode"
+            raise RequestError("token", "not shown", reason)
+        if self.tls is not None and not isinstance(self.tls, ssl.SSLContext):
+            raise RequestError("tls", self.tls, "expected an SSLContext, or None")
+        if not _is_time(self.deadline):
             raise RequestError("deadline", self.deadline, "expected seconds, 0 or more")
+
+
+def _is_time(value: object) -> bool:
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return False
+    # A comparison with NaN is false. An integer has to fit a float.
+    return 0 <= value <= _LONGEST or value == inf
 
 
 def _is_text(value: object) -> bool:

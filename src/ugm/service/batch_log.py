@@ -24,6 +24,7 @@ from typing import Final, final
 import msgspec
 
 from ugm._json_values import Json
+from ugm.errors import ReentrantCallError
 from ugm.journal.change_data import SEPARATOR, add_operation
 from ugm.journal.change_queue import copy_of, milliseconds
 from ugm.journal.client_sessions import NO_SESSION, SessionProgress, SessionRecord, SessionTable, record_row
@@ -168,7 +169,13 @@ class BatchLog:
     # Called by the transactions
 
     def require_ready(self) -> None:
-        """Accept the change; `prepare` checks the log."""
+        """Check that this thread is not inside a call of the log; `prepare` checks the log itself.
+
+        Raises:
+            ReentrantCallError: a signal handler or finalizer has interrupted this thread in such a call.
+        """
+        if self._guard.is_owned():
+            raise ReentrantCallError
 
     def prepare(self, needs_space: bool) -> None:  # noqa: FBT001 - as in the protocol
         """Check that a change can be written.

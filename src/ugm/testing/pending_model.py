@@ -66,8 +66,9 @@ class PendingWork(NamedTuple):
         queue = queues.get(place.queue_path, QueueConfig("none"))
         if place.kind == TrackingType.QUEUE:
             return "", queue.ugm
-        # The name of a group is the wildcard if a wildcard selected it.
-        for name in (place.name, WILDCARD) if place.kind == TrackingType.USER else (place.name,):
+        # An application that a group wildcard has selected is charged to the group `*`.
+        names = (place.name, WILDCARD) if place.kind == TrackingType.USER else (place.name,)
+        for name in names:
             for entry in queue.limits:
                 if name in _names(entry, place.kind):
                     return name, entry.ugm

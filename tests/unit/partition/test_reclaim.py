@@ -12,7 +12,7 @@ import pytest
 from support.partition_fixtures import SUE, Licences, config
 from support.reclaim_scenes import QUEUES, Held, lending_models, lending_partition, submit_groups
 from support.server_fixtures import PREFIX, client
-from ugm import Partition, RequestError, Resource, UserInQueue
+from ugm import Partition, RequestError, Resource, UserInQueue, parse_config
 from ugm.budgets import Budget, Budgets
 from ugm.elastic.model import GROUP_TAG
 from ugm.journal import open_partition
@@ -41,6 +41,29 @@ def test_a_group_returns_what_it_borrows(kinds: str) -> None:
     assert partition.allocate("a-0", "a", THREE)
     assert partition.plan_reclaim("a", Resource(gpu=1)).outcome is ReclaimOutcome.FITS
     partition.verify()
+
+
+@KINDS
+def test_a_request_names_only_some_of_the_resources(kinds: str) -> None:
+    """The groups limit a resource that the request does not name."""
+    groups = "".join(f"{{name: {one}, min: {{cpu: 4, gpu: 4}}, max: {{cpu: 8, gpu: 8}}}}," for one in "ab")
+    nodes = "".join(f'{one}: {{parent: top, hard: "false", quota: {{cpu: "4", gpu: "4"}}}},' for one in "ab")
+    top = 'top: {parent: nil, hard: "true", quota: {cpu: "8", gpu: "8"}}'
+    spec = f"{{resourceNames: [cpu, gpu], nodes: {{{top}, {nodes}}}}}"
+    tree = f"{{kind: QuotaTree, metadata: {{name: tree}}, spec: {spec}}}"
+    by = "groupby: [{source: queue}]"
+    declared = {
+        "elastic": f"elastic: {{total: {{cpu: 8, gpu: 8}}, {by}, groups: [{groups}]}}",
+        "tree": f"quotatrees: [{{tree: {tree}, {by}}}]",
+    }
+    extensions = ", ".join(declared[kind] for kind in kinds.split())
+    text = f"partitions: [{{queues: [{{name: a}}, {{name: b}}], ugm: {{{extensions}}}}}]"
+    partition = Partition(parse_config(text).partition())
+    submit_groups(partition, "ab")
+    for number in range(4):
+        assert partition.allocate(f"a-{number}", "a", TWO)
+
+    assert partition.plan_reclaim("b", TWO).allocation_ids == ("a-0",)
 
 
 @KINDS

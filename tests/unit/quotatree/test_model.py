@@ -118,13 +118,37 @@ def test_more_than_a_tree_can_count(model: EvictingModel) -> None:
 
     trees = 1 if isinstance(model, TreeModel) else 2
     found = [(one.name, one.resource, one.limit, one.used, one.requested, one.can_wait) for one in model.check(large)]
-    assert found == [("R", "cpu", 4, 1, HUGE, False)] * trees
+    assert found == [("B", "cpu", 2, 0, HUGE, True), ("R", "cpu", 4, 1, HUGE, False)] * trees
     assert (list(model.evictions(large)), list(model.check(claim(3, "B", 3)))) == ([], [])
     # A partition may adopt such an allocation.
     model.charge(large)
     assert list(model.check(claim(3, "B", 1)))
     model.refund(large)
     assert not list(model.check(claim(3, "B", 3)))
+
+
+def test_the_quotas_that_a_large_request_exceeds() -> None:
+    """A denial names the same quotas as one of an amount that a tree can count. A negative quota does not matter."""
+    manager = QuotaManager()
+    manager.set_mode(Mode.NORMAL)
+    nodes: dict[str, Any] = {
+        "R": {"parent": "nil", "hard": "true", "quota": {"cpu": str(2**63 - 1), "gpu": "-1"}},
+        "A": {"parent": "R", "hard": "true", "quota": {"cpu": "2", "gpu": "0"}},
+        "B": {"parent": "R", "hard": "false", "quota": {"cpu": "2", "gpu": "0"}},
+    }
+    spec = {"resourceNames": ["cpu", "gpu"], "nodes": nodes}
+    manager.add_tree_from_struct({"kind": "QuotaTree", "metadata": {"name": "T"}, "spec": spec})
+    model = TreeModel(manager, "T", group_of)
+
+    def named(group: str, usage: Resource) -> list[str]:
+        return [one.name for one in model.check(claim(1, group)._replace(usage=usage))]
+
+    assert named("A", Resource(cpu=9)) == named("A", Resource(cpu=HUGE)) == ["A"]
+    assert (named("B", Resource(cpu=2**63 - 1)), named("B", Resource(cpu=2**63))) == ([], ["R"])
+    assert named("B", Resource(cpu=1, disk=HUGE)) == []
+    assert named("nowhere", Resource(cpu=HUGE)) == ["nowhere"]
+    large = claim(1, "B")._replace(usage=Resource(cpu=HUGE), priority=5)
+    assert ([one.requested for one in model.shortage(large, ())], list(model.evictions(large))) == ([HUGE], [])
 
 
 def test_large_requests_do_not_stop_others() -> None:

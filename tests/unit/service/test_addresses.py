@@ -59,7 +59,12 @@ def test_local(text: str, local: bool) -> None:  # noqa: FBT001 - a parameter
         ("deadline", float("nan")),
         ("deadline", -1),
         ("deadline", "10"),
+        ("deadline", True),
+        ("deadline", 10**400),
+        ("token", "t" * 5000),
+        ("tls", 5),
         ("addresses", None),
+        ("addresses", "unix:\ud800"),
     ],
 )
 def test_unusable_arguments(argument: str, value: Any) -> None:  # noqa: ANN401 - invalid on purpose

@@ -9,6 +9,7 @@ import pytest
 
 from support.examples import seeds
 from support.partition_fixtures import memory
+from ugm import ReentrantCallError
 from ugm.journal.change_data import decode_change
 from ugm.journal.client_sessions import (
     Answer,
@@ -108,3 +109,13 @@ def test_replay_gives_the_table_of_the_leader(seed: int) -> None:
             leader.commit()
             assert described(leader.replayed) == described(leader.table)
             assert leader.logged == leader.events
+
+
+def test_a_call_that_interrupts_the_log() -> None:
+    """A signal handler that interrupts a thread in the log cannot begin an operation, and leaves its lock alone."""
+    log = Leader(Random(0)).log
+    log.require_ready()
+    with log._guard:
+        with pytest.raises(ReentrantCallError):
+            log.require_ready()
+        assert log._guard.is_owned()
