@@ -19,7 +19,8 @@ computation, corrected by every read.
 that remain unsatisfied are stored until they can have changed. If a child that is not satisfied requests more, the
 shares of the others do not change.
 
-Invariant: every read returns the same as `share` for the current requests. Earlier reads have no influence.
+Invariant: every read returns the same as `share` for the current requests. Earlier reads have no influence, even if an
+exception from outside has interrupted them.
 
 The cost: a change takes constant time. So does a read that the sums or the bound decide. Any other read takes a pass
 over the hungry children for each round, unless the result is stored. The available amount is passed to each read.
@@ -153,14 +154,24 @@ class ChildShares:
         """Guess whether a hungry child stays unsatisfied."""
         if (child in self._open) is is_open:
             return
-        sign = 1 if is_open else -1
-        self._open_needs += sign * (child.limited_request - child.min)
-        self._open_weights += sign * child.weight
-        if is_open:
-            self._open[child] = 0
-        elif self._open.pop(child):
-            # Its unsatisfied need at the last computation is lost.
-            self._divided = -1
+        try:
+            sign = 1 if is_open else -1
+            self._open_needs += sign * (child.limited_request - child.min)
+            self._open_weights += sign * child.weight
+            if is_open:
+                self._open[child] = 0
+            elif self._open.pop(child):
+                # Its unsatisfied need at the last computation is lost.
+                self._divided = -1
+        except BaseException:
+            self._sum_open()
+            raise
+
+    def _sum_open(self) -> None:
+        """Compute the sums of the open children, after an exception from outside."""
+        self._divided = -1
+        self._open_needs = sum([child.limited_request - child.min for child in self._open])
+        self._open_weights = sum([child.weight for child in self._open])
 
     # Reads
 
@@ -256,17 +267,22 @@ class ChildShares:
     def _divide(self, left: int) -> None:
         if self._hungry_order is None:
             hungry = [child for child in self._sorted() if child.limited_request > child.min and child.weight > 0]
-            self._hungry_order = hungry, [child.weight for child in hungry]
+            # In this order: an exception from outside must not leave the parts of other children.
             self._first_round = -1, []
+            self._hungry_order = hungry, [child.weight for child in hungry]
         hungry, weights = self._hungry_order
         # The first round is the largest. It does not depend on the requests of hungry children.
         if self._first_round[0] != left:
             self._first_round = left, divide(left, weights)
         needs = [child.limited_request - child.min for child in hungry]
-        self._open = divide_in_rounds(self._first_round[1], hungry, weights, needs)
-        self._open_needs = sum([child.limited_request - child.min for child in self._open])
-        self._open_weights = sum([child.weight for child in self._open])
-        self._divided = left
+        found = divide_in_rounds(self._first_round[1], hungry, weights, needs)
+        try:
+            self._open = found
+            self._sum_open()
+            self._divided = left
+        except BaseException:
+            self._sum_open()
+            raise
 
     def _shares_in_shortage(self, available: int) -> dict[str, int]:
         if self._shortage is None or self._shortage[0] != available:

@@ -22,6 +22,7 @@ from ugm.identity import ancestors
 from ugm.model import Claim, OrderNode, TreeOrderModel
 from ugm.partition.application import Application, ApplicationCopy, LedgerEntry
 from ugm.partition.compiled_config import CompiledConfig
+from ugm.partition.model_set import ModelSet
 from ugm.partition.planned_start import Reservation
 from ugm.partition.state import PartitionState
 from ugm.queues.queue import Queue
@@ -49,12 +50,13 @@ _Applications: TypeAlias = Mapping[str, Application]
 class GroupTree(NamedTuple):
     """The groups of a quota model as the traversed tree; the caller of its methods holds the lock."""
 
+    models: ModelSet
     model: TreeOrderModel
     name: str
 
     def nodes(self) -> list[OrderNode]:
         """Return the groups with the amounts that are available to them now."""
-        return list(self.model.order_nodes(self.name))
+        return list(self.models.query(self.model, self.model.order_nodes, self.name))
 
     def node_of(self, application: Application) -> str | None:
         """Return the group of an application."""

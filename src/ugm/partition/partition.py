@@ -348,7 +348,9 @@ class Partition(FastPath):
 
     def _groups(self, tree: str) -> GroupTree | None:
         """Return the groups that an order descends through; None for the queues."""
-        return None if tree == "" else GroupTree(self._models.order_tree(require_name("tree", tree)), tree)
+        if tree == "":
+            return None
+        return GroupTree(self._models, self._models.order_tree(require_name("tree", tree)), tree)
 
     def reservations(self) -> tuple[Reservation, ...]:
         return self._read(self._reservations.current)

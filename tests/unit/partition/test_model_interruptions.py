@@ -200,6 +200,18 @@ CALLS: Final[dict[str, tuple[Callable[[Scene], object], Callable[[Scene], object
     "reset": (lambda _: None, lambda s: s.model.reset()),
 }
 
+#: Queries, which may store what they have computed.
+QUERIES: Final[dict[str, Callable[[Scene], object]]] = {
+    "all_limits": lambda s: list(s.model.all_limits()),
+    "exceeded": lambda s: list(s.model.exceeded()),
+    "state": lambda s: s.model.state(),
+    "limits": lambda s: list(s.model.limits(claim("n", "a", 1))),
+    "shortage": lambda s: list(s.model.shortage(claim("n", "a", 9), {"1"})),
+    "borrowers": lambda s: list(s.model.borrowers(claim("n", "a", 9), {"1"})),
+    "order_nodes": lambda s: [list(s.model.order_nodes(tree)) for tree in s.model.order_trees()],
+}
+CALLS.update({name: (lambda _: None, query) for name, query in QUERIES.items()})
+
 #: Only a model that knows what is pending has these.
 DEMAND_CALLS: Final[dict[str, tuple[Callable[[Scene], object], Callable[[Scene], object]]]] = {
     "add_pending": (lambda _: None, lambda s: s.model.add_pending(claim("n", "a", 9))),
