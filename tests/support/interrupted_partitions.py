@@ -325,7 +325,7 @@ def interrupt(
     scene: Scene,
     operation: Operation,
     points: Iterable[Point],
-    error: Callable[[], BaseException] = InterruptedTestError,
+    error: type[BaseException] = InterruptedTestError,
 ) -> int:
     """Interrupt an operation at some of its points, one at a time, and return how many interruptions there were."""
     before, after = states_of(scene, operation)

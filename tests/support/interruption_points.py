@@ -178,7 +178,7 @@ class Interruption:
 
     Args:
         point: the point.
-        error: returns the exception.
+        error: the type of the exception.
 
     Attributes:
         has_raised: whether the call came to the point.
@@ -186,9 +186,10 @@ class Interruption:
         was_swallowed: whether CPython reported it instead, because a generator was being closed.
     """
 
-    def __init__(self, point: Point, error: Callable[[], BaseException] = InterruptedTestError) -> None:
+    def __init__(self, point: Point, error: type[BaseException] = InterruptedTestError) -> None:
         self._point: Final = point
-        self._error: Final = error()
+        #: Not an instance: its traceback would keep files open that the call has lost.
+        self._error: Final = error
         self._left = point.time
         self.has_raised = self.has_arrived = self.was_swallowed = False
 
@@ -197,9 +198,9 @@ class Interruption:
         with _unraisable() as seen:
             try:
                 (self._trace if _IS_TRACED else self._monitor)(call)
-            except type(self._error):
+            except self._error:
                 self.has_arrived = True
-        self.was_swallowed = type(self._error) in seen
+        self.was_swallowed = self._error in seen
 
     def _count(self) -> None:
         self._left -= 1

@@ -356,7 +356,7 @@ def witness(scene: Scene, *, looks_first: bool) -> object:
 
 
 Operation = Callable[[Scene], object]
-MakeError = Callable[[], BaseException]
+Raised = type[BaseException]
 
 
 @contextmanager
@@ -375,13 +375,13 @@ def witnesses(scene: Scene, operation: Operation, *, looks_first: bool) -> tuple
     return before, witness(scene, looks_first=looks_first)
 
 
-def interrupted(scene: Scene, operation: Operation, point: Point, error: MakeError = InterruptedTestError) -> None:
+def interrupted(scene: Scene, operation: Operation, point: Point, error: Raised = InterruptedTestError) -> None:
     """Make a scene, and interrupt an operation on it."""
     with prepared(scene, operation) as call:
         interrupt(call, scene, point, error)
 
 
-def interrupt(call: Callable[[], object], scene: Scene, point: Point, error: MakeError = InterruptedTestError) -> None:
+def interrupt(call: Callable[[], object], scene: Scene, point: Point, error: Raised = InterruptedTestError) -> None:
     """Interrupt a call at a point, and verify that it was interrupted."""
     interruption = Interruption(point, error)
     interruption.run(call)
@@ -392,7 +392,7 @@ def interrupt(call: Callable[[], object], scene: Scene, point: Point, error: Mak
 
 
 def interrupt_at(
-    scene: Scene, operation: Operation, points: Iterable[Point], error: MakeError = InterruptedTestError
+    scene: Scene, operation: Operation, points: Iterable[Point], error: Raised = InterruptedTestError
 ) -> int:
     """Interrupt an operation at some of its points, one at a time, and return how many interruptions there were."""
     expected = [witnesses(scene, operation, looks_first=looks_first) for looks_first in (False, True)]
