@@ -168,7 +168,7 @@ class ChildShares:
             raise
 
     def _sum_open(self) -> None:
-        """Compute the sums of the open children, after an exception from outside."""
+        """Compute the sums of the open children. The last computation is out of date then."""
         self._divided = -1
         self._open_needs = sum([child.limited_request - child.min for child in self._open])
         self._open_weights = sum([child.weight for child in self._open])
