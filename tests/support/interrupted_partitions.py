@@ -3,8 +3,8 @@
 After each interruption no lock is held, the partition is as before or after the operation, all counters and all quota
 models follow from the ledger, subscribers learn of every change, and a journal says the same when it is opened again.
 
-To build a scene of some kinds takes longer than all the rest. Such a scene is used again as long as interruptions leave
-it as it was before; so it survives many of them in a row.
+To build a scene may take longer than all the rest. So a scene is used again as long as interruptions leave it as it was
+before, and survives many of them in a row.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Setup:
     repeated: Callable[[Partition], object] = shown
 
 
-#: The number of interruptions after which a scene that is used again is rebuilt.
+#: The number of interruptions after which a scene is rebuilt.
 _USES: Final = 50
 
 
@@ -115,7 +115,7 @@ class Scene:
     """
 
     partition: Partition
-    uses: int = 1
+    uses: int = _USES
 
     def __init__(self, setup: Setup = BUSY) -> None:
         self._setup: Final = setup
@@ -143,8 +143,6 @@ class Scene:
 
 class Followed(Scene):
     """A partition with two subscribers."""
-
-    uses = _USES
 
     def __init__(self, setup: Setup = BUSY) -> None:
         super().__init__(setup)
@@ -213,8 +211,6 @@ def _replay(partition: Partition, events: list[Event]) -> None:
 class Modelled(Scene):
     """A partition with three other quota models."""
 
-    uses = _USES
-
     def build(self) -> None:
         """Make the partition."""
         groups = [ElasticGroup("ml", max=Resource(memory=500, licence=50))]
@@ -243,8 +239,6 @@ class Modelled(Scene):
 
 class Journaled(Scene):
     """A partition with a journal, which is opened again after the interruption."""
-
-    uses = _USES
 
     #: Opens a journal at the time of the other scenes: a promised end depends on the second of its change.
     open = staticmethod(partial(open_partition, clock=lambda: 1_000_000))

@@ -104,6 +104,9 @@ SMALL: Final = {"wake": Setup(CONFIG, fill_waiting)}
 class Budgeted(Scene):
     """A partition with declared budgets, some time after its allocations began."""
 
+    #: `state` lets the time go back, and accounts do not.
+    uses = 1
+
     def build(self) -> None:
         """Make the partition."""
         self.now = 1000

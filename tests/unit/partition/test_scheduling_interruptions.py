@@ -90,8 +90,7 @@ def _fill(partition: Partition) -> None:
 
 def _repeated(partition: Partition) -> tuple[object, ...]:
     """Return what a partition shows without its models."""
-    status = partition.preemption_status()
-    return (*shown(partition)[:6], partition.reservations(), status.terminating, status.placed, status.timers)
+    return _without_models(partition, shown(partition))
 
 
 def _shown(partition: Partition) -> object:
@@ -100,8 +99,14 @@ def _shown(partition: Partition) -> object:
     Which allocations of a quota tree are borrowed depends on the order in which they were charged. After an
     interruption that is their order in the ledger.
     """
+    everything = shown(partition)
     reports = [report for report in partition.model_reports() if report.model != "TreeModel"]
-    return *_repeated(partition), *shown(partition)[6:], partition.budget_accounts(), reports
+    return *_without_models(partition, everything), *everything[6:], partition.budget_accounts(), reports
+
+
+def _without_models(partition: Partition, everything: tuple[object, ...]) -> tuple[object, ...]:
+    status = partition.preemption_status()
+    return (*everything[:6], partition.reservations(), status.terminating, status.placed, status.timers)
 
 
 _REQUEST: Final = AllocationRequest("one-1", "one", memory(6))
