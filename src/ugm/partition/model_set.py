@@ -579,7 +579,7 @@ class ModelSet:
             self._lock.needs_rebuild = True
             (self._unknown if hasattr(model, "reset") else self._suspended).append(model)
 
-    def rebuild(self, calls: Iterable[Call]) -> None:
+    def rebuild(self, calls: Collection[Call]) -> None:
         """Reset every model of unknown state, and charge it with all *calls*."""
         self._note_interruption()
         for model in tuple(self._unknown):
@@ -589,11 +589,12 @@ class ModelSet:
         self._exhausted = 0
         self._undo_errors.clear()
 
-    def _charge_unknown(self, model: QuotaModel, calls: Iterable[Call]) -> bool:
+    def _charge_unknown(self, model: QuotaModel, calls: Collection[Call]) -> bool:
         """Reset a model of unknown state, charge it with all calls, and return whether that worked.
 
         Raises:
             MemoryError, RecursionError: memory or the stack was exhausted; the next operation tries again.
+            Exception: a signal handler raised it, or the model only once; the next operation tries again.
         """
         try:
             self._reset_and_charge(model, calls)
@@ -602,6 +603,17 @@ class ModelSet:
             if self._exhausted < _ATTEMPTS:
                 raise
             return False
+        except Exception:
+            # An error of the model itself comes again.
+            if self._can_be_charged(model, calls):
+                raise
+            return False
+        return True
+
+    def _can_be_charged(self, model: QuotaModel, calls: Collection[Call]) -> bool:
+        """Reset and charge a model once more, and return whether that worked."""
+        try:
+            self._reset_and_charge(model, calls)
         except Exception:
             # The model is suspended, and every denial contains its name.
             _LOGGER.exception("quota model %s could not be charged again; it is suspended", type(model).__name__)

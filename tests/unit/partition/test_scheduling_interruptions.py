@@ -15,8 +15,9 @@ from typing import Final
 import pytest
 
 from support.examples import graded
-from support.interrupted_partitions import SCENES, Operation, Setup, interrupt, prepared
-from support.interruption_points import points_in
+from support.injection import HandlerTestError, InterruptedTestError
+from support.interrupted_partitions import SCENES, Operation, Scene, Setup, interrupt, prepared
+from support.interruption_points import Interruption, Point, points_in
 from support.partition_fixtures import BOB, SUE, memory, shown
 from ugm import AllocationRequest, Partition, parse_config
 from ugm.budgets import BudgetChange
@@ -101,12 +102,12 @@ def _shown(partition: Partition) -> object:
     """
     everything = shown(partition)
     reports = [report for report in partition.model_reports() if report.model != "TreeModel"]
-    return *_without_models(partition, everything), *everything[6:], partition.budget_accounts(), reports
+    return *_without_models(partition, everything), *everything[7:], partition.budget_accounts(), reports
 
 
 def _without_models(partition: Partition, everything: tuple[object, ...]) -> tuple[object, ...]:
     status = partition.preemption_status()
-    return (*everything[:6], partition.reservations(), status.terminating, status.placed, status.timers)
+    return (*everything[:7], partition.reservations(), status.terminating, status.placed, status.timers)
 
 
 _REQUEST: Final = AllocationRequest("one-1", "one", memory(6))
@@ -196,6 +197,47 @@ def test_interrupted_at_some_points(name: str, kind: str, distance: int, quick_f
     points = points_in(lambda: prepared(scene, operation))
     chosen = points[sum(map(ord, name + kind)) % distance % len(points) :: distance * max(1, len(points) // 4000)]
     assert interrupt(scene, operation, chosen) == len(chosen) > 0
+
+
+class Recovering(Scene):
+    """A partition in memory whose next operation recovers, because the last one was interrupted at a point."""
+
+    #: The operation after the interrupted one recovers.
+    uses = 1
+
+    def __init__(self, setup: Setup, operation: Operation, point: Point) -> None:
+        super().__init__(setup)
+        self._operation, self._point = operation, point
+
+    def build(self) -> None:
+        """Make the partition, and interrupt its operation."""
+        super().build()
+        interruption = Interruption(self._point)
+        interruption.run(lambda: self._operation(self.partition))
+        assert interruption.has_arrived
+
+
+_ERRORS: Final = [(InterruptedTestError,), (HandlerTestError,), (TimeoutError,)]
+
+
+def _point_in(package: str, operation: Operation) -> Point:
+    """Return a point of an operation in the quota model of a package."""
+    scene = Scene(FULL)
+    points = [one for one in points_in(lambda: prepared(scene, operation)) if f"/{package}/" in one.code.co_filename]
+    return points[len(points) // 2]
+
+
+@pytest.mark.parametrize("package", ["elastic", "quotatree"])
+@pytest.mark.parametrize(("error", "distance"), graded(_ERRORS, 397, _ERRORS, 29))
+def test_interrupted_recovery(error: type[BaseException], distance: int, package: str) -> None:
+    """An exception while an operation recovers from another one arrives as well, and suspends no quota model."""
+    scene = Recovering(FULL, ALL["allocate"], _point_in(package, ALL["allocate"]))
+    points = points_in(lambda: prepared(scene, _check))[::distance]
+    assert interrupt(scene, _check, points, error) == len(points) > 10
+
+
+def _check(partition: Partition) -> None:
+    assert "suspended" not in str(partition.check("one", memory(1)))
 
 
 @pytest.mark.deep
