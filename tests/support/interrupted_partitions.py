@@ -89,6 +89,7 @@ def fill(partition: Partition) -> None:
     assert partition.allocate("room", "one", memory(1), placeholder=True)
     assert partition.allocate("first", "one", memory(2), priority=3)
     partition.request("waits", "one", memory(2))
+    partition.request("waits longer", "one", memory(1))
     partition.request("room for two", "two", memory(2), placeholder=True)
     submit("new", user=SUE, gang_style="hard")
     start("dynamic", 1, "root.p.x")

@@ -97,6 +97,7 @@ def shown(partition: AbstractPartition) -> tuple[object, ...]:
         partition.users(),
         partition.groups(),
         partition.nodes(),
+        [ordered.request.allocation_id for ordered in partition.order()],
         partition.exceeded_limits(),
         [partition.limits(application.application_id) for application in partition.applications()],
         [partition.headroom(application.application_id) for application in partition.applications()],

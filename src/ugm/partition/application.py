@@ -100,6 +100,9 @@ class LedgerEntry(NamedTuple):
 #: The group of an application that has never run; None means that it has no group.
 _UNCHOSEN: Final = ""
 
+#: How many times as many requests as are pending `Application.requested` may have.
+_FORGOTTEN: Final = 4
+
 #: Everything that changes in the life of an application, except its allocations.
 _Fields: TypeAlias = tuple[Holding | None, str | None, bool, bool, bool, bool]
 
@@ -121,6 +124,7 @@ class Application:
         "number",
         "pending",
         "queue",
+        "requested",
         "submission",
     )
 
@@ -130,8 +134,10 @@ class Application:
     queue: Queue
     #: Its held and terminating allocations by id: only the usage of a plain allocation, the entry of any other.
     allocations: dict[str, Resource | LedgerEntry]
-    #: Its pending allocations by id.
+    #: Its pending allocations by id, in the order of their requests.
     pending: dict[str, LedgerEntry]
+    #: The ids of its requests in their order, also of some that are no longer pending.
+    requested: list[str]
     #: The sum of its allocations, and the counters that are charged with it; None while it is not running.
     holding: Holding | None
     #: The group that it is charged to, which never changes; None for no group, empty until its first allocation.
@@ -154,6 +160,7 @@ class Application:
         self.gang_style = gang_style
         self.allocations = {}
         self.pending = {}
+        self.requested = []
         self.holding = None
         self.group = _UNCHOSEN
         self.has_run = False
@@ -227,10 +234,22 @@ class Application:
     def write(self, allocation_id: str, entry: LedgerEntry) -> None:
         """Store the entry of an allocation in place of its previous one."""
         if entry.traits.state is AllocationState.PENDING:
+            if allocation_id not in self.pending:
+                self._note_request(allocation_id)
             self.pending[allocation_id] = entry
             return
         self.pending.pop(allocation_id, None)
         self.allocations[allocation_id] = entry.usage if entry.traits == PLAIN else entry
+
+    def _note_request(self, allocation_id: str) -> None:
+        if len(self.requested) > _FORGOTTEN * len(self.pending) + _FORGOTTEN:
+            self.requested = list(self.pending)
+        self.requested.append(allocation_id)
+
+    def sort_pending(self) -> None:
+        """Return pending allocations to their places, because an undo step has added them again, behind the others."""
+        places = {allocation_id: place for place, allocation_id in enumerate(self.requested)}
+        self.pending = dict(sorted(self.pending.items(), key=lambda item: places.get(item[0], len(places))))
 
     def remove(self, allocation_id: str) -> None:
         """Remove the entry of an allocation."""

@@ -135,13 +135,15 @@ class AllocationLedger:
         self.owners.clear()
 
     def repair(self, applications: Iterable[Application]) -> None:
-        """Remove from all applications what `owners` does not contain, after an interruption."""
+        """Remove from all applications what `owners` does not contain, after an interruption, and sort the rest."""
         for application in applications:
             for stored in (application.allocations, application.pending):
                 for allocation_id in [name for name in stored if self.owners.get(name) is not application]:
                     del stored[allocation_id]
             for allocation_id in [name for name in application.pending if name in application.allocations]:
                 del application.pending[allocation_id]
+            if application.pending:
+                application.sort_pending()
         self.ends = PromisedEnds(self._end)
         for allocation_id in self.owners:
             self._add_end(allocation_id)

@@ -166,6 +166,13 @@ def test_interrupted_at_some_points(name: str, kind: str, distance: int, quick_f
     assert interrupt(scene, operation, chosen) == len(chosen) > 0
 
 
+def test_undone_requests_keep_their_places() -> None:
+    """A request that an interrupted operation has removed and restored is not behind later requests."""
+    scene, operation = Scene(), OPERATIONS["release what is pending"]
+    points = points_in(lambda: prepared(scene, operation))[::3]
+    assert interrupt(scene, operation, points) == len(points) > 100
+
+
 #: An error during the delivery of events counts as an error of the subscriber.
 SILENT: Final = [case for case in CASES if case[1] != "subscribers"]
 
