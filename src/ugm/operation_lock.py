@@ -25,6 +25,7 @@ from __future__ import annotations
 from _thread import RLock
 from collections.abc import Callable
 from contextlib import suppress
+from dis import opmap
 from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeAlias, TypeVar
@@ -35,6 +36,10 @@ __all__ = ["CHANGING", "Begin", "CommitPoint", "OperationLock", "OwnedLock", "St
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+#: The instruction of a ``raise`` statement.
+_RAISE: Final = opmap["RAISE_VARARGS"]
 
 
 class _Changing:
@@ -256,15 +261,18 @@ class OperationLock(OwnedLock):  # type: ignore[misc, unused-ignore]
 
 
 def _is_from_engine(error: BaseException) -> bool:
-    """Return whether an error was raised by ugm itself, and not by a signal handler in the middle of an operation."""
+    """Return whether an error was raised by ugm itself, and not by something else in the middle of an operation.
+
+    A signal handler has a function of its own. An exception that another thread has sent arrives at any instruction.
+    """
     if not isinstance(error, UgmError) or isinstance(error, ReentrantCallError):
         return False
-    step = error.__traceback__
+    step, last = error.__traceback__, None
     while step is not None:
         if not _is_in_engine(step):
             return False
-        step = step.tb_next
-    return True
+        step, last = step.tb_next, step
+    return last is not None and last.tb_frame.f_code.co_code[last.tb_lasti] == _RAISE
 
 
 def _is_in_engine(step: TracebackType) -> bool:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from threading import Thread
+import ctypes
+from threading import Thread, get_ident
 
+import pytest
+
+from support.injection import HandlerTestError
 from support.locks import is_locked
-from ugm.operation_lock import OwnedLock, _depth_in_text
+from ugm.operation_lock import OperationLock, OwnedLock, _depth_in_text
 
 
 def test_depth() -> None:
@@ -28,3 +32,17 @@ def test_locked_by_another_thread() -> None:
     thread.join()
 
     assert (is_locked(lock), lock.is_owned()) == (True, False)
+
+
+def test_an_error_of_the_library_that_another_thread_sends() -> None:
+    """It can arrive in the middle of a change, so the counters are rebuilt, unlike after an error of the operation."""
+    lock = OperationLock()
+    lock.epoch, rebuilt = object(), []
+    lock.rebuild = lambda: rebuilt.append(True)
+    send = ctypes.pythonapi.PyThreadState_SetAsyncExc
+
+    with pytest.raises(HandlerTestError):
+        lock.run(send, ctypes.c_ulong(get_ident()), ctypes.py_object(HandlerTestError))
+
+    # Once before the operation, as the engine is new.
+    assert (rebuilt, is_locked(lock)) == ([True, True], False)
