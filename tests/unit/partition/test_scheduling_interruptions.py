@@ -153,7 +153,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "plan and preempt": _preempt,
     "plan and reduce": _reduce,
     "configure": lambda p: p.configure(OTHER),
-    "plan and apply": lambda p: p.apply(p.plan(OTHER), confirm=True),
+    "plan": lambda p: p.plan(OTHER),
     "update_node": lambda p: p.update_node("n2", memory(2)),
     "remove_node": lambda p: p.remove_node("n2"),
     "change_budget": lambda p: p.change_budget(BudgetChange.refill("each", memory(5), owner="bob", change_id="1")),
