@@ -139,17 +139,21 @@ class GroupAdmission:
     def _max_runtime(self, node: ResourceNode, name: str) -> int:
         """Return an upper bound of the runtime of a resource, even if all other groups release everything.
 
-        A group gets at most what its parent shares and at most its maximum, or without weight its minimum. There are
-        two exceptions. Without scaling, a minimum is granted even if the parent shares less. A minimum that is not lent
-        is granted even above the maximum.
+        A group gets at most what its parent shares, less the minimums that its siblings do not lend, and at most its
+        maximum, or without weight its minimum. There are two exceptions. Without scaling, a minimum is granted even if
+        the parent shares less. A minimum that is not lent is granted even above the maximum.
         """
         top, path = node.shared_path()
-        bound = max(self.tree.total.amounts.get(name, 0), 0) if top.parent is None else top.max
-        for _, below in path:
+        least, most = top.max, top.max
+        if top.parent is None:
+            # The built-in groups can release what they use.
+            least, most = (max(amount, 0) for amount in (top.max, self.tree.total.amounts.get(name, 0)))
+        for shares, below in path:
             not_lent = 0 if below.lends else below.min
             own = max(below.max if below.weight > 0 else min(below.max, below.min), not_lent)
-            bound = min(bound if self.tree.scale_min else max(bound, below.min), own)
-        return bound
+            # A group shares less among its children if they request less.
+            least, most = 0, min(shares.upper_bound(below, least, most), own)
+        return most
 
 
 def _above(node: ResourceNode) -> Iterator[ResourceNode]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
@@ -52,8 +53,15 @@ def broken_rules(config: ElasticConfig) -> Iterator[tuple[int, Refusal]]:
 
 
 def unlimited_total(config: ElasticConfig) -> Resource:
-    """Return an amount of every resource of the groups that is never exhausted."""
-    return Resource(dict.fromkeys(sorted({name for group in config.groups for name in group.max}), MAX_QUANTITY))
+    """Return an amount of every resource of the groups that is never exhausted.
+
+    It is twice the sum of the maximums, which leaves as much for the default group, but at least the largest amount of
+    a configuration. It may exceed 64 bits.
+    """
+    sums = Counter[str]()
+    for group in config.groups:
+        sums.update(group.max.amounts)
+    return Resource({name: max(2 * amount, MAX_QUANTITY) for name, amount in sums.items()})
 
 
 def _empty_quota(config: ElasticConfig) -> ElasticQuota:

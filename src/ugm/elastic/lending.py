@@ -4,7 +4,8 @@ A group is guaranteed its minimum, scaled down in a shortage. Its share is its r
 A group that uses more than its share uses what others are guaranteed or entitled to.
 
 The admission of a pod compares its group with the runtime, which rises as soon as the group requests more. Usage of
-other groups does not fall at the same moment. Therefore the groups together may use more than the cluster has.
+other groups does not fall at the same moment. Therefore the groups together may use more than the cluster has, and
+`overuse` yields what they have to release for the request.
 """
 
 from __future__ import annotations
@@ -22,12 +23,26 @@ from ugm.resources import Resource
 __all__ = ["borrowers", "overuse"]
 
 
-def overuse(tree: ElasticTree, usage: Resource) -> Iterator[Violation]:
-    """Yield each resource of the cluster that all groups and a further usage together exceed."""
+def overuse(tree: ElasticTree, group: str, usage: Resource) -> Iterator[Violation]:
+    """Yield each resource of the cluster of which other groups have to release a part for a request.
+
+    Only resources that the group of the request limits are compared. The limit is the total, but at least what the
+    group uses with the request: a minimum that is not scaled, or a maximum as the only limit, may exceed the total.
+    Then all other usage has to be released, and the request fits if there is none.
+
+    Args:
+        tree: the groups.
+        group: the group of the request.
+        usage: the request.
+    """
+    resources = tree.node(group).resources
     for name, total in tree.total.amounts.items():
-        used, amount = tree.root.resources[name].used, usage.get(name, 0)
-        if amount > 0 and used + amount > total:
-            yield Violation(GROUP, tree.root.name, "", "", name, total, used, amount)
+        node, amount = resources.get(name), usage.get(name, 0)
+        if amount <= 0 or node is None or not node.is_limited:
+            continue
+        used, limit = tree.root.resources[name].used, max(total, node.used + amount)
+        if used + amount > limit:
+            yield Violation(GROUP, tree.root.name, "", "", name, limit, used, amount)
 
 
 def borrowers(tree: ElasticTree, group: str, usage: Resource, pods: Mapping[str, Sequence[str]]) -> Iterator[Borrower]:

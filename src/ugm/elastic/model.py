@@ -256,9 +256,10 @@ class ElasticModel(ReportingModel):
 
     def shortage(self, claim: Claim, without: Collection[str]) -> Iterable[Violation]:
         """Return what `check` would return without some allocations, and what all groups use beyond the cluster."""
+        group = self.quota.group_of(self._pod(claim))
 
         def answer() -> list[Violation]:
-            return [*self.check(claim), *overuse(self.quota.tree, claim.usage)]
+            return [*self.check(claim), *overuse(self.quota.tree, group, claim.usage)]
 
         return self.quota.if_forgotten(without, answer)
 

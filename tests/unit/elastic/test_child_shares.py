@@ -59,3 +59,41 @@ def test_reads_are_those_of_share(size: int, scales: bool) -> None:  # noqa: FBT
                 assert shares.exact_share(node, available) == due
             else:
                 assert bound == due
+
+
+@pytest.mark.parametrize("scales", [True, False])
+def test_no_share_exceeds_the_upper_bound(scales: bool) -> None:  # noqa: FBT001 - parametrized
+    """The bound holds for all requests of the siblings and all amounts between the smallest and the largest."""
+    draw = random.Random(str(scales))
+    for _ in range(examples(300)):
+        size = draw.choice((3, 12, 2**70))
+        shares, nodes = ChildShares(scales=scales), [drawn(name, draw, size) for name in NAMES[: draw.randint(1, 6)]]
+        for node in nodes:
+            shares.add(node)
+        least, most = sorted(draw.randint(0, size * 4) for _ in range(2))
+        bound = shares.upper_bound(nodes[0], least, most)
+        own = max(size if nodes[0].weight else nodes[0].min, 0 if nodes[0].lends else nodes[0].min)
+        for _ in range(10):
+            for node in nodes:
+                shares.set_request(
+                    node, max(draw.choice((0, size, draw.randint(0, size))), node.min * (not node.lends))
+                )
+            given = share(draw.randint(least, most), shares.sharers(), scale=scales).runtime[nodes[0].name]
+            assert given <= min(bound, own)
+
+
+def test_the_upper_bound_is_reached() -> None:
+    """If the smallest amount covers the minimums, a child gets the bound when its siblings request nothing."""
+    draw = random.Random(0)
+    for _ in range(examples(300)):
+        size = draw.choice((3, 12, 2**70))
+        shares, nodes = ChildShares(), [drawn(name, draw, size) for name in NAMES[: draw.randint(1, 6)]]
+        for node in nodes:
+            shares.add(node)
+            shares.set_request(node, 0 if node.lends else node.min)
+        most = shares.mins + draw.randint(0, size)
+        bound = shares.upper_bound(nodes[0], shares.mins, most)
+        shares.set_request(nodes[0], bound)
+
+        if nodes[0].weight:
+            assert shares.exact_share(nodes[0], most) == bound

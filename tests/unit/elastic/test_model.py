@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ugm import Claim, Partition, QuotaModel, RequestError, Resource, UserGroup
+from ugm.configuration import ElasticConfig, ElasticGroupConfig
 from ugm.elastic import DEFAULT_GROUP, ROOT_GROUP, ElasticGroup, ElasticModel, ElasticQuota, ElasticTree, Pod, verify
 from ugm.elastic.model import GROUP_TAG, NAMESPACE_TAG
 from ugm.model import EvictingModel, PendingModel, SetupViolation
@@ -285,3 +286,22 @@ def test_a_failure_changes_nothing(model: ElasticModel) -> None:
     verify(model.quota.tree)
     model.reset()
     assert not model.quota.has_pod("x")
+
+
+def test_only_maximums_limit_without_a_total() -> None:
+    """Without a total and without nodes, every group gets its maximum, also if the sums exceed 64 bits."""
+    half = 2**62
+    groups = (ElasticGroupConfig(name, max=Resource(gpu=half)) for name in ("a", "b", "c"))
+    config = ElasticConfig(groups=(*groups, ElasticGroupConfig("d", max=Resource(gpu=0, cpu=4))), unrestricted=True)
+    model = ElasticModel.declared(config)
+    model.charge(claim("outside", group="")._replace(usage=Resource(gpu=half)))
+    for name in ("a", "b", "c"):
+        one = claim(name, group=name)._replace(usage=Resource(gpu=half))
+        assert not list(model.check(one))
+        assert not list(model.shortage(one, ()))
+        model.charge(one)
+        assert [each.limit for each in model.check(one._replace(allocation_id="more"))] == [half]
+
+    assert not list(model.check(claim("d", 4, group="d")))
+    (violation,) = model.check(claim("d", group="d")._replace(usage=Resource(gpu=1)))
+    assert not violation.can_wait

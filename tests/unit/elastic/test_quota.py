@@ -230,3 +230,58 @@ def test_never_more_than_the_minimum_without_weight() -> None:
 
     assert one.check(Pod("q", TEN, "a")).can_wait
     assert not one.check(Pod("q", Resource(cpu=11), "a")).can_wait
+
+
+def keeping(name: str, least: int, parent: str = "") -> ElasticGroup:
+    """Return a group that does not lend its minimum."""
+    return ElasticGroup(name, parent, Resource(cpu=least), Resource(cpu=100), allow_lent=False)
+
+
+def most_of(one: ElasticQuota, name: str = "a") -> int:
+    """Return the largest request of a group that may fit after other pods have ended."""
+    return max(amount for amount in range(101) if one.check(Pod("q", Resource(cpu=amount), name)).can_wait)
+
+
+def test_never_counts_minimums_that_are_not_lent() -> None:
+    """A group never gets what its siblings do not lend, and a denial says so."""
+    one = quota(group("a"), keeping("b", 5), keeping("c", 3), total=10)
+
+    assert str(one.check(Pod("q", Resource(cpu=3), "a")).violations[0]) == (
+        "elastic group 'a': 3 cpu requested, never more than 2 allowed"
+    )
+    assert (most_of(one, "a"), most_of(one, "b"), most_of(one, "c")) == (2, 7, 5)
+    assert most_of(quota(group("a"), group("b", least=8), total=10)) == 10
+
+
+def test_never_counts_minimums_that_are_not_lent_below() -> None:
+    """The minimums that are not lent count at every level, also for the groups above that are checked."""
+    groups = [
+        ElasticGroup("p", min=Resource(cpu=4), max=Resource(cpu=9), is_parent=True),
+        group("a", "p"),
+        keeping("b", 3, "p"),
+        keeping("c", 2),
+    ]
+    one = quota(*groups, total=10, rules=AdmissionRules(check_parents=True))
+
+    assert most_of(one) == 5
+    violations = one.check(Pod("q", Resource(cpu=9), "a")).violations
+    assert [(each.name, each.limit, each.can_wait) for each in violations] == [("a", 5, False), ("p", 8, False)]
+
+
+def test_never_counts_scaled_minimums_that_are_not_lent() -> None:
+    """In a cluster smaller than the minimums, siblings keep only a part of them; without scaling, all."""
+    groups = [ElasticGroup("a", min=Resource(cpu=4), max=Resource(cpu=100)), keeping("b", 8)]
+    scaled = quota(*groups, total=6)
+    scaled.expect(Pod("p", Resource(cpu=6), "a"))
+    assert scaled.tree.runtime("a") == Resource(cpu=2)
+    assert most_of(scaled) == 2
+
+    assert most_of(ElasticQuota(ElasticTree(Resource(cpu=6), groups, scale_min=False))) == 4
+
+
+def test_never_counts_what_the_default_group_releases() -> None:
+    """What the default group uses may be released, so it does not make a request impossible."""
+    one = quota(group("a"), keeping("b", 8), total=10)
+    one.adopt(Pod("p", Resource(cpu=9)))
+
+    assert one.check(Pod("q", Resource(cpu=2), "a")).can_wait

@@ -172,6 +172,77 @@ def test_groups_that_overuse_the_cluster_return_it() -> None:
     assert partition.plan_reclaim("a", TWO).allocation_ids == ("b-0",)
 
 
+def declared_groups(groups: str, rules: str = "total: {gpu: 6}") -> Partition:
+    """Return a partition with two queues whose applications belong to the elastic groups of the same names."""
+    elastic = f"{{groupby: [{{source: queue}}], groups: [{groups}], {rules}}}"
+    text = f"partitions: [{{queues: [{{name: a}}, {{name: b}}], ugm: {{elastic: {elastic}}}}}]"
+    partition = Partition(parse_config(text).partition())
+    submit_groups(partition, "ab")
+    return partition
+
+
+OPEN_B = "{name: b, max: {gpu: 10}}"
+
+
+@pytest.mark.parametrize(
+    ("groups", "rules", "usage"),
+    [
+        ("{name: a, max: {gpu: 10}}", "total: {gpu: 10, memory: 6}", Resource(gpu=1, memory=7)),
+        ("{name: a, max: {gpu: 10}}", "total: {gpu: 6}, ignoreruntime: true", Resource(gpu=7)),
+        ("{name: a, min: {gpu: 8}, max: {gpu: 10}}", "total: {gpu: 6}, scalemin: false", Resource(gpu=7)),
+        ("{name: c, max: {gpu: 10}}", "total: {gpu: 6}, unrestricted: true", Resource(gpu=7)),
+    ],
+    ids=["not counted", "by maximum", "minimum above the total", "no group"],
+)
+def test_a_request_above_the_total_fits_if_it_is_granted(groups: str, rules: str, usage: Resource) -> None:
+    """A request that the groups allow needs no victims while no other group uses anything."""
+    partition = declared_groups(f"{groups}, {OPEN_B}", rules)
+    for number, granted in enumerate((usage, Resource(gpu=1))):
+        assert partition.plan_reclaim("a", granted).outcome is ReclaimOutcome.FITS
+        assert partition.allocate(f"a-{number}", "a", granted)
+
+
+def test_a_request_above_the_total_needs_the_usage_of_the_others() -> None:
+    """A minimum that is not scaled may exceed the total; the other groups then return all that they borrow."""
+    partition = declared_groups(
+        f"{{name: a, min: {{gpu: 8}}, max: {{gpu: 10}}}}, {OPEN_B}", "total: {gpu: 6}, scalemin: false"
+    )
+    for number in range(3):
+        assert partition.allocate(f"b-{number}", "b", Resource(gpu=1))
+    plan = partition.plan_reclaim("a", Resource(gpu=7))
+
+    assert plan.allocation_ids == ("b-0", "b-1", "b-2")
+    assert [one.shortfall for one in plan.missing] == [3]
+    partition.reclaim(plan)
+    assert partition.plan_reclaim("a", Resource(gpu=7)).outcome is ReclaimOutcome.FITS
+
+
+def test_groups_that_use_more_than_the_total_return_it() -> None:
+    """If the other groups exceed the total already, they return that as well, or there are no victims."""
+    for firm, outcome in ((0, ReclaimOutcome.PLAN), (3, ReclaimOutcome.NONE)):
+        partition = declared_groups(f"{{name: a, min: {{gpu: 2}}, max: {{gpu: 10}}}}, {OPEN_B}")
+        for number in range(4):
+            partition.adopt(f"b-{number}", "b", TWO, preemptible=number >= firm)
+        assert partition.check("a", TWO)
+        plan = partition.plan_reclaim("a", TWO)
+
+        assert (plan.outcome, len(plan.victims)) == (outcome, 0 if firm else 2)
+
+
+def test_only_resources_that_the_group_counts_need_victims() -> None:
+    """A full resource that the maximum of the group does not name is not taken from other groups."""
+    both = "{gpu: 10, memory: 6}"
+    partition = declared_groups(
+        f"{{name: a, min: {{gpu: 6}}, max: {{gpu: 10}}}}, {{name: b, min: {{gpu: 4}}, max: {both}}}", f"total: {both}"
+    )
+    assert partition.allocate("memory", "b", Resource(memory=6))
+    assert partition.plan_reclaim("a", Resource(gpu=3, memory=7)).outcome is ReclaimOutcome.FITS
+    for number in range(10):
+        assert partition.allocate(f"b-{number}", "b", Resource(gpu=1))
+
+    assert partition.plan_reclaim("a", Resource(gpu=3, memory=7)).allocation_ids == ("b-0", "b-1", "b-2")
+
+
 def test_small_allocations_are_tried_if_large_ones_break_a_guarantee() -> None:
     """The borrower returns several small allocations if a single one would leave it below its guarantee."""
     plan = lent("elastic", Held("b", 5), *[Held("b", 1)] * 5).plan_reclaim("a", Resource(gpu=4))
