@@ -52,9 +52,10 @@ def node_names(tree: QuotaTree, group: str) -> list[str]:
     return [] if leaf is None or leaf.children else [f"{tree.name}/{node.name}" for node in leaf.path]
 
 
-def root_violations(tree: QuotaTree, usage: Resource) -> Iterator[Violation]:
-    """Yield the quotas of the root for the resources of which a request exceeds every possible quota."""
-    if tree.root is None:
+def root_violations(tree: QuotaTree, group: str, usage: Resource) -> Iterator[Violation]:
+    """Yield the quotas of the root for the resources of which a request of a leaf exceeds every possible quota."""
+    leaf = tree.nodes.get(group)
+    if tree.root is None or leaf is None or leaf.children:
         return
     for name, quota, used in zip(tree.resources, tree.root.quota, tree.root.allocated(), strict=True):
         if usage.get(name, 0) > MAX_QUANTITY:

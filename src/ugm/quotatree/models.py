@@ -127,7 +127,7 @@ class _Model(ReportingModel, ABC):
         if info is None:
             return ()
         found = _violations(self._charging.check(claim, info))
-        return found if _counts_all(info, claim) else self._exact(claim, groups, found)
+        return found if _counts_all(info, claim) else self._of_whole_claim(claim, groups, found)
 
     def shortage(self, claim: Claim, without: Collection[str]) -> Iterable[Violation]:
         """Return every violated quota; none if a claim would fit without an eviction after some consumers have left."""
@@ -154,13 +154,13 @@ class _Model(ReportingModel, ABC):
             return ()
         rejection = self._charging.plan(info, without, preempting=False).rejection
         found = _violations((rejection,)) if rejection else ()
-        return found if _counts_all(info, claim) else self._exact(claim, groups, found)
+        return found if _counts_all(info, claim) else self._of_whole_claim(claim, groups, found)
 
     def evictions(self, claim: Claim) -> Iterable[str]:
         """Return the allocations of lower priority whose refund lets a claim pass; none if no evictions suffice."""
         groups = self._groups(claim)
         info = None if self._missing(groups) else self._info(claim, groups)
-        if info is not None and not _counts_all(info, claim) and self._exact(claim, groups, ()):
+        if info is not None and not _counts_all(info, claim) and self._beyond_roots(claim, groups):
             return ()
         leaving: tuple[str, ...] = ()
         while info is not None:
@@ -392,21 +392,24 @@ class _Model(ReportingModel, ABC):
         outside = groups and not self._unrestricted and groups.keys().isdisjoint(tuple(forest.trees))
         return NoGroup.of(self._kind, self._name) if outside else None
 
-    def _exact(self, claim: Claim, groups: Groups, found: tuple[Violation, ...]) -> tuple[Violation, ...]:
-        """Return violations with the amounts of a claim of which the trees can count only a part."""
-        usage = claim.usage
-        large = {name for name, amount in usage.items() if amount > MAX_QUANTITY}
-        if found:
-            return tuple(one._replace(requested=usage[one.resource]) if one.resource in large else one for one in found)
-        # The part fits, in a quota of all that a tree can count.
-        return tuple(
-            self._charging.read(
-                lambda forest: (
-                    violation
-                    for name, managed in forest.trees.items()
-                    if groups.get(name)
-                    for violation in root_violations(managed.tree, usage)
-                )
+    def _of_whole_claim(self, claim: Claim, groups: Groups, found: tuple[Violation, ...]) -> tuple[Violation, ...]:
+        """Return the violations of a claim, given those of the part of it that the trees can count."""
+        exact = _with_whole_amounts(found, claim.usage)
+        never = {(one.limit_name, one.resource) for one in exact if not one.can_wait}
+        more = [one for one in self._beyond_roots(claim, groups) if (one.limit_name, one.resource) not in never]
+        if not more:
+            return exact
+        places = {name: place for place, name in enumerate(self.order_trees())}
+        # A group that is not a leaf has no tree here and comes first, as in `Charging.check`.
+        return tuple(sorted((*exact, *more), key=lambda one: places.get(one.limit_name, -1)))
+
+    def _beyond_roots(self, claim: Claim, groups: Groups) -> list[Violation]:
+        """Return the quotas of roots that a claim exceeds because no tree can count so much, tree by tree."""
+        return self._charging.read(
+            lambda forest: (
+                violation
+                for name, managed in forest.trees.items()
+                for violation in root_violations(managed.tree, groups.get(name) or "", claim.usage)
             )
         )
 
@@ -444,6 +447,12 @@ class _Model(ReportingModel, ABC):
 def _counts_all(info: ConsumerInfo, claim: Claim) -> bool:
     """Return whether the trees can count all amounts of a claim; see `_Model._info`."""
     return info.trees[0].request is claim.usage
+
+
+def _with_whole_amounts(violations: Iterable[Violation], usage: Resource) -> tuple[Violation, ...]:
+    """Return violations with the requested amounts of which the trees can count only a part."""
+    large = {name for name, amount in usage.items() if amount > MAX_QUANTITY}
+    return tuple(one._replace(requested=usage[one.resource]) if one.resource in large else one for one in violations)
 
 
 def _order_nodes(tree: QuotaTree) -> Iterator[OrderNode]:

@@ -151,6 +151,89 @@ def test_the_quotas_that_a_large_request_exceeds() -> None:
     assert ([one.requested for one in model.shortage(large, ())], list(model.evictions(large))) == ([HUGE], [])
 
 
+def forest_of(*trees: tuple[str, list[str], dict[str, tuple[str, bool, list[int]]]]) -> ForestModel:
+    """Return a model of a forest of trees: of each, its name, its resources, and the parent and quota of each node."""
+    manager = QuotaManager()
+    manager.set_mode(Mode.NORMAL)
+    manager.add_forest("F")
+    for name, resources, nodes in trees:
+        described = {
+            node: {
+                "parent": parent,
+                "hard": str(hard).lower(),
+                "quota": dict(zip(resources, map(str, quota), strict=True)),
+            }
+            for node, (parent, hard, quota) in nodes.items()
+        }
+        spec = {"resourceNames": resources, "nodes": described}
+        manager.add_tree_from_struct({"kind": "QuotaTree", "metadata": {"name": name}, "spec": spec})
+        manager.add_tree_to_forest("F", name)
+    return ForestModel(manager, "F", lambda claim: {name: group_of(claim) or "" for name, *_ in trees})
+
+
+#: The largest quota.
+MOST = 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    ("hard", "quota", "expected"),
+    [
+        (True, MOST, [("A", "cpu", True), ("R", "memory", False)]),
+        (False, MOST, [("A", "cpu", True), ("R", "cpu", True), ("R", "memory", False)]),
+        (True, 7, [("A", "cpu", True), ("A", "memory", False)]),
+        (False, 7, [("A", "cpu", True), ("A", "memory", True), ("R", "cpu", True), ("R", "memory", False)]),
+    ],
+)
+def test_large_request_of_which_another_resource_is_missing(
+    hard: bool,  # noqa: FBT001 - a parameter
+    quota: int,
+    expected: list[tuple[str, str, bool]],
+) -> None:
+    """A denial lists the resource that never fits, also if another resource is missing for now."""
+    model = forest_of(("T", ["cpu", "memory"], {"R": ("nil", False, [9, MOST]), "A": ("R", hard, [9, quota])}))
+    model.charge(claim(1, "A", cpu=9))
+    large = claim(2, "A", cpu=5, memory=2**63)
+
+    for found in (model.check(large), model.shortage(large, ())):
+        assert [(one.name, one.resource or "", one.can_wait) for one in found] == expected
+    assert next(one for one in model.check(large) if not one.can_wait).requested == 2**63
+
+
+def test_large_request_that_trees_of_a_forest_deny() -> None:
+    """The trees of a forest are listed in their order, also if only some of them lack something for now."""
+    never = {"R": ("nil", False, [9, MOST]), "A": ("R", True, [9, MOST])}
+    full = {"R": ("nil", False, [2, 9]), "A": ("R", True, [2, 9])}
+    model = forest_of(("T", ["cpu", "memory"], never), ("U", ["cpu", "disk"], full), ("V", ["disk", "memory"], never))
+    model.charge(claim(1, "A", cpu=2))
+    large = claim(2, "A", cpu=2, memory=2**64)
+
+    for found in (model.check(large), model.shortage(large, ())):
+        listed = [(one.limit_name, one.name, one.resource, one.can_wait) for one in found]
+        assert listed == [("T", "R", "memory", False), ("U", "A", "cpu", True), ("V", "R", "memory", False)]
+
+
+@pytest.mark.parametrize("missing", ["T", "U"])
+def test_large_request_in_an_unknown_group(missing: str) -> None:
+    """A tree without the group of a large request lists only that; the other trees of a forest list their quotas."""
+    nodes = {"R": ("nil", False, [MOST]), "A": ("R", False, [MOST])}
+    model = forest_of(("T", ["cpu"], nodes), ("U", ["cpu"], nodes))
+    model._groups_of = lambda _: {"T": "A", "U": "A", missing: "nowhere"}  # type: ignore[misc]  # of this test
+
+    found = [(one.limit_name, one.name) for one in model.check(claim(1, "A", cpu=2**63))]
+    assert found == [("", "nowhere"), ("U" if missing == "T" else "T", "R")]
+
+
+def test_large_request_that_can_never_be_granted() -> None:
+    """A partition neither advises to wait nor looks for allocations to release."""
+    model = forest_of(("T", ["cpu", "memory"], {"R": ("nil", False, [9, MOST]), "a": ("R", True, [9, MOST])}))
+    partition = Partition(models=[model])
+    partition.adopt_application("app", SUE, "root.a")
+    assert partition.allocate("a1", "app", Resource(cpu=9))
+
+    assert not partition.allocate("a2", "app", Resource(cpu=5, memory=2**63)).can_wait
+    assert partition.plan_reclaim("app", Resource(cpu=5, memory=2**63), priority=1).outcome == "never"
+
+
 def test_large_requests_do_not_stop_others() -> None:
     """A partition goes on with a pending, and with an adopted allocation that is larger than a tree can count."""
     model = TreeModel(manager_of("T"), "T", lambda claim: claim.queue_path[-1].upper())
