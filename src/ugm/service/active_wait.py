@@ -114,7 +114,8 @@ def run_with_active_wait(main: Coroutine[Any, Any, None], duration: float) -> No
         runner.run(main)
 
 
-def require_duration(active_wait: float) -> None:
-    """Raise a RequestError if the duration of active waits is out of its range."""
-    if not 0 <= active_wait <= _LONGEST:
+def require_duration(active_wait: object) -> None:
+    """Raise a RequestError if the duration of active waits is not a number or is out of its range."""
+    is_valid = isinstance(active_wait, int | float) and type(active_wait) is not bool and 0 <= active_wait <= _LONGEST
+    if not is_valid:
         raise RequestError("active_wait", active_wait, f"expected 0 to {_LONGEST} seconds")

@@ -30,6 +30,7 @@ _LONGEST: Final = 10**15
 #: The time for which an address that did not answer is avoided, in seconds.
 _AVOIDED: Final = 2.0
 _EXPECTED: Final = "expected unix:/path/of/socket, tcp://host:port or tls://host:port"
+_EXPECTED_HOST: Final = "expected a host name with labels of 1 to 63 valid characters, or an IP address"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,8 @@ class Address:
             raise RequestError("address", text, _EXPECTED) from error
         if parts.scheme not in ("tcp", "tls") or not host or port is None or parts.path.strip("/"):
             raise RequestError("address", text, _EXPECTED)
+        if not _is_host(host):
+            raise RequestError("address", text, _EXPECTED_HOST)
         return cls("", host, port, parts.scheme == "tls")
 
     @property
@@ -83,6 +86,15 @@ class Address:
         return f"{'tls' if self.is_encrypted else 'tcp'}://{host}:{self.port}"
 
 
+def _is_host(host: str) -> bool:
+    """Return whether the system can look up a host. Otherwise the look-up raises an error that is not an OSError."""
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return "\0" not in host
+
+
 def parse_addresses(text: str) -> tuple[Address, ...]:
     """Return the addresses of a list that is separated by commas.
 
@@ -99,7 +111,7 @@ class LeaderAccess:
     """The arguments with which a client connects to the leader; see `ugm.connect`.
 
     Raises:
-        RequestError: *client* or *token* cannot be sent, *deadline* is not a time, or *tls* is no context.
+        RequestError: *client* or *token* cannot be sent, *deadline* is not a time, or *tls* is no context of a client.
     """
 
     addresses: str
@@ -115,10 +127,14 @@ class LeaderAccess:
         if not _is_text(self.token) or len(self.token) > _LARGEST_TOKEN:
             reason = f"expected a text of at most {_LARGEST_TOKEN} characters that UTF-8 can encode"
             raise RequestError("token", "not shown", reason)
-        if self.tls is not None and not isinstance(self.tls, ssl.SSLContext):
-            raise RequestError("tls", self.tls, "expected an SSLContext, or None")
+        if self.tls is not None and not _is_client_context(self.tls):
+            raise RequestError("tls", self.tls, "expected an SSLContext of a client, or None")
         if not _is_time(self.deadline):
             raise RequestError("deadline", self.deadline, "expected seconds, 0 or more")
+
+
+def _is_client_context(value: object) -> bool:
+    return isinstance(value, ssl.SSLContext) and value.protocol is not ssl.PROTOCOL_TLS_SERVER
 
 
 def _is_time(value: object) -> bool:

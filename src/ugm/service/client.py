@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Final, ParamSpec, Self, TypeVar
 
+from ugm.errors import RequestError
 from ugm.events import Subscriber
 from ugm.service.async_connection import AsyncClientConnection
 from ugm.service.connection import ClientConnection
@@ -149,6 +150,7 @@ def connect(
         DeadlineError: no leader can be reached within the deadline.
         ProtocolError: the service refuses this client.
     """
+    _require_read_only(read_only)
     timing = Timing(active_wait=active_wait)
     connection = ClientConnection(
         addresses, client=client, token=token, tls=tls, deadline=deadline, read_only=read_only, timing=timing
@@ -166,8 +168,14 @@ async def connect_async(
     read_only: bool = False,
 ) -> AsyncConnectedPartition:
     """Connect to a service and return its partition for asyncio; see `connect`."""
+    _require_read_only(read_only)
     connection = AsyncClientConnection(
         addresses, client=client, token=token, tls=tls, deadline=deadline, read_only=read_only
     )
     await connection.open()
     return AsyncConnectedPartition(connection)
+
+
+def _require_read_only(read_only: object) -> None:
+    if type(read_only) is not bool:
+        raise RequestError("read_only", read_only, "expected True or False")

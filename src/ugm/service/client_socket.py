@@ -221,6 +221,8 @@ def _addresses_of(address: Address, deadline: float) -> Sequence[_AddressInfo]:
             found.put(socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM))
         except OSError as error:
             found.put(error)
+        except Exception as error:  # noqa: BLE001 - without an answer, the client would wait until its deadline
+            found.put(OSError(f"the look-up of {address.host} failed: {error}"))
 
     Thread(target=look_up, name=f"look-up of {address.host}", daemon=True).start()
     try:

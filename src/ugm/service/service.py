@@ -134,7 +134,7 @@ class ServiceSettings:
             actively, in a loop of its own.
 
     Raises:
-        RequestError: `takeover` is too short, or `active_wait` is out of its range.
+        RequestError: `takeover` is too short, or `active_wait` is not a number in its range.
     """
 
     name: str = ""

@@ -22,7 +22,7 @@ class Timing:
             (`ugm.service.active_wait`); at most 0.01, and 0 for never.
 
     Raises:
-        RequestError: `active_wait` is out of its range.
+        RequestError: `active_wait` is not a number in its range.
     """
 
     silence: float = 0.2

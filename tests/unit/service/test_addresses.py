@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import ssl
 from typing import Any
 
 import pytest
 
 from ugm import RequestError, connect
+from ugm.service import connect_async
 from ugm.service.addresses import Address, parse_addresses
 
 
@@ -30,6 +33,24 @@ def test_other_texts(text: str) -> None:
     """Anything else is refused with the allowed forms."""
     with pytest.raises(RequestError, match="expected unix:"):
         Address.parse(text)
+
+
+@pytest.mark.parametrize(
+    "host", ["a..b", ".", ".a", "a" * 64, f"a.{'b' * 70}.example", "a\N{LEFT-TO-RIGHT MARK}b", "a\0b"]
+)
+def test_host_names_that_cannot_be_looked_up(host: str) -> None:
+    """A host whose labels are empty, too long or contain invalid characters is refused with its address."""
+    with pytest.raises(RequestError, match="expected a host name with labels of 1 to 63 valid characters") as caught:
+        Address.parse(f"tcp://{host}:80")
+    assert caught.value.value == f"tcp://{host}:80"
+
+
+@pytest.mark.parametrize(
+    "host", ["a" * 63, "example.org.", "b\N{LATIN SMALL LETTER U WITH DIAERESIS}cher.example", "a_b"]
+)
+def test_host_names_that_can_be_looked_up(host: str) -> None:
+    """Long labels, a dot at the end and letters of other languages are allowed."""
+    assert Address.parse(f"tls://{host}:80").host == host
 
 
 @pytest.mark.parametrize(
@@ -63,13 +84,23 @@ def test_local(text: str, local: bool) -> None:  # noqa: FBT001 - a parameter
         ("deadline", 10**400),
         ("token", "t" * 5000),
         ("tls", 5),
+        ("tls", ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)),
         ("addresses", None),
         ("addresses", "unix:\ud800"),
+        ("read_only", None),
+        ("read_only", "x"),
+        ("read_only", 1),
     ],
 )
 def test_unusable_arguments(argument: str, value: Any) -> None:  # noqa: ANN401 - invalid on purpose
     """What no service would accept is refused at once, and a token is not shown."""
-    with pytest.raises(RequestError) as caught:
-        connect(**{"addresses": "unix:nowhere", argument: value})
-    assert caught.value.argument == argument
-    assert argument != "token" or caught.value.value == "not shown"
+    arguments = {"addresses": "unix:nowhere", argument: value}
+    for call in (lambda: connect(**arguments), lambda: asyncio.run(_connect_async(**arguments))):
+        with pytest.raises(RequestError) as caught:
+            call()
+        assert caught.value.argument == argument
+        assert argument != "token" or caught.value.value == "not shown"
+
+
+async def _connect_async(**arguments: Any) -> None:  # noqa: ANN401 - invalid on purpose
+    await connect_async(**arguments)

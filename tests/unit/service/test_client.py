@@ -180,6 +180,18 @@ def test_looking_up_a_host_ends_at_the_deadline(monkeypatch: pytest.MonkeyPatch)
     assert monotonic() - began < 20
 
 
+@pytest.mark.parametrize("error", [OSError("unknown host"), UnicodeError("label too long")])
+def test_looking_up_a_host_fails(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """Every error of a look-up is stated as the reason, also one that is not an error of the operating system."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("socket.getaddrinfo", fail)
+    with pytest.raises(DeadlineError, match=str(error)):
+        connect("tcp://a.example.org:1", deadline=0.1)
+
+
 def test_operation_that_was_given_up_is_not_sent_later(tmp_path: Path) -> None:
     """If a call was given up before it was sent, it never takes effect."""
     with running(tmp_path, "one", journal="j") as first:
