@@ -11,6 +11,7 @@ demand.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 from math import log10
 from typing import Final, NamedTuple
 
@@ -39,15 +40,18 @@ _LONGEST: Final = 1000
 _SHOWN: Final = 64
 
 
-def number_text(number: int) -> str:
-    """Format an integer of any size.
+def number_text(number: int | Fraction) -> str:
+    """Format an integer or a fraction of any size.
 
     Python refuses to format numbers of more than 4,300 digits, and takes long for them. A number with more than about
     630 digits is formatted as its first 16 digits and an exponent.
 
-    >>> number_text(-12), number_text(2 * 10**5000)
-    ('-12', '2.000000000000000e+5000')
+    >>> number_text(-12), number_text(2 * 10**5000), number_text(Fraction(7, 2))
+    ('-12', '2.000000000000000e+5000', '7/2')
     """
+    if isinstance(number, Fraction):
+        whole = number_text(number.numerator)
+        return whole if number.denominator == 1 else f"{whole}/{number_text(number.denominator)}"
     if number.bit_length() <= _EXACT_BITS:
         return str(number)
     # The estimate is one too low at most.

@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Final, NamedTuple, Protocol, Self, runtime_che
 
 from ugm._json_values import JsonMapping
 from ugm.decision import EffectiveLimit, Exhaustion, Violation, headroom_of
+from ugm.errors import fields_text
 from ugm.identity import UserGroup
 from ugm.resources import Resource
 
@@ -158,6 +159,9 @@ class Guarantee(NamedTuple):
     #: The amount that the group may use now, including what others lend it. Not less than the guarantee.
     share: int
     used: int
+
+    def __repr__(self) -> str:
+        return fields_text(self, self._asdict())
 
 
 class Borrower(NamedTuple):

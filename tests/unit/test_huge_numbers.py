@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 
 import pytest
 
-from ugm import NotTrackedError, Partition, ReleaseError, RequestError, Resource, UserGroup, Violation, parse_config
+from ugm import (
+    AllocationRequest,
+    NotTrackedError,
+    Partition,
+    ReleaseError,
+    RequestError,
+    Resource,
+    UserGroup,
+    Violation,
+    parse_config,
+)
+from ugm.elastic import GroupShare, RuntimeCap, RuntimeExplanation, SharingResult, SharingRound, Shortage
 from ugm.errors import number_text, value_text
+from ugm.fairness import Comparison, RankedNode, SortKeys
 from ugm.journal import UsageRow
+from ugm.model import Guarantee
+from ugm.partition.limit_risks import LimitRisk
+from ugm.partition.thresholds import ThresholdCrossed
+from ugm.preemption import Freed, GuaranteeUse, MissingAmount, PlanCost
 from ugm.resources import as_float, format_amount
 from ugm.server.payloads import json_payload
 
@@ -82,11 +99,83 @@ def test_scheduling_is_shown() -> None:
     assert "settled=0, " in str(partition.budget_accounts())
 
 
+def test_reports_of_models_are_shown() -> None:
+    """So can the reports of all quota models."""
+    text = """
+    budgets: [{name: b, queue: root.a, mode: admit, amounts: {gpu: 5}}]
+    elastic: {total: {gpu: 9}, groupby: [{source: queue}], groups: [{name: a, max: {gpu: 5}}]}
+    quotatrees:
+    - tree:
+        kind: QuotaTree
+        metadata: {name: t}
+        spec: {resourceNames: [gpu], nodes: {R: {parent: nil, quota: {gpu: 9}}, a: {parent: R, quota: {gpu: 4}}}}
+      groupby: [{source: queue}]
+    """
+    partition = Partition(
+        parse_config(f"partitions:\n- queues: [{{name: a}}]\n  ugm:{text}").partition(), clock=lambda: 1
+    )
+    partition.submit("app", UserGroup("ana"), "root.a")
+    partition.adopt("app-0", "app", Resource(gpu=HUGE * 10))
+
+    reports = partition.model_reports()
+    assert len(reports) == 3
+    for report in reports:
+        assert repr(report).startswith("ModelReport(model=")
+
+
+def test_preemption_is_shown() -> None:
+    """So can a plan for a request that exceeds the maximum of its queue."""
+    text = "partitions: [{queues: [{name: a, resources: {max: {gpu: 5}, guaranteed: {gpu: 5}}}]}]"
+    partition = Partition(parse_config(text).partition())
+    partition.submit("app", UserGroup("ana"), "root.a")
+    partition.adopt("app-0", "app", Resource(gpu=HUGE * 10))
+
+    plan = partition.plan_preemption(AllocationRequest("app-1", "app", Resource(gpu=1)), since=0)
+    assert repr(plan.missing) == "(MissingAmount(queue_path='root.a', resource='gpu', amount=8.999999999999999e+4300),)"
+    assert repr(plan)
+
+
+_MANY = HUGE * 10
+_LONG = Fraction(_MANY, 7)
+_SHARE = GroupShare("a", 1, 1, None, 1, _MANY, 1, _MANY, RuntimeCap.OTHERS)
+_KEYS = SortKeys("root.a", 0, (_LONG,), "", 1)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        MissingAmount("root.a", "gpu", _MANY),
+        Freed("root.a", "gpu", _MANY),
+        GuaranteeUse("root.a", "gpu", _MANY, 1, _MANY),
+        PlanCost(1, _LONG, (), ()),
+        LimitRisk("queue", "root.a", "root.a", "gpu", None, 1, _MANY),
+        ThresholdCrossed("budget", "ana", "b", "gpu", 80, True, _LONG, 1),  # noqa: FBT003 - a field
+        ThresholdCrossed("queue", "root.a", "root.a", "gpu", 80, True, _MANY, 1),  # noqa: FBT003 - as above
+        Guarantee("elastic group", "a", "", "gpu", 1, 1, _MANY),
+        _SHARE,
+        RuntimeExplanation("a", "gpu", "root", _MANY, (_SHARE,), (SharingRound(_MANY, 1, {"a": _MANY}),)),
+        Shortage("a", "gpu", _MANY, (("b", _MANY),)),
+        SharingRound(_MANY, 1, {"a": _MANY}),
+        SharingResult(_MANY, {"a": _MANY}, {}, {}, ()),
+        RankedNode("/a/ana", Fraction(_MANY), _LONG, Fraction(1), _LONG),
+        Comparison("root", "ratio", False, _KEYS, _KEYS._replace(shares=())),  # noqa: FBT003 - as above
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_values_of_plans_and_explanations_are_shown(value: object) -> None:
+    """So can every value with an amount of its own, also as a fraction."""
+    assert repr(value).startswith(f"{type(value).__name__}(")
+    assert str(value)
+    assert not hasattr(value, "to_dict") or value.to_dict()
+
+
 def test_numbers() -> None:
     """A number is written exactly up to 633 digits, and by its first digits and its exponent beyond."""
     assert number_text(10**632 - 1) == "9" * 632
     assert number_text(-(10**5000)) == "-1.000000000000000e+5000"
     assert number_text(1234567890123456789 * 10**4000) == "1.234567890123456e+4018"
+    assert number_text(Fraction(-(10**5000), 3)) == "-1.000000000000000e+5000/3"
+    assert (number_text(Fraction(7, 2)), number_text(Fraction(7))) == ("7/2", "7")
     assert format_amount("vcore", 10**5000) == "1.000000000000000e+4997"
     assert as_float(-(10**400)) < -1e308
 

@@ -17,7 +17,7 @@ from ugm.elastic.admission import GROUP, MINIMUM
 from ugm.elastic.nodes import UNLIMITED, ResourceNode
 from ugm.elastic.sharing import SharingResult, SharingRound, share
 from ugm.elastic.tree import ElasticTree
-from ugm.errors import RequestError
+from ugm.errors import RequestError, fields_text
 from ugm.resources import format_amount
 
 __all__ = ["GroupShare", "RuntimeCap", "RuntimeExplanation", "Shortage", "explain", "shortage"]
@@ -33,7 +33,7 @@ class RuntimeCap(StrEnum):
     NOT_LENT = "its minimum, which it does not lend"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class GroupShare:
     """The share of one group in one resource, with its configuration."""
 
@@ -51,6 +51,9 @@ class GroupShare:
     used: int
     cap: RuntimeCap
 
+    def __repr__(self) -> str:
+        return fields_text(self, {name: getattr(self, name) for name in self.__slots__})
+
     @property
     def lent(self) -> int:
         """The part of its minimum that other groups may use."""
@@ -62,7 +65,7 @@ class GroupShare:
         return max(self.runtime - self.min_in_force, 0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class RuntimeExplanation:
     """The computation of the runtime of one group in one resource."""
 
@@ -75,6 +78,9 @@ class RuntimeExplanation:
     #: The shares of all child groups of the parent, sorted by name.
     shares: tuple[GroupShare, ...]
     rounds: tuple[SharingRound, ...]
+
+    def __repr__(self) -> str:
+        return fields_text(self, {name: getattr(self, name) for name in self.__slots__})
 
     @property
     def share(self) -> GroupShare:
@@ -130,6 +136,9 @@ class Shortage(NamedTuple):
     missing: int
     #: The siblings of the group and of its ancestors that use more than their minimum, with the excess; largest first.
     borrowers: tuple[tuple[str, int], ...]
+
+    def __repr__(self) -> str:
+        return fields_text(self, self._asdict())
 
     def __str__(self) -> str:
         missing = f"elastic group {self.group!r}: {format_amount(self.resource, self.missing)} {self.resource} missing"

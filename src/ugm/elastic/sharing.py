@@ -37,6 +37,7 @@ from operator import gt, sub
 from typing import NamedTuple, TypeVar
 
 from ugm._json_values import JsonObject
+from ugm.errors import fields_text
 
 __all__ = ["Sharer", "SharingResult", "SharingRound", "divide", "divide_in_rounds", "is_short", "scaled_min", "share"]
 
@@ -77,8 +78,11 @@ class SharingRound(NamedTuple):
     #: The part of each hungry group, by name. What exceeds its request is divided again in the next round.
     given: dict[str, int]
 
+    def __repr__(self) -> str:
+        return fields_text(self, self._asdict())
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class SharingResult:
     """The result of sharing one resource, with every step. The dictionaries are sorted by group."""
 
@@ -91,6 +95,9 @@ class SharingResult:
     #: The share of each group before the rounds.
     floor: dict[str, int]
     rounds: tuple[SharingRound, ...]
+
+    def __repr__(self) -> str:
+        return fields_text(self, {name: getattr(self, name) for name in self.__slots__})
 
     @property
     def unused(self) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Final, NamedTuple
 
-from ugm.errors import fields_text
+from ugm.errors import fields_text, number_text
 
 __all__ = ["Comparison", "SortKeys"]
 
@@ -66,7 +66,7 @@ _WORDS: Final = {
 
 def _value(keys: SortKeys, name: str) -> str:
     if name in ("ratio", "shares"):
-        return ", ".join(map(str, keys.shares)) or "none"
+        return ", ".join(map(number_text, keys.shares)) or "none"
     if name == "rank":
         return keys.custom
     return str(getattr(keys, name))

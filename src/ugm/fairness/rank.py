@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Final, Literal, NamedTuple, TypeAlias, final
 
-from ugm.errors import RequestError
+from ugm.errors import RequestError, fields_text, number_text
 from ugm.fairness.levels import Level, Quotient, groups_of_equals
 
 __all__ = [
@@ -67,7 +67,7 @@ class UsedShares(NamedTuple):
 
 def level_text(level: Level) -> str:
     """Return a level as a text: a fraction, or ``infinity``."""
-    return str(level) if isinstance(level, Fraction) else "infinity"
+    return number_text(level) if isinstance(level, Fraction) else "infinity"
 
 
 class RankedNode(NamedTuple):
@@ -81,10 +81,13 @@ class RankedNode(NamedTuple):
     used: Fraction
     level: Level
 
+    def __repr__(self) -> str:
+        return fields_text(self, self._asdict())
+
     def to_dict(self) -> dict[str, object]:
         """Return the node for JSON; exact numbers are texts."""
-        share = None if self.share is None else str(self.share)
-        level, usage, used = level_text(self.level), str(self.usage), str(self.used)
+        share = None if self.share is None else number_text(self.share)
+        level, usage, used = level_text(self.level), number_text(self.usage), number_text(self.used)
         return {"path": self.path, "level": level, "share": share, "used": used, "usage": usage}
 
 

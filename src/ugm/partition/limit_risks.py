@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 from ugm._json_values import JsonObject
 from ugm.decision import Violation
+from ugm.errors import fields_text
 from ugm.identity import TrackingType
 from ugm.partition.config_changes import Changes, LimitValue
 from ugm.resources import Resource, format_amount
@@ -37,6 +38,9 @@ class LimitRisk(NamedTuple):
     after: int
     #: The usage above the limit; None if the limit only falls by more than 10 %.
     used: int | None
+
+    def __repr__(self) -> str:
+        return fields_text(self, self._asdict())
 
     def to_dict(self) -> JsonObject:
         """Return the risk for JSON, with the names of its attributes."""

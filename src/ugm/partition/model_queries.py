@@ -23,6 +23,7 @@ from typing import Any, Final, TypeAlias, final
 from ugm._json_values import JsonMapping
 from ugm.budgets import AccountState, Budgets
 from ugm.decision import EffectiveLimit, Violation
+from ugm.errors import fields_text
 from ugm.identity import UserGroup
 from ugm.model import Claim, PersistentModel, QuotaModel, ReportingModel
 from ugm.partition.checkpoint import ModelRecord
@@ -37,7 +38,7 @@ __all__ = ["ModelQueries", "ModelReport"]
 _Amounts: TypeAlias = dict[str, int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ModelReport:
     """A quota model at one moment, as plain data."""
 
@@ -49,6 +50,9 @@ class ModelReport:
     state: JsonMapping
     #: The result of `ugm.model.ReportingModel.definition`.
     definition: JsonMapping | None
+
+    def __repr__(self) -> str:
+        return fields_text(self, {name: getattr(self, name) for name in self.__slots__})
 
     def to_dict(self) -> dict[str, object]:
         """Return the report for JSON."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, final
 from ugm._json_values import JsonMapping, JsonObject
 from ugm.configuration import ThresholdConfig
 from ugm.decision import EffectiveLimit
+from ugm.errors import fields_text, number_text
 from ugm.identity import TrackingType
 from ugm.partition.interface import AbstractPartition
 from ugm.partition.line_index import CooperativeIteration, uninterrupted
@@ -93,6 +94,9 @@ class ThresholdCrossed(NamedTuple):
     used: int | Fraction
     limit: int | Fraction
 
+    def __repr__(self) -> str:
+        return fields_text(self, self._asdict())
+
     @property
     def share(self) -> Fraction:
         """The used part of the limit: 1 is all of it. Any usage under a limit of 0 counts as all of it."""
@@ -105,8 +109,9 @@ class ThresholdCrossed(NamedTuple):
 
     def __str__(self) -> str:
         counted = "applications" if self.resource is None else self.resource
+        used, limit = number_text(self.used), number_text(self.limit)
         crossed = "at or above" if self.rising else "below"
-        return f"{self._where()}: {self.used} of {self.limit} {counted}, {crossed} {self.threshold} %"
+        return f"{self._where()}: {used} of {limit} {counted}, {crossed} {self.threshold} %"
 
     def _where(self) -> str:
         if self.kind == _BUDGET:
@@ -118,7 +123,7 @@ class ThresholdCrossed(NamedTuple):
 
 
 def _plain(amount: int | Fraction) -> int | str:
-    return int(amount) if amount.denominator == 1 else str(amount)
+    return int(amount) if amount.denominator == 1 else number_text(amount)
 
 
 @final

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, TypeVar, final
 
 from ugm._json_values import JsonObject
 from ugm.decision import Decision
+from ugm.errors import fields_text, number_text
 from ugm.preemption.facts import PlacedRequest, PreemptionRequest
 from ugm.preemption.queue_usage_tree import QueueNode
 from ugm.resources import Resource, format_amount
@@ -57,6 +58,9 @@ class MissingAmount(NamedTuple):
     resource: str
     amount: int
 
+    def __repr__(self) -> str:
+        return fields_text(self, self._asdict())
+
     def __str__(self) -> str:
         return f"queue {self.queue_path}: {format_amount(self.resource, self.amount)} {self.resource} missing"
 
@@ -68,6 +72,9 @@ class Freed(NamedTuple):
     resource: str
     amount: int
 
+    def __repr__(self) -> str:
+        return fields_text(self, self._asdict())
+
 
 class GuaranteeUse(NamedTuple):
     """The usage of a queue compared with its guarantee, now and after the plan."""
@@ -77,6 +84,9 @@ class GuaranteeUse(NamedTuple):
     used: int
     guaranteed: int
     after: int
+
+    def __repr__(self) -> str:
+        return fields_text(self, self._asdict())
 
     def __str__(self) -> str:
         used, guaranteed, after = (
@@ -127,7 +137,7 @@ class ProtectedAllocations(NamedTuple):
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class PlanCost:
     """The cost of a set of victims, in the order of comparison."""
 
@@ -138,11 +148,14 @@ class PlanCost:
     #: The positions of the victims in the ledger, oldest first; of two equal sets, the later positions win.
     positions: tuple[int, ...]
 
+    def __repr__(self) -> str:
+        return fields_text(self, {name: getattr(self, name) for name in self.__slots__})
+
     def to_dict(self) -> JsonObject:
         """Return the cost for JSON, with the names of its attributes."""
         return {
             "count": self.count,
-            "waste": str(self.waste),
+            "waste": number_text(self.waste),
             "priorities": list(self.priorities),
             "positions": list(self.positions),
         }
