@@ -160,8 +160,8 @@ class Partition(FastPath):
     __slots__ = (
         "_administration",
         "_expiry",
+        "_has_log",
         "_has_models",
-        "_is_recorded",
         "_is_scheduled",
         "_lifecycle",
         "_model_queries",
@@ -175,10 +175,10 @@ class Partition(FastPath):
         "_waiting",
     )
 
+    #: Whether changes are recorded as events for subscribers or a journal.
+    _has_log: bool
     #: Whether other quota models take part.
     _has_models: bool
-    #: Whether changes are recorded as events.
-    _is_recorded: bool
     #: Sets the marks of scheduling passes; None until the first one.
     _recorder: ChangeRecorder | None
     #: Whether limits change with the time.
@@ -247,14 +247,19 @@ class Partition(FastPath):
         self._applications = state.applications
         self._owners = state.ledger.owners
         self._recorder = self._waiting = None
-        self._is_recorded = outbox is not None
+        self._has_log = outbox is not None
         self._choose_paths()
         lock.rebuild = self._rebuild
         lock.mark_consistent()
 
     def _choose_paths(self) -> None:
-        """Choose the paths of decisions by whether changes are recorded, and whether quota models take part."""
-        has_models, is_recorded = bool(self._models), self._is_recorded
+        """Choose the paths of decisions by whether changes are recorded, and whether quota models take part.
+
+        A rebuild chooses again, because an interrupted choice is incomplete.
+        """
+        if self._recorder is not None:
+            self._state.record = self._recorder
+        has_models, is_recorded = bool(self._models), self._has_log or self._recorder is not None
         self._is_scheduled = self._schedule.is_scheduled
         self._schedule.attach()
         has_transactions = is_recorded or has_models or self._is_scheduled
@@ -280,6 +285,7 @@ class Partition(FastPath):
     def _rebuild(self) -> None:
         """Recompute every counter from the ledger, and charge models of unknown state with the ledger."""
         self._state.rebuild()
+        self._choose_paths()
         self._mark_everything()
         if self._models:
             self._models.rebuild(ledger_calls(self._state))
@@ -437,11 +443,9 @@ class Partition(FastPath):
 
     def _start_marking(self) -> ChangeMarks:
         """Return marks of all changes from now on; the caller holds the lock."""
-        state, marks = self._state, ChangeMarks()
+        marks = ChangeMarks()
         if self._recorder is None:
-            self._recorder = ChangeRecorder(state.record)
-            state.record = self._recorder
-            self._is_recorded = True
+            self._recorder = ChangeRecorder(self._state.record)
             self._choose_paths()
         self._recorder.add(marks)
         marks.everything = True
@@ -623,11 +627,7 @@ class Partition(FastPath):
 
     def _change_config(self, change: Callable[[T], None], argument: T) -> None:
         """Put another configuration in force. Its models replace those of the old one in the same step."""
-        self._lock.undo.append((self._follow_models, ()))
         change(argument)
-        self._follow_models()
-
-    def _follow_models(self) -> None:
         if bool(self._models) is not self._has_models or self._schedule.is_scheduled is not self._is_scheduled:
             self._choose_paths()
 

@@ -52,8 +52,7 @@ class ScheduleFollower:
 
     def attach(self) -> None:
         """Let every operation read the clock first while limits change with the time."""
-        if self.is_scheduled is (self._models.follow_schedule is None):
-            self._models.set_schedule(self._follow if self.is_scheduled else None)
+        self._models.set_schedule(self._follow if self.is_scheduled else None)
 
     def _follow(self, now: int, *, changes: bool) -> None:
         """Put the limits of the schedule in force when an operation begins."""

@@ -1,0 +1,159 @@
+"""Exceptions from outside while a partition chooses how it decides and what it records.
+
+A configuration may add or remove quota models and schedules, and the first wake-up or pass starts the marks of changes.
+What was chosen is visible only in later decisions, so each interruption is followed by some.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+
+from support.examples import graded
+from support.injection import HandlerTestError, InterruptedTestError
+from support.interrupted_partitions import Scene, Setup, interrupt, prepared
+from support.interruption_points import points_in
+from support.partition_fixtures import BOB, SUE, memory
+from ugm import Partition, parse_config
+from ugm.partition.events import Event
+
+_MODEL: Final = """
+partitions:
+- queues: [{name: a}]
+  ugm: {elastic: {total: {memory: 3}, groupby: [{source: queue}], groups: [{name: a, max: {memory: 3}}]}}
+"""
+_SCHEDULE: Final = """
+partitions:
+- queues:
+  - name: a
+    resources: {max: {memory: 3}}
+    ugm: {schedule: [{hours: "08:00-18:00", maxresources: {memory: 2}}]}
+"""
+_MAXIMUM: Final = "partitions: [{queues: [{name: a, resources: {max: {memory: 2}}}]}]"
+_NOTHING: Final = "partitions: [{queues: [{name: a}]}]"
+
+CONFIGS: Final = {
+    name: parse_config(text).partition()
+    for name, text in {"model": _MODEL, "schedule": _SCHEDULE, "maximum": _MAXIMUM, "nothing": _NOTHING}.items()
+}
+_CHANGES: Final = [
+    (before, after)
+    for before, after in itertools.permutations(["model", "schedule", "nothing"], 2)
+    if after != "schedule" or before == "nothing"
+]
+_ERRORS: Final = (InterruptedTestError, TimeoutError)
+#: At night, in UTC.
+_NIGHT: Final = 1_795_392_000 + 3600
+
+
+def _fill(partition: Partition) -> None:
+    for name, user in (("one", SUE), ("two", BOB)):
+        assert partition.submit(name, user, "root.a")
+    assert partition.allocate("one-0", "one", memory(1))
+
+
+class Deciding(Scene):
+    """A partition whose state consists of decisions, now and during the day."""
+
+    #: The decisions change the partition.
+    uses = 1
+
+    def __init__(self, config: str) -> None:
+        super().__init__(Setup(CONFIGS[config], _fill))
+
+    def build(self) -> None:
+        """Make the partition."""
+        self.now = _NIGHT
+        self.partition = Partition(self._setup.config, clock=lambda: self.now)
+        self._setup.fill(self.partition)
+
+    def state(self) -> object:
+        """Return the configuration, and decisions that follow it."""
+        partition = self.partition
+        partition.verify()
+        at_night = [bool(partition.allocate(f"two-{number}", "two", memory(1))) for number in range(4)]
+        partition.release("two-0")
+        self.now += 9 * 3600
+        by_day = partition.headroom("two"), bool(partition.allocate("one-1", "one", memory(1)))
+        partition.verify()
+        return partition.config, at_night, by_day
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "distance"), graded([("model", "nothing"), ("schedule", "nothing")], 13, _CHANGES, 3)
+)
+@pytest.mark.parametrize("error", _ERRORS)
+def test_interrupted_configurations(before: str, after: str, distance: int, error: type[BaseException]) -> None:
+    """The models and schedules of the configuration that is in force decide, now and later.
+
+    An error of the library itself is left out: it counts as a problem of the configuration, and its cause is named.
+    """
+
+    def configure(partition: Partition) -> None:
+        partition.configure(CONFIGS[after])
+
+    points = points_in(lambda: prepared(Deciding(before), configure))[::distance]
+    assert interrupt(Deciding(before), configure, points, error) == len(points) > 50
+
+
+class Waking(Scene):
+    """A full partition with pending requests, whose state consists of those that a release wakes."""
+
+    #: The release changes the partition.
+    uses = 1
+
+    def __init__(self, *, followed: bool) -> None:
+        super().__init__(Setup(CONFIGS["maximum"], _fill))
+        self._followed = followed
+
+    def build(self) -> None:
+        """Make the partition."""
+
+        def ignore(first: int, events: tuple[Event, ...]) -> None:
+            """Do nothing; with a subscriber, changes are recorded from the beginning."""
+
+        subscribers = [ignore] if self._followed else []
+        self.partition = Partition(self._setup.config, clock=lambda: _NIGHT, subscribers=subscribers)
+        self._setup.fill(self.partition)
+        assert self.partition.allocate("one-1", "one", memory(1))
+        for number in range(2, 4):
+            self.partition.request(f"one-{number}", "one", memory(1))
+
+    def state(self) -> object:
+        """Return what is woken, and what a pass yields that is open during changes."""
+        partition = self.partition
+        heads = partition.scheduling_pass()
+        found = [[request.allocation_id for request in partition.wake()], next(heads).request.allocation_id]
+        partition.release("one-0")
+        partition.release("one-1")
+        found += [request.allocation_id for request in partition.wake()]
+        partition.request("one-4", "one", memory(1))
+        found += [head.request.allocation_id for head in heads]
+        partition.verify()
+        return found
+
+
+def _next_head(partition: Partition) -> object:
+    return next(partition.scheduling_pass())
+
+
+_FIRST_CALLS: Final[dict[str, Callable[[Partition], object]]] = {
+    "wake": Partition.wake,
+    "scheduling_pass": _next_head,
+    "waiting_list": Partition.waiting_list,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "followed", "distance"),
+    graded([(name, False) for name in _FIRST_CALLS], 13, itertools.product(_FIRST_CALLS, [False, True]), 3),
+)
+@pytest.mark.parametrize("error", [*_ERRORS, HandlerTestError])
+def test_interrupted_starts_of_marks(*, name: str, followed: bool, distance: int, error: type[BaseException]) -> None:
+    """Later calls learn of every change, although the call that started the marks was interrupted."""
+    first_call = _FIRST_CALLS[name]
+    points = points_in(lambda: prepared(Waking(followed=followed), first_call))[::distance]
+    assert interrupt(Waking(followed=followed), first_call, points, error) == len(points) > 10
