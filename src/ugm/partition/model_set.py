@@ -643,9 +643,17 @@ class ModelSet:
             self.clock.read(changes=True)
         self._reset_and_charge(new, calls)
         self._calling = None
+        self._lock.undo.append((self._undo_replace, (self._added, self._unknown, self._suspended)))
         self._set(self._declared, tuple(new if model is old else model for model in self._added))
         self._unknown = [model for model in self._unknown if model is not old]
         self._suspended = [model for model in self._suspended if model is not old]
+
+    def _undo_replace(
+        self, added: tuple[QuotaModel, ...], unknown: list[QuotaModel], suspended: list[QuotaModel]
+    ) -> None:
+        """Put the old model in force again, as unusable as it was."""
+        self._unknown, self._suspended = unknown, suspended
+        self._set(self._declared, added)
 
     def _reset_and_charge(self, model: QuotaModel, calls: Iterable[Call]) -> None:
         if isinstance(model, TimedModel):

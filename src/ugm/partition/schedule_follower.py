@@ -25,10 +25,11 @@ class ScheduleFollower:
         mark_everything: called after limits have changed.
     """
 
-    __slots__ = ("_are_timers_due", "_mark_everything", "_models", "_state", "_timers", "_transactions")
+    __slots__ = ("_exceeded", "_mark_everything", "_models", "_state", "_timers", "_transactions")
 
-    #: Whether limits have changed since the timers were last started.
-    _are_timers_due: bool
+    #: The queues that have been above their maximum since before the limits changed, so that their timers run on; None
+    #: if the timers of all others have been started.
+    _exceeded: frozenset[str] | None
 
     def __init__(
         self,
@@ -43,7 +44,7 @@ class ScheduleFollower:
         self._timers: Final = timers
         self._transactions: Final = transactions
         self._mark_everything: Final = mark_everything
-        self._are_timers_due = False
+        self._exceeded = None
 
     @property
     def is_scheduled(self) -> bool:
@@ -56,14 +57,23 @@ class ScheduleFollower:
 
     def _follow(self, now: int, *, changes: bool) -> None:
         """Put the limits of the schedule in force when an operation begins."""
-        if self._state.follow_schedule(now):
-            self._are_timers_due = True
-            self._mark_everything()
+        if now >= self._state.compiled.changes_at:
+            self._change_limits(now)
         # A query cannot record that a timer has started.
-        if self._are_timers_due and (changes or not self._transactions.are_recorded):
-            self._state.undo.append((self._set_timers_due, ()))
-            self._are_timers_due = False
-            self._timers.start_missing()
+        if self._exceeded is not None and (changes or not self._transactions.are_recorded):
+            before = self._exceeded
+            self._state.undo.append((self._set_exceeded, (before,)))
+            self._exceeded = None
+            self._timers.start(before)
 
-    def _set_timers_due(self) -> None:
-        self._are_timers_due = True
+    def _change_limits(self, now: int) -> None:
+        state = self._state
+        # A restored partition continues the timers of before.
+        exceeded = frozenset(state.reduction_timers if state.compiled.active is None else self._timers.exceeded())
+        # First: an interruption may leave the limits changed, because they follow from the time alone.
+        self._exceeded = exceeded if self._exceeded is None else self._exceeded & exceeded
+        if state.follow_schedule(now):
+            self._mark_everything()
+
+    def _set_exceeded(self, queue_paths: frozenset[str]) -> None:
+        self._exceeded = queue_paths

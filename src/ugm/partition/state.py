@@ -191,8 +191,6 @@ class PartitionState:
         The limits follow from the time alone. So this records no event, and an operation that fails later does not undo
         it.
         """
-        if self.compiled.schedule is None or now < self.compiled.changes_at:
-            return False
         before, after = self.compiled, self.compiled.at(now)
         if after.active == before.active:
             self.compiled = after

@@ -1,7 +1,8 @@
 """Exceptions from outside while a partition chooses how it decides and what it records.
 
-A configuration may add or remove quota models and schedules, and the first wake-up or pass starts the marks of changes.
-What was chosen is visible only in later decisions, so each interruption is followed by some.
+A configuration may add or remove quota models and schedules, a program may replace its models, and the first wake-up or
+pass starts the marks of changes. What was chosen is visible only in later decisions, so each interruption is followed
+by some.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from support.examples import graded
 from support.injection import HandlerTestError, InterruptedTestError
 from support.interrupted_partitions import Scene, Setup, interrupt, prepared
 from support.interruption_points import points_in
-from support.partition_fixtures import BOB, SUE, memory
-from ugm import Partition, parse_config
+from support.partition_fixtures import BOB, SUE, BrokenError, Licences, Waiting, memory
+from ugm import Partition, Resource, parse_config
 from ugm.partition.events import Event
 
 _MODEL: Final = """
@@ -32,13 +33,20 @@ partitions:
     resources: {max: {memory: 3}}
     ugm: {schedule: [{hours: "08:00-18:00", maxresources: {memory: 2}}]}
 """
+_REDUCTIONS: Final = _SCHEDULE.replace("- queues:", "- preemption: {quotapreemptionenabled: true}\n  queues:").replace(
+    "- name: a", "- name: a\n    properties: {quota.preemption.delay: 300s}"
+)
 _MAXIMUM: Final = "partitions: [{queues: [{name: a, resources: {max: {memory: 2}}}]}]"
 _NOTHING: Final = "partitions: [{queues: [{name: a}]}]"
 
-CONFIGS: Final = {
-    name: parse_config(text).partition()
-    for name, text in {"model": _MODEL, "schedule": _SCHEDULE, "maximum": _MAXIMUM, "nothing": _NOTHING}.items()
+_TEXTS: Final = {
+    "model": _MODEL,
+    "schedule": _SCHEDULE,
+    "reductions": _REDUCTIONS,
+    "maximum": _MAXIMUM,
+    "nothing": _NOTHING,
 }
+CONFIGS: Final = {name: parse_config(text).partition() for name, text in _TEXTS.items()}
 _CHANGES: Final = [
     (before, after)
     for before, after in itertools.permutations(["model", "schedule", "nothing"], 2)
@@ -99,6 +107,43 @@ def test_interrupted_configurations(before: str, after: str, distance: int, erro
     assert interrupt(Deciding(before), configure, points, error) == len(points) > 50
 
 
+class Lowering(Scene):
+    """A partition whose next operation finds lower limits, which start the timer of a reduction."""
+
+    #: The limits do not return.
+    uses = 1
+
+    def __init__(self) -> None:
+        super().__init__(Setup(CONFIGS["reductions"], _fill))
+
+    def build(self) -> None:
+        """Make the partition."""
+        self.now = _NIGHT
+        self.partition = Partition(self._setup.config, clock=lambda: self.now)
+        self._setup.fill(self.partition)
+        assert self.partition.allocate("two-0", "two", memory(2))
+        self.now += 9 * 3600
+
+    def state(self) -> object:
+        """Return the timers."""
+        self.partition.check("one", memory(1))
+        self.now += 60
+        timers = self.partition.reduction_timers()
+        self.now -= 60
+        return timers
+
+
+@pytest.mark.parametrize("error", [*_ERRORS, HandlerTestError])
+def test_interrupted_lowering(error: type[BaseException]) -> None:
+    """The timer of a reduction starts with the operation that finds lower limits, or with the next one."""
+
+    def operation(partition: Partition) -> None:
+        partition.check("one", memory(1))
+
+    points = points_in(lambda: prepared(Lowering(), operation))[::7]
+    assert interrupt(Lowering(), operation, points, error) == len(points) > 100
+
+
 class Waking(Scene):
     """A full partition with pending requests, whose state consists of those that a release wakes."""
 
@@ -157,3 +202,100 @@ def test_interrupted_starts_of_marks(*, name: str, followed: bool, distance: int
     first_call = _FIRST_CALLS[name]
     points = points_in(lambda: prepared(Waking(followed=followed), first_call))[::distance]
     assert interrupt(Waking(followed=followed), first_call, points, error) == len(points) > 10
+
+
+class Replacing(Scene):
+    """A partition with a quota model of the program, whose state consists of decisions and of what they charge.
+
+    Args:
+        make: makes the old model.
+        suspends: whether the old model has failed.
+    """
+
+    #: The decisions change the partition.
+    uses = 1
+
+    def __init__(self, make: Callable[[int], Licences], *, suspends: bool) -> None:
+        super().__init__(Setup(CONFIGS["nothing"], _fill))
+        self._make, self._suspends = make, suspends
+
+    def build(self) -> None:
+        """Make the partition."""
+        self.old, self.new = self._make(5), Waiting(3)
+        self.partition = Partition(self._setup.config, models=[self.old, Licences(9)], clock=lambda: _NIGHT)
+        self._setup.fill(self.partition)
+        for number in range(2):
+            assert self.partition.allocate(f"two-{number}", "two", ONE)
+        if self._suspends:
+            fail_charge(self.partition, self.old)
+
+    def replace(self) -> None:
+        """Replace the model."""
+        self.partition.replace_model(self.old, self.new)
+
+    def repair(self) -> None:
+        """Put the old model in force again."""
+        self.partition.replace_model(self.old, self.old)
+
+    def state(self) -> object:
+        """Return decisions, what the model that made them has counted, and which models take part."""
+        partition = self.partition
+        partition.verify()
+        decisions = [partition.allocate(f"one-{number}", "one", ONE) for number in range(1, 5)]
+        partition.release("two-0")
+        partition.verify()
+        used = {decision.violations[0].used for decision in decisions if not decision}
+        return [str(decision) for decision in decisions], used, partition.allocation_ids()
+
+
+ONE: Final = Resource(licence=1)
+
+
+class Resettable(Licences):
+    """Licences that can forget all claims."""
+
+    def reset(self) -> None:
+        """Forget all claims."""
+        self.used = 0
+
+
+def fail_charge(partition: Partition, model: Licences) -> None:
+    """Let a call of a model fail, and its repetition too, so that its state is unknown."""
+
+    def fail(_: object) -> None:
+        raise BrokenError
+
+    model.charge = fail  # type: ignore[assignment, method-assign] # it fails until it is repaired
+    with pytest.raises(BrokenError):
+        partition.allocate("failing", "two", ONE)
+    assert "suspended" in str(partition.check("two", ONE))
+    del model.charge
+
+
+_MODELS: Final = [
+    (make, suspends, replace)
+    for make in (Licences, Resettable)
+    for suspends in (False, True)
+    for replace in (Replacing.replace, Replacing.repair)
+    if make is Resettable or replace is Replacing.replace
+]
+
+
+@pytest.mark.parametrize(("make", "suspends", "replace", "distance"), graded(_MODELS[:2], 13, _MODELS, 3))
+@pytest.mark.parametrize("error", [*_ERRORS, HandlerTestError])
+def test_interrupted_replacements(
+    *,
+    make: Callable[[int], Licences],
+    suspends: bool,
+    replace: Callable[[Replacing], None],
+    distance: int,
+    error: type[BaseException],
+) -> None:
+    """The old model decides or the new one, and it has counted everything."""
+    scene = Replacing(make, suspends=suspends)
+
+    def operation(_: Partition) -> None:
+        replace(scene)
+
+    points = points_in(lambda: prepared(scene, operation))[::distance]
+    assert interrupt(scene, operation, points, error) == len(points) > 10

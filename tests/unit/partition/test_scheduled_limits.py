@@ -375,6 +375,41 @@ def test_timers_of_reductions(clock: Clock, subscribers: tuple[object, ...]) -> 
     partition.verify()
 
 
+@pytest.mark.parametrize("subscribers", [(), (lambda _first, _events: None,)], ids=["alone", "followed"])
+def test_timers_start_again(clock: Clock, subscribers: tuple[object, ...]) -> None:
+    """A queue that was within its maximum in between has the whole delay again."""
+    text = TEXT.replace("    resources: {max", "    properties: {quota.preemption.delay: 60s}\n    resources: {max")
+    config = parse_config(text.replace("- queues:", "- preemption: {quotapreemptionenabled: true}\n  queues:", 1))
+    partition = Partition(config.partition(), clock=clock, subscribers=subscribers)  # type: ignore[arg-type]
+    partition.submit("app", SUE, "root.a")
+
+    def due() -> list[int]:
+        """Return what is due after a change."""
+        partition.release("nothing")
+        return [timer.due for timer in partition.reduction_timers()]
+
+    clock.now = MONDAY + 10 * HOUR
+    assert partition.allocate("a", "app", memory(6))
+    clock.now = monday = MONDAY + 18 * HOUR
+    assert due() == [monday + 60]
+    partition.configure(config.partition())
+    clock.now += 30
+    assert due() == [monday + 60], "another configuration with the same limits changes nothing"
+    clock.now = MONDAY + 34 * HOUR
+    assert due() == []
+    clock.now = tuesday = MONDAY + 42 * HOUR
+    assert due() == [tuesday + 60]
+    partition.release("a")
+    assert due() == []
+    clock.now = MONDAY + 58 * HOUR
+    assert partition.allocate("b", "app", memory(6))
+    clock.now = wednesday = MONDAY + 66 * HOUR
+    assert partition.exceeded_limits(), "a query sees it first"
+    clock.now += 10
+    assert due() == [wednesday + (70 if subscribers else 60)]
+    partition.verify()
+
+
 NIGHT, SATURDAY = MONDAY + 10 * HOUR, MONDAY + 4 * 24 * HOUR + 12 * HOUR
 
 
