@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from ugm.counters import Layout, RequestVector
 from ugm.errors import RequestError
@@ -15,7 +16,11 @@ __all__ = [
     "require_application_id",
     "require_count",
     "require_group_limits",
+    "require_items",
+    "require_mapping",
     "require_name",
+    "require_names",
+    "require_number",
     "require_resource",
     "require_user",
     "require_vector",
@@ -37,6 +42,32 @@ def require_name(argument: str, name: object) -> str:
     if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME:
         raise RequestError(argument, name, "a name is a text of 1 to 256 characters")
     return name
+
+
+def require_items(argument: str, items: object) -> tuple[Any, ...]:
+    """Return the items of an iterable, which may be foreign code; a text is not one."""
+    if isinstance(items, str) or not isinstance(items, Iterable):
+        raise RequestError(argument, items, "expected several items, for example a list")
+    return tuple(items)
+
+
+def require_names(argument: str, names: object) -> tuple[str, ...]:
+    """Return several names, after checking them."""
+    return tuple(require_name(argument, name) for name in require_items(argument, names))
+
+
+def require_mapping(argument: str, mapping: object) -> dict[Any, Any]:
+    """Return a copy of a mapping, which may be foreign code."""
+    if not isinstance(mapping, Mapping):
+        raise RequestError(argument, mapping, "expected a mapping, for example a dict")
+    return dict(mapping)
+
+
+def require_number(argument: str, number: object, things: str) -> int:
+    """Return a number of things, which has no upper bound."""
+    if type(number) is not int or number < 0:
+        raise RequestError(argument, number, f"expected a number of {things}, 0 or more")
+    return number
 
 
 def require_user(user: object) -> UserGroup:

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from heapq import nsmallest
 from typing import NamedTuple
 
+from ugm.arguments import require_number
 from ugm.decision import Decision, EffectiveLimit, Explanation, Holder, Violation
-from ugm.errors import RequestError
 from ugm.identity import ROOT, TrackingType, is_below
 from ugm.partition.state import PartitionState
 from ugm.resources import Resource
@@ -23,9 +23,7 @@ def require_holder_count(max_holders: object) -> int:
     Raises:
         RequestError: it is not a number, or below 0.
     """
-    if type(max_holders) is not int or max_holders < 0:
-        raise RequestError("max_holders", max_holders, "expected a number of holders, 0 or more")
-    return max_holders
+    return require_number("max_holders", max_holders, "holders")
 
 
 class CopiedHolding(NamedTuple):

@@ -37,8 +37,10 @@ __all__ = ["allocate_all", "require_requests"]
 _MAX_CHARGES_TO_UNDO: Final = 100
 
 
-def require_requests(requests: Iterable[AllocationRequest | tuple[str, str, Resource]]) -> list[AllocationRequest]:
-    """Return the requests of a gang. The iterable is foreign code, so it is read before the lock is taken.
+def require_requests(
+    requests: Iterable[AllocationRequest | tuple[str, str, Resource]], argument: str = "requests"
+) -> list[AllocationRequest]:
+    """Return several requests. The iterable is foreign code, so it is read before the lock is taken.
 
     Raises:
         RequestError: an item is neither an AllocationRequest nor a tuple of its parts.
@@ -46,7 +48,7 @@ def require_requests(requests: Iterable[AllocationRequest | tuple[str, str, Reso
     try:
         return [AllocationRequest(*request) for request in requests]
     except TypeError as error:
-        raise RequestError("requests", requests, "expected AllocationRequests, or tuples of their parts") from error
+        raise RequestError(argument, requests, "expected AllocationRequests, or tuples of their parts") from error
 
 
 def allocate_all(

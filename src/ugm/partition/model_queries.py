@@ -21,9 +21,10 @@ from functools import partial
 from typing import Any, Final, TypeAlias, final
 
 from ugm._json_values import JsonMapping
+from ugm.arguments import require_items
 from ugm.budgets import AccountState, Budgets
 from ugm.decision import EffectiveLimit, Violation
-from ugm.errors import fields_text
+from ugm.errors import RequestError, fields_text
 from ugm.identity import UserGroup
 from ugm.model import Claim, PersistentModel, QuotaModel, ReportingModel
 from ugm.partition.checkpoint import ModelRecord
@@ -33,9 +34,22 @@ from ugm.partition.model_set import ModelSet
 from ugm.partition.utilization import LimitUtilization, utilization_of
 from ugm.resources import MAX_QUANTITY, Resource
 
-__all__ = ["ModelQueries", "ModelReport"]
+__all__ = ["ModelQueries", "ModelReport", "require_limits"]
 
 _Amounts: TypeAlias = dict[str, int]
+
+
+def require_limits(limits: object) -> tuple[tuple[str, str, str], ...]:
+    """Return limits of quota models, each with its kind, the name of its owner and the resource.
+
+    Raises:
+        RequestError: an item is not a tuple of three texts.
+    """
+    found = require_items("limits", limits)
+    for limit in found:
+        if not isinstance(limit, tuple) or list(map(type, limit)) != [str, str, str]:
+            raise RequestError("limits", limit, "expected tuples of a kind, the name of an owner and a resource")
+    return found
 
 
 @dataclass(frozen=True, slots=True, repr=False)

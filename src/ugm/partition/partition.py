@@ -30,7 +30,15 @@ from operator import attrgetter
 from time import sleep
 from typing import Final, Literal, ParamSpec, TypeVar
 
-from ugm.arguments import require_amounts, require_group_limits, require_name, require_resource, require_user
+from ugm.arguments import (
+    require_amounts,
+    require_group_limits,
+    require_name,
+    require_names,
+    require_number,
+    require_resource,
+    require_user,
+)
 from ugm.budgets import AccountState, BudgetChange
 from ugm.configuration import PartitionConfig
 from ugm.decision import Decision, EffectiveLimit, Violation
@@ -64,7 +72,7 @@ from ugm.partition.gang import allocate_all, require_requests
 from ugm.partition.lifecycle import ApplicationLifecycle
 from ugm.partition.line_index import CooperativeIteration
 from ugm.partition.model_calls import ledger_calls
-from ugm.partition.model_queries import ModelQueries, ModelReport
+from ugm.partition.model_queries import ModelQueries, ModelReport, require_limits
 from ugm.partition.model_set import ModelSet
 from ugm.partition.order_copy import GroupTree, OrderCopy
 from ugm.partition.owner_limits import copy_user_usage
@@ -396,8 +404,10 @@ class Partition(FastPath):
         Reservations may deny the request, and a pending one that only queues block may get a reservation.
 
         Raises:
-            RequestError: as for ``allocate``.
+            RequestError: as for ``allocate``, or the request is not an `AllocationRequest`.
         """
+        if not isinstance(request, AllocationRequest):
+            raise RequestError("request", request, "expected an AllocationRequest")
         if self._reservations.are_enabled:
             return self._transactions.run(self._reservations.allocate, request)
         # Named, so that it does not matter which properties a request has.
@@ -432,8 +442,11 @@ class Partition(FastPath):
         Returns:
             The amount for each limit; None if it is unknown, because a model cannot tell it or has not denied anything
             yet.
+
+        Raises:
+            RequestError: an item is not a limit.
         """
-        return self._lock.run(self._models.rooms, tuple(limits))
+        return self._lock.run(self._models.rooms, require_limits(limits))
 
     def _start_waiting(self) -> None:
         if self._waiting is None:
@@ -733,7 +746,7 @@ class Partition(FastPath):
         return sort_in_parts((one.info() for one in copies), attrgetter("application_id"))
 
     def applications_by_id(self, application_ids: Iterable[str]) -> tuple[ApplicationInfo, ...]:
-        return self._read(self._queries.applications_by_id, tuple(application_ids))
+        return self._read(self._queries.applications_by_id, require_names("application_ids", application_ids))
 
     def application_ids(self) -> tuple[str, ...]:
         return self._names(self._applications)
@@ -742,6 +755,8 @@ class Partition(FastPath):
         self, application_id: str, *, max_pending: int = 10, max_holders: int = 3
     ) -> ApplicationReport | None:
         name = require_name("application_id", application_id)
+        require_number("max_pending", max_pending, "allocations")
+        require_holder_count(max_holders)
         found = self._read(self._subject_queries.application_report, name, max_pending)
         return None if found is None else found.report(max_holders)
 
@@ -755,7 +770,7 @@ class Partition(FastPath):
         return CopiedAllocations(self._read(self._queries.copy_allocations, application_id))
 
     def allocations_by_id(self, allocation_ids: Iterable[str]) -> tuple[OwnedAllocation, ...]:
-        return self._read(self._queries.allocations_by_id, tuple(allocation_ids))
+        return self._read(self._queries.allocations_by_id, require_names("allocation_ids", allocation_ids))
 
     def allocation_ids(self) -> tuple[str, ...]:
         return self._names(self._owners)
@@ -851,4 +866,6 @@ class Partition(FastPath):
     def snapshot(
         self, iterate: CooperativeIteration | None = None, previous: PartitionSnapshot | None = None
     ) -> PartitionSnapshot:
+        if previous is not None and not isinstance(previous, PartitionSnapshot):
+            raise RequestError("previous", previous, "expected a snapshot of this partition")
         return self._read(PartitionSnapshot, self._state, iterate).following(previous)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple, final
 
-from ugm.arguments import require_resource
+from ugm.arguments import require_application_id, require_name, require_resource
 from ugm.decision import Decision, Violation
 from ugm.errors import RequestError
 from ugm.identity import TrackingType
@@ -105,8 +105,11 @@ def require_preemption_call(
     for argument, flag in (("may_preempt", may_preempt), ("within_queue", within_queue)):
         if type(flag) is not bool:
             raise RequestError(argument, flag, "expected True or False")
-    listed = list(placed)
-    return PreemptionCall(request, since, now, may_preempt, within_queue, require_requests(listed) if listed else ())
+    listed = require_requests(placed, "placed")
+    for one in listed:
+        require_name("allocation_id", one.allocation_id)
+        require_application_id(one.application_id)
+    return PreemptionCall(request, since, now, may_preempt, within_queue, listed)
 
 
 def require_reduction_call(now: int | None, *, overshoot: bool) -> tuple[int | None, bool]:

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from itertools import islice
+from sys import maxsize
 from typing import Any, Final, NamedTuple, TypeAlias, final
 
-from ugm.arguments import require_name
+from ugm.arguments import require_items, require_mapping, require_name
 from ugm.errors import RequestError
 from ugm.fairness import Comparison, FairRank
 from ugm.fairness.order_tree import OrderedApplication, OrderedRequest, OrderTree, RankKey
@@ -370,10 +371,10 @@ def require_keys(keys: Mapping[str, ApplicationKey] | None) -> dict[str, Applica
     """Return the keys of a program by canonical queue path; a key also applies to the queues below.
 
     Raises:
-        RequestError: a key is not callable.
+        RequestError: the keys are not a mapping, or a key is not callable.
     """
     found: dict[str, ApplicationKey] = {}
-    for path, key in (keys or {}).items():
+    for path, key in ({} if keys is None else require_mapping("keys", keys)).items():
         if not callable(key):
             raise RequestError("keys", key, f"the key of {path} must be a function of an application")
         found[canonical_path(path)] = key
@@ -386,13 +387,13 @@ def require_requests_by_application(
     """Return the requests of a program by application; None for the pending ones.
 
     Raises:
-        RequestError: a request is not an `AllocationRequest` of its application.
+        RequestError: the requests are not a mapping, or one is not an `AllocationRequest` of its application.
     """
     if requests is None:
         return None
     found: dict[str, tuple[AllocationRequest, ...]] = {}
-    for application_id, listed in requests.items():
-        found[require_name("application_id", application_id)] = tuple(listed)
+    for application_id, listed in require_mapping("requests", requests).items():
+        found[require_name("application_id", application_id)] = require_items("requests", listed)
         for request in found[application_id]:
             if type(request) is not AllocationRequest or request.application_id != application_id:
                 raise RequestError("requests", request, f"expected an AllocationRequest of {application_id!r}")
@@ -407,18 +408,19 @@ def require_max_turns(max_turns: int | None) -> int | None:
     """
     if max_turns is not None and (type(max_turns) is not int or max_turns < 0):
         raise RequestError("max_turns", max_turns, "expected an int of at least 0, or None")
-    return max_turns
+    # More than any list can have.
+    return None if max_turns is None else min(max_turns, maxsize)
 
 
 def require_ranks(ranks: Mapping[str, int] | None) -> dict[str, ApplicationKey]:
     """Return the keys that order the applications of all queues by the places of their users.
 
     Raises:
-        RequestError: a place is not a number.
+        RequestError: the places are not a mapping, or one is not a number.
     """
     if ranks is None:
         return {}
-    places = dict(ranks)
+    places = require_mapping("ranks", ranks)
     for name, place in places.items():
         if type(place) is not int:
             raise RequestError("ranks", place, f"the place of {name} must be an int")

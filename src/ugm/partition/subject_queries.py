@@ -8,7 +8,6 @@ it would have if placement created it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import islice
 from typing import Final, NamedTuple, final
 
 from ugm.arguments import require_amounts, require_resource, require_user, require_vector
@@ -220,7 +219,7 @@ class SubjectQueries:
         pending = {} if application.failing else application.pending
         answers = [
             (OwnedAllocation.of(name, entry), self._admission.check(_request(application_id, entry)))
-            for name, entry in islice(sorted(pending.items()), max_pending)
+            for name, entry in sorted(pending.items())[:max_pending]
         ]
         copies = copy_holdings(self._state, *(decision for _, decision in answers))
         return _ApplicationData(application.info(), self.limits_and_headroom(application_id), answers, copies)

@@ -390,3 +390,65 @@ def test_no_truth(partition: Partition, running: Wrong, text: str) -> None:
     """What runs is told as allocations, each once."""
     with refused(partition, text, RequestError):
         partition.audit(running)
+
+
+ONE = AllocationRequest("new", "app", memory(1))
+SEVERAL = "expected several items, for example a list"
+MAPPING = "expected a mapping, for example a dict"
+REQUEST = "expected an AllocationRequest"
+REQUESTS = "expected AllocationRequests, or tuples of their parts"
+LIMIT = "expected tuples of a kind, the name of an owner and a resource"
+#: Calls with an argument of another type than expected, with the argument, its value and the reason.
+OF_ANOTHER_TYPE: list[tuple[Callable[[Partition, Any], Any], str, Any, str]] = [
+    (Partition.allocate_in_pass, "request", None, REQUEST),
+    (Partition.allocate_in_pass, "request", ("new", "app", memory(1)), REQUEST),
+    (Partition.applications_by_id, "application_ids", None, SEVERAL),
+    (Partition.applications_by_id, "application_ids", "app", SEVERAL),
+    (lambda p, names: p.applications_by_id([names]), "application_ids", [], NAME),
+    (Partition.allocations_by_id, "allocation_ids", 7, SEVERAL),
+    (lambda p, names: p.allocations_by_id([names]), "allocation_ids", None, NAME),
+    (
+        lambda p, most: p.application_report("app", max_pending=most),
+        "max_pending",
+        -1,
+        "expected a number of allocations, 0 or more",
+    ),
+    (
+        lambda p, most: p.application_report("app", max_holders=most),
+        "max_holders",
+        1.5,
+        "expected a number of holders, 0 or more",
+    ),
+    (Partition.model_rooms, "limits", 7, SEVERAL),
+    (lambda p, limit: p.model_rooms([limit]), "limits", ("licence", "solver"), LIMIT),
+    (lambda p, limit: p.model_rooms([limit]), "limits", ("licence", "solver", []), LIMIT),
+    (lambda p, ranks: p.order(ranks=ranks), "ranks", True, MAPPING),
+    (lambda p, ranks: p.order(ranks=ranks), "ranks", [("sue", 1)], MAPPING),
+    (lambda p, placed: p.plan_preemption(ONE, since=0, placed=placed), "placed", None, REQUESTS),
+    (lambda p, name: p.plan_preemption(ONE, since=0, placed=[(name, "app", memory(1))]), "allocation_id", [], NAME),
+    (lambda p, name: p.plan_preemption(ONE, since=0, placed=[("one", name, memory(1))]), "application_id", {}, ID),
+    (Partition.scheduling_pass, "requests", [], MAPPING),
+    (lambda p, requests: p.scheduling_pass({"app": requests}), "requests", 7, SEVERAL),
+    (lambda p, keys: p.scheduling_pass(keys=keys), "keys", ["root.a"], MAPPING),
+    (lambda p, previous: p.snapshot(previous=previous), "previous", 7, "expected a snapshot of this partition"),
+]
+
+
+@pytest.mark.parametrize(("call", "argument", "value", "reason"), OF_ANOTHER_TYPE)
+def test_another_type(
+    partition: Partition, call: Callable[[Partition, Any], Any], argument: str, value: Wrong, reason: str
+) -> None:
+    """The error names the argument."""
+    started(partition, "app", 3)
+    with refused(partition, f"{argument} {value!r}: {reason}", RequestError):
+        call(partition, value)
+
+
+def test_more_than_there_can_be(partition: Partition) -> None:
+    """A number that no list can have means everything."""
+    started(partition, "app", 3)
+    partition.request("new", "app", memory(1))
+    assert len(partition.order(max_turns=2**63)) == 1
+    report = partition.application_report("app", max_pending=2**64, max_holders=2**64)
+    assert report is not None
+    assert len(report.pending) == 1

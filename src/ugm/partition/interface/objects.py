@@ -42,7 +42,11 @@ class AbstractObjectQueries(ABC):
 
     @abstractmethod
     def applications_by_id(self, application_ids: Iterable[str]) -> tuple[ApplicationInfo, ...]:
-        """Return those of the given applications that exist, in the given order, at one moment."""
+        """Return those of the given applications that exist, in the given order, at one moment.
+
+        Raises:
+            RequestError: an id is not a text of 1 to 256 characters.
+        """
 
     @abstractmethod
     def application_ids(self) -> tuple[str, ...]:
@@ -61,6 +65,9 @@ class AbstractObjectQueries(ABC):
 
         Returns:
             None if the application does not exist.
+
+        Raises:
+            RequestError: an argument is invalid.
         """
 
     @abstractmethod
@@ -77,7 +84,11 @@ class AbstractObjectQueries(ABC):
 
     @abstractmethod
     def allocations_by_id(self, allocation_ids: Iterable[str]) -> tuple[OwnedAllocation, ...]:
-        """Return those of the given allocations that exist, with their owners, in the given order, at one moment."""
+        """Return those of the given allocations that exist, with their owners, in the given order, at one moment.
+
+        Raises:
+            RequestError: an id is not a text of 1 to 256 characters.
+        """
 
     @abstractmethod
     def allocation_ids(self) -> tuple[str, ...]:
@@ -226,4 +237,7 @@ class AbstractObjectQueries(ABC):
             iterate: wraps every long loop over the copy, for a caller that pauses now and then; None for no pause.
             previous: an earlier snapshot of this partition. The new one takes over the values that have not changed
                 since, which saves most of the time after the copy; None to compute all values when they are first used.
+
+        Raises:
+            RequestError: *previous* is not a snapshot.
         """
