@@ -78,6 +78,15 @@ class OwnedLock(RLock):  # type: ignore[misc, unused-ignore] # it can be subclas
             # The usual case: the block has released it.
             return
 
+    def release_down_to(self, depth: int) -> None:
+        """Release what this thread has taken after an exception, except the first *depth* times."""
+        while self.own_depth() > depth:
+            self.release()
+
+    def own_depth(self) -> int:
+        """Return how often this thread has taken the lock; 0 if another thread holds it."""
+        return self.depth() if self.is_owned() else 0
+
     #: Returns whether this thread holds the lock. `threading.Condition` calls the same method.
     is_owned: Callable[[], bool] = RLock._is_owned  # type: ignore[attr-defined, unused-ignore]  # noqa: SLF001
 

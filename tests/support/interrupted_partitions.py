@@ -29,6 +29,7 @@ from ugm.elastic import ElasticGroup, ElasticModel, ElasticQuota, ElasticTree
 from ugm.elastic import verify as verify_elastic
 from ugm.elastic.model import GROUP_TAG
 from ugm.journal import open_partition
+from ugm.operation_lock import OwnedLock
 from ugm.partition.events import AllocationRequested, ConfigurationChanged, Denied, Event, RequestWithdrawn
 from ugm.quotatree import Mode, QuotaManager, TreeModel
 
@@ -137,6 +138,10 @@ class Scene:
     def require_unchanged(self) -> None:
         """Verify the same where nothing has changed, and leave the scene as it was."""
         self.require_sound()
+
+    def locks(self) -> tuple[OwnedLock, ...]:
+        """Return the locks that no thread may hold after an operation."""
+        return (self.partition._lock,)
 
     def close(self) -> None:
         """Let go of the partition."""
@@ -283,6 +288,11 @@ class Journaled(Scene):
         assert changes == self._probe
         assert len(changes) == 2
 
+    def locks(self) -> tuple[OwnedLock, ...]:
+        """Return the locks of the partition and of its journal."""
+        queue = self.journaled.journal._change_queue
+        return (*super().locks(), queue._guard, queue._writing)
+
     def close(self) -> None:
         """Close the journal, and remove its files."""
         self.journaled.journal.close()
@@ -340,7 +350,7 @@ def interrupt(
         assert interruption.has_raised, point
         # What is raised while a generator is closed, CPython reports, and goes on.
         assert interruption.has_arrived != interruption.was_swallowed, point
-        assert not is_locked(scene.partition._lock), point
+        assert not any(map(is_locked, scene.locks())), point
         state = scene.state()
         assert state in (before, after), point
         left = (left or scene.uses) - 1
@@ -350,7 +360,7 @@ def interrupt(
             scene.require_unchanged()
         else:
             scene.require_sound()
-        assert not is_locked(scene.partition._lock), point
+        assert not any(map(is_locked, scene.locks())), point
         if not left:
             scene.close()
         done += 1

@@ -289,14 +289,25 @@ class ChangeQueue:
 
     def has_appended(self, before: int) -> bool:
         """Return whether a change after *before* was appended, in a call that may have been interrupted."""
-        with self._guard:
-            last = self._appended[-1][0] if self._appended else self._durable
-            if last <= before:
-                return False
-            # The call may have been interrupted before it stored the number.
-            self.number, self.at = last, max(self.at, self._instant)
-            self._work_to_do.notify()
-            return True
+        guard = self._guard
+        # A query calls this too, and does not call `release_if_held`, which would release the lock of a call that the
+        # query has interrupted.
+        depth = guard.own_depth()
+        try:
+            with guard:
+                return self._find_appended(before)
+        except BaseException:
+            guard.release_down_to(depth)
+            raise
+
+    def _find_appended(self, before: int) -> bool:
+        last = self._appended[-1][0] if self._appended else self._durable
+        if last <= before:
+            return False
+        # The call may have been interrupted before it stored the number.
+        self.number, self.at = last, max(self.at, self._instant)
+        self._work_to_do.notify()
+        return True
 
     def release_if_held(self) -> None:
         """Release the locks that this thread still holds after an exception."""

@@ -21,6 +21,7 @@ __all__ = [
     "PastCall",
     "charge_all",
     "charge_calls",
+    "has_method",
     "is_pending_model",
     "ledger_calls",
     "pending_claim",
@@ -73,4 +74,12 @@ def charge_all(model: QuotaModel, calls: Iterable[Call]) -> None:
 def is_pending_model(model: QuotaModel) -> bool:
     """Return whether a model counts pending requests."""
     # Instead of `isinstance(model, PendingModel)`, which takes longer than everything else that an allocation needs.
-    return all(hasattr(model, name) for name in PENDING_METHODS)
+    return all(has_method(model, name) for name in PENDING_METHODS)
+
+
+def has_method(model: QuotaModel, name: str) -> bool:
+    """Return whether a model has an optional method. It has not if a property of this name raises."""
+    try:
+        return hasattr(model, name)
+    except Exception:  # noqa: BLE001 - whatever the model raises
+        return False

@@ -50,6 +50,7 @@ from ugm.partition.model_calls import (
     Method,
     PastCall,
     charge_all,
+    has_method,
     is_pending_model,
     pending_claim,
 )
@@ -104,6 +105,7 @@ class ModelSet:
         "all",
         "clock",
         "follow_schedule",
+        "replaced",
     )
 
     #: Called with the time when an operation begins; None if no limit changes with the time.
@@ -131,6 +133,8 @@ class ModelSet:
     _unknown: list[QuotaModel]
     #: Models of unknown state that cannot be reset, and are not used any more.
     _suspended: list[QuotaModel]
+    #: The model that is about to be replaced, and is not reset before.
+    replaced: QuotaModel | None
     #: How often in a row memory or the stack was exhausted during a reset.
     _exhausted: int
     #: The errors of models while their calls were undone.
@@ -149,13 +153,14 @@ class ModelSet:
                 raise RequestError("models", model, "the model occurs twice")
         self._calling = self._objecting = None
         self._unknown, self._suspended = [], []
+        self.replaced = None
         self._exhausted = 0
         self._undo_errors = []
 
     def _set(self, declared: tuple[DeclaredModel, ...], added: tuple[QuotaModel, ...]) -> None:
         models = (*(one.model for one in declared), *added)
         self._declared, self._added, self.all = declared, added, models
-        self._resettable = tuple((model, model if hasattr(model, "reset") else None) for model in models)
+        self._resettable = tuple((model, model if has_method(model, "reset") else None) for model in models)
         self._pending = tuple(model for model in models if is_pending_model(model))
         self._deniers = {}
         self._note_timed()
@@ -400,7 +405,7 @@ class ModelSet:
             for model in self._deniers.get(kind, ()):
                 if not isinstance(model, ReportingModel) or self.is_unusable(model):
                     return None
-                self._calling = model if hasattr(model, "reset") else None
+                self._calling = model if self._can_be_reset(model) else None
                 room = model.room(kind, name, resource)
                 self._calling = None
                 if room is None:
@@ -463,7 +468,7 @@ class ModelSet:
 
         The model may cache results. If it raises while it updates its cache, its state is unknown.
         """
-        if hasattr(model, "reset"):
+        if self._can_be_reset(model):
             self._calling = model
         try:
             answer = tuple(query(argument))
@@ -577,12 +582,17 @@ class ModelSet:
         if not self.is_unusable(model):
             # The operation may continue: the model is reset before the next one.
             self._lock.needs_rebuild = True
-            (self._unknown if hasattr(model, "reset") else self._suspended).append(model)
+            (self._unknown if self._can_be_reset(model) else self._suspended).append(model)
+
+    def _can_be_reset(self, model: QuotaModel) -> bool:
+        return any(model is one for _, one in self._resettable)
 
     def rebuild(self, calls: Collection[Call]) -> None:
         """Reset every model of unknown state, and charge it with all *calls*."""
         self._note_interruption()
         for model in tuple(self._unknown):
+            if model is self.replaced:
+                continue
             if not self._charge_unknown(model, calls):
                 self._suspended.append(model)
             self._unknown = [other for other in self._unknown if other is not model]
@@ -628,6 +638,8 @@ class ModelSet:
         Raises:
             RequestError: *old* is not one of the models, or *new* is not a model, or is one of them already.
         """
+        if self._unknown:
+            self._lock.undo.append((self._undo_expectation, ()))
         _require_model("new", new)
         if not any(model is old for model in self.all):
             raise RequestError("old", old, "expected one of the models of the partition")
@@ -647,6 +659,11 @@ class ModelSet:
         self._set(self._declared, tuple(new if model is old else model for model in self._added))
         self._unknown = [model for model in self._unknown if model is not old]
         self._suspended = [model for model in self._suspended if model is not old]
+
+    def _undo_expectation(self) -> None:
+        """Let the next rebuild reset the old model as well."""
+        self.replaced = None
+        self._lock.needs_rebuild = True
 
     def _undo_replace(
         self, added: tuple[QuotaModel, ...], unknown: list[QuotaModel], suspended: list[QuotaModel]

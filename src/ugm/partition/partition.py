@@ -322,7 +322,12 @@ class Partition(FastPath):
             RequestError: *old* is not a model of this partition, or is declared by the configuration, or *new* is not a
                 quota model.
         """
-        self._transactions.run(self._replace_model, old, new)
+        try:
+            # It may be one that can never be reset.
+            self._models.replaced = old
+            self._transactions.run(self._replace_model, old, new)
+        finally:
+            self._models.replaced = None
 
     def _replace_model(self, old: QuotaModel, new: QuotaModel) -> None:
         self._models.replace(old, new, ledger_calls(self._state))
@@ -429,7 +434,12 @@ class Partition(FastPath):
         For a scheduler that polls; see `ugm.partition.WaitingList.wake`. Threads and tasks that wait use
         `waiting_list`.
         """
-        return self.waiting_list().wake()
+        waiting_list = self.waiting_list()
+        try:
+            return waiting_list.wake()
+        except BaseException:
+            waiting_list.wake_again()
+            raise
 
     def model_rooms(self, limits: Iterable[tuple[str, str, str]]) -> tuple[int | None, ...]:
         """Return the largest amounts with which pending requests can fit limits that have denied them.

@@ -63,13 +63,18 @@ class WaitingList:
     def wake(self) -> tuple[AllocationRequest, ...]:
         """Return the pending requests that can fit now, in scheduling order: those that a pass would grant.
 
-        The partition grants nothing by this. Allocate the requests, in any order, or decline them by doing nothing.
+        The partition grants nothing by this. Allocate the requests, in any order, or decline them by doing nothing. If
+        an exception interrupts the call, the next call wakes them.
         """
-        self.event.clear()
-        self._search.prepare(self._lock)
-        if self._reservations.are_enabled:
-            return self._transactions.run(self._wake_with_reservations)
-        return self._lock.run(self._search.run)
+        try:
+            self.event.clear()
+            self._search.prepare(self._lock)
+            if self._reservations.are_enabled:
+                return self._transactions.run(self._wake_with_reservations)
+            return self._lock.run(self._search.run)
+        except BaseException:
+            self.wake_again()
+            raise
 
     def wait(self, timeout: float | None = None) -> tuple[AllocationRequest, ...]:
         """Wait in a thread until some requests can fit, and return them.
@@ -79,14 +84,18 @@ class WaitingList:
                 starts again with each change that wakes no request.
         """
         while True:
-            woken = self.wake()
-            pause = self._search.until_change()
-            if pause is not None and (timeout is None or pause < timeout):
+            try:
+                woken = self.wake()
                 if woken:
                     return woken
+            except BaseException:
+                self.wake_again()
+                raise
+            pause = self._search.until_change()
+            if pause is not None and (timeout is None or pause < timeout):
                 self.event.wait(pause)
-            elif woken or not self.event.wait(timeout):
-                return woken
+            elif not self.event.wait(timeout):
+                return ()
 
     async def woken(self) -> tuple[AllocationRequest, ...]:
         """Wait in a task until some requests can fit, and return them."""
@@ -96,15 +105,24 @@ class WaitingList:
             # Before the call of `wake`, so that no change is missed.
             self._loops[changed] = loop
             try:
-                woken = self.wake()
-                if woken:
-                    return woken
+                try:
+                    woken = self.wake()
+                    if woken:
+                        return woken
+                except BaseException:
+                    self.wake_again()
+                    raise
                 await asyncio.wait({changed}, timeout=self._search.until_change())
             finally:
                 self._loops.pop(changed, None)
 
+    def wake_again(self) -> None:
+        """Let the next call wake every request that fits, because the caller has not got the result of the last one."""
+        self._search.is_outdated = True
+        self._notify()
+
     def _notify(self) -> None:
-        """Wake the threads and tasks that wait; called under the lock."""
+        """Wake the threads and tasks that wait."""
         self.event.set()
         if self._loops:
             for changed, loop in list(self._loops.items()):

@@ -107,8 +107,12 @@ class WakeSearch:
         "_shape",
         "_state",
         "_taken",
+        "is_outdated",
         "tests",
     )
+
+    #: Whether everything must be read again, so that requests are woken again. Set without the lock.
+    is_outdated: bool
 
     def __init__(
         self,
@@ -123,6 +127,7 @@ class WakeSearch:
         self._admission: Final = admission
         self._reservations: Final = reservations
         self._marks: Final = marks
+        self.is_outdated = False
         self.tests: int = 0
         #: None until everything was read.
         self._order: ApplicationOrder | None = None
@@ -482,8 +487,9 @@ class WakeSearch:
 
     @property
     def needs_building(self) -> bool:
-        """True before the first search, and if queues, limits or nodes have changed."""
-        return self._order is None or self._marks.everything or self._state.active_limits.epoch is not self._epoch
+        """True before the first search, if queues, limits or nodes have changed, and after an interrupted call."""
+        is_stale = self._marks.everything or self._state.active_limits.epoch is not self._epoch
+        return self._order is None or self.is_outdated or is_stale
 
     def prepare(self, lock: OperationLock) -> None:
         """Read everything again if need be, and hold the lock only to copy it.
@@ -501,6 +507,7 @@ class WakeSearch:
     def _copy(self) -> _Copied:
         # Until the copy is installed, another thread that searches makes a newer one, which has taken all marks.
         self._order = None
+        self.is_outdated = False
         self._marks.take()
         order, epoch = OrderCopy.of(self._state, for_keys=False), self._state.active_limits.epoch
         copied = self._latest = _Copied(order, epoch)

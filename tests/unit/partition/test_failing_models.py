@@ -7,6 +7,7 @@ charged with the ledger, or suspended until it is replaced.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 import pytest
@@ -22,7 +23,7 @@ from support.failing_models import (
     ledger_of,
 )
 from support.locks import is_locked
-from support.partition_fixtures import SUE, BrokenError, config, memory, partition_of, shown
+from support.partition_fixtures import SUE, BrokenError, Licences, config, memory, partition_of, shown
 from ugm import AllocationRequest, Claim, Decision, Partition, ReentrantCallError, RequestError, Resource, Violation
 from ugm.decision import SUSPENDED
 from ugm.events import Event
@@ -293,6 +294,56 @@ def test_reset_that_fails() -> None:
     scene.partition.replace_model(scene.failing, scene.failing)
     scene.verify(failing=True)
     assert scene.partition.allocate("n", "app", licences(1))
+
+
+class OddReset(Licences):
+    """Licences whose charge fails, and whose method ``reset`` fails in an unusual way."""
+
+    is_broken = False
+
+    def __init__(self, error: BaseException, *, as_property: bool) -> None:
+        super().__init__(9)
+        self._error, self._is_property = error, as_property
+
+    def charge(self, claim: Claim) -> None:
+        """Count, or fail."""
+        if self.is_broken:
+            raise BrokenError
+        super().charge(claim)
+
+    @property
+    def reset(self) -> Callable[[], None]:
+        """Forget all claims, or fail."""
+        if self.is_broken and self._is_property:
+            raise self._error
+        return self._reset
+
+    def _reset(self) -> None:
+        if self.is_broken:
+            raise self._error
+        self.used = 0
+
+
+@pytest.mark.parametrize("as_property", [False, True])
+@pytest.mark.parametrize("error", [BrokenError(), SystemExit(3)])
+def test_replacement_of_what_cannot_be_reset(error: BaseException, *, as_property: bool) -> None:
+    """Whatever a reset raises, the model can be replaced, and it is not used before."""
+    odd, other = OddReset(error, as_property=as_property), Licences(9)
+    partition = Partition(CONFIG, models=[odd, other])
+    partition.submit("app", SUE, "root.a")
+    assert partition.allocate("a", "app", licences(2))
+    odd.is_broken = True
+    for _ in range(3):
+        with suppress(BrokenError, SystemExit):
+            assert not partition.allocate("b", "app", licences(1))
+    with pytest.raises((RequestError, SystemExit)):
+        partition.replace_model(odd, 3)  # type: ignore[arg-type] # this is refused
+    new = Licences(4)
+    partition.replace_model(odd, new)
+    assert (new.used, other.used) == (2, 2)
+    assert partition.allocate("b", "app", licences(2))
+    assert not partition.allocate("c", "app", licences(1))
+    partition.verify()
 
 
 def test_replacement_that_fails() -> None:

@@ -7,8 +7,10 @@ by some.
 
 from __future__ import annotations
 
+import dis
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import pytest
@@ -16,7 +18,7 @@ import pytest
 from support.examples import graded
 from support.injection import HandlerTestError, InterruptedTestError
 from support.interrupted_partitions import Scene, Setup, interrupt, prepared
-from support.interruption_points import points_in
+from support.interruption_points import Interruption, Point, points_in
 from support.partition_fixtures import BOB, SUE, BrokenError, Licences, Waiting, memory
 from ugm import Partition, Resource, parse_config
 from ugm.partition.events import Event
@@ -37,6 +39,8 @@ _REDUCTIONS: Final = _SCHEDULE.replace("- queues:", "- preemption: {quotapreempt
     "- name: a", "- name: a\n    properties: {quota.preemption.delay: 300s}"
 )
 _MAXIMUM: Final = "partitions: [{queues: [{name: a, resources: {max: {memory: 2}}}]}]"
+_FOUR: Final = "partitions: [{queues: [{name: a, resources: {max: {memory: 4}}}]}]"
+_RESERVING: Final = _FOUR.replace("name: a,", "name: a, properties: {ugm.reservation: enabled},")
 _NOTHING: Final = "partitions: [{queues: [{name: a}]}]"
 
 _TEXTS: Final = {
@@ -44,6 +48,8 @@ _TEXTS: Final = {
     "schedule": _SCHEDULE,
     "reductions": _REDUCTIONS,
     "maximum": _MAXIMUM,
+    "four": _FOUR,
+    "reserving": _RESERVING,
     "nothing": _NOTHING,
 }
 CONFIGS: Final = {name: parse_config(text).partition() for name, text in _TEXTS.items()}
@@ -202,6 +208,70 @@ def test_interrupted_starts_of_marks(*, name: str, followed: bool, distance: int
     first_call = _FIRST_CALLS[name]
     points = points_in(lambda: prepared(Waking(followed=followed), first_call))[::distance]
     assert interrupt(Waking(followed=followed), first_call, points, error) == len(points) > 10
+
+
+def _offering(*, reserving: bool, is_first: bool) -> Partition:
+    """Return a partition with three pending requests that fit since a release.
+
+    Args:
+        reserving: whether queues reserve capacity.
+        is_first: whether no call has woken anything so far.
+    """
+    partition = Partition(CONFIGS["reserving" if reserving else "four"], clock=lambda: _NIGHT)
+    partition.submit("app", SUE, "root.a")
+    assert partition.allocate("first", "app", memory(4))
+    for number in range(3):
+        partition.request(f"r{number}", "app", memory(1))
+    if not is_first:
+        assert partition.wake() == ()
+    partition.release("first")
+    return partition
+
+
+def _is_last(point: Point, name: str) -> bool:
+    """Return whether a point is the last instruction of a function, when the caller gets the result."""
+    return point.code.co_name == name and point.code.co_code[point.place] == dis.opmap["RETURN_VALUE"]
+
+
+_WAITS: Final[dict[str, Callable[[Partition], object]]] = {
+    "wake": Partition.wake,
+    "wait": lambda partition: partition.waiting_list().wait(0),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "reserving", "is_first", "distance"),
+    graded(
+        [("wake", False, False), ("wait", True, True)],
+        97,
+        itertools.product(_WAITS, [False, True], [False, True]),
+        31,
+    ),
+)
+def test_interrupted_wakes(*, name: str, reserving: bool, is_first: bool, distance: int) -> None:
+    """What an interrupted call has woken, the next call wakes, and threads that wait look again."""
+    partition = _offering(reserving=reserving, is_first=is_first)
+
+    @contextmanager
+    def offering() -> Iterator[Callable[[], object]]:
+        nonlocal partition
+        partition = _offering(reserving=reserving, is_first=is_first)
+        yield lambda: _WAITS[name](partition)
+
+    points = points_in(offering)
+    last = [point for point in points if "waiting_list.py" in point.code.co_filename]
+    points = [point for point in (*points[::distance], *last) if not _is_last(point, name)]
+    for point in points:
+        interruption = Interruption(point)
+        with offering() as call:
+            interruption.run(call)
+        assert interruption.has_arrived != interruption.was_swallowed
+        if interruption.has_arrived:
+            assert partition.waiting_list().event.is_set(), point
+            assert [one.allocation_id for one in partition.wake()] == ["r0", "r1", "r2"], point
+            assert partition.wake() == ()
+            partition.verify()
+    assert len(points) > 100
 
 
 class Replacing(Scene):

@@ -8,6 +8,8 @@ these have a configuration without models.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -16,10 +18,10 @@ import pytest
 
 from support.examples import graded
 from support.injection import HandlerTestError, InterruptedTestError
-from support.interrupted_partitions import SCENES, Operation, Scene, Setup, interrupt, prepared
+from support.interrupted_partitions import SCENES, Journaled, Operation, Scene, Setup, interrupt, prepared
 from support.interruption_points import Interruption, Point, points_in
 from support.partition_fixtures import BOB, SUE, memory, shown
-from ugm import AllocationRequest, Partition, parse_config
+from ugm import AllocationRequest, Partition, RequestError, parse_config
 from ugm.budgets import BudgetChange
 from ugm.configuration import Extensions, PartitionConfig
 from ugm.elastic.model import GROUP_TAG
@@ -129,6 +131,11 @@ def _reduce(partition: Partition) -> None:
     assert partition.carry_out(partition.plan_reductions(now=10_000))
 
 
+def _refused(call: Callable[[], object]) -> None:
+    with suppress(RequestError):
+        call()
+
+
 def _reclaim(partition: Partition) -> None:
     assert partition.reclaim(partition.plan_reclaim("one", memory(6)))
 
@@ -174,6 +181,8 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "scheduled_changes": lambda p: p.scheduled_changes(),
     "preemption_status": lambda p: p.preemption_status(),
     "verify": lambda p: p.verify(),
+    "refused query": lambda p: _refused(lambda: p.check("nobody", memory(1))),
+    "refused change": lambda p: _refused(lambda: p.release(7)),  # type: ignore[arg-type] # it is refused
 }
 #: Operations with the configuration without models.
 RESERVATIONS: Final[dict[str, Operation]] = {
@@ -238,6 +247,14 @@ def test_interrupted_recovery(error: type[BaseException], distance: int, package
 
 def _check(partition: Partition) -> None:
     assert "suspended" not in str(partition.check("one", memory(1)))
+
+
+def test_interrupted_look_at_a_journal(quick_folder: Path) -> None:
+    """A query that recovers or is refused looks at the journal, and leaves its lock free."""
+    scene, operation = Journaled(quick_folder, FULL), ALL["refused query"]
+    points = points_in(lambda: prepared(scene, operation))
+    chosen = [point for point in points if "journal" in point.code.co_filename]
+    assert interrupt(scene, operation, chosen) == len(chosen) > 50
 
 
 @pytest.mark.deep
