@@ -78,10 +78,16 @@ class OwnedLock(RLock):  # type: ignore[misc, unused-ignore] # it can be subclas
             # The usual case: the block has released it.
             return
 
-    def release_down_to(self, depth: int) -> None:
-        """Release what this thread has taken after an exception, except the first *depth* times."""
-        while self.own_depth() > depth:
-            self.release()
+    def hold(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function while the lock is held. An interruption leaves the lock as it was, free or held."""
+        depth = self.own_depth()
+        try:
+            with self:
+                return work(*args, **kwargs)
+        except BaseException:
+            while self.own_depth() > depth:
+                self.release()
+            raise
 
     def own_depth(self) -> int:
         """Return how often this thread has taken the lock; 0 if another thread holds it."""

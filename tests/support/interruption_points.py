@@ -16,13 +16,14 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dis import opmap
 from types import CodeType, FrameType
 from typing import Any, Final, Literal, NamedTuple
 
 from support.garbage import collect_garbage
 from support.injection import SOURCE, TOOL, InterruptedTestError, Tracer
 
-__all__ = ["Interruption", "Point", "points_in"]
+__all__ = ["Interruption", "Point", "is_last", "points_in"]
 
 Call = Callable[[], object]
 Kind = Literal["call", "line", "opcode", "return"]
@@ -171,6 +172,12 @@ class _Survey:
                 self._count(code, kind, place)
 
         return handle
+
+
+def is_last(point: Point, function: Callable[..., object]) -> bool:
+    """Return whether a point is the return of a function to a caller that gets the result."""
+    code = inspect.unwrap(function).__code__
+    return point.code is code and code.co_code[point.place] == opmap["RETURN_VALUE"]
 
 
 class Interruption:

@@ -289,16 +289,9 @@ class ChangeQueue:
 
     def has_appended(self, before: int) -> bool:
         """Return whether a change after *before* was appended, in a call that may have been interrupted."""
-        guard = self._guard
         # A query calls this too, and does not call `release_if_held`, which would release the lock of a call that the
         # query has interrupted.
-        depth = guard.own_depth()
-        try:
-            with guard:
-                return self._find_appended(before)
-        except BaseException:
-            guard.release_down_to(depth)
-            raise
+        return self._guard.hold(self._find_appended, before)
 
     def _find_appended(self, before: int) -> bool:
         last = self._appended[-1][0] if self._appended else self._durable

@@ -135,9 +135,12 @@ class FileLeadership:
         self._writer_lock: Final = writer_lock
         try:
             self._record: Final = LeaderFile(path, candidate)
-        except OSError as error:
+        except BaseException as error:
+            # Now, because whoever keeps the traceback keeps the lock alive.
             writer_lock.release()
-            raise JournalError(path, f"the record of its leader cannot be written: {error}") from error
+            if isinstance(error, OSError):
+                raise JournalError(path, f"the record of its leader cannot be written: {error}") from error
+            raise
 
     @property
     def term(self) -> int:

@@ -12,6 +12,9 @@ has on that file, and SQLite uses such locks. So every use of a journal in this 
 file, and they are closed only when the last use has ended.
 
 Invariant: `_FILES` has an entry for a device and inode exactly while this process uses that file.
+
+An exception can interrupt the code that opens a journal, so that nobody closes the use. A use that is garbage ends by
+itself: at once, or if its finalizer runs in the middle of a change of `_FILES`, with the next one.
 """
 
 from __future__ import annotations
@@ -24,11 +27,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Lock
 from typing import Final, NamedTuple, final
 
 from ugm.errors import RequestError
 from ugm.journal.errors import JournalError, JournalHeldError
+from ugm.operation_lock import OwnedLock
 
 try:
     import fcntl
@@ -105,32 +108,64 @@ _KINDS: Final = {
 class _File:
     """A file that this process uses."""
 
-    __slots__ = ("descriptors", "uses", "writable", "writer_path")
+    __slots__ = ("descriptors", "uses", "writable", "writer", "writer_path")
 
     #: All descriptors that were opened for the file. Reads use the first one.
     descriptors: list[int]
     #: The descriptor that may be locked; None if the file is only read.
     writable: int | None
-    uses: int
+    #: The uses of the file, by their object ids.
+    uses: set[int]
+    #: The use that has locked the file or is about to; None if there is none.
+    writer: int | None
     #: The path under which this process writes the file; None if this process has not locked it.
     writer_path: str | None
 
     def __init__(self) -> None:
         self.descriptors = []
-        self.writable = None
-        self.uses = 0
-        self.writer_path = None
+        self.writable = self.writer = self.writer_path = None
+        self.uses = set()
+
+    def end(self, use: int) -> None:
+        """End a use; a second call does nothing."""
+        if self.writer == use:
+            self.writer_path = None
+            if self.writable is not None:
+                _unlock(self.writable)
+            self.writer = None
+        self.uses.discard(use)
 
     def close(self) -> None:
         """Close all descriptors."""
-        for descriptor in self.descriptors:
+        # Each is forgotten first: its number may belong to another file when an interrupted call is repeated.
+        while self.descriptors:
             with suppress(OSError):
-                os.close(descriptor)
+                os.close(self.descriptors.pop())
 
 
 #: Protects `_FILES`. A fork waits for this lock, so that the copy in the child is consistent.
-_GUARD: Final = Lock()
+_GUARD: Final = OwnedLock()
 _FILES: Final[dict[FileIdentity, _File]] = {}
+#: The uses that are garbage and have not ended yet, by the identities of their files.
+_ABANDONED: Final[list[tuple[FileIdentity, int]]] = []
+
+
+def _end_use(identity: FileIdentity, use: int) -> None:
+    """End a use, and close the file after the last one; under `_GUARD`. A second call does nothing."""
+    file = _FILES.get(identity)
+    if file is None:
+        return
+    file.end(use)
+    if not file.uses:
+        file.close()
+        _FILES.pop(identity, None)
+
+
+def _end_abandoned() -> None:
+    """End the uses that are garbage; under `_GUARD`."""
+    while _ABANDONED:
+        _end_use(*_ABANDONED[-1])
+        _ABANDONED.pop()
 
 
 def _forget_files() -> None:
@@ -138,6 +173,7 @@ def _forget_files() -> None:
     for file in _FILES.values():
         file.close()
     _FILES.clear()
+    _ABANDONED.clear()
     _GUARD.release()
 
 
@@ -175,10 +211,14 @@ def _writer_path(path: str) -> str | None:
     A writer whose path no longer leads to its file does not count.
     """
     identity = identity_of(path)
-    with _GUARD:
-        file = _FILES.get(identity) if identity else None
-        found = file.writer_path if file else None
+    found = None if identity is None else _GUARD.hold(_path_of_writer, identity)
     return found if found is not None and identity_of(found) == identity else None
+
+
+def _path_of_writer(identity: FileIdentity) -> str | None:
+    _end_abandoned()
+    file = _FILES.get(identity)
+    return file.writer_path if file else None
 
 
 def sync_directory(directory: Path) -> None:
@@ -193,7 +233,7 @@ def sync_directory(directory: Path) -> None:
 
 @final
 class FileUse:
-    """A counted reference of this process to a journal's file, of a reader or of the writer.
+    """A use of a journal's file by this process, for a reader or the writer. It ends at the latest when it is garbage.
 
     Args:
         path: the file, which exists.
@@ -204,19 +244,24 @@ class FileUse:
         OSError: the file cannot be opened.
     """
 
-    __slots__ = ("_file", "_has_lock", "_is_open", "_path", "_process", "identity")
+    __slots__ = ("_file", "_is_open", "_path", "_process", "identity")
 
-    identity: Final[FileIdentity]
+    identity: FileIdentity
+    #: Whether the use has to be ended.
+    _is_open: bool
 
     def __init__(self, path: str, *, write: bool) -> None:
+        self._is_open = False
         require_usable(path)
         self._path: Final = path
         self._process: Final = os.getpid()
-        self._has_lock = False
-        with _GUARD:
-            self.identity, self._file = _opened(path, write=write)
-            self._file.uses += 1
+        _GUARD.hold(self._open, write=write)
+
+    def _open(self, *, write: bool) -> None:
+        _end_abandoned()
+        self.identity, self._file = _opened(self._path, write=write)
         self._is_open = True
+        self._file.uses.add(id(self))
 
     @property
     def open_mark(self) -> int:
@@ -236,29 +281,43 @@ class FileUse:
             JournalHeldError: another process has locked it, or another partition in this process.
             OSError: the file cannot be locked.
         """
+        _GUARD.hold(self._lock)
+
+    def _lock(self) -> None:
+        _end_abandoned()
         file = self._file
-        with _GUARD:
-            if file.writer_path is not None:
-                raise JournalHeldError(self._path, self._process)
-            if file.writable is None or not _try_lock(file.writable):
-                raise JournalHeldError(self._path, None)
-            self._has_lock = True
-            file.writer_path = self._path
+        if file.writer is not None:
+            raise JournalHeldError(self._path, self._process)
+        if file.writable is None or not self._try_lock(file, file.writable):
+            raise JournalHeldError(self._path, None)
+        file.writer_path = self._path
+
+    def _try_lock(self, file: _File, descriptor: int) -> bool:
+        # First, so that an interrupted lock is released.
+        file.writer = id(self)
+        try:
+            if _try_lock(descriptor):
+                return True
+        except OSError:
+            file.writer = None
+            raise
+        file.writer = None
+        return False
 
     def close(self) -> None:
-        """End this use and release its lock; a second call does nothing."""
-        if not self._is_open or os.getpid() != self._process:
-            return
-        self._is_open = False
-        file = self._file
-        with _GUARD:
-            if self._has_lock and file.writable is not None:
-                file.writer_path = None
-                _unlock(file.writable)
-            file.uses -= 1
-            if not file.uses:
-                file.close()
-                del _FILES[self.identity]
+        """End this use and release its lock; a second call does nothing, or continues an interrupted one."""
+        if self._is_open and os.getpid() == self._process:
+            _GUARD.hold(_end_use, self.identity, id(self))
+            self._is_open = False
+
+    def __del__(self) -> None:
+        if self._is_open and os.getpid() == self._process:
+            _ABANDONED.append((self.identity, id(self)))
+            if not _GUARD.is_owned() and _GUARD.acquire(blocking=False):
+                try:
+                    _end_abandoned()
+                finally:
+                    _GUARD.release()
 
 
 @contextmanager

@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from contextlib import ExitStack
 from functools import partial
 from types import TracebackType
 from typing import Final, Literal, ParamSpec, Self, TypeVar, final
@@ -175,8 +174,7 @@ def open_partition(
         group_commit=durability == "group",
         clock=clock,
     )
-    with ExitStack() as undo:
-        undo.callback(opened.journal.close)
+    try:
         model_set.clock.follow(opened.change_queue)
         state = opened.state
         require_added_models(state.added_models, are_given=models is not None)
@@ -190,8 +188,11 @@ def open_partition(
         partition._record_models()  # noqa: SLF001 - as above
         partition._start_missing_timers()  # noqa: SLF001 - as above
         _apply_arguments(partition, opened.state, config, cluster)
-        undo.pop_all()
-    return partition
+        # In the block: an exception before the caller has the partition closes the journal, too.
+        return partition  # noqa: TRY300 - as above
+    except BaseException:
+        opened.journal.close()
+        raise
 
 
 def _assembled(opened: OpenLog, models: ModelSet, outbox: EventOutbox) -> JournaledPartition:

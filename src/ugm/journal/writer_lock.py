@@ -10,6 +10,7 @@ It decides which process may create the journal.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import ExitStack, suppress
 from typing import Final, Self, final
@@ -36,21 +37,26 @@ class WriterLock:
         sqlite3.Error: the file next to it cannot be locked.
     """
 
-    __slots__ = ("_connection", "_path", "_use")
+    __slots__ = ("_connection", "_path", "_process", "_use")
 
+    #: The transaction that locks the file next to the journal.
+    _connection: sqlite3.Connection | None
     #: The locked file; None while no journal exists.
     _use: FileUse | None
 
     def __init__(self, path: str) -> None:
         self._path: Final = path
-        self._use = None
+        self._process: Final = os.getpid()
+        self._use = self._connection = None
         with ExitStack() as undo:
             undo.callback(self._unlock_file)
             # The journal is locked first: if another process writes it under another name, no files are created here.
             if self.lock_file():
                 DiskReserve(path).release_if_needed_to_open()
-            self._connection: Final = _lock_name(path)
+            # Closed when the lock is released, and at the latest when it is garbage, after an interruption.
+            self._connection = sqlite3.connect(f"{path}-lock", timeout=0, isolation_level=None, check_same_thread=False)
             undo.callback(self._connection.close)
+            _lock_name(path, self._connection)
             self.lock_file()
             undo.pop_all()
 
@@ -100,8 +106,14 @@ class WriterLock:
 
     def release(self) -> None:
         """Release the lock."""
-        self._connection.close()
+        if self._connection is not None:
+            self._connection.close()
         self._unlock_file()
+
+    def __del__(self) -> None:
+        # A connection is a part of a cycle, so without this, it would hold its lock for an unknown time.
+        if os.getpid() == self._process:
+            self.release()
 
     def _unlock_file(self) -> None:
         use, self._use = self._use, None
@@ -109,17 +121,14 @@ class WriterLock:
             use.close()
 
 
-def _lock_name(path: str) -> sqlite3.Connection:
+def _lock_name(path: str, connection: sqlite3.Connection) -> None:
     """Lock the file next to a journal with SQLite, which can do so between processes and within one."""
-    connection = sqlite3.connect(f"{path}-lock", timeout=0, isolation_level=None, check_same_thread=False)
     try:
         connection.execute("BEGIN EXCLUSIVE")
     except sqlite3.OperationalError as error:
-        connection.close()
         if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
             raise
         raise JournalHeldError(path, _last_writer(path, None)) from None
-    return connection
 
 
 def _last_writer(path: str, open_mark: int | None) -> int | None:

@@ -7,7 +7,6 @@ by some.
 
 from __future__ import annotations
 
-import dis
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,9 +17,10 @@ import pytest
 from support.examples import graded
 from support.injection import HandlerTestError, InterruptedTestError
 from support.interrupted_partitions import Scene, Setup, interrupt, prepared
-from support.interruption_points import Interruption, Point, points_in
+from support.interruption_points import Interruption, is_last, points_in
 from support.partition_fixtures import BOB, SUE, BrokenError, Licences, Waiting, memory
 from ugm import Partition, Resource, parse_config
+from ugm.partition import WaitingList
 from ugm.partition.events import Event
 
 _MODEL: Final = """
@@ -228,11 +228,6 @@ def _offering(*, reserving: bool, is_first: bool) -> Partition:
     return partition
 
 
-def _is_last(point: Point, name: str) -> bool:
-    """Return whether a point is the last instruction of a function, when the caller gets the result."""
-    return point.code.co_name == name and point.code.co_code[point.place] == dis.opmap["RETURN_VALUE"]
-
-
 _WAITS: Final[dict[str, Callable[[Partition], object]]] = {
     "wake": Partition.wake,
     "wait": lambda partition: partition.waiting_list().wait(0),
@@ -260,7 +255,8 @@ def test_interrupted_wakes(*, name: str, reserving: bool, is_first: bool, distan
 
     points = points_in(offering)
     last = [point for point in points if "waiting_list.py" in point.code.co_filename]
-    points = [point for point in (*points[::distance], *last) if not _is_last(point, name)]
+    called = Partition.wake if name == "wake" else WaitingList.wait
+    points = [point for point in (*points[::distance], *last) if not is_last(point, called)]
     for point in points:
         interruption = Interruption(point)
         with offering() as call:

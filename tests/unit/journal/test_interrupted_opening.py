@@ -1,0 +1,109 @@
+"""Exceptions from outside while a journal is opened or closed: it can be opened again, at once and in the same process.
+
+CPython drops what is raised in a finalizer, so finalizers are not interrupted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import Final, Literal
+
+import pytest
+
+from support.examples import graded
+from support.garbage import collect_garbage
+from support.interruption_points import Interruption, is_last, points_in
+from support.locks import is_locked
+from support.partition_fixtures import SUE, config, memory, shown
+from ugm.journal import JournaledPartition, file_use, open_partition
+
+_CONFIG: Final = config("{name: a, resources: {max: {memory: 4}}}")
+
+Durability = Literal["each", "group"]
+
+
+class Files:
+    """Journals with the same contents, each of which is opened or closed once.
+
+    Args:
+        folder: where they are.
+        durability: how they are opened.
+        opens: whether they are opened, and otherwise closed.
+    """
+
+    def __init__(self, folder: Path, durability: Durability, *, opens: bool) -> None:
+        self._paths: Iterator[Path] = (folder / str(number) for number in count())
+        self._durability: Durability = durability
+        self._opens = opens
+        template = next(self._paths)
+        with open_partition(template, _CONFIG) as partition:
+            partition.submit("app", SUE, "root.a")
+            assert partition.allocate("one", "app", memory(1))
+            self.state: Final = shown(partition)
+        self._contents: Final = template.read_bytes()
+
+    @contextmanager
+    def prepared(self) -> Iterator[Callable[[], object]]:
+        """Yield a call that opens or closes a journal."""
+        self.path = next(self._paths)
+        self.path.write_bytes(self._contents)
+        self.partition = None if self._opens else self._open()
+        yield self._call
+        if self.partition is not None:
+            self.partition.journal.close()
+
+    def _call(self) -> None:
+        if self.partition is None:
+            self.partition = self._open()
+        else:
+            self.partition.journal.close()
+
+    def _open(self) -> JournaledPartition:
+        return open_partition(self.path, durability=self._durability)
+
+    def require_free(self) -> None:
+        """Open the journal again, and compare its contents."""
+        if not self._opens:
+            # The second call continues the first one.
+            assert self.partition is not None
+            self.partition.journal.close()
+        self.partition = None
+        assert not is_locked(file_use._GUARD)
+        with open_partition(self.path) as again:
+            again.verify()
+            assert shown(again) == self.state
+            with suppress(FileNotFoundError):
+                assert again.release("one")
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize(
+    ("durability", "opens", "distance"),
+    graded(
+        [("each", True), ("each", False)],
+        29,
+        [(durability, opens) for durability in ("each", "group") for opens in (True, False)],
+        5,
+    ),
+)
+def test_interrupted(quick_folder: Path, *, durability: Durability, opens: bool, distance: int) -> None:
+    """A journal that nobody uses is not held."""
+    files = Files(quick_folder, durability, opens=opens)
+    points = [point for point in points_in(files.prepared) if "journal" in point.code.co_filename]
+    chosen = [
+        point for point in points[::distance] if point.code.co_name != "__del__" and not is_last(point, open_partition)
+    ]
+    for point in chosen:
+        interruption = Interruption(point)
+        with files.prepared() as call:
+            interruption.run(call)
+            assert interruption.has_raised, point
+            # CPython drops what is raised while a generator is made.
+            if interruption.has_arrived:
+                files.require_free()
+    collect_garbage()
+    assert not file_use._FILES
+    assert len(chosen) > 20
