@@ -3,8 +3,8 @@
 Each second of each run counts in its own bin, also while the run goes on. Bins are stored undecayed, as integers. The
 decay is applied when a value is read.
 
-The cost: a change takes time proportional to the number of bins since the last change, at most to the number of bins
-that count. The memory is one number for each bin and owner.
+The cost: a change takes time proportional to the number of bins that count, which are copied. The memory is one number
+for each bin and owner.
 """
 
 from __future__ import annotations
@@ -54,6 +54,11 @@ class _Bins(OwnerHistory):
         self._length: Final = length
         self._anchor: Final = anchor
         self._count: Final = count
+
+    def copied(self) -> _Bins:
+        made = _Bins(self.since, self._length, self._anchor, self._count)
+        made.rate, made.amounts = self.rate, self.amounts.copy()
+        return made
 
     def number(self, at: int) -> int:
         """Return the number of the bin of a second."""
@@ -141,7 +146,7 @@ class BinnedUsage(DecayedUsage[_Bins]):
     @locked
     def bins(self, owner: str, now: int) -> tuple[Fraction, ...]:
         """Return the undecayed bins of an owner at a time, the current one first."""
-        history = self._histories.get(owner) or self._new_history(0)
+        history = self._stored_histories().get(owner) or self._new_history(0)
         return tuple(Fraction(amount, self._cost.denominator) for amount in history.current(self._time(now)))
 
     def _new_history(self, at: int) -> _Bins:

@@ -54,6 +54,11 @@ class _Decaying(OwnerHistory):
         self.value = Decimal(0)
         self._half_life: Final = half_life
 
+    def copied(self) -> _Decaying:
+        made = _Decaying(self.since, self._half_life)
+        made.rate, made.value = self.rate, self.value
+        return made
+
     def accrue(self, at: int) -> None:
         self.value = self.value_at(at)
         self.since = at

@@ -5,6 +5,9 @@ A subclass decides how the cost of such a span counts later.
 
 Invariant: no read and no timer changes the stored usage, only a change of what an owner uses. So the answer to a
 question does not depend on earlier questions.
+
+A change is prepared as copies of everything that it affects. One assignment makes it final. If an exception interrupts
+the call after that, the next call stores the copies.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from copy import copy
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final, Generic, NamedTuple, Self, TypeVar
 
@@ -48,10 +52,27 @@ class OwnerHistory(ABC):
     def add_span(self, rate: int, begin: int, end: int) -> None:
         """Count a cost per second from *begin* up to *end*."""
 
+    @abstractmethod
+    def copied(self) -> Self:
+        """Return a copy, which can be changed alone."""
+
 
 class _Run(NamedTuple):
     owner: str
     rate: int
+
+
+@dataclass(slots=True)
+class _Change(Generic[HistoryT]):
+    """The values that a change replaces."""
+
+    #: The time of the change.
+    last: int | None
+    histories: dict[str, HistoryT] = field(default_factory=dict)
+    #: Runs by their ids; None for a run that has ended.
+    runs: dict[str, _Run | None] = field(default_factory=dict)
+    #: Whether all that is not replaced is forgotten.
+    forgets: bool = False
 
 
 def require_time(at: object) -> int:
@@ -92,11 +113,14 @@ class DecayedUsage(ABC, Generic[HistoryT]):
         self._histories: dict[str, HistoryT] = {}
         self._runs: dict[str, _Run] = {}
         self._last: int | None = None
+        #: The change that is final and not stored yet.
+        self._unstored: _Change[HistoryT] | None = None
 
     @property
+    @locked
     def owners(self) -> tuple[str, ...]:
         """The owners that have ever used something, sorted."""
-        return tuple(sorted(self._histories.copy()))
+        return tuple(sorted(self._stored_histories()))
 
     # Changes
 
@@ -106,50 +130,58 @@ class DecayedUsage(ABC, Generic[HistoryT]):
 
         A run that has started already only changes its usage.
         """
-        self._start(run_id, owner, usage, self._advance(at))
+        change = self._prepared(at)
+        self._start(change, run_id, owner, usage)
+        self._store(change)
 
-    def _start(self, run_id: str, owner: str, usage: Mapping[str, int], now: int) -> None:
-        self._end(run_id, now)
-        run = _Run(owner, self._cost.of(usage))
-        self._runs[run_id] = run
-        self._change(owner, run.rate, now)
+    def _start(self, change: _Change[HistoryT], run_id: str, owner: str, usage: Mapping[str, int]) -> None:
+        self._end(change, run_id)
+        run = change.runs[run_id] = _Run(owner, self._cost.of(usage))
+        self._add_rate(change, owner, run.rate)
 
     @locked
     def resize(self, run_id: str, usage: Mapping[str, int], at: int) -> None:
         """Change the usage of a run; an unknown run is ignored."""
+        change = self._prepared(at)
         run = self._runs.get(run_id)
         if run is not None:
-            self._start(run_id, run.owner, usage, self._advance(at))
+            self._start(change, run_id, run.owner, usage)
+        self._store(change)
 
     @locked
     def stop(self, run_id: str, at: int) -> None:
         """End a run; an unknown run is ignored."""
-        self._end(run_id, self._advance(at))
+        change = self._prepared(at)
+        self._end(change, run_id)
+        self._store(change)
 
     @locked
     def add_use(self, owner: str, usage: Mapping[str, int], at: int) -> None:
         """Let an owner use more from a time on, without a run of its own; the opposite of `remove_use`."""
-        self._change(owner, self._cost.of(usage), self._advance(at))
+        change = self._prepared(at)
+        self._add_rate(change, owner, self._cost.of(usage))
+        self._store(change)
 
     @locked
     def remove_use(self, owner: str, usage: Mapping[str, int], at: int) -> None:
         """Let an owner use less from a time on."""
-        self._change(owner, -self._cost.of(usage), self._advance(at))
+        change = self._prepared(at)
+        self._add_rate(change, owner, -self._cost.of(usage))
+        self._store(change)
 
     @locked
     def stop_all(self, at: int) -> None:
         """End the use of all owners. What they have used still counts."""
-        now = self._advance(at)
-        self._runs.clear()
+        change = self._prepared(at)
+        change.forgets = True
         for owner, history in self._histories.items():
-            self._change(owner, -history.rate, now)
+            self._add_rate(change, owner, -history.rate)
+        self._store(change)
 
     @locked
     def clear(self) -> None:
         """Forget all owners and all times."""
-        self._runs.clear()
-        self._histories.clear()
-        self._last = None
+        self._store(_Change(None, forgets=True))
 
     @locked
     def add(self, owner: str, amount: int | Fraction, at: int) -> None:
@@ -160,39 +192,69 @@ class DecayedUsage(ABC, Generic[HistoryT]):
         """
         if type(amount) not in (int, Fraction):
             raise RequestError("amount", amount, "expected an int or a Fraction")
-        now = self._advance(at)
-        self._add_lump(self._history(owner, now), amount * self._cost.denominator, now)
+        change = self._prepared(at)
+        history, now = self._changed(change, owner)
+        self._add_lump(history, amount * self._cost.denominator, now)
+        self._store(change)
 
     @locked
     def record(self, owner: str, usage: Mapping[str, int], begin: int, end: int) -> None:
         """Count a run that has ended, for example one from a journal. It may lie before earlier changes."""
         require_time(begin)
-        last = self._advance(max(end, self._last if self._last is not None else end))
-        history = self._history(owner, last)
-        history.accrue(last)
+        change = self._prepared(end)
+        history, now = self._changed(change, owner)
+        history.accrue(now)
         if end > begin:
             history.add_span(self._cost.of(usage), begin, end)
+        self._store(change)
 
-    def _advance(self, at: int) -> int:
+    def _prepared(self, at: int) -> _Change[HistoryT]:
+        """Return an empty change at a time."""
+        self._store_final()
         last = self._last
-        self._last = require_time(at) if last is None or at > last else last
-        return self._last
+        return _Change(require_time(at) if last is None or at > last else last)
 
-    def _end(self, run_id: str, now: int) -> None:
-        run = self._runs.pop(run_id, None)
+    def _store(self, change: _Change[HistoryT]) -> None:
+        # The change is final after this assignment.
+        self._unstored = change
+        self._store_final()
+
+    def _store_final(self) -> None:
+        """Store the change that is final, if there is one. A repeated call has the same effect."""
+        change = self._unstored
+        if change is None:
+            return
+        if change.forgets:
+            self._runs, self._histories = {}, {}
+        self._last = change.last
+        self._histories.update(change.histories)
+        for run_id, run in change.runs.items():
+            if run is None:
+                self._runs.pop(run_id, None)
+            else:
+                self._runs[run_id] = run
+        self._unstored = None
+
+    def _end(self, change: _Change[HistoryT], run_id: str) -> None:
+        run = self._runs.get(run_id)
         if run is not None:
-            self._change(run.owner, -run.rate, now)
+            change.runs[run_id] = None
+            self._add_rate(change, run.owner, -run.rate)
 
-    def _change(self, owner: str, rate: int, now: int) -> None:
-        history = self._history(owner, now)
+    def _add_rate(self, change: _Change[HistoryT], owner: str, rate: int) -> None:
+        history, now = self._changed(change, owner)
         history.accrue(now)
         history.rate += rate
 
-    def _history(self, owner: str, now: int) -> HistoryT:
-        found = self._histories.get(owner)
+    def _changed(self, change: _Change[HistoryT], owner: str) -> tuple[HistoryT, int]:
+        """Return the history of an owner in a change, and the time of the change."""
+        now = change.last
+        assert now is not None  # noqa: S101 - only `clear` forgets it
+        found = change.histories.get(owner)
         if found is None:
-            found = self._histories[owner] = self._new_history(now)
-        return found
+            known = self._histories.get(owner)
+            found = change.histories[owner] = self._new_history(now) if known is None else known.copied()
+        return found, now
 
     @abstractmethod
     def _new_history(self, at: int) -> HistoryT: ...
@@ -206,12 +268,12 @@ class DecayedUsage(ABC, Generic[HistoryT]):
     def at(self, now: int) -> Mapping[str, Fraction]:
         """Return the value of every owner at a time: weighted amounts times seconds."""
         time = self._time(now)
-        return {owner: self._value(history, time) for owner, history in sorted(self._histories.items())}
+        return {owner: self._value(history, time) for owner, history in sorted(self._stored_histories().items())}
 
     @locked
     def value(self, owner: str, now: int) -> Fraction:
         """Return the value of one owner at a time; 0 for an unknown owner."""
-        history = self._histories.get(owner)
+        history = self._stored_histories().get(owner)
         return Fraction(0) if history is None else self._value(history, self._time(now))
 
     def new(self) -> Self:
@@ -224,8 +286,13 @@ class DecayedUsage(ABC, Generic[HistoryT]):
     def rates(self) -> Mapping[str, Fraction]:
         """Return the weighted amounts that each owner uses now; owners that use nothing are missing."""
         denominator = self._cost.denominator
-        found = sorted(self._histories.items())
+        found = sorted(self._stored_histories().items())
         return {owner: Fraction(history.rate, denominator) for owner, history in found if history.rate}
+
+    def _stored_histories(self) -> Mapping[str, HistoryT]:
+        """Return the histories after every change that is final; the caller holds the lock."""
+        self._store_final()
+        return self._histories
 
     def _time(self, now: int) -> int:
         require_time(now)

@@ -91,6 +91,7 @@ class SchedulingPass:
     __slots__ = (
         "_calls",
         "_head",
+        "_is_outdated",
         "_keys",
         "_lock",
         "_marks",
@@ -124,6 +125,8 @@ class SchedulingPass:
         #: The requests that were granted or skipped.
         self._out: Final[set[str]] = set()
         self._order: ApplicationOrder | None = None
+        #: Whether the order is being changed, or was when an exception interrupted that. It is built again then.
+        self._is_outdated = False
         #: The last head: its id, its application and its request.
         self._head: tuple[str, OrderedApplication, OrderedRequest] | None = None
 
@@ -137,10 +140,18 @@ class SchedulingPass:
         application = order.tree.first()
         request = None if application is None else application.next()
         if application is None or request is None:
+            self._is_outdated = False
             raise StopIteration
-        self._head = request.request_id, application, request
         keys, wanted = order.tree.comparisons(application), allocation_request(application.application_id, request)
-        return Head(self, wanted, application.queue.path, keys)
+        head = Head(self, wanted, application.queue.path, keys)
+        self._is_outdated = False
+        try:
+            self._head = request.request_id, application, request
+            # In the block: a head that the caller has not got is not skipped.
+            return head  # noqa: TRY300 - as above
+        except BaseException:
+            self._head = None
+            raise
 
     # Following the partition
 
@@ -161,7 +172,8 @@ class SchedulingPass:
     def _changes(self) -> OrderCopy | list[ApplicationChange]:
         """Return what has changed since the last head; the caller holds the lock."""
         marks = self._marks
-        if self._order is None or marks.everything:
+        was_outdated, self._is_outdated = self._is_outdated, True
+        if self._order is None or was_outdated or marks.everything:
             return self._copy()
         if self._tree is not None:
             self._nodes = self._tree.nodes()
@@ -182,5 +194,8 @@ class SchedulingPass:
         self._out.add(request_id)
         if self._head is not None and self._head[0] == request_id and self._order is not None:
             _, application, request = self._head
+            was_outdated, self._is_outdated = self._is_outdated, True
             self._head = None
-            self._order.tree.skip(application, request)
+            if not was_outdated:
+                self._order.tree.skip(application, request)
+                self._is_outdated = False

@@ -19,8 +19,8 @@ from support.injection import HandlerTestError, InterruptedTestError
 from support.interrupted_partitions import Scene, Setup, interrupt, prepared
 from support.interruption_points import Interruption, is_last, points_in
 from support.partition_fixtures import BOB, SUE, BrokenError, Licences, Waiting, memory
-from ugm import Partition, Resource, parse_config
-from ugm.partition import WaitingList
+from ugm import Partition, Resource, UserGroup, parse_config
+from ugm.partition import Head, SchedulingPass, WaitingList
 from ugm.partition.events import Event
 
 _MODEL: Final = """
@@ -268,6 +268,58 @@ def test_interrupted_wakes(*, name: str, reserving: bool, is_first: bool, distan
             assert partition.wake() == ()
             partition.verify()
     assert len(points) > 100
+
+
+_CALLS_OF_PASSES: Final[dict[str, Callable[[SchedulingPass, Head], object]]] = {
+    "next": lambda heads, _: next(heads),
+    "allocate": lambda _, head: head.allocate(),
+    "skip": lambda _, head: head.skip(),
+}
+
+
+def _passing() -> tuple[Partition, SchedulingPass]:
+    """Return a partition with six requests of three applications, and a pass with one head that was granted."""
+    partition = Partition(CONFIGS["nothing"], clock=lambda: _NIGHT)
+    for user in ("sue", "bob", "eve"):
+        partition.submit(user, UserGroup(user), "root.a")
+        for number in range(2):
+            partition.request(f"{user}-{number}", user, memory(1), priority=number)
+    heads = partition.scheduling_pass()
+    assert next(heads).allocate()
+    # What the next head follows.
+    partition.request("late", "eve", memory(1), priority=9)
+    return partition, heads
+
+
+@pytest.mark.parametrize(("name", "distance"), graded([(name,) for name in _CALLS_OF_PASSES], 41, [], 1))
+@pytest.mark.parametrize("error", [*_ERRORS, HandlerTestError])
+def test_interrupted_passes(name: str, distance: int, error: type[BaseException]) -> None:
+    """A pass continues with the same heads in the same order, none of them lost and none of them twice."""
+    call = _CALLS_OF_PASSES[name]
+    partition, heads = _passing()
+
+    @contextmanager
+    def passing() -> Iterator[Callable[[], object]]:
+        nonlocal partition, heads
+        partition, heads = _passing()
+        head = next(heads) if name != "next" else None
+        yield lambda: call(heads, head)  # type: ignore[arg-type] # `next` needs none
+
+    def rest() -> list[str]:
+        return [head.request.allocation_id for head in heads]
+
+    expected = ["late", *[f"{user}-1" for user in ("bob", "eve")], *[f"{user}-0" for user in ("sue", "bob", "eve")]]
+    assert rest() == expected
+    points = points_in(passing)[::distance]
+    for point in points:
+        interruption = Interruption(point, error)
+        with passing() as made:
+            interruption.run(made)
+        assert interruption.has_arrived != interruption.was_swallowed
+        if interruption.has_arrived and not is_last(point, SchedulingPass.__next__):
+            assert rest() == (expected if name == "next" else expected[1:]), point
+            partition.verify()
+    assert len(points) > 10
 
 
 class Replacing(Scene):
