@@ -72,7 +72,8 @@ def load(text: str, file: str) -> Document:
     """
     _check_text(text, file)
     builder = Builder(Problems(file))
-    parser = _Parser(text)
+    # The parser in C refuses subclasses of `str`.
+    parser = _Parser(str(text))
     try:
         builder.build(parser.get_event)
     except yaml.YAMLError as error:

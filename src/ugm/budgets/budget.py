@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 
-from ugm.arguments import require_name, require_resource
+from ugm.arguments import require_mapping, require_name, require_resource
 from ugm.budgets.calendar import Period, calendar_of
 from ugm.errors import RequestError
 from ugm.identity import ROOT, canonical_path
@@ -100,7 +100,7 @@ class Budget:
         if self.carry is not Carry.NONE and self.period is Period.NONE:
             raise RequestError("carry", self.carry, "a budget without a period carries nothing over")
         object.__setattr__(self, "queue", canonical_path(self.queue))
-        calendar_of(self.period, self.zone)
+        calendar_of(self.period, require_name("zone", self.zone))
         self._require_owner()
         self._require_weights()
 
@@ -122,7 +122,7 @@ class Budget:
         )
 
     def _require_weights(self) -> None:
-        for name, weight in self.weights.items():
+        for name, weight in require_mapping("weights", self.weights).items():
             if type(weight) not in (int, Fraction) or weight < 0:
                 raise RequestError("weights", weight, f"the weight of {name} must be an int or Fraction >= 0")
         if self.weights and len(self.amounts) != 1:

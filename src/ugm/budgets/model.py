@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Final, final
 
 from ugm._json_values import JsonMapping, JsonObject
-from ugm.arguments import require_user
+from ugm.arguments import require_items, require_user
 from ugm.budgets.account import Account, AccountState
 from ugm.budgets.budget import Budget, Scope
 from ugm.budgets.change import BudgetChange
@@ -98,7 +98,7 @@ class Budgets(ReportingModel):
         elastic_groups: ChainFinder | None = None,
         quota_nodes: ChainFinder | None = None,
     ) -> None:
-        given = tuple(budgets)
+        given: tuple[Budget, ...] = require_items("budgets", budgets)
         for budget in given:
             if not isinstance(budget, Budget):
                 raise RequestError("budgets", budget, "expected a Budget")

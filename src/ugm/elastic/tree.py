@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, final
 
-from ugm.arguments import require_resource
+from ugm.arguments import require_items, require_resource
 from ugm.elastic.child_shares import ChildShares
 from ugm.elastic.group import (
     BUILT_IN,
@@ -72,7 +72,7 @@ class ElasticTree:
         for name in (SYSTEM_GROUP, DEFAULT_GROUP):
             self.nodes[name] = self.root.children[name] = GroupNode(name, None, self.root)
         self.set_total(total)
-        given = tuple(groups)
+        given: tuple[ElasticGroup, ...] = require_items("groups", groups)
         for group in given:
             require_group(group)
         for group in parents_first(given):

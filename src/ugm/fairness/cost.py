@@ -7,6 +7,7 @@ from fractions import Fraction
 from math import lcm
 from typing import Final, final
 
+from ugm.arguments import require_mapping
 from ugm.errors import RequestError
 from ugm.fairness.levels import INFINITE, Level
 
@@ -28,7 +29,7 @@ class CostRate:
     __slots__ = ("_default", "_weights", "denominator")
 
     def __init__(self, weights: Mapping[str, int | Fraction] | None = None, default: int = 1) -> None:
-        given = dict(weights or {})
+        given = require_mapping("weights", {} if weights is None else weights)
         for name, weight in given.items():
             if type(weight) not in (int, Fraction) or weight < 0:
                 raise RequestError("weights", weight, f"the weight of {name} must be an int or Fraction >= 0")

@@ -47,7 +47,7 @@ def require_limits(limits: object) -> tuple[tuple[str, str, str], ...]:
     """
     found = require_items("limits", limits)
     for limit in found:
-        if not isinstance(limit, tuple) or list(map(type, limit)) != [str, str, str]:
+        if not isinstance(limit, tuple) or [isinstance(part, str) for part in limit] != [True, True, True]:
             raise RequestError("limits", limit, "expected tuples of a kind, the name of an owner and a resource")
     return found
 

@@ -63,7 +63,7 @@ _T = TypeVar("_T")
 
 _LOGGER: Final = logging.getLogger(__name__)
 
-#: A model is suspended if memory or the stack is exhausted this many times in a row while it is reset.
+#: A model is suspended if so many attempts in a row to reset it exhaust memory or the stack, or are interrupted.
 _ATTEMPTS: Final = 8
 
 
@@ -304,6 +304,9 @@ class ModelSet:
 
     def _undo_resize(self, model: ClusterModel, before: Resource | None) -> None:
         self._note_interruption()
+        if self._lock.repeats:
+            self._mark_state_unknown(model)
+            return
         self._calling = model
         try:
             model.set_cluster(before)
@@ -605,6 +608,7 @@ class ModelSet:
         Raises:
             MemoryError, RecursionError: memory or the stack was exhausted; the next operation tries again.
             Exception: a signal handler raised it, or the model only once; the next operation tries again.
+            BaseException: as for `MemoryError`.
         """
         try:
             self._reset_and_charge(model, calls)
@@ -618,6 +622,13 @@ class ModelSet:
             if self._can_be_charged(model, calls):
                 raise
             return False
+        except BaseException:
+            self._exhausted += 1
+            if self._exhausted >= _ATTEMPTS:
+                self._suspended.append(model)
+                self._unknown = [other for other in self._unknown if other is not model]
+                self._exhausted = 0
+            raise
         return True
 
     def _can_be_charged(self, model: QuotaModel, calls: Collection[Call]) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, final
 from weakref import WeakSet
 
+from ugm.arguments import require_items
 from ugm.errors import RequestError
 from ugm.identity import MAX_NAME, is_name
 from ugm.resources import MAX_QUANTITY, Resource
@@ -63,7 +64,7 @@ class ConsumerInfo:
         if not is_name(consumer_id):
             raise RequestError("consumer_id", consumer_id, "an id is a text of 1 to 256 characters")
         self.consumer_id = consumer_id
-        self.trees = tuple(map(_require_request, trees))
+        self.trees = tuple(map(_require_request, require_items("trees", trees)))
         self.preempted_by = None
 
     @classmethod

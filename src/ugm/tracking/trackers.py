@@ -40,6 +40,8 @@ class _Tracker:
     _tree: HoldingTree
 
     def __init__(self, name: str, kind: TrackingType, active_limits: ActiveLimits | None) -> None:
+        if active_limits is not None and not isinstance(active_limits, ActiveLimits):
+            raise RequestError("active_limits", active_limits, "expected ActiveLimits")
         self._tree = OwnerUsageTree(name, kind, active_limits or ActiveLimits())
 
     def __eq__(self, other: object) -> bool:
@@ -289,6 +291,8 @@ class UserTracker(_Tracker):
             RequestError: the application id is empty, or the group tracker belongs to another partition.
         """
         require_application_id(application_id)
+        if group_tracker is not None and not isinstance(group_tracker, GroupTracker):
+            raise RequestError("group_tracker", group_tracker, "expected a GroupTracker, or None")
         group = None if group_tracker is None else group_tracker._tree  # noqa: SLF001 - of the base class
         if group is not None and group.active_limits is not self._tree.active_limits:
             raise RequestError("group_tracker", group.name, "the tracker belongs to another partition")

@@ -346,6 +346,48 @@ def test_replacement_of_what_cannot_be_reset(error: BaseException, *, as_propert
     partition.verify()
 
 
+def test_reset_that_is_always_interrupted() -> None:
+    """A model whose reset never ends is suspended after some operations, and then others than requests succeed."""
+    odd = OddReset(SystemExit(3), as_property=False)
+    partition = Partition(CONFIG, models=[odd])
+    partition.submit("app", SUE, "root.a")
+    assert partition.allocate("a", "app", licences(2))
+    odd.is_broken = True
+    results: list[bool] = []
+    for _ in range(12):
+        with suppress(BrokenError, SystemExit):
+            assert not partition.allocate("b", "app", licences(1))
+            results.append(partition.release("a"))
+    assert results[:2] == [True, False]
+    assert [one.kind for one in partition.check("app", licences(1)).violations] == [SUSPENDED]
+    partition.verify()
+
+
+def test_cluster_that_never_fits() -> None:
+    """A model that never accepts the size of the cluster is reset, or suspended, and nothing is blocked."""
+
+    class Picky(Licences):
+        """Licences that exit the program when nodes change."""
+
+        is_broken = False
+
+        def set_cluster(self, total: Resource | None) -> None:
+            """Accept a size, or exit."""
+            if self.is_broken and total:
+                raise SystemExit
+
+    picky = Picky(9)
+    partition = Partition(CONFIG, models=[picky])
+    partition.add_node("n1", memory(9))
+    picky.is_broken = True
+    with pytest.raises(SystemExit):
+        partition.add_node("n2", memory(1))
+    with suppress(SystemExit):
+        partition.verify()
+    assert partition.snapshot().nodes == {"n1": memory(9)}
+    partition.verify()
+
+
 def test_replacement_that_fails() -> None:
     """A model that cannot be charged with the ledger does not become part of the partition."""
     scene = Scene(1, resettable=False)
