@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final, TypeAlias, final
 
+from ugm.arguments import require_items
 from ugm.errors import RequestError
 from ugm.operation_lock import OwnedLock
 from ugm.partition.events import Event, Subscriber
@@ -34,13 +35,13 @@ class EventOutbox:
         subscribers: the functions that are called with each batch.
 
     Raises:
-        RequestError: a subscriber is not callable.
+        RequestError: the subscribers are not several objects, or one is not callable.
     """
 
     __slots__ = ("_batches", "_delivery", "_due", "_exhausted", "_subscribers", "has_subscribers")
 
     def __init__(self, subscribers: Iterable[Subscriber]) -> None:
-        self._subscribers: Final = tuple(subscribers)
+        self._subscribers: Final[tuple[Subscriber, ...]] = require_items("subscribers", subscribers)
         for subscriber in self._subscribers:
             if not callable(subscriber):
                 raise RequestError("subscribers", subscriber, "expected a callable")

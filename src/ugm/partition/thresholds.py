@@ -207,8 +207,14 @@ class ThresholdWatch:
             if levels:
                 after[key] = _Crossed(use, levels)
             events += _crossings(key, use, before.levels, levels)
-        self._thresholds, self._watched = thresholds, after
-        return tuple(events)
+        before_all = self._thresholds, watched
+        try:
+            self._thresholds, self._watched = thresholds, after
+            # In the block: the next call reports what the caller has not got.
+            return tuple(events)
+        except BaseException:
+            self._thresholds, self._watched = before_all
+            raise
 
     def _uses(self, thresholds: ThresholdConfig, iterate: CooperativeIteration | None) -> _Uses:
         """Yield the usage under every limit that is watched or may have reached a threshold."""

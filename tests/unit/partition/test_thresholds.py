@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 
+from support.interruption_points import Interruption, is_last, points_in
 from support.partition_fixtures import SUE, config, memory
 from ugm import Partition, RequestError, Resource, UserGroup, parse_config
 from ugm.budgets import Budget, BudgetMode, Budgets
@@ -51,6 +53,29 @@ def using(amount: int, settings: PartitionConfig) -> Partition:
     assert partition.submit("app", SUE, "root.a")
     assert partition.allocate("x", "app", memory(amount))
     return partition
+
+
+def test_interrupted_updates() -> None:
+    """The next update reports the crossings that an interrupted one has not returned."""
+    settings = declared()
+    watch = ThresholdWatch(using(90, settings))
+
+    @contextmanager
+    def updating() -> Iterator[Callable[[], object]]:
+        nonlocal watch
+        watch = ThresholdWatch(using(90, settings))
+        yield watch.update
+
+    expected = watch.update()
+    assert expected
+    points = [point for point in points_in(updating) if "thresholds.py" in point.code.co_filename]
+    for point in points:
+        with updating() as update:
+            interruption = Interruption(point)
+            interruption.run(update)
+        if interruption.has_arrived and not is_last(point, ThresholdWatch.update):
+            assert (watch.update(), watch.update()) == (expected, ()), point
+    assert len(points) > 100
 
 
 def crossings(events: Iterable[ThresholdCrossed]) -> list[tuple[str, str, str | None, int, bool]]:
