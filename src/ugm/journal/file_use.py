@@ -164,8 +164,10 @@ def _end_use(identity: FileIdentity, use: int) -> None:
 def _end_abandoned() -> None:
     """End the uses that are garbage; under `_GUARD`."""
     while _ABANDONED:
-        _end_use(*_ABANDONED[-1])
-        _ABANDONED.pop()
+        # Finalizers append others meanwhile.
+        identity, use = first = _ABANDONED[0]
+        _end_use(identity, use)
+        _ABANDONED.remove(first)
 
 
 def _forget_files() -> None:
@@ -313,11 +315,14 @@ class FileUse:
     def __del__(self) -> None:
         if self._is_open and os.getpid() == self._process:
             _ABANDONED.append((self.identity, id(self)))
-            if not _GUARD.is_owned() and _GUARD.acquire(blocking=False):
-                try:
+            if _GUARD.is_owned():
+                # This finalizer has interrupted a change of `_FILES`. The next one ends the use.
+                return
+            try:
+                if _GUARD.acquire(blocking=False):
                     _end_abandoned()
-                finally:
-                    _GUARD.release()
+            finally:
+                _GUARD.release_if_held()
 
 
 @contextmanager

@@ -182,9 +182,10 @@ def open_partition(
         declared = declared_models(state.compiled.models, opened.log.open_contents())
         model_set.restore(state.compiled.models, state.cluster.total, calls, past, declared)
         partition = _assembled(opened, model_set, outbox)
+        partition._restore_limits(opened.change_queue.second_of_change())  # noqa: SLF001 - a part of the same engine
         partition.verify()
         lock.mark_consistent()
-        partition._start_recording()  # noqa: SLF001 - a part of the same engine
+        partition._start_recording()  # noqa: SLF001 - as above
         partition._record_models()  # noqa: SLF001 - as above
         partition._start_missing_timers()  # noqa: SLF001 - as above
         _apply_arguments(partition, opened.state, config, cluster)

@@ -111,9 +111,10 @@ class WriterLock:
         self._unlock_file()
 
     def __del__(self) -> None:
-        # A connection is a part of a cycle, so without this, it would hold its lock for an unknown time.
-        if os.getpid() == self._process:
-            self.release()
+        # A connection is a part of a cycle, so without this, it would hold its lock for an unknown time. The use of the
+        # file ends by itself.
+        if self._connection is not None and os.getpid() == self._process:
+            self._connection.close()
 
     def _unlock_file(self) -> None:
         use, self._use = self._use, None

@@ -338,6 +338,10 @@ class Partition(FastPath):
         if self._models.added_names != self._state.added_models:
             self._transactions.run(self._state.set_added_models, self._models.added_names)
 
+    def _restore_limits(self, second: int) -> None:
+        """Put the limits of the last change in force in a restored partition; see `ScheduleFollower.restore`."""
+        self._schedule.restore(second)
+
     def _start_missing_timers(self) -> None:
         """Start the timers of reductions that an earlier version has not recorded in a restored partition."""
         if self._timers.are_missing:

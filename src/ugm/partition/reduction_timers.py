@@ -82,12 +82,26 @@ class ReductionTimers:
         settings: the cached settings.
     """
 
-    __slots__ = ("_clock", "_settings", "_state")
+    __slots__ = ("_clock", "_settings", "_state", "continuing")
+
+    #: The queues that have been above their maximum since before a schedule changed the limits, so that their timers
+    #: run on; None if the timers of all others have been started since.
+    continuing: frozenset[str] | None
 
     def __init__(self, state: PartitionState, clock: PartitionClock, settings: SettingsCache) -> None:
         self._state: Final = state
         self._clock: Final = clock
         self._settings: Final = settings
+        self.continuing = None
+
+    def keep_running(self) -> None:
+        """Note which queues are above their maximum, before a schedule changes the limits."""
+        exceeded = frozenset(self.exceeded())
+        self.continuing = exceeded if self.continuing is None else self.continuing & exceeded
+
+    def set_continuing(self, queue_paths: frozenset[str]) -> None:
+        """Restore `continuing`, because an operation is undone."""
+        self.continuing = queue_paths
 
     def exceeded(self, queue: Queue | None = None) -> dict[str, int]:
         """Return the queues above their maximum that take part, with their delays; for `start`.
@@ -122,7 +136,8 @@ class ReductionTimers:
         return tuple(self._running())
 
     def _running(self) -> Iterator[ReductionTimer]:
-        timers = self._state.reduction_timers
+        timers, continuing = self._state.reduction_timers, self.continuing
         for path, delay in sorted(self.exceeded().items()):
             # A schedule may have lowered the maximum since the last change; the next change starts the timer.
-            yield ReductionTimer(path, timers.get(path, self._clock.latest), delay)
+            is_running = path in timers and (continuing is None or path in continuing)
+            yield ReductionTimer(path, timers[path] if is_running else self._clock.latest, delay)

@@ -12,6 +12,9 @@ from ugm.partition.transaction import Transactions
 
 __all__ = ["ScheduleFollower"]
 
+#: A timer starts anew if the limits have changed more often than this since the last operation.
+_MOST_STEPS: Final = 1000
+
 
 @final
 class ScheduleFollower:
@@ -25,11 +28,7 @@ class ScheduleFollower:
         mark_everything: called after limits have changed.
     """
 
-    __slots__ = ("_exceeded", "_mark_everything", "_models", "_state", "_timers", "_transactions")
-
-    #: The queues that have been above their maximum since before the limits changed, so that their timers run on; None
-    #: if the timers of all others have been started.
-    _exceeded: frozenset[str] | None
+    __slots__ = ("_mark_everything", "_models", "_state", "_timers", "_transactions")
 
     def __init__(
         self,
@@ -44,7 +43,6 @@ class ScheduleFollower:
         self._timers: Final = timers
         self._transactions: Final = transactions
         self._mark_everything: Final = mark_everything
-        self._exceeded = None
 
     @property
     def is_scheduled(self) -> bool:
@@ -55,25 +53,35 @@ class ScheduleFollower:
         """Let every operation read the clock first while limits change with the time."""
         self._models.set_schedule(self._follow if self.is_scheduled else None)
 
+    def restore(self, second: int) -> None:
+        """Put the limits in force that were in force in the second of the last change; called before all operations.
+
+        So the next operation finds which timers run, as if the partition had never stopped.
+        """
+        if self.is_scheduled:
+            self._state.follow_schedule(second)
+
     def _follow(self, now: int, *, changes: bool) -> None:
         """Put the limits of the schedule in force when an operation begins."""
         if now >= self._state.compiled.changes_at:
             self._change_limits(now)
+        timers = self._timers
         # A query cannot record that a timer has started.
-        if self._exceeded is not None and (changes or not self._transactions.are_recorded):
-            before = self._exceeded
-            self._state.undo.append((self._set_exceeded, (before,)))
-            self._exceeded = None
-            self._timers.start(before)
+        if timers.continuing is not None and (changes or not self._transactions.are_recorded):
+            before = timers.continuing
+            self._state.undo.append((timers.set_continuing, (before,)))
+            timers.continuing = None
+            timers.start(before)
 
     def _change_limits(self, now: int) -> None:
-        state = self._state
-        # A restored partition continues the timers of before.
-        exceeded = frozenset(state.reduction_timers if state.compiled.active is None else self._timers.exceeded())
-        # First: an interruption may leave the limits changed, because they follow from the time alone.
-        self._exceeded = exceeded if self._exceeded is None else self._exceeded & exceeded
-        if state.follow_schedule(now):
-            self._mark_everything()
-
-    def _set_exceeded(self, queue_paths: frozenset[str]) -> None:
-        self._exceeded = queue_paths
+        """Change the limits, step by step while a timer runs, because it stops if a limit rises in between."""
+        state, timers, steps = self._state, self._timers, 0
+        while (changes_at := state.compiled.changes_at) <= now:
+            # First: an interruption may leave the limits changed, because they follow from the time alone.
+            timers.keep_running()
+            steps += 1
+            if steps > _MOST_STEPS:
+                timers.continuing = frozenset()
+            is_known = state.compiled.active is not None
+            if state.follow_schedule(changes_at if is_known and timers.continuing else now):
+                self._mark_everything()

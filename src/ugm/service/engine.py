@@ -111,7 +111,9 @@ def build_engine(
         past = None if opened is None else partial(past_calls, opened.log)
         declared = () if opened is None else declared_models(state.compiled.models, opened.log.open_contents())
         partition = ServicePartition(state, models, outbox, committer.log, past, declared)
-        partition._record_models()  # noqa: SLF001 - a part of the same engine
+        if change_queue is not None:
+            partition._restore_limits(change_queue.second_of_change())  # noqa: SLF001 - a part of the same engine
+        partition._record_models()  # noqa: SLF001 - as above
         partition._start_missing_timers()  # noqa: SLF001 - as above
         if settings.config is not None and partition.config is None:
             partition.configure(settings.config)

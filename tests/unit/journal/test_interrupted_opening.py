@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import pytest
 
@@ -18,7 +18,8 @@ from support.garbage import collect_garbage
 from support.interruption_points import Interruption, is_last, points_in
 from support.locks import is_locked
 from support.partition_fixtures import SUE, config, memory, shown
-from ugm.journal import JournaledPartition, file_use, open_partition
+from ugm.journal import JournaledPartition, JournalHeldError, file_use, open_partition
+from ugm.journal.writer_lock import WriterLock
 
 _CONFIG: Final = config("{name: a, resources: {max: {memory: 4}}}")
 
@@ -107,3 +108,46 @@ def test_interrupted(quick_folder: Path, *, durability: Durability, opens: bool,
     collect_garbage()
     assert not file_use._FILES
     assert len(chosen) > 20
+
+
+def test_use_that_is_dropped_while_another_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A use whose finalizer runs in the middle of a change of the known files ends, too."""
+    paths = [tmp_path / name for name in "ab"]
+    for path in paths:
+        path.touch()
+    uses = [file_use.FileUse(str(path), write=True) for path in paths]
+    end = file_use._end_use
+
+    def end_and_drop(identity: file_use.FileIdentity, use: int) -> None:
+        end(identity, use)
+        uses.clear()
+
+    monkeypatch.setattr(file_use, "_end_use", end_and_drop)
+    with file_use._GUARD:
+        uses.pop()
+        file_use._end_abandoned()
+    assert not file_use._FILES
+
+
+def test_lock_that_is_dropped_while_its_file_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new use of the file keeps it, although the finalizer of the last one runs before the new one is known."""
+    path = tmp_path / "journal"
+    path.touch()
+    locks = [WriterLock.acquire(str(path))]
+    opened = file_use._opened
+
+    def open_and_drop(*args: Any, **options: Any) -> object:  # noqa: ANN401 - as they are
+        found = opened(*args, **options)
+        locks.clear()
+        return found
+
+    monkeypatch.setattr(file_use, "_opened", open_and_drop)
+    use = file_use.FileUse(str(path), write=True)
+    monkeypatch.undo()
+    assert use.open_mark == 0
+    use.lock()
+    with pytest.raises(JournalHeldError):
+        WriterLock.acquire(str(path))
+    use.close()
+    WriterLock.acquire(str(path)).release()
+    assert not file_use._FILES

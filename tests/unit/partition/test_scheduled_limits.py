@@ -28,7 +28,7 @@ from ugm._schedule_entries import NEVER, parse_entry
 from ugm.config import PartitionConfig, QueueConfig, QueueResources, ScheduledLimit, dump_config, export_config
 from ugm.configuration import LimitExtensions
 from ugm.decision import LimitRise
-from ugm.journal import open_partition
+from ugm.journal import JournaledPartition, open_partition
 from ugm.partition import changes
 from ugm.partition.config_schedule import ConfigSchedule
 
@@ -405,9 +405,49 @@ def test_timers_start_again(clock: Clock, subscribers: tuple[object, ...]) -> No
     assert partition.allocate("b", "app", memory(6))
     clock.now = wednesday = MONDAY + 66 * HOUR
     assert partition.exceeded_limits(), "a query sees it first"
+    assert [timer.due for timer in partition.reduction_timers()] == [wednesday + 60]
+    assert not partition.plan_reductions()
     clock.now += 10
     assert due() == [wednesday + (70 if subscribers else 60)]
+    clock.now = thursday = MONDAY + 90 * HOUR
+    assert due() == [thursday + 60], "the night lies in between, although nothing happened then"
     partition.verify()
+
+
+def test_timers_after_a_restart(clock: Clock, tmp_path: Path) -> None:
+    """A timer that runs continues when the journal is opened again, and one that has stopped does not."""
+    text = TEXT.replace("    resources: {max", "    properties: {quota.preemption.delay: 60s}\n    resources: {max")
+    config = parse_config(text.replace("- queues:", "- preemption: {quotapreemptionenabled: true}\n  queues:", 1))
+
+    def opened() -> JournaledPartition:
+        return open_partition(tmp_path / "journal", config.partition(), clock=lambda: clock.now * 1000)
+
+    def due() -> list[int]:
+        """Return what is due in a partition that is opened for it."""
+        with opened() as partition:
+            found = [timer.due for timer in partition.reduction_timers()]
+            partition.verify()
+            return found
+
+    clock.now = MONDAY + 10 * HOUR
+    with opened() as partition:
+        partition.submit("app", SUE, "root.a")
+        assert partition.allocate("a", "app", memory(6))
+        clock.now = monday = MONDAY + 18 * HOUR
+        partition.submit("other", SUE, "root.a")
+    clock.now += 30
+    assert due() == due() == [monday + 60]
+    clock.now = MONDAY + 34 * HOUR
+    assert due() == []
+    clock.now = tuesday = MONDAY + 42 * HOUR
+    assert due() == [tuesday + 60]
+    with opened() as partition:
+        partition.release("a")
+    clock.now = MONDAY + 58 * HOUR
+    with opened() as partition:
+        assert partition.allocate("b", "app", memory(6))
+    clock.now = wednesday = MONDAY + 66 * HOUR
+    assert due() == [wednesday + 60]
 
 
 NIGHT, SATURDAY = MONDAY + 10 * HOUR, MONDAY + 4 * 24 * HOUR + 12 * HOUR
