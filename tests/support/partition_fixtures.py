@@ -20,6 +20,7 @@ __all__ = [
     "TEMPLATE",
     "BrokenError",
     "Licences",
+    "Resettable",
     "Waiting",
     "changing_nothing",
     "config",
@@ -140,6 +141,14 @@ class Licences:
     def refund(self, claim: Claim) -> None:
         """Give them back."""
         self.used -= claim.usage.get("licence", 0)
+
+
+class Resettable(Licences):
+    """Licences that can forget all claims."""
+
+    def reset(self) -> None:
+        """Forget all claims."""
+        self.used = 0
 
 
 class BrokenError(RuntimeError):

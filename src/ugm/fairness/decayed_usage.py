@@ -142,11 +142,13 @@ class DecayedUsage(ABC, Generic[HistoryT]):
     @locked
     def resize(self, run_id: str, usage: Mapping[str, int], at: int) -> None:
         """Change the usage of a run; an unknown run is ignored."""
-        change = self._prepared(at)
+        require_time(at)
+        self._store_final()
         run = self._runs.get(run_id)
         if run is not None:
+            change = self._prepared(at)
             self._start(change, run_id, run.owner, usage)
-        self._store(change)
+            self._store(change)
 
     @locked
     def stop(self, run_id: str, at: int) -> None:
@@ -296,6 +298,7 @@ class DecayedUsage(ABC, Generic[HistoryT]):
 
     def _time(self, now: int) -> int:
         require_time(now)
+        self._store_final()
         return now if self._last is None else max(now, self._last)
 
     @abstractmethod

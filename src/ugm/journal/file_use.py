@@ -249,7 +249,7 @@ class FileUse:
     __slots__ = ("_file", "_is_open", "_path", "_process", "identity")
 
     identity: FileIdentity
-    #: Whether the use has to be ended.
+    #: Whether the use has to be ended; missing if the construction was interrupted at its beginning.
     _is_open: bool
 
     def __init__(self, path: str, *, write: bool) -> None:
@@ -313,7 +313,7 @@ class FileUse:
             self._is_open = False
 
     def __del__(self) -> None:
-        if self._is_open and os.getpid() == self._process:
+        if getattr(self, "_is_open", False) and os.getpid() == self._process:
             _ABANDONED.append((self.identity, id(self)))
             if _GUARD.is_owned():
                 # This finalizer has interrupted a change of `_FILES`. The next one ends the use.

@@ -113,8 +113,9 @@ class WriterLock:
     def __del__(self) -> None:
         # A connection is a part of a cycle, so without this, it would hold its lock for an unknown time. The use of the
         # file ends by itself.
-        if self._connection is not None and os.getpid() == self._process:
-            self._connection.close()
+        connection = getattr(self, "_connection", None)
+        if connection is not None and os.getpid() == self._process:
+            connection.close()
 
     def _unlock_file(self) -> None:
         use, self._use = self._use, None

@@ -81,5 +81,16 @@ def has_method(model: QuotaModel, name: str) -> bool:
     """Return whether a model has an optional method. It has not if a property of this name raises."""
     try:
         return hasattr(model, name)
+    except Exception:
+        # An error of the model itself comes again.
+        if _always_raises(model, name):
+            return False
+        raise
+
+
+def _always_raises(model: QuotaModel, name: str) -> bool:
+    try:
+        hasattr(model, name)
     except Exception:  # noqa: BLE001 - whatever the model raises
-        return False
+        return True
+    return False

@@ -133,7 +133,7 @@ class ModelSet:
     _unknown: list[QuotaModel]
     #: Models of unknown state that cannot be reset, and are not used any more.
     _suspended: list[QuotaModel]
-    #: The model that is about to be replaced, and is not reset before.
+    #: The model that is about to be replaced, which the next rebuild does not reset.
     replaced: QuotaModel | None
     #: How often in a row memory or the stack was exhausted during a reset.
     _exhausted: int
@@ -595,6 +595,9 @@ class ModelSet:
         self._note_interruption()
         for model in tuple(self._unknown):
             if model is self.replaced:
+                self.replaced = None
+                # If the replacement fails, this model is reset after all.
+                self._lock.undo.append((self._require_rebuild, ()))
                 continue
             if not self._charge_unknown(model, calls):
                 self._suspended.append(model)
@@ -649,8 +652,6 @@ class ModelSet:
         Raises:
             RequestError: *old* is not one of the models, or *new* is not a model, or is one of them already.
         """
-        if self._unknown:
-            self._lock.undo.append((self._undo_expectation, ()))
         _require_model("new", new)
         if not any(model is old for model in self.all):
             raise RequestError("old", old, "expected one of the models of the partition")
@@ -671,9 +672,7 @@ class ModelSet:
         self._unknown = [model for model in self._unknown if model is not old]
         self._suspended = [model for model in self._suspended if model is not old]
 
-    def _undo_expectation(self) -> None:
-        """Let the next rebuild reset the old model as well."""
-        self.replaced = None
+    def _require_rebuild(self) -> None:
         self._lock.needs_rebuild = True
 
     def _undo_replace(

@@ -323,8 +323,9 @@ class Partition(FastPath):
                 quota model.
         """
         try:
-            # It may be one that can never be reset.
-            self._models.replaced = old
+            if self._lock.valid_epoch is not self._lock.epoch:
+                # The operation recovers first, and this may be a model that can never be reset.
+                self._models.replaced = old
             self._transactions.run(self._replace_model, old, new)
         finally:
             self._models.replaced = None

@@ -136,3 +136,11 @@ def test_memory_is_bounded() -> None:
     usage.stop("a", 10**12)
 
     assert list(usage.bins("ana", 10**12 + 5)) == [0, 10, 10, 10]
+
+
+def test_resize_of_an_unknown_run() -> None:
+    """It is ignored, with its time."""
+    usage = ContinuousUsage(half_life=60)
+    usage.add("ana", 100, 0)
+    usage.resize("unknown", {"vcore": 1}, 600)
+    assert usage.value("ana", 0) == 100

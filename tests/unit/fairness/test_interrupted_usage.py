@@ -22,6 +22,7 @@ _MAKERS: Final[dict[str, Callable[[], DecayedUsage[Any]]]] = {
 _CHANGES: Final[dict[str, Callable[[DecayedUsage[Any]], object]]] = {
     "start": lambda usage: usage.start("new", "ana", {"vcore": 3}, 100),
     "start elsewhere": lambda usage: usage.start("one", "eve", {"vcore": 3}, 100),
+    "resize what is unknown": lambda usage: usage.resize("three", {"vcore": 7}, 100),
     "resize": lambda usage: usage.resize("one", {"vcore": 7}, 100),
     "stop": lambda usage: usage.stop("one", 100),
     "add_use": lambda usage: usage.add_use("eve", {"vcore": 1}, 100),
@@ -34,7 +35,8 @@ _CHANGES: Final[dict[str, Callable[[DecayedUsage[Any]], object]]] = {
 
 
 def _state(usage: DecayedUsage[Any]) -> object:
-    return usage.owners, usage.at(130), usage.rates(), usage.value("ana", 300)
+    # A time before the last change counts as that of the change.
+    return usage.at(0), usage.owners, usage.at(130), usage.rates(), usage.value("ana", 300)
 
 
 @pytest.mark.parametrize("kind", _MAKERS)

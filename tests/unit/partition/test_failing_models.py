@@ -23,7 +23,7 @@ from support.failing_models import (
     ledger_of,
 )
 from support.locks import is_locked
-from support.partition_fixtures import SUE, BrokenError, Licences, config, memory, partition_of, shown
+from support.partition_fixtures import SUE, BrokenError, Licences, Resettable, config, memory, partition_of, shown
 from ugm import AllocationRequest, Claim, Decision, Partition, ReentrantCallError, RequestError, Resource, Violation
 from ugm.decision import SUSPENDED
 from ugm.events import Event
@@ -343,6 +343,40 @@ def test_replacement_of_what_cannot_be_reset(error: BaseException, *, as_propert
     assert (new.used, other.used) == (2, 2)
     assert partition.allocate("b", "app", licences(2))
     assert not partition.allocate("c", "app", licences(1))
+    partition.verify()
+
+
+def test_replacement_that_is_never_made() -> None:
+    """If a replacement fails before it has begun, the old model is reset with the next operation."""
+    now = [1000]
+
+    class Timed(Resettable):
+        """Licences that read the clock, and whose charge is interrupted once."""
+
+        is_interrupted = False
+
+        def at(self, now: int) -> None:
+            """Ignore the time."""
+
+        def charge(self, claim: Claim) -> None:
+            """Count, or be interrupted."""
+            super().charge(claim)
+            if self.is_interrupted:
+                self.is_interrupted = False
+                raise KeyboardInterrupt
+
+    old = Timed(9)
+    partition = Partition(CONFIG, models=[old], clock=lambda: now[0])
+    partition.submit("app", SUE, "root.a")
+    old.is_interrupted = True
+    with pytest.raises(KeyboardInterrupt):
+        partition.allocate("a", "app", licences(1))
+    now[0] = 10**20
+    with pytest.raises(RequestError, match="clock"):
+        partition.replace_model(old, Licences(9))
+    now[0] = 1000
+    assert partition.allocate("a", "app", licences(1))
+    assert old.used == 1
     partition.verify()
 
 

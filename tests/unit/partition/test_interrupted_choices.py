@@ -18,7 +18,7 @@ from support.examples import graded
 from support.injection import HandlerTestError, InterruptedTestError
 from support.interrupted_partitions import Scene, Setup, interrupt, prepared
 from support.interruption_points import Interruption, is_last, points_in
-from support.partition_fixtures import BOB, SUE, BrokenError, Licences, Waiting, memory
+from support.partition_fixtures import BOB, SUE, BrokenError, Licences, Resettable, Waiting, memory
 from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.partition import Head, SchedulingPass, WaitingList
 from ugm.partition.events import Event
@@ -367,14 +367,6 @@ class Replacing(Scene):
 
 
 ONE: Final = Resource(licence=1)
-
-
-class Resettable(Licences):
-    """Licences that can forget all claims."""
-
-    def reset(self) -> None:
-        """Forget all claims."""
-        self.used = 0
 
 
 def fail_charge(partition: Partition, model: Licences) -> None:
