@@ -245,7 +245,6 @@ class Account:
             self._last_end() - now if fits_without else None,
             None if end == NEVER else end,
             budget.zone,
-            is_left=left > 0,
         )
         return BudgetViolation.of((budget.name, budget.queue, self.owner), terms.resource, amounts, outlook)
 

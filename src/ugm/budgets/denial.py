@@ -26,14 +26,8 @@ class Outlook(NamedTuple):
     renews: int | None = None
     #: The time zone of the budget.
     zone: str = "UTC"
-    #: Whether something is left now.
-    is_left: bool = False
-    #: Whether the claim needs less as time passes, because its promised end is fixed.
-    shrinks: bool = False
 
     def __str__(self) -> str:
-        if self.shrinks:
-            return "can fit later, when less of its promised time is left"
         renewed = None if self.renews is None else date_text(calendar_of(Period.DAY, self.zone).day_of(self.renews))
         if not self.can_wait:
             return f"cannot fit, {'even after the renewal' if renewed else 'because the budget is never renewed'}"
@@ -74,20 +68,9 @@ class BudgetViolation(Violation):
         made._outlook = outlook
         return made
 
-    def with_fixed_end(self) -> BudgetViolation:
-        """Return the violation for a claim whose promised end stays the same while it waits, as that of a resize."""
-        outlook = self._outlook
-        if outlook is None or outlook.can_wait or not outlook.is_left:
-            return self
-        owner, amounts = (self.name, self.queue_path, self.limit_name), (self.limit, self.used, self.requested)
-        return self.of(owner, self.resource or "", amounts, outlook._replace(can_wait=True, shrinks=True))
-
     @property
     def can_wait(self) -> bool:
-        """True if the claim can fit after promised allocations end early, or when the budget is renewed.
-
-        The resize of an allocation with a promised end can also fit because time passes.
-        """
+        """True if the claim can fit after promised allocations end early, or when the budget is renewed."""
         return self._outlook is not None and self._outlook.can_wait
 
     def _where(self) -> str:

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from typing import Final, Literal, final
 
 from ugm.arguments import require_application_id, require_name, require_vector
-from ugm.budgets import BudgetViolation
 from ugm.counters import RequestVector
 from ugm.decision import ALLOWED, Decision, Violation, already_exceeded
 from ugm.errors import RequestError
@@ -429,9 +428,7 @@ class Admission:
         holding = self._state.holding_of(old.application)
         violations = holding.swap_violations(old.usage, new.usage)
         if self._models:
-            of_models = self._exchange_claims(old.claim(old_id), new_id, new, agreed=not violations)
-            keeps_end = new.traits.duration_or_end == old.traits.duration_or_end
-            violations += tuple(map(_with_fixed_end, of_models)) if keeps_end else of_models
+            violations += self._exchange_claims(old.claim(old_id), new_id, new, agreed=not violations)
         if not violations:
             self._swap(old_id, old, new_id, new)
             return ALLOWED
@@ -542,11 +539,6 @@ class Admission:
 
 def _ending(entry: LedgerEntry) -> Literal["remove_pending", "refund"]:
     return "remove_pending" if entry.traits.state is _PENDING else "refund"
-
-
-def _with_fixed_end(violation: Violation) -> Violation:
-    """Return a violation of a claim whose promised end stays the same while it waits."""
-    return violation.with_fixed_end() if isinstance(violation, BudgetViolation) else violation
 
 
 def _takes_more(old: Claim, new: Claim) -> bool:

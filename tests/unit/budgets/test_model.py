@@ -115,23 +115,6 @@ def test_a_denial_says_that_waiting_cannot_help() -> None:
     assert "gpu requested without a promised duration" in setting.allocate("1", "sue", duration=None)
 
 
-def test_a_resize_needs_less_when_time_passes() -> None:
-    """The promised end of an allocation stays, so a growth that is too large now can fit later."""
-    setting = Setting(Budget("once", amounts=hours(4)))
-    setting.allocate("1", "sue", duration=2 * 3600)
-    denied = setting.partition.resize("1", gpu(3))
-
-    assert str(denied) == (
-        "denied, waiting can help:\n"
-        "  budget 'once' in root: 21600 gpu-seconds requested, 0 of 14400 used or promised; "
-        "can fit later, when less of its promised time is left (limit for 'root')"
-    )
-    setting.now += 3600
-    assert setting.partition.resize("1", gpu(3))
-    setting.now += 3600
-    assert not setting.partition.resize("1", gpu(4)).can_wait, "nothing is left"
-
-
 def test_a_denial_can_be_copied() -> None:
     """A denial keeps its text and its class in copies."""
     setting = Setting(Budget("month", amounts=hours(4), period=Period.MONTH))
