@@ -350,13 +350,32 @@ def _opened(path: str, *, write: bool) -> tuple[FileIdentity, _File]:
         return identity, file
     # O_NONBLOCK: opening would wait if a pipe had replaced the file.
     descriptor = os.open(path, (os.O_RDWR if write else os.O_RDONLY) | os.O_NONBLOCK | os.O_NOCTTY)
-    found = os.fstat(descriptor)
-    identity = FileIdentity(found.st_dev, found.st_ino)
-    file = _FILES.setdefault(identity, _File())
+    try:
+        return _with_descriptor(descriptor, write=write)
+    except BaseException:
+        known = _FILES.get(_identity_of_descriptor(descriptor))
+        if known is None:
+            os.close(descriptor)
+        elif descriptor not in known.descriptors:
+            # To close it would drop the locks of other uses.
+            known.descriptors.append(descriptor)
+        raise
+
+
+def _with_descriptor(descriptor: int, *, write: bool) -> tuple[FileIdentity, _File]:
+    """Return the identity and entry of a file with one more descriptor. Every entry has one at any time."""
+    identity = _identity_of_descriptor(descriptor)
+    file = _FILES.get(identity) or _File()
     file.descriptors.append(descriptor)
     if write:
         file.writable = descriptor
+    _FILES[identity] = file
     return identity, file
+
+
+def _identity_of_descriptor(descriptor: int) -> FileIdentity:
+    found = os.fstat(descriptor)
+    return FileIdentity(found.st_dev, found.st_ino)
 
 
 def _try_lock(descriptor: int) -> bool:

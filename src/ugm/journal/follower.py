@@ -64,7 +64,18 @@ class Follower:
         InvariantError: the state is inconsistent; that is a bug in ugm.
     """
 
-    __slots__ = ("_log", "_tail", "_user_limits_win", "at", "complete_at", "lock", "number", "sessions", "state")
+    __slots__ = (
+        "_is_changing",
+        "_log",
+        "_tail",
+        "_user_limits_win",
+        "at",
+        "complete_at",
+        "lock",
+        "number",
+        "sessions",
+        "state",
+    )
 
     #: The state after change `number`, and its lock. Both are replaced after the log had to be loaded again. Readers of
     #: the old state can go on.
@@ -74,6 +85,9 @@ class Follower:
     #: The number and the instant of the last change that was applied.
     number: int
     at: int
+    #: Whether the state and the number may be those of different changes, because an exception has interrupted a call.
+    #: The log is loaded again then.
+    _is_changing: bool
     #: The state has all changes that were acknowledged before this time of the monotonic clock.
     complete_at: float
 
@@ -92,8 +106,10 @@ class Follower:
                 last = replay(contents, state, sessions=sessions)
             verify(state)
         lock.mark_consistent()
+        self._is_changing = True
         self.state, self.lock, self.sessions, self.complete_at = state, lock, sessions, started
         self.number, self.at = last
+        self._is_changing = False
 
     # Following
 
@@ -109,7 +125,7 @@ class Follower:
         """
         started, before = monotonic(), self.number
         changes = self._tail.changes(before, acknowledged=acknowledged)
-        if changes is None:
+        if changes is None or self._is_changing:
             self._load()
         else:
             # The lock is free between two changes, so queries do not wait long.
@@ -125,8 +141,10 @@ class Follower:
         except DECODING_ERRORS as error:
             reason = f"a record cannot be decoded: {error}"
             raise JournalDamagedError(self._log.location, reason, self.number) from error
+        self._is_changing = True
         replay_entry(entry, self.state, self.sessions)
         self.number, self.at = entry.number, entry.at
+        self._is_changing = False
 
     def follow(self, stop: Flag, pause: float = _PAUSE) -> None:
         """Apply new changes until a flag is set. While the log cannot be read, the lag grows.

@@ -18,8 +18,10 @@ from support.garbage import collect_garbage
 from support.interruption_points import Interruption, is_last, points_in
 from support.locks import is_locked
 from support.partition_fixtures import SUE, config, memory, shown
-from ugm.journal import JournaledPartition, JournalHeldError, file_use, open_partition
+from ugm.journal import JournaledPartition, JournalHeldError, file_use, inspect, open_partition
+from ugm.journal.follower import Follower
 from ugm.journal.writer_lock import WriterLock
+from ugm.partition.self_check import verify
 
 _CONFIG: Final = config("{name: a, resources: {max: {memory: 4}}}")
 
@@ -151,3 +153,75 @@ def test_lock_that_is_dropped_while_its_file_is_opened(tmp_path: Path, monkeypat
     use.close()
     WriterLock.acquire(str(path)).release()
     assert not file_use._FILES
+
+
+def test_interrupted_reading(tmp_path: Path) -> None:
+    """A file can be read again, and keeps few descriptors."""
+    path = tmp_path / "journal"
+    with open_partition(path, _CONFIG) as partition:
+        partition.submit("app", SUE, "root.a")
+        expected = partition.journal.number
+
+    @contextmanager
+    def reading() -> Iterator[Callable[[], object]]:
+        yield lambda: inspect(path)
+
+    def descriptors() -> int:
+        return len(list(Path("/dev/fd").iterdir()))
+
+    before = descriptors()
+    points = [point for point in points_in(reading) if "file_use" in point.code.co_filename]
+    for point in points:
+        Interruption(point).run(lambda: inspect(path))
+        assert inspect(path).number == expected, point
+    collect_garbage()
+    assert not file_use._FILES
+    # What the system has opened stays open if the exception arrives before the next instruction.
+    assert descriptors() <= before + 6
+    assert len(points) > 100
+
+
+def _contents(follower: Follower) -> object:
+    state = follower.state
+    return sorted(state.ledger.owners), state.tree.queues["root.a"].usage(), sorted(state.applications)
+
+
+@pytest.mark.parametrize("distance", [41, pytest.param(5, marks=pytest.mark.ci)])
+def test_interrupted_follower(distance: int, quick_folder: Path) -> None:
+    """A follower applies every change once."""
+    path = quick_folder / "followed"
+    with open_partition(path, _CONFIG) as partition:
+        partition.submit("app", SUE, "root.a")
+    before = path.read_bytes()
+    with open_partition(path) as partition:
+        assert partition.allocate("one", "app", memory(1))
+        assert partition.allocate("two", "app", memory(2))
+        partition.request("three", "app", memory(9))
+        partition.release("one")
+        last = partition.journal.number
+    after = path.read_bytes()
+    follower = Follower(path)
+    expected = _contents(follower)
+    follower.close()
+    copies = (quick_folder / f"copy-{number}" for number in count())
+
+    @contextmanager
+    def following() -> Iterator[Callable[[], object]]:
+        nonlocal follower
+        copy = next(copies)
+        copy.write_bytes(before)
+        follower = Follower(copy)
+        copy.write_bytes(after)
+        yield lambda: follower.poll(acknowledged=False)
+        follower.close()
+
+    points = points_in(following)[::distance]
+    for point in points:
+        interruption = Interruption(point)
+        with following() as poll:
+            interruption.run(poll)
+            while follower.poll(acknowledged=False):
+                pass
+        verify(follower.state)
+        assert (_contents(follower), follower.number) == (expected, last), point
+    assert len(points) > 50
