@@ -146,6 +146,8 @@ class _File:
 #: Protects `_FILES`. A fork waits for this lock, so that the copy in the child is consistent.
 _GUARD: Final = OwnedLock()
 _FILES: Final[dict[FileIdentity, _File]] = {}
+#: Files that nobody uses any more, until they are closed.
+_ENDED: Final[list[_File]] = []
 #: The uses that are garbage and have not ended yet, by the identities of their files.
 _ABANDONED: Final[list[tuple[FileIdentity, int]]] = []
 
@@ -157,12 +159,21 @@ def _end_use(identity: FileIdentity, use: int) -> None:
         return
     file.end(use)
     if not file.uses:
-        file.close()
-        _FILES.pop(identity, None)
+        # First, because an entry without descriptors could not be used.
+        _ENDED.append(_FILES.pop(identity))
+        _close_ended()
+
+
+def _close_ended() -> None:
+    """Close the files that nobody uses any more; under `_GUARD`."""
+    while _ENDED:
+        _ENDED[0].close()
+        del _ENDED[0]
 
 
 def _end_abandoned() -> None:
-    """End the uses that are garbage; under `_GUARD`."""
+    """End the uses that are garbage, and what interruptions have left open; under `_GUARD`."""
+    _close_ended()
     while _ABANDONED:
         # Finalizers append others meanwhile.
         identity, use = first = _ABANDONED[0]
@@ -172,9 +183,10 @@ def _end_abandoned() -> None:
 
 def _forget_files() -> None:
     """Close the files that a forked process has inherited: their locks belong to the parent and must end with it."""
-    for file in _FILES.values():
+    for file in (*_FILES.values(), *_ENDED):
         file.close()
     _FILES.clear()
+    _ENDED.clear()
     _ABANDONED.clear()
     _GUARD.release()
 

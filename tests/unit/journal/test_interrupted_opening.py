@@ -176,8 +176,8 @@ def test_interrupted_reading(tmp_path: Path) -> None:
         assert inspect(path).number == expected, point
     collect_garbage()
     assert not file_use._FILES
-    # What the system has opened stays open if the exception arrives before the next instruction.
-    assert descriptors() <= before + 6
+    # What the system has opened stays open if the exception arrives within the next few instructions.
+    assert descriptors() <= before + 10
     assert len(points) > 100
 
 
