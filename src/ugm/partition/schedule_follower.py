@@ -76,7 +76,7 @@ class ScheduleFollower:
     def _change_limits(self, now: int) -> None:
         """Change the limits, step by step while a timer runs, because it stops if a limit rises in between."""
         state, timers, steps = self._state, self._timers, 0
-        while (changes_at := state.compiled.changes_at) <= now:
+        while self.is_scheduled and (changes_at := state.compiled.changes_at) <= now:
             # First: an interruption may leave the limits changed, because they follow from the time alone.
             timers.keep_running()
             steps += 1
