@@ -23,13 +23,14 @@ import ssl
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from threading import Lock, Thread, current_thread
+from threading import Thread, current_thread
 from time import monotonic, sleep
 from typing import Any, Final, TypeVar, final
 
 import msgspec
 
-from ugm.errors import RequestError
+from ugm.errors import ReentrantCallError, RequestError
+from ugm.operation_lock import OwnedLock
 from ugm.service.addresses import Address, AddressChoice, LeaderAccess, parse_addresses
 from ugm.service.calls import OpenCalls, require_query
 from ugm.service.client_calls import ClientCall, PromisedCall, PromiseMode
@@ -103,13 +104,13 @@ class ClientConnection:
         #: How long a call that is alone waits before it checks its deadline and the connection, in seconds.
         self._first_wait: Final = min(deadline, self._timing.silence, PATIENCE)
         #: Protects the open calls, and the creation of the thread.
-        self._guard: Final = Lock()
+        self._guard: Final = OwnedLock()
         self._open: Final = OpenCalls()
         #: The promised calls that are done, and whose futures are not complete yet.
         self._settled: list[PromisedCall] = []
         #: Held by the thread that sends, and by the thread that reads.
-        self._sending: Final = Lock()
-        self._reading: Final = Lock()
+        self._sending: Final = OwnedLock()
+        self._reading: Final = OwnedLock()
         self._socket: ClientSocket | None = None
         self._thread: Thread | None = None
         self._mode: Final = PromiseMode()
@@ -139,8 +140,11 @@ class ClientConnection:
 
         Raises:
             DeadlineError: there was no answer within the deadline.
+            ReentrantCallError: a signal handler or finalizer has interrupted another call of this thread.
             UgmError: the error of the operation.
         """
+        if self._reading.is_owned() or self._sending.is_owned() or self._guard.is_owned():
+            raise ReentrantCallError
         if self._is_read_only:
             require_query(operation)
         if len(arguments) > MAX_ARGUMENTS:
@@ -155,6 +159,9 @@ class ClientConnection:
                 self._start(call)
             if not call.is_done:
                 self._await(call)
+        except BaseException:
+            self._abandon_connection()
+            raise
         finally:
             if not call.is_done:
                 self._give_up(call)
@@ -176,9 +183,24 @@ class ClientConnection:
 
     def _promise(self, operation: Operation, request: OperationRequest) -> Future[Any]:
         call = PromisedCall(operation, request, monotonic() + self._deadline)
-        self._start_thread()
-        self._start(call)
+        try:
+            self._start_thread()
+            self._start(call)
+        except BaseException:
+            self._abandon_connection()
+            raise
         return call.future
+
+    def _abandon_connection(self) -> None:
+        """Continue after an exception from outside: a new connection replaces this one, whose state is unknown."""
+        self._guard.release_if_held()
+        self._sending.release_if_held()
+        connection = self._socket
+        if connection is not None:
+            # The thread that reads next finds this, and sends all open calls again.
+            connection.abort()
+        if self._reading.is_owned():
+            self._end_reading()
 
     def _exchange(self, call: ClientCall) -> bool:
         """Send a call and read once, if no other call is open; return whether it was sent.
