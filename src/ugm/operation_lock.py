@@ -330,18 +330,11 @@ OwnerT = TypeVar("OwnerT", bound=_Owned)
 def locked(method: Callable[Concatenate[OwnerT, P], T]) -> Callable[Concatenate[OwnerT, P], T]:
     """Run a method under the lock of its object, for objects whose changes recover in their own way.
 
-    The lock is free afterwards, even if the method is interrupted. A locked method must not call another one: an
-    exception in the inner call would release the lock of the outer call. Frequent methods contain these statements
-    themselves.
+    The lock is free afterwards, even if the method is interrupted. Frequent methods contain such statements themselves.
     """
 
     @wraps(method)
     def guarded(self: OwnerT, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            with self._lock:
-                return method(self, *args, **kwargs)
-        except BaseException:
-            self._lock.release_if_held()
-            raise
+        return self._lock.hold(method, self, *args, **kwargs)
 
     return guarded

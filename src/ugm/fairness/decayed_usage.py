@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final, Generic, NamedTuple, Self, TypeVar
 
-from ugm.errors import RequestError
+from ugm.errors import ReentrantCallError, RequestError
 from ugm.fairness.cost import CostRate
 from ugm.operation_lock import OwnedLock, locked
 
@@ -211,7 +211,13 @@ class DecayedUsage(ABC, Generic[HistoryT]):
         self._store(change)
 
     def _prepared(self, at: int) -> _Change[HistoryT]:
-        """Return an empty change at a time."""
+        """Return an empty change at a time.
+
+        Raises:
+            ReentrantCallError: a signal handler or finalizer has interrupted another call of this thread.
+        """
+        if self._lock.own_depth() > 1:
+            raise ReentrantCallError
         self._store_final()
         last = self._last
         return _Change(require_time(at) if last is None or at > last else last)

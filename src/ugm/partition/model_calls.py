@@ -81,6 +81,8 @@ def has_method(model: QuotaModel, name: str) -> bool:
     """Return whether a model has an optional method. It has not if a property of this name raises."""
     try:
         return hasattr(model, name)
+    except (MemoryError, RecursionError):
+        raise
     except Exception:
         # An error of the model itself comes again.
         if _always_raises(model, name):

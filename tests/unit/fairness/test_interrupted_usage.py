@@ -11,6 +11,7 @@ import pytest
 
 from support.interruption_points import Interruption, points_in
 from support.locks import is_locked
+from ugm import ReentrantCallError
 from ugm.fairness import BinnedUsage, ContinuousUsage
 from ugm.fairness.decayed_usage import DecayedUsage
 
@@ -37,6 +38,24 @@ _CHANGES: Final[dict[str, Callable[[DecayedUsage[Any]], object]]] = {
 def _state(usage: DecayedUsage[Any]) -> object:
     # A time before the last change counts as that of the change.
     return usage.at(0), usage.owners, usage.at(130), usage.rates(), usage.value("ana", 300)
+
+
+@pytest.mark.parametrize("kind", _MAKERS)
+def test_change_in_a_change(kind: str) -> None:
+    """A signal handler that changes the usage in the middle of a change gets an error, and that change continues."""
+    usage = _MAKERS[kind]()
+
+    class Handler(dict[str, int]):
+        """An argument in whose place a signal arrives."""
+
+        def items(self) -> Any:  # noqa: ANN401 - as in the base class
+            with pytest.raises(ReentrantCallError):
+                usage.add_use("ana", {"vcore": 1}, 0)
+            return super().items()
+
+    usage.start("one", "ana", Handler(vcore=2), 0)
+    assert not is_locked(usage._lock)
+    assert usage.rates() == {"ana": 2}
 
 
 @pytest.mark.parametrize("kind", _MAKERS)
