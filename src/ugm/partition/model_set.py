@@ -19,8 +19,10 @@ The idea: two rules.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
+from threading import get_ident
 from typing import Final, Protocol, TypeVar, final
 
 from ugm._declared_models import ModelDefinition
@@ -97,6 +99,7 @@ class ModelSet:
         "_lock",
         "_objecting",
         "_pending",
+        "_replaced",
         "_resettable",
         "_suspended",
         "_timed",
@@ -105,7 +108,6 @@ class ModelSet:
         "all",
         "clock",
         "follow_schedule",
-        "replaced",
     )
 
     #: Called with the time when an operation begins; None if no limit changes with the time.
@@ -133,8 +135,8 @@ class ModelSet:
     _unknown: list[QuotaModel]
     #: Models of unknown state that cannot be reset, and are not used any more.
     _suspended: list[QuotaModel]
-    #: The model that is about to be replaced, which the next rebuild does not reset.
-    replaced: QuotaModel | None
+    #: The model that a thread is about to replace. The recovery of that operation does not reset it.
+    _replaced: tuple[QuotaModel, int] | None
     #: How often in a row memory or the stack was exhausted during a reset.
     _exhausted: int
     #: The errors of models while their calls were undone.
@@ -153,7 +155,7 @@ class ModelSet:
                 raise RequestError("models", model, "the model occurs twice")
         self._calling = self._objecting = None
         self._unknown, self._suspended = [], []
-        self.replaced = None
+        self._replaced = None
         self._exhausted = 0
         self._undo_errors = []
 
@@ -215,6 +217,8 @@ class ModelSet:
         Args:
             changes: whether the operation is a change.
         """
+        # The recovery is over.
+        self._replaced = None
         try:
             now = self.clock.read(changes=changes)
         except Exception as error:
@@ -594,8 +598,8 @@ class ModelSet:
         """Reset every model of unknown state, and charge it with all *calls*."""
         self._note_interruption()
         for model in tuple(self._unknown):
-            if model is self.replaced:
-                self.replaced = None
+            if self._is_being_replaced(model):
+                self._replaced = None
                 # If the replacement fails, this model is reset after all.
                 self._lock.undo.append((self._require_rebuild, ()))
                 continue
@@ -604,6 +608,9 @@ class ModelSet:
             self._unknown = [other for other in self._unknown if other is not model]
         self._exhausted = 0
         self._undo_errors.clear()
+
+    def _is_being_replaced(self, model: QuotaModel) -> bool:
+        return self._replaced is not None and self._replaced[0] is model and self._replaced[1] == get_ident()
 
     def _charge_unknown(self, model: QuotaModel, calls: Collection[Call]) -> bool:
         """Reset a model of unknown state, charge it with all calls, and return whether that worked.
@@ -644,6 +651,15 @@ class ModelSet:
             return False
         return True
 
+    @contextmanager
+    def replacing(self, model: QuotaModel) -> Iterator[None]:
+        """Let the next operation of this thread replace a model, which perhaps can never be reset."""
+        try:
+            self._replaced = model, get_ident()
+            yield
+        finally:
+            self._replaced = None
+
     def replace(self, old: QuotaModel, new: QuotaModel, calls: Iterable[Call]) -> None:
         """Replace a model by another one, which is charged with all *calls*.
 
@@ -652,6 +668,7 @@ class ModelSet:
         Raises:
             RequestError: *old* is not one of the models, or *new* is not a model, or is one of them already.
         """
+        self._replaced = None
         _require_model("new", new)
         if not any(model is old for model in self.all):
             raise RequestError("old", old, "expected one of the models of the partition")

@@ -322,13 +322,8 @@ class Partition(FastPath):
             RequestError: *old* is not a model of this partition, or is declared by the configuration, or *new* is not a
                 quota model.
         """
-        try:
-            if self._lock.valid_epoch is not self._lock.epoch:
-                # The operation recovers first, and this may be a model that can never be reset.
-                self._models.replaced = old
+        with self._models.replacing(old):
             self._transactions.run(self._replace_model, old, new)
-        finally:
-            self._models.replaced = None
 
     def _replace_model(self, old: QuotaModel, new: QuotaModel) -> None:
         self._models.replace(old, new, ledger_calls(self._state))

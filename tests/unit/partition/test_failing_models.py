@@ -7,8 +7,10 @@ charged with the ledger, or suspended until it is replaced.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Final, NamedTuple
+from unittest.mock import Mock
 
 import pytest
 
@@ -27,6 +29,7 @@ from support.partition_fixtures import SUE, BrokenError, Licences, Resettable, c
 from ugm import AllocationRequest, Claim, Decision, Partition, ReentrantCallError, RequestError, Resource, Violation
 from ugm.decision import SUSPENDED
 from ugm.events import Event
+from ugm.operation_lock import CHANGING
 
 CONFIG: Final = config(
     "{name: a, resources: {max: {memory: 50}}}", limits="{groups: [dev], maxresources: {licence: 12}}"
@@ -377,6 +380,59 @@ def test_replacement_that_is_never_made() -> None:
     now[0] = 1000
     assert partition.allocate("a", "app", licences(1))
     assert old.used == 1
+    partition.verify()
+
+
+@pytest.mark.parametrize("fails_in", ["reset", "at"])
+def test_replacement_after_a_recovery(fails_in: str) -> None:
+    """A model that fails while it takes its own place is reset, although the operation has recovered before."""
+
+    class Once(Resettable):
+        """Licences that fail once."""
+
+        fails_in = ""
+
+        def _fail(self, call: str) -> None:
+            if self.fails_in == call:
+                self.fails_in = ""
+                raise TimeoutError
+
+        def reset(self) -> None:
+            """Forget all claims, or fail."""
+            self._fail("reset")
+            super().reset()
+
+        def at(self, now: int) -> None:  # noqa: ARG002 - the interface
+            """Note the time, or fail."""
+            self._fail("at")
+
+    model = Once(9)
+    partition = Partition(CONFIG, models=[model])
+    partition.submit("app", SUE, "root.a")
+    assert partition.allocate("a", "app", licences(1))
+    begin = partition._lock.begin
+    partition._lock.begin = Mock(side_effect=KeyboardInterrupt)
+    with pytest.raises(KeyboardInterrupt):
+        partition.queue()
+    partition._lock.begin = begin
+    model.fails_in = fails_in
+    with pytest.raises(TimeoutError):
+        partition.replace_model(model, model)
+    assert partition.allocate("b", "app", licences(1))
+    assert model.used == 2
+    partition.verify()
+
+
+def test_replacement_that_is_refused_beside_a_recovery() -> None:
+    """The recovery of another thread resets the model, whatever this thread is about to do with it."""
+    partition = Partition(CONFIG, models=[model := Resettable(9)])
+    partition.submit("app", SUE, "root.a")
+    assert partition.allocate("a", "app", licences(1))
+    partition._models._mark_state_unknown(model)
+    partition._lock.valid_epoch = CHANGING
+    with ThreadPoolExecutor() as pool, partition._models.replacing(model):
+        assert pool.submit(partition.allocate, "b", "app", licences(1)).result()
+    assert model.used == 2
     partition.verify()
 
 
