@@ -12,8 +12,9 @@ from ugm.partition.transaction import Transactions
 
 __all__ = ["ScheduleFollower"]
 
-#: A timer starts anew if the limits have changed more often than this since the last operation.
-_MOST_STEPS: Final = 1000
+#: A timer starts anew if the limits have changed more often than this since the last operation, so that no operation
+#: takes much longer than the others.
+_MOST_STEPS: Final = 10
 
 
 @final

@@ -555,3 +555,28 @@ def test_rise_is_the_first_change_that_helps(entries: list[ScheduledLimit], quar
             assert found == LimitRise(at, limit.get("memory"))
             return
     assert found is None or found.at >= begin + 20 * 86_400
+
+
+def test_timers_after_a_long_rest(clock: Clock) -> None:
+    """After many changes of the limits without an operation, a timer starts anew, which takes little time."""
+    text = """
+    partitions:
+    - preemption: {quotapreemptionenabled: true}
+      queues:
+      - name: a
+        properties: {quota.preemption.delay: 60s}
+        resources: {max: {memory: 8}}
+        ugm:
+          schedule:
+          - {hours: "00:00-12:00", maxresources: {memory: 4}}
+          - {hours: "12:00-24:00", maxresources: {memory: 5}}
+    """
+    partition = Partition(parse_config(text).partition(), clock=clock)
+    partition.submit("app", SUE, "root.a")
+    partition.adopt("a", "app", memory(6))
+    (first,) = partition.reduction_timers()
+    clock.now += 4 * 24 * HOUR
+    assert partition.reduction_timers() == (first,)
+    clock.now += 40 * 24 * HOUR
+    (second,) = partition.reduction_timers()
+    assert second.since == clock.now
