@@ -84,7 +84,9 @@ class Administration:
         Raises:
             RequestError: there is no such budget, or it does not allow the change.
         """
-        prepared = self._models.budgets_with(change.budget).prepare(change)
+        budgets = self._models.budgets_with(change.budget)
+        # A query, because the model forgets promised ends that have passed.
+        (prepared,) = self._models.query(budgets, lambda change: (budgets.prepare(change),), change)
         if prepared is None:
             return False
         self._state.undo.append((prepared.undo, ()))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from support.declared_models import BY_QUEUE, ELASTIC, GROUPS, TREE
+from support.interruption_points import Interruption, points_in
 from ugm import Partition, RequestError, Resource, UserGroup
 from ugm.budgets import Budget, BudgetChange, Budgets
 from ugm.configuration import BudgetConfig, ElasticConfig, Extensions, LimitConfig, PartitionConfig, QueueConfig
@@ -279,3 +281,34 @@ def test_a_plan_can_be_made_elsewhere() -> None:
 
     assert make_config_plan(sent, planned.compiled)[:4] == planned[:4]
     assert make_config_plan(sent, planned.compiled).exhausting == planned.exhausting != ()
+
+
+def test_interrupted_transfer_after_a_promised_end() -> None:
+    """What an account has promised is counted once, although a transfer is interrupted while it forgets passed ends."""
+    budgets = (lab(period="none"), BudgetConfig("each", user="*", amounts=gpu(90), unit="hour"))
+    change = BudgetChange.transfer("lab", "each", gpu(1), recipient_owner="sue")
+    setting = Setting(*budgets)
+
+    @contextmanager
+    def transferring() -> Iterator[Callable[[], object]]:
+        nonlocal setting
+        setting = Setting(*budgets)
+        for name, duration in (("1", 100), ("2", 900), ("3", 20_000)):
+            assert setting.partition.allocate(name, "a", gpu(1), duration=duration)
+        setting.now += 1000
+        yield lambda: setting.partition.change_budget(change)
+
+    def remaining() -> object:
+        return setting.remaining(), str(setting.partition.allocate("4", "a", gpu(1), duration=40_000))
+
+    with transferring() as transfer:
+        before = remaining()
+    with transferring() as transfer:
+        transfer()
+        after = remaining()
+    points = [point for point in points_in(transferring) if "budgets" in point.code.co_filename][::3]
+    for point in points:
+        with transferring() as transfer:
+            Interruption(point).run(transfer)
+        assert remaining() in (before, after), point
+    assert len(points) > 100
