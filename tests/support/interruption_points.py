@@ -176,6 +176,9 @@ class _Survey:
 
 def is_last(point: Point, function: Callable[..., object]) -> bool:
     """Return whether a point is the return of a function to a caller that gets the result."""
+    if point.kind == "line" and not _IS_TRACED:
+        # The place is the number of a line.
+        return False
     code = inspect.unwrap(function).__code__
     return point.code is code and code.co_code[point.place] == opmap["RETURN_VALUE"]
 

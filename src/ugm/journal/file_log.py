@@ -136,7 +136,7 @@ class FileLeadership:
         try:
             self._record: Final = LeaderFile(path, candidate)
         except BaseException as error:
-            # Now, because whoever keeps the traceback keeps the lock alive.
+            # A finalizer would release it only when nothing refers to the traceback.
             writer_lock.release()
             if isinstance(error, OSError):
                 raise JournalError(path, f"the record of its leader cannot be written: {error}") from error

@@ -65,7 +65,7 @@ _T = TypeVar("_T")
 
 _LOGGER: Final = logging.getLogger(__name__)
 
-#: A model is suspended if so many attempts in a row to reset it exhaust memory or the stack, or are interrupted.
+#: A model is suspended after this number of resets in a row that exhausted memory or the stack, or were interrupted.
 _ATTEMPTS: Final = 8
 
 

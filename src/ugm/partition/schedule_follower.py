@@ -12,7 +12,7 @@ from ugm.partition.transaction import Transactions
 
 __all__ = ["ScheduleFollower"]
 
-#: A timer starts anew if the limits have changed more often than this since the last operation, so that no operation
+#: A timer starts again if the limits have changed more often than this since the last operation, so that no operation
 #: takes much longer than the others.
 _MOST_STEPS: Final = 10
 

@@ -558,7 +558,7 @@ def test_rise_is_the_first_change_that_helps(entries: list[ScheduledLimit], quar
 
 
 def test_timers_after_a_long_rest(clock: Clock) -> None:
-    """After many changes of the limits without an operation, a timer starts anew, which takes little time."""
+    """After many changes of the limits without an operation, a timer starts again, which takes little time."""
     text = """
     partitions:
     - preemption: {quotapreemptionenabled: true}
