@@ -140,14 +140,21 @@ class OpenCalls:
             unsent.popleft()
             requests.append(call.request)
 
+    def answered(self, answers: list[Reply]) -> list[tuple[Call, Reply]]:
+        """Return the calls that are answered, which stay open. Replies to calls that were given up are ignored."""
+        calls = self.calls
+        return [(calls[answer.number], answer) for answer in answers if answer.number in calls]
+
     def take_answered(self, answers: list[Reply]) -> list[tuple[Call, Reply]]:
         """Remove the calls that are answered. Replies to calls that were given up are ignored."""
-        calls = self.calls
-        if len(answers) == 1:
-            answer = answers[0]
-            call = calls.pop(answer.number, None)
-            return [] if call is None else [(call, answer)]
-        return [(calls.pop(answer.number), answer) for answer in answers if answer.number in calls]
+        answered = self.answered(answers)
+        for call, _ in answered:
+            del self.calls[call.number]
+        return answered
+
+    def all(self) -> list[Call]:
+        """Return all calls."""
+        return list(self.calls.values())
 
     def take_expired(self, now: float) -> list[Call]:
         """Remove the calls whose deadline has passed."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from threading import Lock, local
 from typing import Any, Final, final
 
@@ -96,13 +97,14 @@ class PromisedCall(ClientCall):
         """Do nothing: no thread waits."""
 
     def finish(self) -> None:
-        """Complete the future; its callbacks may make other calls."""
-        try:
-            result = self.result()
-        except Exception as error:  # noqa: BLE001 - it is delivered
-            self.future.set_exception(error)
-        else:
-            self.future.set_result(result)
+        """Complete the future, unless it is complete; its callbacks may make other calls."""
+        with suppress(InvalidStateError):
+            try:
+                result = self.result()
+            except Exception as error:  # noqa: BLE001 - it is delivered
+                self.future.set_exception(error)
+            else:
+                self.future.set_result(result)
 
 
 class PromiseMode(local):

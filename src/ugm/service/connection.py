@@ -14,13 +14,14 @@ Invariants:
 
 - While a call is open, a thread reads, or a waiting thread has been woken to read.
 - While a call is not sent, a thread sends, or the reader sends it when the socket accepts data again.
+- A call stays open until its answer is stored, so an exception from outside cannot lose the answer of another call.
 - No thread waits for the leader except in `ClientSocket.receive` and while it connects, and both end at the deadline.
 """
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
 from threading import Thread, current_thread
@@ -32,7 +33,7 @@ import msgspec
 from ugm.errors import ReentrantCallError, RequestError
 from ugm.operation_lock import OwnedLock
 from ugm.service.addresses import Address, AddressChoice, LeaderAccess, parse_addresses
-from ugm.service.calls import OpenCalls, require_query
+from ugm.service.calls import Call, OpenCalls, require_query
 from ugm.service.client_calls import ClientCall, PromisedCall, PromiseMode
 from ugm.service.client_socket import PATIENCE, ClientSocket
 from ugm.service.errors import DeadlineError, ProtocolError, UnavailableError
@@ -201,6 +202,8 @@ class ClientConnection:
             connection.abort()
         if self._reading.is_owned():
             self._end_reading()
+        # More than the usual two, because some of these calls may be answered, but not removed yet.
+        self._wake_readers(len(self._open.calls))
 
     def _exchange(self, call: ClientCall) -> bool:
         """Send a call and read once, if no other call is open; return whether it was sent.
@@ -262,31 +265,38 @@ class ClientConnection:
     def _end_reading(self) -> None:
         """Let another thread read, and complete the futures of the calls that are done."""
         settled = self._settled
-        if settled:
-            self._settled = []
-        self._reading.release()
-        # A call that is added after this check finds that nothing reads.
-        if self._open.calls:
-            self._wake_reader()
-        for call in settled:
-            call.finish()
+        try:
+            if settled:
+                with self._guard:
+                    self._settled = []
+            self._reading.release()
+            # A call that is added after this check finds that nothing reads.
+            if self._open.calls:
+                self._wake_readers()
+            for call in settled:
+                call.finish()
+        except BaseException:
+            # The thread that reads next completes them.
+            with self._guard:
+                self._settled.extend(settled)
+            raise
 
     def _give_up(self, call: ClientCall) -> None:
         with self._guard:
             self._open.discard(call.number)
         call.fail(self._late())
         # This thread may have been woken to read.
-        self._wake_reader()
+        self._wake_readers()
         self._flush()
 
     def _late(self) -> DeadlineError:
         reason = f"no answer within {self._deadline:g} s"
         return DeadlineError(self._choice.names, reason if self._socket else f"{reason}; {self._reason}")
 
-    def _wake_reader(self) -> None:
-        """Let waiting threads read: the two oldest, because one of them may be giving up."""
+    def _wake_readers(self, count: int = 2) -> None:
+        """Let waiting threads read: by default the two oldest, because one of them may be giving up."""
         with self._guard:
-            calls = self._open.first(2)
+            calls = self._open.first(count)
         for call in calls:
             call.wake()
 
@@ -365,11 +375,11 @@ class ClientConnection:
     def _handle(self, message: LeaderMessage) -> None:
         if type(message) is Replies:
             with self._guard:
-                answered = self._open.take_answered(message.answers)
+                answered = self._open.answered(message.answers)
             for call, answer in answered:
                 call.complete(answer.status, answer.value)
-                if type(call) is PromisedCall:
-                    self._settled.append(call)
+                self._note_done(call)
+            self._discard([call for call, _ in answered])
         elif type(message) is Staleness:
             self.staleness = message
         elif type(message) is Moved:
@@ -390,11 +400,21 @@ class ClientConnection:
 
     def _fail_all(self, error: Exception) -> None:
         with self._guard:
-            calls = self._open.take_all()
+            calls = self._open.all()
         for call in calls:
             call.fail(error)
-            if type(call) is PromisedCall:
-                self._settled.append(call)
+            self._note_done(call)
+        self._discard(calls)
+
+    def _note_done(self, call: Call) -> None:
+        if type(call) is PromisedCall:
+            self._settled.append(call)
+
+    def _discard(self, calls: Iterable[Call]) -> None:
+        """Remove calls that are done. If the reader is interrupted before, they are sent and answered again."""
+        with self._guard:
+            for call in calls:
+                self._open.discard(call.number)
 
     def _drop(self) -> None:
         connection, self._socket = self._socket, None
@@ -508,11 +528,12 @@ class ClientConnection:
                 connection.send(frame(Bye()))
                 connection.abort()
         with self._guard:
-            calls = self._open.take_all()
+            calls = self._open.all()
         for call in calls:
             call.fail(self._unavailable("the connection was closed"))
             if type(call) is PromisedCall:
                 call.finish()
+        self._discard(calls)
         # If the callback of a future calls this method, its own thread reads.
         if self._reading.acquire(timeout=self._timing.connect):
             self._drop()
