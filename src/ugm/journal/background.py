@@ -7,13 +7,13 @@ may write the file. For PostgreSQL, the process stores them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future
-from threading import Thread
+from concurrent.futures import Future, wait
 from typing import Final, final
 
 from ugm.journal.compaction import Compaction
 from ugm.journal.compaction_process import CompactionProcess, CompactionTask
 from ugm.journal.errors import JournalError
+from ugm.journal.threads import start_thread
 
 __all__ = ["BackgroundCompaction"]
 
@@ -28,7 +28,7 @@ class BackgroundCompaction:
         store: stores what the process sends.
     """
 
-    __slots__ = ("_process", "_store", "_thread", "future")
+    __slots__ = ("_process", "_store", "future")
 
     #: Gets the result, or a `JournalError`.
     future: Final[Future[Compaction]]
@@ -43,8 +43,11 @@ class BackgroundCompaction:
             self._process: Final = CompactionProcess(task, shown_location)
         except OSError as error:
             raise JournalError(shown_location, f"it cannot be compacted: {error}") from error
-        self._thread: Final = Thread(target=self._run, name=f"compaction {shown_location}", daemon=True)
-        self._thread.start()
+        try:
+            start_thread(self._run, f"compaction {shown_location}", shown_location)
+        except BaseException:
+            self._process.end()
+            raise
 
     def _run(self) -> None:
         try:
@@ -56,6 +59,7 @@ class BackgroundCompaction:
             self.future.set_result(result)
 
     def stop(self) -> None:
-        """End the compaction, which then fails unless it is complete, and wait for its thread."""
+        """End the compaction, which then fails unless it is complete, and wait for its result."""
         self._process.kill()
-        self._thread.join()
+        # Not for its thread, in which a callback of the future may make this call.
+        wait([self.future])

@@ -23,13 +23,15 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from threading import Condition, Lock, Thread, current_thread
+from threading import Condition, Lock
 from typing import Final, TypeAlias, TypeVar, final
 
 from ugm.errors import ReentrantCallError, RequestError
 from ugm.journal.errors import JournalError
 from ugm.journal.file_writer import ChangeRow, change_row
 from ugm.journal.log import LogWriter, SentCommit
+from ugm.journal.result_delivery import ResultDelivery
+from ugm.journal.threads import start_thread
 from ugm.operation_lock import OwnedLock
 
 __all__ = ["ChangeQueue", "Clock", "DurabilityCallback", "copy_of", "milliseconds"]
@@ -40,8 +42,9 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 #: Returns the milliseconds since 1970.
 Clock: TypeAlias = Callable[[], int]
-#: A function that is called with None when a change is durable, or with the error when it is in doubt. It must ignore a
-#: second call, which may happen after an interruption.
+#: A function that is called with None when a change is durable, or with the error when it is in doubt. All commits wait
+#: for it, so it must return at once, without a call of the partition or of a subscriber. It must ignore a second call,
+#: which may happen after an interruption.
 DurabilityCallback: TypeAlias = Callable[[JournalError | None], None]
 
 #: The last millisecond of the year 9999, the last year that `datetime` supports.
@@ -118,6 +121,7 @@ class ChangeQueue:
         "is_closed",
         "number",
         "path",
+        "result_delivery",
     )
 
     #: The number and the instant of the last appended change.
@@ -168,9 +172,9 @@ class ChangeQueue:
         #: Protects `_appended`, `_callbacks` and `_durable`; never held during a commit.
         self._guard: Final = OwnedLock()
         self._work_to_do: Final = Condition(self._guard)
-        self._thread: Final = Thread(target=self._work, name=f"journal {path}", daemon=True) if group_commit else None
-        if self._thread:
-            self._thread.start()
+        #: Delivers deferred results; None if each caller commits its own changes.
+        self.result_delivery: Final = ResultDelivery(path) if group_commit else None
+        self._thread: Final = start_thread(self._work, f"journal {path}", path) if group_commit else None
 
     @property
     def is_group_commit(self) -> bool:
@@ -318,8 +322,7 @@ class ChangeQueue:
         """
         if self._durable >= number:
             return
-        # A callback in the committing thread may make changes, which this thread has to commit itself.
-        if self._thread in (None, current_thread()) and self._failure is None:
+        if self._thread is None and self._failure is None:
             self.flush()
             return
         waiter = _Waiter()
@@ -327,6 +330,10 @@ class ChangeQueue:
         failure = waiter.wait()
         if failure is not None:
             raise copy_of(failure)
+
+    def is_durable(self, number: int) -> bool:
+        """Return whether a change has reached the disk."""
+        return self._durable >= number
 
     def when_durable(self, number: int, callback: DurabilityCallback) -> None:
         """Call a function when a change is durable or in doubt; at once if it is already."""
@@ -492,21 +499,30 @@ class ChangeQueue:
 
     def _work(self) -> None:
         """Commit appended changes until the journal is closed. During one commit, changes gather for the next."""
-        while True:
-            with self._guard:
-                self._is_idle = True
-                while not self.is_closed and (self._failure is not None or not self._appended):
-                    self._work_to_do.wait()
-                self._is_idle = False
-                if self.is_closed:
-                    return
+        while not self.is_closed:
             try:
-                with suppress(JournalError):
+                with self._guard:
+                    self._wait_for_work()
+                if not self.is_closed:
                     self.flush()
-            except Exception:
-                # The changes are still there. The next attempt may succeed.
-                _LOGGER.exception("a commit failed in an unexpected way")
-                time.sleep(_RETRY)
+            except JournalError:
+                # The callers have it. The next change tries again.
+                continue
+            except BaseException as error:  # noqa: BLE001 - without this thread, every change would wait for ever
+                self._recover(error)
+
+    def _wait_for_work(self) -> None:
+        self._is_idle = True
+        while not self.is_closed and (self._failure is not None or not self._appended):
+            self._work_to_do.wait()
+        self._is_idle = False
+
+    def _recover(self, error: BaseException) -> None:
+        """Continue after an unexpected error. The changes are still there, and the next attempt may succeed."""
+        with suppress(BaseException):
+            self.release_if_held()
+            _LOGGER.error("a commit failed in an unexpected way", exc_info=error)
+            time.sleep(_RETRY)
 
     # Other work on the log
 
@@ -552,15 +568,23 @@ class ChangeQueue:
             self._work_to_do.notify()
 
     def close(self) -> None:
-        """Commit the appended changes and close the log; called once, after `stop`.
+        """Commit the appended changes and close the log, after `stop`; by one thread at a time.
+
+        After an interruption, a second call continues.
 
         Raises:
-            JournalError: a change is in doubt, and cannot be written now either.
+            JournalError: a change is in doubt, and cannot be written now either; the log is closed.
         """
-        # A callback in the committing thread may close the journal; the thread ends by itself then.
-        if self._thread is not None and self._thread is not current_thread():
+        if self._thread is not None:
             self._thread.join()
         try:
             self.flush()
-        finally:
+        except JournalError:
             self._log.close()
+            raise
+        self._log.close()
+
+    def deliver_results(self) -> None:
+        """Deliver the deferred results that are left, after `close`."""
+        if self.result_delivery is not None:
+            self.result_delivery.close()

@@ -78,6 +78,10 @@ class CompactionProcess:
         return self
 
     def __exit__(self, *_error: object) -> None:
+        self.end()
+
+    def end(self) -> None:
+        """End the process, and close the pipes."""
         self.kill()
         with self._process:
             pass
@@ -170,8 +174,12 @@ def _compact_postgres(task: CompactionTask) -> Compaction:
 
 def execute_task() -> None:
     """Execute the task on the standard input, and write messages to the standard output."""
+    data = sys.stdin.buffer.read()
+    if not data:
+        # The start of this process was interrupted.
+        return
     os.nice(_NICE)
-    task = CompactionTask(*json.loads(sys.stdin.buffer.read()))
+    task = CompactionTask(*json.loads(data))
     try:
         result: Any = (_compact_postgres if task.schema else _compact_file)(task)
         _send("result", json.dumps(result).encode())

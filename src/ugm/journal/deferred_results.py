@@ -1,8 +1,8 @@
 """Deferred results: an operation runs at once, and its result is delivered when its change is durable.
 
-The thread that commits delivers the results of all changes of a commit. A `FutureResult` completes a future. A
-`TaskResult` first goes to the `LoopMailbox` of its asyncio loop, because only the thread of the loop may complete it.
-The mailbox wakes the loop once for many results: with 1,000 tasks this more than doubles the operations per second.
+If commits are shared, `ugm.journal.result_delivery` delivers the results. A `FutureResult` completes a future. A
+`TaskResult` goes to the `LoopMailbox` of its asyncio loop, because only the thread of the loop may complete it. The
+mailbox wakes the loop once for many results: with 1,000 tasks this more than doubles the operations per second.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from asyncio import AbstractEventLoop
 from asyncio import Future as LoopFuture
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from typing import Any, Final, Generic, ParamSpec, TypeVar, final
 
 from ugm.journal.change_queue import copy_of
 from ugm.journal.errors import JournalError
+from ugm.journal.result_delivery import ResultDelivery
 from ugm.journal.transaction_log import Deferral, JournalTransactionLog
 
 __all__ = ["FutureResult", "LoopMailbox", "TaskResult"]
@@ -29,23 +30,27 @@ _T = TypeVar("_T")
 class _DeferredResult(Deferral, ABC, Generic[_T]):
     """The result of one operation."""
 
-    __slots__ = ("_transaction_log", "error", "is_delivered", "result")
+    __slots__ = ("_transaction_log", "error", "failure", "is_settled", "result")
 
     #: Not set if `error` is set.
     result: _T
     error: Exception | None
-    is_delivered: bool
+    #: The failure of the commit.
+    failure: JournalError | None
+    is_settled: bool
 
     def __init__(self, transaction_log: JournalTransactionLog) -> None:
         super().__init__()
-        self.is_delivered = False
+        self.is_settled = False
         self._transaction_log: Final = transaction_log
-        self.error = None
+        self.error = self.failure = None
 
     def run(self, operation: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> None:
         """Call an operation without waiting for the disk, and arrange the delivery of its result."""
         transaction_log = self._transaction_log
-        before = transaction_log.deferral
+        before, delivery = transaction_log.deferral, self._delivery
+        if delivery is not None:
+            delivery.start()
         try:
             transaction_log.deferral = self
             try:
@@ -53,7 +58,10 @@ class _DeferredResult(Deferral, ABC, Generic[_T]):
             except Exception as error:  # noqa: BLE001 - it is delivered
                 self.error = error
             transaction_log.deferral = before
-            transaction_log.change_queue.when_durable(self.change, self)
+            if transaction_log.change_queue.is_durable(self.change):
+                self.deliver()
+            else:
+                transaction_log.change_queue.when_durable(self.change, self)
         except BaseException:
             # Otherwise the next operation of this thread would not wait either.
             transaction_log.deferral = before
@@ -61,17 +69,35 @@ class _DeferredResult(Deferral, ABC, Generic[_T]):
             raise
 
     def __call__(self, failure: JournalError | None) -> None:
-        """Deliver the result, or the failure of the commit; further calls do nothing."""
-        if self.is_delivered:
-            return
-        if failure is None:
-            self._transaction_log.deliver(self)
-        self.deliver(copy_of(failure) if failure else self.error)
-        self.is_delivered = True
+        """Let the result be delivered, or the failure of the commit."""
+        self.failure = failure
+        delivery = self._delivery
+        if delivery is None:
+            self.deliver()
+        else:
+            delivery.add(self)
+
+    @property
+    def _delivery(self) -> ResultDelivery | None:
+        """What delivers the result; None if any thread may."""
+        return self._transaction_log.change_queue.result_delivery
+
+    def deliver(self) -> None:
+        """Call the subscribers with the events of the operation, and then give the caller the result."""
+        if not self.is_settled:
+            if self.failure is None:
+                self._transaction_log.deliver(self)
+            self.settle()
+
+    def settle(self) -> None:
+        """Give the caller the result; further calls do nothing."""
+        if not self.is_settled:
+            self._complete(copy_of(self.failure) if self.failure else self.error)
+            self.is_settled = True
 
     @abstractmethod
-    def deliver(self, error: Exception | None) -> None:
-        """Deliver the error, or the result if there is none."""
+    def _complete(self, error: Exception | None) -> None:
+        """Give the caller the error, or the result if there is none."""
 
 
 @final
@@ -85,12 +111,13 @@ class FutureResult(_DeferredResult[_T]):
         self.future: Final[Future[_T]] = Future()
         self.future.set_running_or_notify_cancel()
 
-    def deliver(self, error: Exception | None) -> None:
-        """Complete the future."""
-        if error is None:
-            self.future.set_result(self.result)
-        else:
-            self.future.set_exception(error)
+    def _complete(self, error: Exception | None) -> None:
+        # It is complete already if an earlier call was interrupted, or raised an exception of a callback.
+        with suppress(InvalidStateError):
+            if error is None:
+                self.future.set_result(self.result)
+            else:
+                self.future.set_exception(error)
 
 
 @final
@@ -104,7 +131,12 @@ class TaskResult(_DeferredResult[_T]):
         self._mailbox: Final = mailbox
         self.future: Final[LoopFuture[_T]] = mailbox.loop.create_future()
 
-    def deliver(self, error: Exception | None) -> None:
+    @property
+    def _delivery(self) -> ResultDelivery | None:
+        # Putting a result into a mailbox takes no time.
+        return super()._delivery if self._transaction_log.has_subscribers else None
+
+    def _complete(self, error: Exception | None) -> None:
         """Put the result into the mailbox of the loop."""
         self.error = error
         self._mailbox.put(self)
@@ -137,14 +169,25 @@ class LoopMailbox:
         """Add a result, from any thread."""
         self._results.append(result)
         if not self._is_scheduled:
+            self._schedule()
+
+    def _schedule(self) -> None:
+        try:
             self._is_scheduled = True
+            # The second call completes what the first one has left if it is interrupted.
+            self.loop.call_soon_threadsafe(self._complete_all)
+            self.loop.call_soon_threadsafe(self._complete_all)
+        except RuntimeError:
             # The loop is closed, so no task waits for the result.
-            with suppress(RuntimeError):
-                self.loop.call_soon_threadsafe(self._complete_all)
+            return
+        except BaseException:
+            self._is_scheduled = False
+            raise
 
     def _complete_all(self) -> None:
         # The flag is cleared first, so that a result that arrives from now on schedules another call.
         self._is_scheduled = False
-        with suppress(IndexError):
-            while True:
-                self._results.popleft().complete()
+        results = self._results
+        while results:
+            results[0].complete()
+            results.popleft()

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Final, final
 
-from ugm.errors import RequestError
+from ugm.errors import ReentrantCallError, RequestError
 from ugm.journal.background import BackgroundCompaction
 from ugm.journal.change_queue import ChangeQueue
 from ugm.journal.compaction import Compaction
@@ -14,7 +14,7 @@ from ugm.journal.errors import JournalError
 from ugm.journal.inspection import backup
 from ugm.journal.log import Leadership, Log
 from ugm.journal.usage import Grouping, Period, UsageRow, usage_of_log
-from ugm.operation_lock import OperationLock
+from ugm.operation_lock import OperationLock, OwnedLock
 
 __all__ = ["Journal"]
 
@@ -26,7 +26,7 @@ class Journal:
     Any number of threads may use it while others use the partition.
     """
 
-    __slots__ = ("_change_queue", "_compaction", "_is_released", "_leadership", "_lock", "_log", "path")
+    __slots__ = ("_change_queue", "_closing", "_compaction", "_is_released", "_leadership", "_lock", "_log", "path")
 
     #: The last compaction in the background.
     _compaction: BackgroundCompaction | None
@@ -39,6 +39,8 @@ class Journal:
         self._leadership: Final = leadership
         self._lock: Final = lock
         self._change_queue: Final = change_queue
+        #: Held by the thread that closes the journal, or starts a compaction.
+        self._closing: Final = OwnedLock()
         self._is_released = False
         self._compaction = None
 
@@ -53,35 +55,49 @@ class Journal:
         return self._change_queue.is_closed
 
     def close(self) -> None:
-        """Write all pending changes and release the file; a second call does nothing.
+        """Write all pending changes and release the file; a second call does nothing, unless the first was interrupted.
 
         All deferred results are delivered. The partition can still be read, but refuses every change. In a process that
         was forked from the one that opened the journal, this method does nothing.
 
         Raises:
             JournalError: a change that was not acknowledged could not be written.
+            ReentrantCallError: a signal handler or finalizer has interrupted this thread while it closes the journal.
         """
         if self._is_released or self._change_queue.is_in_fork:
             return
-        self._change_queue.require_not_writing()
+        self._require_not_interrupted()
         try:
             self._lock.run(self._change_queue.stop)
-            if self._compaction is not None:
-                # Its next step fails, because the queue accepts nothing more.
-                self._compaction.stop()
-            self._change_queue.close()
-        except JournalError:
-            self._release()
-            raise
+            failure = self._closing.hold(self._write_and_release)
+            # Without the lock, because a subscriber in another thread may close the journal, too.
+            self._change_queue.deliver_results()
         except BaseException:
             # The next call continues.
             self._change_queue.release_if_held()
             raise
-        self._release()
+        if failure is not None:
+            raise failure
 
-    def _release(self) -> None:
-        self._leadership.release()
-        self._is_released = True
+    def _require_not_interrupted(self) -> None:
+        self._change_queue.require_not_writing()
+        if self._closing.is_owned():
+            raise ReentrantCallError
+
+    def _write_and_release(self) -> JournalError | None:
+        """Write all pending changes and release the file, unless another thread has done so; return the failure."""
+        failure: JournalError | None = None
+        if not self._is_released:
+            if self._compaction is not None:
+                # Its next step fails, because the queue accepts nothing more.
+                self._compaction.stop()
+            try:
+                self._change_queue.close()
+            except JournalError as error:
+                failure = error
+            self._leadership.release()
+            self._is_released = True
+        return failure
 
     def backup(self, target: str | Path) -> None:
         """Write a copy of all acknowledged changes to a new file, while the partition is in use.
@@ -129,10 +145,13 @@ class Journal:
             RequestError: a compaction is in progress.
             JournalError: the journal is closed, or the process cannot be started.
         """
+        self._require_not_interrupted()
+        return self._closing.hold(self._start_compaction, usage_since)
+
+    def _start_compaction(self, usage_since: int | None) -> Future[Compaction]:
         running = self._compaction
         if running is not None and not running.future.done():
             raise RequestError("compaction", "running", "a compaction is in progress")
-        self._change_queue.require_not_writing()
         compaction = self._leadership.start_compaction(self._change_queue.run_exclusively, usage_since=usage_since)
         self._compaction = compaction
         return compaction.future

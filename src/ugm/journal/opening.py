@@ -105,5 +105,10 @@ def open_restored(
 ) -> OpenLog:
     """Begin to write a log whose state after the change *last* is known."""
     lock = state.active_limits.lock
-    change_queue = ChangeQueue(log.location, leadership.start_writing(last), last, clock, group_commit=group_commit)
+    writer = leadership.start_writing(last)
+    try:
+        change_queue = ChangeQueue(log.location, writer, last, clock, group_commit=group_commit)
+    except BaseException:
+        writer.close()
+        raise
     return OpenLog(log, lock, state, sessions, change_queue, Journal(log, leadership, lock, change_queue))

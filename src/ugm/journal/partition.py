@@ -63,8 +63,8 @@ class JournaledPartition(RecordedPath, Partition):
     commits are shared. In the few milliseconds of such a commit, they may show changes that are not durable yet. If
     commits are not shared, queries wait for the change that is being written.
 
-    As a context manager it closes its journal. It belongs to the process that opened it; a forked process can only
-    read.
+    As a context manager it closes its journal. It belongs to the process that opened it. A forked process can only read
+    it, and only if no other thread used it at the moment of the fork.
     """
 
     __slots__ = ("_mailbox", "_transaction_log", "journal")

@@ -134,6 +134,11 @@ class JournalTransactionLog:
     def deferral(self, deferral: Deferral | None) -> None:
         self._deferrals.current = deferral
 
+    @property
+    def has_subscribers(self) -> bool:
+        """True if events are delivered to anyone."""
+        return self._outbox.has_subscribers
+
     def deliver(self, deferral: Deferral) -> None:
         """Deliver all events of deferred operations, which are durable now."""
         self._outbox.deliver(deferral.event)
