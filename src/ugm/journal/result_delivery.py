@@ -75,9 +75,12 @@ class ResultDelivery:
             self._thread = start_thread(self._work, f"results {self._path}", self._path)
 
     def add(self, result: Result) -> None:
-        """Let the thread deliver a result; from any thread, without waiting."""
+        """Let the thread deliver a result; from any thread, without waiting unless the journal is closed."""
         self._results.append(result)
         self._wake.put(None)
+        if self._is_closed:
+            # The thread may have ended.
+            self._deliver_all()
 
     def close(self) -> None:
         """Deliver all results that are left in this thread, and end the other one."""
@@ -102,7 +105,7 @@ class ResultDelivery:
             self._results.remove(result)
 
     def _work(self) -> None:
-        while not self._is_closed:
+        while not self._is_closed or self._results:
             try:
                 self._wake.get()
                 self._deliver_all()

@@ -22,7 +22,9 @@ from support.partition_fixtures import memory
 from ugm import RequestError, Resource
 from ugm.events import Allocated, Event
 from ugm.journal import JournaledPartition, JournalError, open_partition
+from ugm.journal.change_queue import ChangeQueue
 from ugm.journal.deferred_results import LoopMailbox
+from ugm.journal.result_delivery import ResultDelivery
 
 NOTHING: Final = Resource()
 #: Longer than anything takes, in seconds.
@@ -277,6 +279,41 @@ def test_an_interrupted_close(partition: JournaledPartition, path: Path, monkeyp
     assert all(promise.result(PATIENCE) for promise in promises)
     with open_partition(path) as again:
         assert [one.allocation_id for one in again.allocations()] == ["a", "b"]
+
+
+def test_a_promise_while_another_thread_closes(partition: JournaledPartition, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change that the closing thread has committed is answered, although nothing delivers results any more."""
+
+    def has_closed(_queue: ChangeQueue, _number: int) -> bool:
+        partition.journal.close()
+        for thread in threading.enumerate():
+            if thread.name == f"results {partition.journal.path}":
+                thread.join()
+        return False
+
+    monkeypatch.setattr(ChangeQueue, "is_durable", has_closed)
+    assert partition.promise(partition.allocate, "a", "app", NOTHING).result(PATIENCE)
+
+
+def test_an_interrupted_delivery(
+    partition: JournaledPartition, subscriber: Subscriber, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the delivery of the last results is interrupted, the other thread completes it."""
+    main, deliver = threading.current_thread(), ResultDelivery._deliver_all
+
+    def interrupted(delivery: ResultDelivery) -> None:
+        if threading.current_thread() is main:
+            raise KeyboardInterrupt
+        deliver(delivery)
+
+    monkeypatch.setattr(ResultDelivery, "_deliver_all", interrupted)
+    go = threading.Event()
+    subscriber.action = lambda: go.wait(PATIENCE)
+    promises = [partition.promise(partition.allocate, name, "app", NOTHING) for name in "xyz"]
+    with pytest.raises(KeyboardInterrupt):
+        partition.journal.close()
+    go.set()
+    assert all(promise.result(PATIENCE) for promise in promises)
 
 
 def test_no_thread(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
