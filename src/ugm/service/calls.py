@@ -156,6 +156,10 @@ class OpenCalls:
         """Return all calls."""
         return list(self.calls.values())
 
+    def expired(self, now: float) -> list[Call]:
+        """Return the calls whose deadline has passed."""
+        return [call for call in self.calls.values() if call.deadline <= now]
+
     def take_expired(self, now: float) -> list[Call]:
         """Remove the calls whose deadline has passed."""
         expired = [number for number, call in self.calls.items() if call.deadline <= now]
