@@ -11,6 +11,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Awaitable, Iterable
+from copy import copy
 from time import monotonic
 from typing import Any, Final, cast, final
 
@@ -255,7 +256,8 @@ class AsyncClientConnection:
 
     def _fail(self, calls: Iterable[Call], error: Exception) -> None:
         for call in calls:
-            call.fail(error)
+            # Each call has its own, because the traceback of an error belongs to one task.
+            call.fail(copy(error))
             self._open.discard(call.number)
 
     # Connecting

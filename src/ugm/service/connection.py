@@ -294,7 +294,7 @@ class ClientConnection:
                 call.finish()
         except BaseException:
             # The thread that reads next completes them. Those that are complete stay as they are.
-            self._guard.hold(self._settled.extend, settled)
+            self._guard.hold(lambda: self._settled.extend(settled))
             raise
 
     def _give_up(self, call: ClientCall) -> None:
