@@ -170,15 +170,17 @@ def test_cancelled_close(address: str) -> None:
 
 
 def test_task_that_is_cancelled(address: str) -> None:
-    """A connection whose task is cancelled, as at the end of a loop, is closed and fails its calls."""
+    """A connection whose task is cancelled, as at the end of a loop, is closed. Each call gets an error of its own."""
 
     async def work() -> None:
         partition = await _opened(address)
-        answer = partition.check("app", memory(1))
+        calls = [partition.check("app", memory(1)) for _ in range(2)]
         assert partition.connection._work is not None
         partition.connection._work.cancel()
-        with pytest.raises(UnavailableError):
-            await answer
+        one, other = await asyncio.gather(*calls, return_exceptions=True)
+        assert isinstance(one, UnavailableError)
+        assert isinstance(other, UnavailableError)
+        assert one is not other
         with pytest.raises(UnavailableError):
             await partition.check("app", memory(1))
 
