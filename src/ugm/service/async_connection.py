@@ -1,15 +1,17 @@
 """The connection of an asyncio client: any number of tasks share one socket and one session.
 
 All calls that are made in one iteration of the loop are sent in one message. One task connects, sends pings while calls
-are open, and gives up calls whose deadline has passed.
+are open, and gives up calls whose deadline has passed. If an exception from outside ends the task, another one begins
+with a new connection. A call stays open until its future is complete, so the new connection sends it again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
-from collections.abc import Awaitable
-from contextlib import suppress
+from collections.abc import Awaitable, Iterable
+from copy import copy
 from time import monotonic
 from typing import Any, Final, cast, final
 
@@ -17,7 +19,7 @@ from msgspec import Raw
 
 from ugm.errors import RequestError
 from ugm.service.addresses import Address, AddressChoice, LeaderAccess, parse_addresses
-from ugm.service.calls import OpenCalls, require_query
+from ugm.service.calls import Call, OpenCalls, require_query
 from ugm.service.errors import DeadlineError, ProtocolError, UnavailableError
 from ugm.service.operations import Operation
 from ugm.service.timing import Timing
@@ -43,6 +45,8 @@ from ugm.service.wire import (
 )
 
 __all__ = ["AsyncClientConnection"]
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 _SUCCESS: Final = 0
 _PING: Final = frame(Ping())
@@ -113,6 +117,10 @@ class _Channel(asyncio.Protocol):
                 self._handle(decode_leader_message(each))
         except ProtocolError as error:
             self.fail(error)
+        except BaseException:
+            # The rest of the data is lost.
+            self.fail(ConnectionResetError("receiving was interrupted"))
+            raise
 
     def _handle(self, message: LeaderMessage) -> None:
         if type(message) is Replies:
@@ -183,6 +191,7 @@ class AsyncClientConnection:
         self._open: Final = OpenCalls()
         self._channel: _Channel | None = None
         self._is_scheduled = False
+        self._is_closed = False
         self._work: asyncio.Task[None] | None = None
         self._expiry: asyncio.TimerHandle | None = None
         #: Why there is no connection.
@@ -200,14 +209,13 @@ class AsyncClientConnection:
             ProtocolError: the service refuses this client.
         """
         await self._connect(monotonic() + self._deadline)
-        self._work = self._loop.create_task(self._keep_connected())
-        self._expire()
+        self._start_work()
 
     # Calls
 
     def call(self, operation: Operation, arguments: bytes) -> Awaitable[Any]:
         """Execute an operation; the awaitable returns its result."""
-        if self._work is None or self._work.done():
+        if self._is_closed:
             raise UnavailableError(self.choice.names, "the connection is closed")
         if self._is_read_only:
             require_query(operation)
@@ -218,27 +226,39 @@ class AsyncClientConnection:
             _Call(operation, OperationRequest(operation.number, Raw(arguments)), monotonic() + self._deadline, future)
         )
         if not self._is_scheduled:
-            self._is_scheduled = True
             self._loop.call_soon(self._flush)
+            self._is_scheduled = True
         return future
 
     def _flush(self) -> None:
         self._is_scheduled = False
         channel = self._channel
-        while channel is not None and (data := self._open.take()):
-            channel.send(data)
+        try:
+            while channel is not None and (data := self._open.take()):
+                channel.send(data)
+        except BaseException:
+            # The calls of a message may be lost. A new connection sends all calls again.
+            if channel is not None:
+                channel.fail(ConnectionResetError("sending was interrupted"))
+            raise
 
     def receive(self, message: Replies) -> None:
         """Complete the calls that are answered."""
-        for call, answer in self._open.take_answered(message.answers):
+        for call, answer in self._open.answered(message.answers):
             call.complete(answer.status, answer.value)
+            self._open.discard(call.number)
         self._flush()
 
     def lose_session(self, reason: str) -> None:
         """Give up all open calls, because the session does not exist any more; the next call opens another one."""
         self.session = ""
-        for call in self._open.take_all():
-            call.fail(UnavailableError(self.choice.names, reason))
+        self._fail(self._open.all(), UnavailableError(self.choice.names, reason))
+
+    def _fail(self, calls: Iterable[Call], error: Exception) -> None:
+        for call in calls:
+            # Each call has its own, because the traceback of an error belongs to one task.
+            call.fail(copy(error))
+            self._open.discard(call.number)
 
     # Connecting
 
@@ -289,21 +309,44 @@ class AsyncClientConnection:
         tls = (self._tls or ssl.create_default_context()) if address.is_encrypted else None
         return await self._loop.create_connection(lambda: _Channel(self, address), address.host, address.port, ssl=tls)
 
+    def _start_work(self) -> None:
+        if not self._is_closed:
+            self._work = self._loop.create_task(self._keep_connected())
+            self._work.add_done_callback(self._end_work)
+
+    def _end_work(self, work: asyncio.Task[None]) -> None:
+        """Begin again after an exception from outside, with a new connection, as the state of this one is unknown."""
+        failure = None if work.cancelled() else work.exception()
+        if failure is None or self._is_closed:
+            self._end()
+            return
+        _LOGGER.error("the task that keeps the connection was interrupted and begins again", exc_info=failure)
+        self._drop()
+        self._loop.call_later(self._timing.pause, self._start_work)
+
+    def _end(self) -> None:
+        self._is_closed = True
+        self._drop()
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self._fail(self._open.all(), UnavailableError(self.choice.names, "the connection is closed"))
+
+    def _drop(self) -> None:
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
+
     async def _keep_connected(self) -> None:
         """Connect again whenever the connection is lost, and give up calls whose deadline has passed."""
-        try:
-            while True:
-                channel = self._channel
-                if channel is None:
-                    await self._try_connect()
-                else:
-                    await asyncio.wait((channel.lost,), timeout=self._timing.silence / 2)
-                    self._check(channel)
-        finally:
-            if self._expiry is not None:
-                self._expiry.cancel()
-            for call in self._open.take_all():
-                call.fail(UnavailableError(self.choice.names, "the connection is closed"))
+        while not self._is_closed:
+            # It repeats itself, unless it is interrupted.
+            self._expire()
+            channel = self._channel
+            if channel is None:
+                await self._try_connect()
+            else:
+                await asyncio.wait((channel.lost,), timeout=self._timing.silence / 2)
+                self._check(channel)
 
     async def _try_connect(self) -> None:
         try:
@@ -311,19 +354,20 @@ class AsyncClientConnection:
         except DeadlineError as error:
             self._reason = error.reason
         except ProtocolError as error:
-            for call in self._open.take_all():
-                call.fail(error)
+            self._fail(self._open.all(), error)
             await asyncio.sleep(self._timing.silence)
 
     def _expire(self) -> None:
-        """Give up the calls whose deadline has passed, now and regularly."""
+        """Give up the calls whose deadline has passed, and send calls that are left; now and regularly."""
+        if self._expiry is not None:
+            self._expiry.cancel()
         self._expiry = self._loop.call_later(self._timing.silence / 4, self._expire)
-        expired = self._open.take_expired(monotonic())
-        reason = f"no answer within {self._deadline:g} s"
-        for call in expired:
-            call.fail(DeadlineError(self.choice.names, reason if self._channel else f"{reason}; {self._reason}"))
+        expired = self._open.expired(monotonic())
         if expired:
-            self._flush()
+            reason = f"no answer within {self._deadline:g} s"
+            reason = reason if self._channel else f"{reason}; {self._reason}"
+            self._fail(expired, DeadlineError(self.choice.names, reason))
+        self._flush()
 
     def _check(self, channel: _Channel) -> None:
         """Drop a channel that is lost, and ping one that is silent while calls are open."""
@@ -332,8 +376,7 @@ class AsyncClientConnection:
         if is_silent and not channel.lost.done():
             self.choice.avoid(channel.address)
         if is_silent or channel.lost.done():
-            channel.close()
-            self._channel = None
+            self._drop()
         elif self._open.calls and not channel.pinged and silence > self._timing.silence:
             channel.pinged, channel.received = True, monotonic()
             channel.send(_PING)
@@ -342,8 +385,8 @@ class AsyncClientConnection:
         """End the session and close the connection. Allocations stay."""
         if self._channel is not None:
             self._channel.send(frame(Bye()))
-            self._channel.close()
+        self._end()
         if self._work is not None:
             self._work.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._work
+            # Unlike awaiting the task, this does not take the cancellation of the caller for that of the task.
+            await asyncio.wait((self._work,))

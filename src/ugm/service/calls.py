@@ -145,28 +145,13 @@ class OpenCalls:
         calls = self.calls
         return [(calls[answer.number], answer) for answer in answers if answer.number in calls]
 
-    def take_answered(self, answers: list[Reply]) -> list[tuple[Call, Reply]]:
-        """Remove the calls that are answered. Replies to calls that were given up are ignored."""
-        answered = self.answered(answers)
-        for call, _ in answered:
-            del self.calls[call.number]
-        return answered
-
     def all(self) -> list[Call]:
         """Return all calls."""
         return list(self.calls.values())
 
-    def take_expired(self, now: float) -> list[Call]:
-        """Remove the calls whose deadline has passed."""
-        expired = [number for number, call in self.calls.items() if call.deadline <= now]
-        return [self.calls.pop(number) for number in expired]
-
-    def take_all(self) -> list[Call]:
-        """Remove all calls."""
-        calls = list(self.calls.values())
-        self.calls.clear()
-        self.unsent.clear()
-        return calls
+    def expired(self, now: float) -> list[Call]:
+        """Return the calls whose deadline has passed."""
+        return [call for call in self.calls.values() if call.deadline <= now]
 
 
 def require_query(operation: Operation) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from threading import Lock, local
+from types import FrameType
 from typing import Any, Final, final
 
 import msgspec
@@ -12,7 +13,7 @@ import msgspec
 from ugm.service.operations import RESULT, Operation
 from ugm.service.wire import OperationRequest
 
-__all__ = ["ClientCall", "PromiseMode", "PromisedCall"]
+__all__ = ["ClientCall", "Promise", "PromiseMode", "PromisedCall"]
 
 
 class ClientCall:
@@ -107,13 +108,30 @@ class PromisedCall(ClientCall):
                 self.future.set_result(result)
 
 
-class PromiseMode(local):
-    """The mode of a thread: whether it promises its calls, and the future of the last one.
+@final
+class Promise:
+    """A call of `ClientConnection.promise`.
+
+    Only an operation that this method calls by itself is promised. So a call by a signal handler waits for its answer,
+    and so does every call after a promise that was interrupted.
 
     Attributes:
-        is_on: whether the calls of the thread are promises.
-        future: the future of the last promise.
+        caller: the frame of the method; None at its end.
+        future: the future of the operation; None before the operation is called.
     """
 
-    is_on: bool = False
-    future: Future[Any] | None = None
+    __slots__ = ("caller", "future")
+
+    def __init__(self, caller: FrameType) -> None:
+        self.caller: FrameType | None = caller
+        self.future: Future[Any] | None = None
+
+
+class PromiseMode(local):
+    """The mode of a thread: whether it promises its calls.
+
+    Attributes:
+        current: the promise in progress. After an interruption it may be one that has ended.
+    """
+
+    current: Promise | None = None

@@ -20,10 +20,11 @@ import ssl
 from collections.abc import Sequence
 from contextlib import suppress
 from queue import Empty, Queue
-from threading import Lock, Thread
+from threading import Thread
 from time import monotonic
 from typing import Any, Final, TypeAlias, final
 
+from ugm.operation_lock import OwnedLock
 from ugm.service.active_wait import ActiveWait
 from ugm.service.addresses import Address
 from ugm.service.wire import MAX_ANSWERS, FrameReader, LeaderMessage, decode_leader_message
@@ -74,7 +75,7 @@ class ClientSocket:
         self._socket.settimeout(0)
         self._frames: Final = FrameReader(MAX_ANSWERS)
         #: Protects the bytes that wait to be sent, and the state of an encrypted connection.
-        self._guard: Final = Lock()
+        self._guard: Final = OwnedLock()
         self._is_encrypted: Final = isinstance(self._socket, ssl.SSLSocket)
         self._unsent: Final = bytearray()
         self._poll: Final = select.poll()
@@ -164,7 +165,8 @@ class ClientSocket:
         return bool(found & ~select.POLLOUT)
 
     def abort(self) -> None:
-        """End the connection, so that the reader notices at once; from any thread."""
+        """End the connection, so that the reader notices at once; from any thread, also one that was interrupted."""
+        self._guard.release_if_held()
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -224,7 +226,10 @@ def _addresses_of(address: Address, deadline: float) -> Sequence[_AddressInfo]:
         except Exception as error:  # noqa: BLE001 - without an answer, the client would wait until its deadline
             found.put(OSError(f"the look-up of {address.host} failed: {error}"))
 
-    Thread(target=look_up, name=f"look-up of {address.host}", daemon=True).start()
+    try:
+        Thread(target=look_up, name=f"look-up of {address.host}", daemon=True).start()
+    except RuntimeError as error:
+        raise OSError(f"the look-up of {address.host} failed: {error}") from error
     try:
         result = found.get(timeout=_left(deadline))
     except Empty:

@@ -15,15 +15,18 @@ Invariants:
 - While a call is open, a thread reads, or a waiting thread has been woken to read.
 - While a call is not sent, a thread sends, or the reader sends it when the socket accepts data again.
 - A call stays open until its answer is stored, so an exception from outside cannot lose the answer of another call.
+- The thread in the background survives every exception. After `close` it ends when no call is left.
 - No thread waits for the leader except in `ClientSocket.receive` and while it connects, and both end at the deadline.
 """
 
 from __future__ import annotations
 
+import logging
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from sys import _getframe  # to find the caller of an operation
 from threading import Thread, current_thread
 from time import monotonic, sleep
 from typing import Any, Final, TypeVar, final
@@ -34,7 +37,7 @@ from ugm.errors import ReentrantCallError, RequestError
 from ugm.operation_lock import OwnedLock
 from ugm.service.addresses import Address, AddressChoice, LeaderAccess, parse_addresses
 from ugm.service.calls import Call, OpenCalls, require_query
-from ugm.service.client_calls import ClientCall, PromisedCall, PromiseMode
+from ugm.service.client_calls import ClientCall, Promise, PromisedCall, PromiseMode
 from ugm.service.client_socket import PATIENCE, ClientSocket
 from ugm.service.errors import DeadlineError, ProtocolError, UnavailableError
 from ugm.service.operations import Operation
@@ -60,6 +63,8 @@ from ugm.service.wire import (
 __all__ = ["ClientConnection"]
 
 _T = TypeVar("_T")
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 _PING: Final = frame(Ping())
 
@@ -104,7 +109,7 @@ class ClientConnection:
         self._timing: Final = timing or Timing()
         #: How long a call that is alone waits before it checks its deadline and the connection, in seconds.
         self._first_wait: Final = min(deadline, self._timing.silence, PATIENCE)
-        #: Protects the open calls, and the creation of the thread.
+        #: Protects the open calls, the settled ones, and the creation of the thread.
         self._guard: Final = OwnedLock()
         self._open: Final = OpenCalls()
         #: The promised calls that are done, and whose futures are not complete yet.
@@ -151,8 +156,10 @@ class ClientConnection:
         if len(arguments) > MAX_ARGUMENTS:
             raise RequestError(operation.name, len(arguments), f"the arguments are larger than {MAX_ARGUMENTS} bytes")
         request = OperationRequest(operation.number, msgspec.Raw(arguments))
-        if self._mode.is_on:
-            self._mode.future = self._promise(operation, request)
+        promise = self._mode.current
+        # The method of the partition is between this call and the one of `promise`.
+        if promise is not None and promise.caller is _getframe(2):
+            promise.future = self._promise(operation, request)
             return None
         call = ClientCall(operation, request, monotonic() + self._deadline)
         try:
@@ -160,23 +167,30 @@ class ClientConnection:
                 self._start(call)
             if not call.is_done:
                 self._await(call)
-        except BaseException:
-            self._abandon_connection()
-            raise
-        finally:
             if not call.is_done:
                 self._give_up(call)
+        except BaseException:
+            self._guard.hold(self._open.discard, call.number)
+            self._abandon_connection()
+            raise
         return call.result()
 
     def promise(self, operation: Callable[..., _T], /, *args: Any, **kwargs: Any) -> Future[_T]:  # noqa: ANN401
-        """Call an operation of the partition without waiting for its answer; the future gets it."""
-        mode = self._mode
-        mode.is_on, mode.future = True, None
+        """Call an operation of the partition without waiting for its answer; the future gets it.
+
+        If a function is passed that calls operations itself, each of them waits for its answer.
+
+        Raises:
+            UnavailableError: the connection was closed, or no thread can be started.
+        """
+        promise, mode = Promise(_getframe()), self._mode
+        mode.current = promise
         try:
             result = operation(*args, **kwargs)
         finally:
-            mode.is_on = False
-        future: Future[_T] | None = mode.future
+            # A frame that refers to itself would be left to the garbage collector.
+            mode.current = promise.caller = None
+        future: Future[_T] | None = promise.future
         if future is None:
             future = Future()
             future.set_result(result)
@@ -184,8 +198,8 @@ class ClientConnection:
 
     def _promise(self, operation: Operation, request: OperationRequest) -> Future[Any]:
         call = PromisedCall(operation, request, monotonic() + self._deadline)
+        self._start_thread()
         try:
-            self._start_thread()
             self._start(call)
         except BaseException:
             self._abandon_connection()
@@ -200,10 +214,9 @@ class ClientConnection:
         if connection is not None:
             # The thread that reads next finds this, and sends all open calls again.
             connection.abort()
-        if self._reading.is_owned():
-            self._end_reading()
+        self._reading.release_if_held()
         # More than the usual two, because some of these calls may be answered, but not removed yet.
-        self._wake_readers(len(self._open.calls))
+        self._guard.hold(self._wake_readers, len(self._open.calls))
 
     def _exchange(self, call: ClientCall) -> bool:
         """Send a call and read once, if no other call is open; return whether it was sent.
@@ -264,21 +277,24 @@ class ClientConnection:
 
     def _end_reading(self) -> None:
         """Let another thread read, and complete the futures of the calls that are done."""
-        settled = self._settled
+        self._reading.release()
+        # A call that is added after this check finds that nothing reads.
+        if self._open.calls:
+            self._wake_readers()
+        if self._settled:
+            self._finish_settled()
+
+    def _finish_settled(self) -> None:
+        """Complete the futures of the calls that are done."""
+        settled: list[PromisedCall] = []
         try:
-            if settled:
-                with self._guard:
-                    self._settled = []
-            self._reading.release()
-            # A call that is added after this check finds that nothing reads.
-            if self._open.calls:
-                self._wake_readers()
+            with self._guard:
+                settled, self._settled = self._settled, []
             for call in settled:
                 call.finish()
         except BaseException:
-            # The thread that reads next completes them.
-            with self._guard:
-                self._settled.extend(settled)
+            # The thread that reads next completes them. Those that are complete stay as they are.
+            self._guard.hold(lambda: self._settled.extend(settled))
             raise
 
     def _give_up(self, call: ClientCall) -> None:
@@ -378,8 +394,7 @@ class ClientConnection:
                 answered = self._open.answered(message.answers)
             for call, answer in answered:
                 call.complete(answer.status, answer.value)
-                self._note_done(call)
-            self._discard([call for call, _ in answered])
+            self._settle([call for call, _ in answered])
         elif type(message) is Staleness:
             self.staleness = message
         elif type(message) is Moved:
@@ -403,16 +418,13 @@ class ClientConnection:
             calls = self._open.all()
         for call in calls:
             call.fail(error)
-            self._note_done(call)
-        self._discard(calls)
+        self._settle(calls)
 
-    def _note_done(self, call: Call) -> None:
-        if type(call) is PromisedCall:
-            self._settled.append(call)
-
-    def _discard(self, calls: Iterable[Call]) -> None:
+    def _settle(self, calls: Sequence[Call]) -> None:
         """Remove calls that are done. If the reader is interrupted before, they are sent and answered again."""
+        promised = [call for call in calls if type(call) is PromisedCall]
         with self._guard:
+            self._settled.extend(promised)
             for call in calls:
                 self._open.discard(call.number)
 
@@ -486,22 +498,50 @@ class ClientConnection:
     # The thread in the background
 
     def _start_thread(self) -> None:
-        with self._guard:
-            if self._thread is None:
-                self._thread = Thread(target=self._work, name="ugm connection", daemon=True)
+        """Start the thread, unless it lives.
+
+        Raises:
+            UnavailableError: the connection was closed, or the system starts no thread.
+        """
+        thread = self._thread
+        if thread is None or not thread.is_alive():
+            self._guard.hold(self._replace_thread)
+
+    def _replace_thread(self) -> None:
+        self._require_not_closed()
+        # Another thread may have replaced it. One whose start was interrupted does not live.
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = Thread(target=self._work, name="ugm connection", daemon=True)
+            try:
                 self._thread.start()
+            except RuntimeError as error:
+                raise self._unavailable(f"no thread completes the futures: {error}") from error
 
     def _work(self) -> None:
-        """Read for the calls without a waiting thread."""
-        silence = self._timing.silence
-        while not self._is_closed:
-            if self._reading.acquire(timeout=silence):
-                try:
-                    if not self._is_closed:
-                        self._read(self._next_deadline())
-                finally:
-                    self._end_reading()
-            self._expire()
+        """Read for the calls without a waiting thread. After the end of the session, fail those that are left."""
+        while not self._is_closed or self._open.calls or self._settled:
+            try:
+                self._work_once()
+            except BaseException:
+                self._abandon_connection()
+                _LOGGER.exception("the thread that completes futures was interrupted and goes on")
+                sleep(self._timing.pause)
+
+    def _work_once(self) -> None:
+        if self._is_closed:
+            self._fail_all(self._unavailable("the connection was closed"))
+        elif self._reading.acquire(timeout=self._timing.silence):
+            self._read_once()
+        self._expire()
+        self._finish_settled()
+
+    def _read_once(self) -> None:
+        try:
+            # It may have been closed while this thread waited.
+            if not self._is_closed:
+                self._read(self._next_deadline())
+        finally:
+            self._end_reading()
 
     def _next_deadline(self) -> float:
         """Return until when this thread may read before it has to give up calls."""
@@ -512,31 +552,37 @@ class ClientConnection:
 
     def _expire(self) -> None:
         with self._guard:
-            expired = self._open.take_expired(monotonic())
+            expired = self._open.expired(monotonic())
         for call in expired:
             call.fail(self._late())
-            if type(call) is PromisedCall:
-                call.finish()
+        self._settle(expired)
 
     def close(self) -> None:
         """End the session and close the connection. Allocations stay."""
-        with self._guard:
-            self._is_closed = True
+        # From now on, the thread in the background ends the calls that are left, even if this method is interrupted.
+        self._is_closed = True
+        self._say_goodbye()
+        self._guard.hold(self._fail_all, self._unavailable("the connection was closed"))
+        self._close_socket()
+        thread = self._thread
+        # The callback of a future may call this method.
+        if thread is None or thread is current_thread() or not thread.is_alive():
+            self._finish_settled()
+        else:
+            thread.join()
+
+    def _say_goodbye(self) -> None:
         connection = self._socket
         if connection is not None:
             with suppress(OSError):
-                connection.send(frame(Bye()))
-                connection.abort()
-        with self._guard:
-            calls = self._open.all()
-        for call in calls:
-            call.fail(self._unavailable("the connection was closed"))
-            if type(call) is PromisedCall:
-                call.finish()
-        self._discard(calls)
-        # If the callback of a future calls this method, its own thread reads.
-        if self._reading.acquire(timeout=self._timing.connect):
-            self._drop()
-            self._reading.release()
-        if self._thread not in (None, current_thread()):
-            self._thread.join()
+                try:
+                    connection.send(frame(Bye()))
+                finally:
+                    connection.abort()
+
+    def _close_socket(self) -> None:
+        try:
+            if self._reading.acquire(timeout=self._timing.connect):
+                self._drop()
+        finally:
+            self._reading.release_if_held()

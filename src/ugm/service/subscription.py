@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from threading import Thread, current_thread
 from types import TracebackType
 from typing import Final, Self, final
 
-from ugm.service.addresses import LeaderAccess
+from ugm.service.addresses import LeaderAccess, parse_addresses
+from ugm.service.errors import ServiceError, UnavailableError
 from ugm.service.event_stream import EventReader, EventStream
 
 __all__ = ["AsyncSubscription", "Subscription"]
@@ -67,8 +68,8 @@ class Subscription:
 
     A thread of its own calls the subscriber with the events of one operation at a time, in order, once they are
     durable. The subscription continues after a reconnect, and when another process leads. It ends when `close` is
-    called, or when events are missing because the log was compacted meanwhile; `wait` raises that error. As a context
-    manager it is closed at the end.
+    called, when events are missing because the log was compacted meanwhile, or when an exception such as `SystemExit`
+    ends its thread; `wait` raises an error then. As a context manager it is closed at the end.
 
     Args:
         access: the way to the leader.
@@ -76,40 +77,73 @@ class Subscription:
 
     Raises:
         DeadlineError: no leader accepts the subscription within the deadline.
+        UnavailableError: the system has no thread or no file descriptor for it.
         ProtocolError: it is refused, for example because the events after a number are not available any more.
     """
 
-    __slots__ = ("_ended", "_loop", "_reader", "_task", "_thread")
+    __slots__ = ("_ended", "_loop", "_names", "_reader", "_task", "_thread")
 
     _loop: asyncio.AbstractEventLoop
     _task: asyncio.Task[None]
 
     def __init__(self, access: LeaderAccess, reader: EventReader) -> None:
         self._reader: Final = reader
+        self._names: Final = tuple(map(str, parse_addresses(access.addresses)))
         #: Complete when the subscription has ended.
         self._ended: Final[Future[None]] = Future()
         begun: Future[None] = Future()
         self._thread: Final = Thread(target=self._work, args=(access, begun), name="ugm subscription", daemon=True)
-        self._thread.start()
-        begun.result()
+        try:
+            self._start_thread()
+            begun.result()
+        except BaseException:
+            # A thread that has not begun ends when it finds this, and one that has is ended here.
+            if not begun.cancel() and begun.exception() is None:
+                self._cancel()
+            raise
+
+    def _start_thread(self) -> None:
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            raise UnavailableError(self._names, f"a subscription has no thread: {error}") from error
 
     def _work(self, access: LeaderAccess, begun: Future[None]) -> None:
-        asyncio.run(self._follow(access, begun))
+        """Follow the events, and pass the end on to the threads that wait for it, whatever the reason is."""
+        failure: ServiceError | None = None
+        try:
+            with asyncio.Runner() as runner:
+                runner.run(self._follow(access, begun))
+        except InvalidStateError:
+            # The call that subscribes was interrupted.
+            return
+        except ServiceError as error:
+            failure = error
+        except BaseException as error:  # noqa: BLE001 - it is delivered
+            failure = UnavailableError(self._names, f"the thread of a subscription failed: {error!r}")
+            failure.__cause__ = error
+        self._deliver(failure, self._ended if begun.done() else begun)
+
+    def _deliver(self, failure: ServiceError | None, waiting: Future[None]) -> None:
+        if failure is None:
+            waiting.set_result(None)
+            return
+        if waiting is self._ended:
+            _LOGGER.error("a subscription has ended: %s", failure)
+        waiting.set_exception(failure)
 
     async def _follow(self, access: LeaderAccess, begun: Future[None]) -> None:
-        try:
-            self._loop, self._task = asyncio.get_running_loop(), await EventStream(access, self._reader).begin()
-        except Exception as error:  # noqa: BLE001 - it is delivered
-            begun.set_exception(error)
-            return
+        """Follow the events until the subscription is closed.
+
+        Raises:
+            ServiceError: it cannot begin, or it has ended.
+            InvalidStateError: the call that subscribes does not wait any more.
+        """
+        self._loop, self._task = asyncio.get_running_loop(), await EventStream(access, self._reader).begin()
         begun.set_result(None)
         await asyncio.wait((self._task,))
-        failure = None if self._task.cancelled() else self._task.exception()
-        if failure is None:
-            self._ended.set_result(None)
-        else:
-            _LOGGER.error("a subscription has ended: %s", failure)
-            self._ended.set_exception(failure)
+        if not self._task.cancelled():
+            self._task.result()
 
     @property
     def number(self) -> int:
@@ -121,6 +155,7 @@ class Subscription:
 
         Raises:
             ProtocolError: it has ended because the leader refuses it, for example because events are missing.
+        UnavailableError: it has ended because its thread has failed, for example in the subscriber.
         """
         try:
             self._ended.result(timeout)
@@ -130,11 +165,14 @@ class Subscription:
 
     def close(self) -> None:
         """End the subscription. No call of the subscriber is in progress then, unless it is the caller."""
+        self._cancel()
+        if self._thread is not current_thread():
+            self._thread.join()
+
+    def _cancel(self) -> None:
         # The loop may have ended.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._task.cancel)
-        if self._thread is not current_thread():
-            self._thread.join()
 
     def __enter__(self) -> Self:
         return self

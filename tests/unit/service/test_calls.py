@@ -68,10 +68,7 @@ def test_a_call_that_is_alone() -> None:
         direct.send_again()
         assert direct.take() == data
         for calls in (direct, general):
-            if number % 2:
-                calls.take_answered([Reply(number, 0, Raw(b"\xc0"))])
-            else:
-                calls.discard(number)
+            calls.discard(number)
 
 
 def test_answers_are_acknowledged_without_gaps() -> None:
@@ -79,13 +76,21 @@ def test_answers_are_acknowledged_without_gaps() -> None:
     calls = OpenCalls()
     for _ in range(3):
         calls.add(Waiting(0))
-    answered = calls.take_answered([Reply(2, 0, Raw(b"\xc0")), Reply(9, 0, Raw(b"\xc0"))])
-    assert [reply.number for _, reply in answered] == [2]
+    calls.discard(2)
     assert calls.acknowledged == 0
-    calls.take_answered([Reply(1, 0, Raw(b"\xc0"))])
+    calls.discard(1)
     assert calls.acknowledged == 2
-    calls.take_answered([Reply(3, 0, Raw(b"\xc0"))])
+    calls.discard(3)
     assert (calls.acknowledged, calls.calls) == (3, {})
+
+
+def test_answered_calls_stay_open() -> None:
+    """Answers to open calls are found. Replies to other calls are ignored, and nothing is removed."""
+    calls = OpenCalls()
+    calls.add(call := Waiting(0))
+    reply = Reply(1, 0, Raw(b"\xc0"))
+    assert calls.answered([reply, Reply(9, 0, Raw(b"\xc0"))]) == [(call, reply)]
+    assert calls.all() == [call]
 
 
 def test_open_calls_are_sent_again_with_their_numbers() -> None:
@@ -94,7 +99,7 @@ def test_open_calls_are_sent_again_with_their_numbers() -> None:
     for operation in (1, 2, 3, 4):
         calls.add(Waiting(operation))
     sent(calls)
-    calls.take_answered([Reply(2, 0, Raw(b"\xc0"))])
+    calls.discard(2)
     calls.send_again()
     assert sent(calls) == (1, 0, [1])
     assert sent(calls) == (3, 0, [3, 4])
@@ -112,11 +117,10 @@ def test_calls_that_were_given_up_are_not_sent() -> None:
 
 
 def test_deadlines() -> None:
-    """Calls whose deadline has passed are removed."""
+    """Calls whose deadline has passed are found, and stay open."""
     calls = OpenCalls()
     late, early = Waiting(1, deadline=5), Waiting(2, deadline=3)
     calls.add(late)
     calls.add(early)
-    assert calls.take_expired(4) == [early]
-    assert calls.take_all() == [late]
-    assert not calls.calls
+    assert calls.expired(4) == [early]
+    assert calls.all() == [late, early]

@@ -192,6 +192,17 @@ def test_looking_up_a_host_fails(monkeypatch: pytest.MonkeyPatch, error: Excepti
         connect("tcp://a.example.org:1", deadline=0.1)
 
 
+def test_looking_up_a_host_needs_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the system starts no thread for a look-up, this is the reason that the address cannot be reached."""
+
+    def fail(_: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Thread, "start", fail)
+    with pytest.raises(DeadlineError, match="can't start new thread"):
+        connect("tcp://a.example.org:1", deadline=0.1)
+
+
 def test_operation_that_was_given_up_is_not_sent_later(tmp_path: Path) -> None:
     """If a call was given up before it was sent, it never takes effect."""
     with running(tmp_path, "one", journal="j") as first:

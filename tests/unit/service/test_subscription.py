@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from threading import Event as Flag
+from threading import enumerate as enumerate_threads
 from typing import Any
 
 import pytest
@@ -21,6 +24,7 @@ from ugm.service import (
     ProtocolError,
     Service,
     Subscription,
+    UnavailableError,
     connect,
     connect_async,
 )
@@ -261,3 +265,59 @@ def test_sessions_of_subscriptions_end(client: ConnectedPartition) -> None:
         reports = [report for report in client.sessions.sessions() if report.is_connected]
         assert [report.client for report in reports] == ["", " (events)"]
     eventually(lambda: sum(report.is_connected for report in client.sessions.sessions()) == 1)
+
+
+# Failures of the thread
+
+
+def test_subscriber_that_exits(client: ConnectedPartition) -> None:
+    """If the subscriber raises SystemExit, the subscription ends, and waiting for it raises an error."""
+
+    def leave(*_: object) -> None:
+        sys.exit("left")
+
+    subscription = client.subscribe(leave)
+    client.allocate("one", "app", memory(1))
+    with pytest.raises(UnavailableError, match="left"):
+        subscription.wait(5)
+    subscription.close()
+
+
+@pytest.mark.parametrize(
+    ("place", "error"),
+    [
+        ("asyncio.events.new_event_loop", OSError("too many files")),
+        ("threading.Thread.start", RuntimeError("too many threads")),
+    ],
+    ids=["loop", "thread"],
+)
+def test_subscription_without_resources(
+    client: ConnectedPartition, place: str, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A subscription for which the system has no thread or no file descriptor raises an error."""
+
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(place, fail)
+    with pytest.raises(UnavailableError, match=str(error)):
+        client.subscribe(Events())
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_interrupted_subscribing(client: ConnectedPartition, has_begun: bool, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: FBT001 - a parameter
+    """If subscribing is interrupted, its thread ends, and the subscriber is not called later."""
+
+    class Interrupted(Future[None]):
+        def result(self, timeout: float | None = None) -> None:
+            if has_begun:
+                super().result(timeout)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("ugm.service.subscription.Future", Interrupted)
+    events = Events()
+    with pytest.raises(KeyboardInterrupt):
+        client.subscribe(events)
+    eventually(lambda: not any(thread.name == "ugm subscription" for thread in enumerate_threads()), 5)
+    client.allocate("one", "app", memory(1))
+    assert not events.ids
