@@ -10,11 +10,12 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Final, NamedTuple, NoReturn, cast
 
 from starlette.requests import ClientDisconnect, Request
 
+from ugm.errors import cut
 from ugm.server.payloads import ApiError
 from ugm.server.route import AnyRoute
 from ugm.server.route_table import PATH_SCHEMAS
@@ -150,7 +151,10 @@ def _parse_json(text: str, schema: Schema) -> RequestBody:
 
 def _number(text: str) -> int | float:
     """Convert a number with a point or an exponent; an integer in that form, such as 1e3, becomes an exact int."""
-    number = Decimal(text)
+    try:
+        number = Decimal(text)
+    except InvalidOperation:  # not a ValueError, which `_parse_json` expects
+        raise ValueError(f"the exponent of {cut(text)} is too large or too small") from None
     if number.adjusted() < _MOST_DIGITS and number == number.to_integral_value():
         return int(number)
     return float(text)

@@ -80,6 +80,8 @@ def test_slow_clients() -> None:
         (b'{"a": NaN}', "NaN is not a number in JSON"),
         (b'{"a": 1, "a": 2}', "a name occurs twice in an object"),
         (b'{"a": 1e999999999}', "expected"),
+        (b'{"a": 1e99999999999999999999}', "the exponent of 1e99999999999999999999 is too large or too small"),
+        (b'{"a": -0.1E-99999999999999999999}', "the exponent of -0.1E-99999999999999999999 is too large or too small"),
         (b'{"a": ' + b"9" * 5000 + b"}", "limit"),
     ],
 )
