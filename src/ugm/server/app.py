@@ -35,8 +35,9 @@ from ugm.server.history import History
 from ugm.server.openapi import description
 from ugm.server.page_files import PageFiles
 from ugm.server.payloads import json_payload
+from ugm.server.refused_changes import RefusedChanges
 from ugm.server.requests import RequestBounds
-from ugm.server.responses import routing_error_response
+from ugm.server.responses import FailureResponses, routing_error_response
 from ugm.server.route import PREFIX, STREAM_PATH, YUNIKORN_PREFIX, Route
 from ugm.server.route_table import PARTITION_ROUTES, SERVER_ROUTES
 from ugm.server.state import ServedPartition, ServerState
@@ -135,7 +136,9 @@ def create_app(  # noqa: PLR0913 - one for each option
         exception_handlers={HTTPException: routing_error_response},
         lifespan=_lifespan(work, worker),
     )
-    app.add_middleware(OriginGuard, hosts=hosts)
+    app.add_middleware(FailureResponses)
+    # Outside the other one, so that its responses have the security headers, too.
+    app.add_middleware(OriginGuard, hosts=hosts, write_refusal=RefusedChanges(audit).write)
     app.state.configurations = configurations
     app.state.bounds = bounds
     app.state.worker = worker

@@ -15,7 +15,7 @@ Other programs usually send only ``Host`` of these headers, so only the first ch
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from ipaddress import ip_address
 from typing import Final, NamedTuple, final
 from urllib.parse import urlsplit
@@ -128,11 +128,13 @@ class OriginGuard:
     Args:
         app: the wrapped application.
         hosts: the accepted host names.
+        write_refusal: called with each refused request, and the code of its error.
     """
 
-    def __init__(self, app: ASGIApp, hosts: Hosts) -> None:
+    def __init__(self, app: ASGIApp, hosts: Hosts, write_refusal: Callable[[Scope, str], None]) -> None:
         self._app: Final = app
         self._hosts: Final = hosts
+        self._write_refusal: Final = write_refusal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward a request, or refuse it."""
@@ -146,6 +148,8 @@ class OriginGuard:
             await send(message)
 
         error = self._find_error(scope)
+        if error is not None:
+            self._write_refusal(scope, error.code)
         app = self._app if error is None else error_response(error, has_unread_body=has_body(scope))
         await app(scope, receive, send_with_headers)
 

@@ -180,3 +180,17 @@ def test_clients_that_go_away() -> None:
         answer = exchange(port, "GET /api/v1/health HTTP/1.1\nHost: localhost\nConnection: close\n\n")
 
     assert answer.startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_failing_server(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """An unexpected exception while a request is read is logged, and answered as JSON with the security headers."""
+
+    def fail(*_arguments: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("ugm.server.dispatch.parse_query", fail)
+    answer = client().get(f"{PREFIX}/queues")
+
+    assert (answer.status_code, answer.json()["code"]) == (500, "internal")
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert "ZeroDivisionError" in caplog.text
