@@ -30,14 +30,14 @@ from ugm.server.audit import AuditLog
 from ugm.server.background import PeriodicWork, running, sampling
 from ugm.server.configurations import Configurations
 from ugm.server.dispatch import RequestDispatcher, payload_response
-from ugm.server.guard import Hosts, OriginGuard
+from ugm.server.guard import Hosts, OriginGuard, failure_response
 from ugm.server.history import History
 from ugm.server.openapi import description
 from ugm.server.page_files import PageFiles
 from ugm.server.payloads import json_payload
 from ugm.server.refused_changes import RefusedChanges
 from ugm.server.requests import RequestBounds
-from ugm.server.responses import FailureResponses, routing_error_response
+from ugm.server.responses import routing_error_response
 from ugm.server.route import PREFIX, STREAM_PATH, YUNIKORN_PREFIX, Route
 from ugm.server.route_table import PARTITION_ROUTES, SERVER_ROUTES
 from ugm.server.state import ServedPartition, ServerState
@@ -133,11 +133,9 @@ def create_app(  # noqa: PLR0913 - one for each option
     bounds = bounds or RequestBounds()
     app = Starlette(
         routes=_routes(RequestDispatcher(state, tokens, bounds, clock), metrics, EventStreams(served, clock)),
-        exception_handlers={HTTPException: routing_error_response},
+        exception_handlers={HTTPException: routing_error_response, Exception: failure_response},
         lifespan=_lifespan(work, worker),
     )
-    app.add_middleware(FailureResponses)
-    # Outside the other one, so that its responses have the security headers, too.
     app.add_middleware(OriginGuard, hosts=hosts, write_refusal=RefusedChanges(audit).write)
     app.state.configurations = configurations
     app.state.bounds = bounds

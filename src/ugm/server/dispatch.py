@@ -209,7 +209,7 @@ class RequestDispatcher:
         return self._state.audit.attempt(**request_fields(request.scope), role=role)
 
     async def _context(self, route: AnyRoute, request: Request) -> RequestContext:
-        arrived = time.perf_counter()
+        client, arrived = request.client.host if request.client else "unknown", time.perf_counter()
         path, query = parse_path(request), parse_query(request, route)
         if route.role is not Role.READ and "partition" in path:
             # Checked before the operation starts, which writes to the audit log itself.
@@ -219,7 +219,7 @@ class RequestDispatcher:
             raise ApiError(503, "busy", "too many configurations are waiting")
         body, text = await parse_body(request, route, self._bounds)
         only_json = request.headers.get("accept", "") == "application/json"
-        return RequestContext(path, query, body, text, arrived, request_fields(request.scope)["client"], only_json)
+        return RequestContext(path, query, body, text, arrived, client, only_json)
 
     async def _response(
         self, route: AnyRoute, request: Request, context: RequestContext, answer: Callable[[RequestContext], Payload]

@@ -20,13 +20,15 @@ from ipaddress import ip_address
 from typing import Final, NamedTuple, final
 from urllib.parse import urlsplit
 
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ugm.errors import RequestError
 from ugm.server.payloads import ApiError
-from ugm.server.responses import error_response
+from ugm.server.responses import error_response, internal_error
 
-__all__ = ["Hosts", "OriginGuard", "has_body"]
+__all__ = ["Hosts", "OriginGuard", "failure_response", "has_body"]
 
 #: Allows only resources of this server and no inline code, so that a name with markup cannot be executed.
 _POLICY: Final = (
@@ -197,6 +199,14 @@ def has_body(scope: Scope) -> bool:
     """Return whether the headers announce a body."""
     headers = _headers(scope)
     return "transfer-encoding" in headers or headers.get("content-length", ["0"]) != ["0"]
+
+
+async def failure_response(_request: Request, _error: Exception) -> Response:
+    """Convert an unexpected exception to the form of all other errors; starlette raises it again for the log."""
+    response = error_response(internal_error())
+    # The exception has passed the middleware that adds them.
+    response.raw_headers.extend(_HEADERS)
+    return response
 
 
 def _headers(scope: Scope) -> dict[str, list[str]]:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import suppress
-from typing import Final, final
+from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from ugm.server.payloads import ApiError
 
-__all__ = ["NO_STORE", "FailureResponses", "error_response", "internal_error", "routing_error_response"]
-
-_LOGGER: Final = logging.getLogger(__name__)
+__all__ = ["NO_STORE", "error_response", "internal_error", "routing_error_response"]
 
 #: Every response shows the state of one moment, so clients must not cache it.
 NO_STORE: Final = {"cache-control": "no-store"}
@@ -81,33 +78,3 @@ async def routing_error_response(_request: Request, error: Exception) -> Respons
     response = error_response(ApiError(status, *codes.get(status, ("refused", "the request is refused"))))
     response.headers.update(getattr(error, "headers", None) or {})
     return response
-
-
-@final
-class FailureResponses:
-    """Middleware that logs unexpected exceptions, and answers them like all other errors.
-
-    Args:
-        app: the wrapped application.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app: Final = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Forward a request, and answer it if that fails."""
-        has_started = False
-
-        async def send_observed(message: Message) -> None:
-            nonlocal has_started
-            has_started = True
-            await send(message)
-
-        try:
-            await self._app(scope, receive, send_observed)
-        except Exception:
-            # A response that has started cannot become an error; the caller closes the connection.
-            if scope["type"] != "http" or has_started:
-                raise
-            _LOGGER.exception("%s %s failed", scope["method"], scope["path"])
-            await error_response(internal_error())(scope, receive, send)

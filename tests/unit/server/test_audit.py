@@ -214,7 +214,8 @@ def test_change_that_is_cancelled_before_it_starts(lines: list[dict[str, Any]]) 
 def test_failure_before_the_start(lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
     """A change that fails unexpectedly before it starts is logged as failed."""
     monkeypatch.delattr("ugm.server.dispatch.parse_query")
-    client().post("/api/v1/config/reload", headers=TOKEN)
+    with pytest.raises(NameError):
+        client().post("/api/v1/config/reload", headers=TOKEN)
 
     assert [line["outcome"] for line in lines] == ["failed"]
 
