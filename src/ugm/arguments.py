@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from ugm.counters import Layout, RequestVector
 from ugm.errors import RequestError
@@ -14,17 +14,25 @@ __all__ = [
     "MAX_NAME",
     "require_amounts",
     "require_application_id",
+    "require_callable",
     "require_count",
     "require_group_limits",
+    "require_instance",
+    "require_instances",
     "require_items",
+    "require_iterable",
     "require_mapping",
+    "require_mapping_view",
     "require_name",
     "require_names",
     "require_number",
     "require_resource",
     "require_user",
     "require_vector",
+    "require_whole",
 ]
+
+_T = TypeVar("_T")
 
 #: A larger limit of applications is a mistake in a program.
 _MAX_COUNT: Final = 2**63 - 1
@@ -44,11 +52,42 @@ def require_name(argument: str, name: object) -> str:
     return name
 
 
-def require_items(argument: str, items: object) -> tuple[Any, ...]:
-    """Return the items of an iterable, which may be foreign code; a text is not one."""
+def require_callable(argument: str, function: object) -> None:
+    """Check that a function, which is foreign code, can be called."""
+    if not callable(function):
+        raise RequestError(argument, function, "expected a callable")
+
+
+def require_mapping_view(argument: str, mapping: object) -> Mapping[Any, Any]:
+    """Return a mapping without a copy, after checking its type."""
+    if not isinstance(mapping, Mapping):
+        raise RequestError(argument, mapping, "expected a mapping, for example a dict")
+    return mapping
+
+
+def require_instance(argument: str, value: object, kind: type[_T]) -> _T:
+    """Return a value, after checking its type."""
+    if not isinstance(value, kind):
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        raise RequestError(argument, value, f"expected {article} {kind.__name__}")
+    return value
+
+
+def require_instances(argument: str, items: object, kind: type[_T]) -> tuple[_T, ...]:
+    """Return the items of an iterable, after checking their types."""
+    return tuple(require_instance(argument, item, kind) for item in require_iterable(argument, items))
+
+
+def require_iterable(argument: str, items: object) -> Iterable[Any]:
+    """Return an iterable, after checking its type; a text is not one."""
     if isinstance(items, str) or not isinstance(items, Iterable):
         raise RequestError(argument, items, "expected several items, for example a list")
-    return tuple(items)
+    return items
+
+
+def require_items(argument: str, items: object) -> tuple[Any, ...]:
+    """Return the items of an iterable, which may be foreign code; a text is not one."""
+    return tuple(require_iterable(argument, items))
 
 
 def require_names(argument: str, names: object) -> tuple[str, ...]:
@@ -58,15 +97,20 @@ def require_names(argument: str, names: object) -> tuple[str, ...]:
 
 def require_mapping(argument: str, mapping: object) -> dict[Any, Any]:
     """Return a copy of a mapping, which may be foreign code."""
-    if not isinstance(mapping, Mapping):
-        raise RequestError(argument, mapping, "expected a mapping, for example a dict")
-    return dict(mapping)
+    return dict(require_mapping_view(argument, mapping))
 
 
 def require_number(argument: str, number: object, things: str) -> int:
     """Return a number of things, which has no upper bound."""
     if type(number) is not int or number < 0:
         raise RequestError(argument, number, f"expected a number of {things}, 0 or more")
+    return number
+
+
+def require_whole(argument: str, number: object, minimum: int = 0) -> int:
+    """Return a whole number that is not below a minimum; a `bool` is none."""
+    if type(number) is not int or number < minimum:
+        raise RequestError(argument, number, f"expected an int >= {minimum}")
     return number
 
 
