@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 from ugm.counters import Layout, RequestVector
 from ugm.errors import RequestError
-from ugm.identity import MAX_NAME, UserGroup
+from ugm.identity import MAX_NAME, UserGroup, exact_text, is_name
 from ugm.resources import MAX_QUANTITY, Resource
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "require_application_id",
     "require_callable",
     "require_count",
+    "require_exact_name",
     "require_group_limits",
     "require_instance",
     "require_instances",
@@ -39,17 +40,29 @@ _MAX_COUNT: Final = 2**63 - 1
 
 
 def require_application_id(application_id: object) -> str:
-    """Return an application id, after checking it."""
-    if not isinstance(application_id, str) or not 0 < len(application_id) <= MAX_NAME:
-        raise RequestError("application_id", application_id, "an application id is a text of 1 to 256 characters")
-    return application_id
+    """Return an application id as a `str`, after checking it."""
+    if type(application_id) is str and application_id and len(application_id) <= MAX_NAME:
+        return application_id
+    if isinstance(application_id, str) and is_name(application_id):
+        return exact_text(application_id)
+    raise RequestError("application_id", application_id, "an application id is a text of 1 to 256 characters")
 
 
 def require_name(argument: str, name: object) -> str:
-    """Return a name, for example of a user or a node, after checking it."""
-    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME:
-        raise RequestError(argument, name, "a name is a text of 1 to 256 characters")
-    return name
+    """Return a name, for example of a user or a group, as a `str`, after checking it."""
+    if type(name) is str and name and len(name) <= MAX_NAME:
+        return name
+    if isinstance(name, str) and is_name(name):
+        return exact_text(name)
+    raise RequestError(argument, name, "a name is a text of 1 to 256 characters")
+
+
+def require_exact_name(argument: str, name: object) -> None:
+    """Check a name that is stored as it is given, so that a subclass of `str` is refused."""
+    if type(name) is str and name and len(name) <= MAX_NAME:
+        return
+    require_name(argument, name)
+    raise RequestError(argument, name, "expected a str, not an instance of a subclass")
 
 
 def require_callable(argument: str, function: object) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from operator import add, sub
 from typing import Any, cast
@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from support.tracking_fixtures import Wrong
-from ugm import Partition, RequestError, Resource, UgmError, UserGroup
+from ugm import Manager, Partition, RequestError, Resource, UgmError, UserGroup, parse_config
 from ugm.budgets import Budget, Budgets
 from ugm.configuration import PartitionConfig
 from ugm.elastic import ElasticTree
@@ -145,6 +145,72 @@ def test_subclass_of_str() -> None:
 
     for text in ("one", "kind: Consumer\nmetadata: {name: c}\n"):
         assert _outcome(Text(text)) == _outcome(text)
+
+
+class Evil(str):
+    """A text whose comparisons and hash fail after a while."""
+
+    __slots__ = ()
+    fails = False
+
+    def __eq__(self, other: object) -> bool:
+        if Evil.fails:
+            raise ZeroDivisionError
+        return str.__eq__(self, other)
+
+    def __hash__(self) -> int:
+        return str.__hash__(self)
+
+
+@pytest.fixture
+def failing() -> Iterator[Callable[[], None]]:
+    """Return a function that lets the comparisons of all `Evil` texts fail."""
+
+    def fail() -> None:
+        Evil.fails = True
+
+    yield fail
+    Evil.fails = False
+
+
+def test_stored_names(failing: Callable[[], None]) -> None:
+    """A partition stores copies of type `str` of names and application ids, which no class can affect."""
+    config = parse_config("partitions: [{queues: [{name: a}]}]").partition()
+    partition = Partition(config)
+    user = UserGroup(Evil("sue"), [Evil("dev")])
+    assert partition.submit(Evil("app"), user, Evil("root.a"), tags={Evil("t"): Evil("v")})
+    assert partition.allocate("one", Evil("app"), ONE)
+    failing()
+
+    assert {type(user.name), type(user.groups[0])} == {str}
+    assert partition.release("one")
+    assert partition.complete("app").application_id == "app"
+    assert partition.submit("app", UserGroup("sue", ("dev",)), "root.a")
+    partition.verify()
+
+
+def test_tracked_names(failing: Callable[[], None]) -> None:
+    """The same for a manager and for trackers."""
+    manager, tracker = Manager(), UserTracker(Evil("sue"))
+    assert manager.increase(Evil("root.a"), Evil("app"), ONE, SUE)
+    assert tracker.increase_resource(Evil("root.a"), Evil("app"), ONE)
+    failing()
+
+    assert manager.increase("root.a", "app", ONE, SUE)
+    assert tracker.increase_resource("root.a", "app", ONE)
+    manager.verify()
+
+
+@pytest.mark.parametrize("operation", ["allocate", "request", "allocate_evicting", "adopt"])
+def test_allocation_ids(operation: str) -> None:
+    """An allocation id of a subclass of `str` is refused, because it is stored as it is given."""
+    partition = Partition(parse_config("partitions: [{queues: [{name: a}]}]").partition())
+    partition.submit("app", SUE, "root.a")
+    with pytest.raises(RequestError, match="not an instance of a subclass"):
+        getattr(partition, operation)(Evil("one"), "app", ONE)
+    with pytest.raises(RequestError, match="not an instance of a subclass"):
+        partition.add_node(Evil("n"), ONE)
+    assert not partition.allocations("app")
 
 
 def _outcome(text: str) -> object:
