@@ -60,7 +60,7 @@ class UserGroup:
     reuse it, which is fastest.
 
     Args:
-        name: the name of the user.
+        name: the name of the user. A text of a subclass of `str`, such as a member of an enumeration, becomes a `str`.
         groups: the names of the groups, in any order; the configuration decides which of them is charged.
 
     Raises:
