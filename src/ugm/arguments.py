@@ -3,52 +3,104 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from ugm.counters import Layout, RequestVector
 from ugm.errors import RequestError
-from ugm.identity import MAX_NAME, UserGroup
+from ugm.identity import MAX_NAME, UserGroup, exact_text, is_name
 from ugm.resources import MAX_QUANTITY, Resource
 
 __all__ = [
     "MAX_NAME",
     "require_amounts",
     "require_application_id",
+    "require_callable",
     "require_count",
+    "require_exact_name",
     "require_group_limits",
+    "require_instance",
+    "require_instances",
     "require_items",
+    "require_iterable",
     "require_mapping",
+    "require_mapping_view",
     "require_name",
     "require_names",
     "require_number",
     "require_resource",
     "require_user",
     "require_vector",
+    "require_whole",
 ]
+
+_T = TypeVar("_T")
 
 #: A larger limit of applications is a mistake in a program.
 _MAX_COUNT: Final = 2**63 - 1
 
 
 def require_application_id(application_id: object) -> str:
-    """Return an application id, after checking it."""
-    if not isinstance(application_id, str) or not 0 < len(application_id) <= MAX_NAME:
-        raise RequestError("application_id", application_id, "an application id is a text of 1 to 256 characters")
-    return application_id
+    """Return an application id as a `str`, after checking it."""
+    if type(application_id) is str and application_id and len(application_id) <= MAX_NAME:
+        return application_id
+    if isinstance(application_id, str) and is_name(application_id):
+        return exact_text(application_id)
+    raise RequestError("application_id", application_id, "an application id is a text of 1 to 256 characters")
 
 
 def require_name(argument: str, name: object) -> str:
-    """Return a name, for example of a user or a node, after checking it."""
-    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME:
-        raise RequestError(argument, name, "a name is a text of 1 to 256 characters")
-    return name
+    """Return a name, for example of a user or a group, as a `str`, after checking it."""
+    if type(name) is str and name and len(name) <= MAX_NAME:
+        return name
+    if isinstance(name, str) and is_name(name):
+        return exact_text(name)
+    raise RequestError(argument, name, "a name is a text of 1 to 256 characters")
+
+
+def require_exact_name(argument: str, name: object) -> None:
+    """Check a name that is stored as it is given, so that a subclass of `str` is refused."""
+    if type(name) is str and name and len(name) <= MAX_NAME:
+        return
+    require_name(argument, name)
+    raise RequestError(argument, name, "expected a str, not an instance of a subclass")
+
+
+def require_callable(argument: str, function: object) -> None:
+    """Check that a function, which is foreign code, can be called."""
+    if not callable(function):
+        raise RequestError(argument, function, "expected a callable")
+
+
+def require_mapping_view(argument: str, mapping: object) -> Mapping[Any, Any]:
+    """Return a mapping without a copy, after checking its type."""
+    if not isinstance(mapping, Mapping):
+        raise RequestError(argument, mapping, "expected a mapping, for example a dict")
+    return mapping
+
+
+def require_instance(argument: str, value: object, kind: type[_T]) -> _T:
+    """Return a value, after checking its type."""
+    if not isinstance(value, kind):
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        raise RequestError(argument, value, f"expected {article} {kind.__name__}")
+    return value
+
+
+def require_instances(argument: str, items: object, kind: type[_T]) -> tuple[_T, ...]:
+    """Return the items of an iterable, after checking their types."""
+    return tuple(require_instance(argument, item, kind) for item in require_iterable(argument, items))
+
+
+def require_iterable(argument: str, items: object) -> Iterable[Any]:
+    """Return an iterable, after checking its type; a text is not one."""
+    if isinstance(items, str) or not isinstance(items, Iterable):
+        raise RequestError(argument, items, "expected several items, for example a list")
+    return items
 
 
 def require_items(argument: str, items: object) -> tuple[Any, ...]:
     """Return the items of an iterable, which may be foreign code; a text is not one."""
-    if isinstance(items, str) or not isinstance(items, Iterable):
-        raise RequestError(argument, items, "expected several items, for example a list")
-    return tuple(items)
+    return tuple(require_iterable(argument, items))
 
 
 def require_names(argument: str, names: object) -> tuple[str, ...]:
@@ -58,15 +110,20 @@ def require_names(argument: str, names: object) -> tuple[str, ...]:
 
 def require_mapping(argument: str, mapping: object) -> dict[Any, Any]:
     """Return a copy of a mapping, which may be foreign code."""
-    if not isinstance(mapping, Mapping):
-        raise RequestError(argument, mapping, "expected a mapping, for example a dict")
-    return dict(mapping)
+    return dict(require_mapping_view(argument, mapping))
 
 
 def require_number(argument: str, number: object, things: str) -> int:
     """Return a number of things, which has no upper bound."""
     if type(number) is not int or number < 0:
         raise RequestError(argument, number, f"expected a number of {things}, 0 or more")
+    return number
+
+
+def require_whole(argument: str, number: object, minimum: int = 0) -> int:
+    """Return a whole number that is not below a minimum; a `bool` is none."""
+    if type(number) is not int or number < minimum:
+        raise RequestError(argument, number, f"expected an int >= {minimum}")
     return number
 
 

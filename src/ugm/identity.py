@@ -38,6 +38,8 @@ MAX_NAME: Final = 256
 #: The maximum number of names in a queue path, including the root.
 MAX_DEPTH: Final = 100
 
+_INVALID_NAME: Final = f"a name is a text of 1 to {MAX_NAME} characters"
+
 #: Names separated by single dots, none empty, none with white space or control characters.
 _PATH: Final = re.compile(rf"root(?:\.[^.\s\x00-\x1f\x7f]{{1,{MAX_NAME}}}){{0,{MAX_DEPTH - 1}}}", re.IGNORECASE)
 
@@ -58,7 +60,7 @@ class UserGroup:
     reuse it, which is fastest.
 
     Args:
-        name: the name of the user.
+        name: the name of the user. A text of a subclass of `str`, such as a member of an enumeration, becomes a `str`.
         groups: the names of the groups, in any order; the configuration decides which of them is charged.
 
     Raises:
@@ -77,12 +79,8 @@ class UserGroup:
     def __init__(self, name: str, groups: Iterable[str] = ()) -> None:
         if isinstance(groups, str) or not isinstance(groups, Iterable):
             raise RequestError("groups", groups, "expected a collection of names")
-        members = tuple(groups)
-        _check_name("user", name)
-        for group in members:
-            _check_name("group", group)
-        object.__setattr__(self, "name", name)
-        object.__setattr__(self, "groups", members)
+        object.__setattr__(self, "name", _require_name("user", name))
+        object.__setattr__(self, "groups", tuple([_require_name("group", group) for group in groups]))
 
     @classmethod
     def recorded(cls, name: str, groups: Sequence[str]) -> Self:
@@ -92,7 +90,7 @@ class UserGroup:
             RequestError: a name is not a non-empty string, or is the wildcard ``*``.
         """
         for one in (name, *groups):
-            _check_name("user", one[:MAX_NAME] if type(one) is str else one)
+            _require_name("user", one[:MAX_NAME] if type(one) is str else one)
         made = cls.__new__(cls)
         object.__setattr__(made, "name", name)
         object.__setattr__(made, "groups", tuple(groups))
@@ -126,14 +124,31 @@ def is_text(value: object) -> bool:
 
 def is_name(value: object) -> bool:
     """Return whether a value is a string of 1 to 256 characters."""
-    return isinstance(value, str) and 0 < len(value) <= MAX_NAME
+    # A subclass may override `__len__`.
+    return isinstance(value, str) and 0 < str.__len__(value) <= MAX_NAME
 
 
-def _check_name(kind: str, name: object) -> None:
-    if not is_name(name):
-        raise RequestError(kind, name, "a name is a text of 1 to 256 characters")
+def exact_text(text: str) -> str:
+    """Return a text that may be of a subclass of `str`, for example a member of an enumeration, as a `str`.
+
+    A subclass may override comparisons, and an error in one would break later calls that find the stored text.
+
+    >>> type(exact_text(TrackingType.USER))
+    <class 'str'>
+    """
+    return str.__str__(text)
+
+
+def _require_name(kind: str, name: object) -> str:
+    if type(name) is not str:
+        if not isinstance(name, str):
+            raise RequestError(kind, name, _INVALID_NAME)
+        name = exact_text(name)
+    if not name or len(name) > MAX_NAME:
+        raise RequestError(kind, name, _INVALID_NAME)
     if name == WILDCARD:
         raise RequestError(kind, name, "the wildcard '*' is not a valid name (allowed: only in limits)")
+    return name
 
 
 def canonical_path(queue_path: str) -> str:
@@ -146,7 +161,11 @@ def canonical_path(queue_path: str) -> str:
     >>> canonical_path("root.Sales.EMEA")
     'root.sales.emea'
     """
-    if not queue_path or not is_text(queue_path):
+    if type(queue_path) is not str:
+        if not isinstance(queue_path, str):
+            raise RequestError("queue_path", queue_path, "expected a non-empty string")
+        queue_path = exact_text(queue_path)
+    if not queue_path:
         raise RequestError("queue_path", queue_path, "expected a non-empty string")
     if not _PATH.fullmatch(queue_path):
         raise RequestError("queue_path", queue_path, _invalid_path_reason(queue_path))

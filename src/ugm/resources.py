@@ -53,8 +53,8 @@ class Resource(Mapping[str, int]):
         named: amounts as keyword arguments.
 
     Raises:
-        RequestError: a name is not a text of 1 to 256 characters, or an amount is not an `int`; a `bool` or a
-            `float` is not accepted.
+        RequestError: *amounts* is not a mapping, a name is not a text of 1 to 256 characters, or an amount is not an
+            `int`; a `bool` or a `float` is not accepted.
 
     >>> Resource(vcore=500, memory=2**30)
     Resource(memory=1073741824, vcore=500)
@@ -80,9 +80,12 @@ class Resource(Mapping[str, int]):
     compiled: tuple[object, Any]
 
     def __init__(self, amounts: Mapping[str, int] | None = None, /, **named: int) -> None:
-        given = {**amounts, **named} if amounts else named
+        try:
+            given = named if amounts is None else {**amounts, **named}
+        except TypeError:
+            raise _mapping_error(amounts) from None
         for name, amount in given.items():
-            if type(name) is not str or not 0 < len(name) <= MAX_RESOURCE_NAME:
+            if type(name) is not str or not name or len(name) > MAX_RESOURCE_NAME:
                 raise RequestError("resource", name, "a resource name is a text of 1 to 256 characters")
             if type(amount) is not int:
                 raise RequestError(name, amount, "an amount is an int, in base units")
@@ -95,10 +98,13 @@ class Resource(Mapping[str, int]):
 
         Raises:
             QuantityError: one of the texts is not a quantity.
+            RequestError: the names or the mapping are invalid.
 
         >>> Resource.parse(vcore="2", memory="4Gi")
         Resource(memory=4294967296, vcore=2000)
         """
+        if quantities is not None and not isinstance(quantities, Mapping):
+            raise _mapping_error(quantities)
         given = {**(quantities or {}), **named}
         return cls({name: parse_quantity(text, vcore=name == VCORE) for name, text in given.items()})
 
@@ -120,15 +126,21 @@ class Resource(Mapping[str, int]):
         return hash(tuple(self.amounts.items()))
 
     def __add__(self, other: Resource) -> Resource:
-        total = dict(self.amounts)
-        for name, amount in other.amounts.items():
-            total[name] = total.get(name, 0) + amount
+        total = {**self.amounts}
+        try:
+            for name, amount in other.amounts.items():
+                total[name] = total.get(name, 0) + amount
+        except AttributeError:
+            return NotImplemented
         return Resource(total)
 
     def __sub__(self, other: Resource) -> Resource:
-        rest = dict(self.amounts)
-        for name, amount in other.amounts.items():
-            rest[name] = rest.get(name, 0) - amount
+        rest = {**self.amounts}
+        try:
+            for name, amount in other.amounts.items():
+                rest[name] = rest.get(name, 0) - amount
+        except AttributeError:
+            return NotImplemented
         return Resource(rest)
 
     def __mul__(self, count: int) -> Resource:
@@ -159,15 +171,19 @@ class Resource(Mapping[str, int]):
             limit: the limit. A resource that it does not name is unlimited; None limits nothing.
             closed: if true, resources missing from the limit are not allowed, as on a node.
 
+        Raises:
+            RequestError: the limit is of another type.
+
         >>> (3 * Resource(vcore=1000)).fits_in(Resource(vcore=4000))
         True
         >>> gpus = Resource(vcore=1000, gpu=1)
         >>> gpus.fits_in(Resource(vcore=4000)), gpus.fits_in(Resource(vcore=4000), closed=True)
         (True, False)
         """
-        most = Resource() if limit is None else limit
-        wanted = {name: amount for name, amount in self.amounts.items() if amount}
-        return all(amount <= most.get(name, 0 if closed else amount) for name, amount in wanted.items())
+        most: Mapping[str, int] = Resource() if limit is None else limit
+        if type(most) is not Resource and not isinstance(most, Mapping):
+            raise RequestError("limit", limit, "expected a Resource, or None")
+        return all(amount <= most.get(name, 0 if closed else amount) for name, amount in self.amounts.items() if amount)
 
     def without_zeros(self) -> Resource:
         """Return the vector without zeros, as usage is displayed.
@@ -176,6 +192,10 @@ class Resource(Mapping[str, int]):
         Resource(memory=5)
         """
         return Resource({name: amount for name, amount in self.amounts.items() if amount})
+
+
+def _mapping_error(amounts: object) -> RequestError:
+    return RequestError("amounts", amounts, "expected a mapping from names to amounts, for example a dict")
 
 
 def sum_of(vectors: Iterable[Mapping[str, int]]) -> Resource:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
-from typing import Any
+from operator import add, sub
+from typing import Any, cast
 
 import pytest
 
 from support.tracking_fixtures import Wrong
-from ugm import RequestError, Resource, UgmError
+from ugm import Manager, Partition, RequestError, Resource, UgmError, UserGroup, parse_config
 from ugm.budgets import Budget, Budgets
+from ugm.configuration import PartitionConfig
 from ugm.elastic import ElasticTree
-from ugm.fairness import BinnedUsage, ContinuousUsage
+from ugm.fairness import BinnedUsage, ContinuousUsage, FairRank, ShareTree, cost, weighted_usage
+from ugm.queues import Acl, PlacementRules, path_allows
 from ugm.quotatree import ConsumerInfo, parse_consumer
+from ugm.simulation import Job, JobMapping, simulate, simulate_preemption
 from ugm.tracking import GroupTracker, UserTracker
 
 ONE = Resource(memory=1)
+CONFIG = PartitionConfig(name="default")
+SUE = UserGroup("sue")
 MAKERS: list[tuple[Callable[[Any], object], str, Any]] = [
     (lambda zone: Budget("b", amounts=ONE, zone=zone), "zone", []),
     (lambda weights: Budget("b", amounts=ONE, weights=weights), "weights", None),
@@ -30,6 +36,73 @@ MAKERS: list[tuple[Callable[[Any], object], str, Any]] = [
     (lambda limits: GroupTracker("dev", limits), "active_limits", "x"),
     (lambda group: UserTracker("sue").set_group_for_app("app", group), "group_tracker", True),
 ]
+#: The same for several wrong values.
+WRONG: list[tuple[Callable[[Any], object], str, list[Any]]] = [
+    (UserTracker("sue").has_group_for_app, "application_id", [[], 7, None]),
+    (UserTracker("sue").group_name_for_app, "application_id", [[], 7, None]),
+    (Resource, "amounts", [True, False, 0, 7, "", "vcore", [], [1]]),
+    (Resource.parse, "amounts", [True, "", [1], [("vcore", "1")]]),
+    (ONE.fits_in, "limit", [5, "memory", []]),
+    (lambda given: Partition(subscribers=given), "subscribers", [None, 7, "x", [7]]),
+    (Acl, "users", [None, "ana", [7], [[]]]),
+    (lambda groups: Acl((), groups), "groups", ["dev", None]),
+    (Acl(["ana"]).allows, "user", ["ana", None]),
+    (lambda acls: path_allows(acls, SUE), "acls", [None, "x", ["x"]]),
+    (lambda user: path_allows([None], user), "user", ["sue", None]),
+    (PlacementRules, "rules", [None, "user", ["user"]]),
+    (lambda submission: PlacementRules().place(submission, cast("Any", None)), "submission", [None, ("app", "sue")]),
+    (lambda accounts: ShareTree(accounts, {}), "accounts", [None, "a", [1]]),
+    (lambda users: ShareTree({}, users), "users", [None]),
+    (ShareTree({}, {}).rank, "usage", [[1], None]),
+    (ShareTree({}, {}).path_of, "user", [[]]),
+    (ShareTree({}, {}).rank({}).rank, "user", [[]]),
+    (ShareTree({}, {}).rank({}).node, "path", [[]]),
+    (lambda accounts: FairRank(accounts, {}, frozenset(), {}, 1), "accounts", [None]),
+    (lambda users: FairRank({}, {}, users, {}, 1), "with_users", [None, "x"]),
+    (lambda usage: cost(usage, 1), "usage", [None, 7, {"gpu": "1"}, {"gpu": 1.5}]),
+    (lambda seconds: cost({}, seconds), "seconds", [None, 1.5, True]),
+    (lambda weights: cost({}, 1, weights), "weights", [7, {"gpu": 0.5}]),
+    (lambda used: weighted_usage(used, 1), "consumed", [None, {"gpu": "1/2"}]),
+    (lambda weight: weighted_usage({}, weight), "queue_weight", [None, 0.5]),
+    (lambda penalty: weighted_usage({}, 1, penalty=penalty), "penalty", [[1]]),
+    (lambda weights: weighted_usage({}, 1, weights=weights), "weights", [{"gpu": -1}]),
+    (lambda records: list(JobMapping().jobs(records)), "records", [None, "x", [7]]),
+    (lambda jobs: simulate(jobs, CONFIG), "jobs", [None, "x", [7]]),
+    (lambda config: simulate([], config), "config", [{}, None]),
+    (lambda jobs: simulate_preemption(jobs, CONFIG, cluster=ONE), "jobs", [None, [7]]),
+    (lambda config: simulate_preemption([], config, cluster=ONE), "config", [None]),
+    (lambda cluster: simulate_preemption([], CONFIG, cluster=cluster), "cluster", [None]),
+]
+MAKERS += [(make, argument, value) for make, argument, values in WRONG for value in values]
+
+#: Functions with many options, with valid arguments, and with a wrong value of each option.
+OPTIONS: list[tuple[Callable[..., object], dict[str, Any], dict[str, Any]]] = [
+    (
+        Job,
+        {"number": 1, "submit_time": 0, "run_time": 1, "queue": "root.a", "user": SUE, "usage": ONE},
+        {
+            **dict.fromkeys(("number", "submit_time", "run_time", "queue", "user", "usage"), None),
+            **dict.fromkeys(("tags", "logged_wait", "requested_time"), 1.5),
+        },
+    ),
+    (
+        JobMapping,
+        {},
+        dict.fromkeys(
+            ("queue_levels", "prefixes", "tags", "vcore_per_processor", "memory_per_processor", "default_queue"), None
+        ),
+    ),
+    (
+        simulate,
+        {"jobs": [], "config": CONFIG},
+        dict.fromkeys(("until", "observer", "recorder", "models", "order", "start", "group_limits"), "x"),
+    ),
+    (
+        simulate_preemption,
+        {"jobs": [], "config": CONFIG, "cluster": ONE},
+        dict.fromkeys(("victims", "stop_time", "observer"), "x"),
+    ),
+]
 
 
 @pytest.mark.parametrize(("make", "argument", "value"), MAKERS)
@@ -37,7 +110,31 @@ def test_another_type(make: Callable[[Any], object], argument: str, value: Wrong
     """The error is a `RequestError` with the name and the value of the argument."""
     with pytest.raises(RequestError) as caught:
         make(value)
-    assert (caught.value.argument, caught.value.value) == (argument, value)
+    assert caught.value.argument == argument
+    # The value itself, or the element of it that is wrong.
+    assert caught.value.value == value or caught.value.value in _elements(value)
+
+
+def _elements(value: object) -> list[object]:
+    return list(value.values() if isinstance(value, dict) else value) if isinstance(value, list | dict) else []
+
+
+@pytest.mark.parametrize(("function", "valid", "wrong"), OPTIONS)
+def test_options(function: Callable[..., object], valid: dict[str, Any], wrong: dict[str, Any]) -> None:
+    """The same for each option of a function that has many."""
+    for name, value in wrong.items():
+        with pytest.raises(RequestError) as caught:
+            function(**{**valid, name: value})
+        assert (caught.value.argument, caught.value.value) == (name, value)
+
+
+@pytest.mark.parametrize("other", [5, None, {"memory": 1}, "x"])
+def test_operators(other: Any) -> None:  # noqa: ANN401 - of any wrong type
+    """An operator with another type raises the error of Python, also if the other operand is on the left."""
+    for operator in (add, sub):
+        for operands in ((ONE, other), (other, ONE)):
+            with pytest.raises(TypeError, match=r"unsupported operand|can only concatenate"):
+                operator(*operands)
 
 
 def test_subclass_of_str() -> None:
@@ -48,6 +145,72 @@ def test_subclass_of_str() -> None:
 
     for text in ("one", "kind: Consumer\nmetadata: {name: c}\n"):
         assert _outcome(Text(text)) == _outcome(text)
+
+
+class Evil(str):
+    """A text whose comparisons and hash fail after a while."""
+
+    __slots__ = ()
+    fails = False
+
+    def __eq__(self, other: object) -> bool:
+        if Evil.fails:
+            raise ZeroDivisionError
+        return str.__eq__(self, other)
+
+    def __hash__(self) -> int:
+        return str.__hash__(self)
+
+
+@pytest.fixture
+def failing() -> Iterator[Callable[[], None]]:
+    """Return a function that lets the comparisons of all `Evil` texts fail."""
+
+    def fail() -> None:
+        Evil.fails = True
+
+    yield fail
+    Evil.fails = False
+
+
+def test_stored_names(failing: Callable[[], None]) -> None:
+    """A partition stores copies of type `str` of names and application ids, which no class can affect."""
+    config = parse_config("partitions: [{queues: [{name: a}]}]").partition()
+    partition = Partition(config)
+    user = UserGroup(Evil("sue"), [Evil("dev")])
+    assert partition.submit(Evil("app"), user, Evil("root.a"), tags={Evil("t"): Evil("v")})
+    assert partition.allocate("one", Evil("app"), ONE)
+    failing()
+
+    assert {type(user.name), type(user.groups[0])} == {str}
+    assert partition.release("one")
+    assert partition.complete("app").application_id == "app"
+    assert partition.submit("app", UserGroup("sue", ("dev",)), "root.a")
+    partition.verify()
+
+
+def test_tracked_names(failing: Callable[[], None]) -> None:
+    """The same for a manager and for trackers."""
+    manager, tracker = Manager(), UserTracker(Evil("sue"))
+    assert manager.increase(Evil("root.a"), Evil("app"), ONE, SUE)
+    assert tracker.increase_resource(Evil("root.a"), Evil("app"), ONE)
+    failing()
+
+    assert manager.increase("root.a", "app", ONE, SUE)
+    assert tracker.increase_resource("root.a", "app", ONE)
+    manager.verify()
+
+
+@pytest.mark.parametrize("operation", ["allocate", "request", "allocate_evicting", "adopt"])
+def test_allocation_ids(operation: str) -> None:
+    """An allocation id of a subclass of `str` is refused, because it is stored as it is given."""
+    partition = Partition(parse_config("partitions: [{queues: [{name: a}]}]").partition())
+    partition.submit("app", SUE, "root.a")
+    with pytest.raises(RequestError, match="not an instance of a subclass"):
+        getattr(partition, operation)(Evil("one"), "app", ONE)
+    with pytest.raises(RequestError, match="not an instance of a subclass"):
+        partition.add_node(Evil("n"), ONE)
+    assert not partition.allocations("app")
 
 
 def _outcome(text: str) -> object:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 from math import lcm
-from typing import Final, final
+from typing import Any, Final, final
 
 from ugm.arguments import require_mapping
 from ugm.errors import RequestError
@@ -29,10 +29,7 @@ class CostRate:
     __slots__ = ("_default", "_weights", "denominator")
 
     def __init__(self, weights: Mapping[str, int | Fraction] | None = None, default: int = 1) -> None:
-        given = require_mapping("weights", {} if weights is None else weights)
-        for name, weight in given.items():
-            if type(weight) not in (int, Fraction) or weight < 0:
-                raise RequestError("weights", weight, f"the weight of {name} must be an int or Fraction >= 0")
+        given = _require_weights(weights)
         #: The denominator of every cost.
         self.denominator: Final = lcm(*(weight.denominator for weight in given.values()))
         self._weights: Final = {name: int(weight * self.denominator) for name, weight in given.items()}
@@ -44,6 +41,22 @@ class CostRate:
         return sum(weights.get(name, default) * amount for name, amount in usage.items())
 
 
+def _require_weights(weights: object) -> dict[str, int | Fraction]:
+    given = require_mapping("weights", {} if weights is None else weights)
+    for name, weight in given.items():
+        if type(weight) not in (int, Fraction) or weight < 0:
+            raise RequestError("weights", weight, f"the weight of {name} must be an int or Fraction >= 0")
+    return given
+
+
+def _require_exact(argument: str, amounts: object) -> dict[str, Any]:
+    given = require_mapping(argument, amounts)
+    for name, amount in given.items():
+        if type(amount) not in (int, Fraction):
+            raise RequestError(argument, amount, f"the amount of {name} must be an int or Fraction")
+    return given
+
+
 def cost(usage: Mapping[str, int], seconds: int, weights: Mapping[str, int | Fraction] | None = None) -> Fraction:
     """Return the cost of a usage over some seconds: the sum of weight times amount times seconds.
 
@@ -53,13 +66,15 @@ def cost(usage: Mapping[str, int], seconds: int, weights: Mapping[str, int | Fra
         weights: the weight of a resource; 1 for a resource that is missing, and 0 for one that does not count.
 
     Raises:
-        RequestError: a weight is negative or not exact.
+        RequestError: a weight is negative or not exact, or an argument is of another type.
 
     >>> cost({"gpu": 1, "vcore": 4}, 60, {"gpu": 10})
     Fraction(840, 1)
     """
+    if type(seconds) is not int:
+        raise RequestError("seconds", seconds, "expected whole seconds as an int")
     rate = CostRate(weights)
-    return Fraction(rate.of(usage) * seconds, rate.denominator)
+    return Fraction(rate.of(_require_exact("usage", usage)) * seconds, rate.denominator)
 
 
 def weighted_usage(
@@ -77,11 +92,17 @@ def weighted_usage(
         penalty: amounts that count as consumed, for example those of requests that were just granted.
         weights: the weight of a resource; 1 for a resource that is missing.
 
+    Raises:
+        RequestError: a weight is negative or not exact, or an argument is of another type.
+
     >>> weighted_usage({"gpu": 2}, Fraction(1, 2)), weighted_usage({}, 0)
     (Fraction(4, 1), inf)
     """
+    if type(queue_weight) not in (int, Fraction):
+        raise RequestError("queue_weight", queue_weight, "expected an int or Fraction")
+    counted = _require_weights(weights)
+    penalties = {} if penalty is None else penalty
+    amounts = (*_require_exact("consumed", consumed).items(), *_require_exact("penalty", penalties).items())
     if queue_weight <= 0:
         return INFINITE
-    counted = weights or {}
-    amounts = (*consumed.items(), *(penalty or {}).items())
     return sum((counted.get(name, 1) * Fraction(amount) for name, amount in amounts), Fraction(0)) / queue_weight

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Final, Literal, NamedTuple, TypeAlias, final
 
+from ugm.arguments import require_instance, require_mapping_view, require_whole
 from ugm.errors import RequestError, fields_text, number_text
 from ugm.fairness.levels import Level, Quotient, groups_of_equals
 
@@ -133,6 +134,9 @@ class FairRank:
 
     Attributes:
         order: groups of users that tie, the best first. The users of a group are sorted by path.
+
+    Raises:
+        RequestError: an argument is of another type.
     """
 
     __slots__ = ("_accounts", "_parents", "_paths", "_positions", "_ranks", "_scale", "_used", "order")
@@ -145,6 +149,10 @@ class FairRank:
         paths: Mapping[str, str],
         scale: int,
     ) -> None:
+        for argument, mapping in (("accounts", accounts), ("used", used), ("paths", paths)):
+            require_mapping_view(argument, mapping)
+        require_instance("with_users", with_users, frozenset)
+        require_whole("scale", scale, 1)
         self._accounts: Final = accounts
         self._used: Final = used
         self._scale: Final = scale
@@ -193,9 +201,10 @@ class FairRank:
         Raises:
             RequestError: there is no such user.
         """
-        if user not in self._ranks:
-            raise RequestError("user", user, "the share tree has no such user")
-        return self._ranks[user]
+        try:
+            return self._ranks[user]
+        except (KeyError, TypeError):
+            raise RequestError("user", user, "the share tree has no such user") from None
 
     def place(self, user: str) -> int:
         """Return the place of a user in the order: 1 plus the number of better users. Users that tie share a place.
@@ -248,9 +257,11 @@ class FairRank:
         Raises:
             RequestError: there is no such node, or the account is dissolved.
         """
-        if path not in self._parents:
-            raise RequestError("path", path, "the share tree has no such node, or the account is dissolved")
-        above, child = self._parents[path]
+        try:
+            above, child = self._parents[path]
+        except (KeyError, TypeError):
+            reason = "the share tree has no such node, or the account is dissolved"
+            raise RequestError("path", path, reason) from None
         account, used = self._accounts[above], self._used.get(path, 0)
         share = None if child.shares is None else Fraction(child.shares, account.total_shares or 1)
         part = Fraction(used, account.used or 1)

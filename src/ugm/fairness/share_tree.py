@@ -10,6 +10,7 @@ from fractions import Fraction
 from math import lcm
 from typing import Final, Literal, NamedTuple, TypeAlias, final
 
+from ugm.arguments import require_mapping, require_mapping_view
 from ugm.errors import RequestError
 from ugm.fairness.rank import Competitor, FairRank, UsedShares
 
@@ -57,9 +58,9 @@ class ShareTree:
 
     def __init__(self, accounts: Mapping[str, Shares], users: Mapping[str, Shares]) -> None:
         #: The shares of each account.
-        self.accounts: Final[Mapping[str, Shares]] = dict(accounts)
+        self.accounts: Final[Mapping[str, Shares]] = require_mapping("accounts", accounts)
         #: The shares of each user.
-        self.users: Final[Mapping[str, Shares]] = dict(users)
+        self.users: Final[Mapping[str, Shares]] = require_mapping("users", users)
         for argument, nodes in (("accounts", self.accounts), ("users", self.users)):
             for path, shares in nodes.items():
                 self._require_valid(argument, path, shares)
@@ -108,9 +109,12 @@ class ShareTree:
         """Return the path of a user, given its path or its name; None if the tree does not have the user.
 
         Raises:
-            RequestError: several users have this name.
+            RequestError: several users have this name, or it is not a text.
         """
-        path = self._paths.get(user)
+        try:
+            path = self._paths.get(user)
+        except TypeError:
+            raise RequestError("user", user, "expected a text") from None
         if path == "":
             raise RequestError("user", user, "several users have this name; expected a path")
         return path
@@ -125,7 +129,8 @@ class ShareTree:
                 missing has used nothing. A user that the tree does not have is ignored.
 
         Raises:
-            RequestError: a usage is negative or not exact, or several users have one of the names.
+            RequestError: the usage is no mapping, a usage is negative or not exact, or several users have one of the
+                names.
         """
         used, scale = self._used(usage)
         accounts: dict[str, UsedShares] = {}
@@ -139,7 +144,7 @@ class ShareTree:
     def _used(self, usage: Mapping[str, int | Fraction]) -> tuple[dict[str, int], int]:
         """Return the usage of each user as integers, and the scale: scaling all usage changes no level."""
         found: dict[str, int | Fraction] = {}
-        for owner, amount in usage.items():
+        for owner, amount in require_mapping_view("usage", usage).items():
             if type(amount) not in (int, Fraction) or amount < 0:
                 raise RequestError("usage", amount, f"the usage of {owner} must be an int or a Fraction of at least 0")
             path = self.path_of(owner)

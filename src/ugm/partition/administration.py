@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeVar, final
 
-from ugm.arguments import require_amounts, require_name, require_resource
+from ugm.arguments import require_amounts, require_exact_name, require_name, require_resource
 from ugm.budgets import BudgetChange
 from ugm.errors import RequestError
 from ugm.partition.admission import Admission
@@ -137,5 +137,5 @@ def require_node(name: str, offers: Resource) -> None:
     Raises:
         RequestError: an argument is invalid.
     """
-    require_name("node", name)
+    require_exact_name("node", name)
     require_amounts("offers", require_resource("offers", offers))

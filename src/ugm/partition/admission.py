@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal, final
 
-from ugm.arguments import require_application_id, require_name, require_vector
+from ugm.arguments import require_application_id, require_exact_name, require_name, require_vector
 from ugm.counters import RequestVector
 from ugm.decision import ALLOWED, Decision, Violation, already_exceeded
 from ugm.errors import RequestError
@@ -84,7 +84,7 @@ class Admission:
         Raises:
             RequestError: an argument is invalid, or the application does not exist.
         """
-        require_name("allocation_id", request.allocation_id)
+        require_exact_name("allocation_id", request.allocation_id)
         application = self.require_application(request.application_id)
         self.vector(request.usage)
         return LedgerEntry(application, request.usage, traits_of(state, request, self.now([request], now)))
@@ -356,8 +356,9 @@ class Admission:
 
     def replace(self, placeholder_id: str, allocation_id: str, usage: Resource) -> Decision:
         """Replace a placeholder by a real allocation."""
-        require_name("placeholder_id", placeholder_id)
-        known = self._state.ledger.get(require_name("allocation_id", allocation_id))
+        require_exact_name("placeholder_id", placeholder_id)
+        require_exact_name("allocation_id", allocation_id)
+        known = self._state.ledger.get(allocation_id)
         if known is not None and known.traits.state is not _PENDING and placeholder_id not in self._state.ledger:
             self.is_repeated(allocation_id, known._replace(usage=usage))
             return ALLOWED

@@ -33,6 +33,7 @@ from typing import Final, Literal, ParamSpec, TypeVar
 from ugm.arguments import (
     require_amounts,
     require_group_limits,
+    require_items,
     require_name,
     require_names,
     require_number,
@@ -204,7 +205,7 @@ class Partition(FastPath):
         clock: Clock = seconds,
     ) -> None:
         user_limits_win = require_group_limits(group_limits)
-        callbacks, lock = tuple(subscribers), OperationLock()
+        callbacks, lock = require_items("subscribers", subscribers), OperationLock()
         outbox = EventOutbox(callbacks) if callbacks else None
         state = PartitionState(CompiledConfig.of(config), user_limits_win=user_limits_win, lock=lock)
         model_set = ModelSet(models, lock, PartitionClock(clock))

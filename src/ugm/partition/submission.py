@@ -11,7 +11,7 @@ from typing import Final
 
 from ugm.arguments import require_application_id, require_name, require_user
 from ugm.errors import RequestError
-from ugm.identity import MAX_DEPTH, MAX_NAME, ROOT, UserGroup, canonical_path
+from ugm.identity import MAX_DEPTH, MAX_NAME, ROOT, UserGroup, canonical_path, exact_text
 from ugm.partition.application import GangStyle
 from ugm.queues import Submission
 
@@ -28,13 +28,14 @@ def require_submission(application_id: str, user: UserGroup, queue: str, tags: M
     Raises:
         RequestError: an argument has a wrong type, or is too long.
     """
-    require_application_id(application_id)
+    checked_id = require_application_id(application_id)
     require_user(user)
     if not isinstance(queue, str):
         raise RequestError("queue", queue, "expected a queue path, or an empty string for none")
-    if len(queue) > _LONGEST_PATH:
-        raise RequestError("queue", queue, f"it has {len(queue)} characters (allowed: up to {_LONGEST_PATH})")
-    return Submission(application_id, user, queue, _require_tags(tags))
+    path = exact_text(queue)
+    if len(path) > _LONGEST_PATH:
+        raise RequestError("queue", queue, f"it has {len(path)} characters (allowed: up to {_LONGEST_PATH})")
+    return Submission(checked_id, user, path, _require_tags(tags))
 
 
 def _require_tags(tags: object) -> Mapping[str, str]:
@@ -42,13 +43,15 @@ def _require_tags(tags: object) -> Mapping[str, str]:
         return _NO_TAGS
     if not isinstance(tags, Mapping):
         raise RequestError("tags", tags, "expected a mapping of strings")
-    copy = dict(tags)
-    for name, value in copy.items():
-        if not isinstance(name, str) or not isinstance(value, str):
-            raise RequestError("tags", {name: value}, "expected strings")
+    copy = {}
+    for given, text in dict(tags).items():
+        if not isinstance(given, str) or not isinstance(text, str):
+            raise RequestError("tags", {given: text}, "expected strings")
+        name, value = exact_text(given), exact_text(text)
         if not 0 < len(name) <= MAX_NAME or len(value) > MAX_NAME:
             reason = f"a tag has a name of 1 to {MAX_NAME} characters and a value of up to {MAX_NAME}"
             raise RequestError("tags", {name: value}, reason)
+        copy[name] = value
     return MappingProxyType(copy)
 
 

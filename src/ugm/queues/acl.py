@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, Self, final
 
+from ugm.arguments import require_instance, require_instances, require_iterable, require_user
 from ugm.errors import RequestError
 from ugm.identity import WILDCARD, UserGroup
 
@@ -32,6 +33,9 @@ class Acl:
         users: the allowed users; the wildcard among them allows every user.
         groups: the groups whose members are allowed; the wildcard among them allows every user.
 
+    Raises:
+        RequestError: an argument is not a collection of texts.
+
     >>> acl = Acl.parse("ana,bob physics")
     >>> acl.allows(UserGroup("ana")), acl.allows(UserGroup("sue", ("physics",))), acl.allows(UserGroup("sue"))
     (True, True, False)
@@ -45,7 +49,8 @@ class Acl:
     groups: Final[frozenset[str]]
 
     def __init__(self, users: Iterable[str] = (), groups: Iterable[str] = ()) -> None:
-        named, members = frozenset(users), frozenset(groups)
+        named = frozenset(require_instances("users", users, str))
+        members = frozenset(require_instances("groups", groups, str))
         self.everybody = WILDCARD in named or WILDCARD in members
         self.users = frozenset() if self.everybody else named
         self.groups = frozenset() if self.everybody else members
@@ -77,7 +82,12 @@ class Acl:
         return cls(users, groups)
 
     def allows(self, user: UserGroup) -> bool:
-        """Return whether the list contains the user or one of the user's groups."""
+        """Return whether the list contains the user or one of the user's groups.
+
+        Raises:
+            RequestError: the user is not a `UserGroup`.
+        """
+        require_user(user)
         return self.everybody or user.name in self.users or not self.groups.isdisjoint(user.groups)
 
     def __eq__(self, other: object) -> bool:
@@ -117,15 +127,19 @@ def path_allows(acls: Iterable[Acl | None], user: UserGroup) -> bool:
         acls: the lists on the path, in any order; None for a queue without a list.
         user: the user.
 
+    Raises:
+        RequestError: an argument is of another type.
+
     >>> path_allows([None, None], UserGroup("sue"))
     True
     >>> path_allows([Acl.parse("ana"), None, Acl.parse("*")], UserGroup("sue"))
     True
     """
+    require_user(user)
     is_open = True
-    for acl in acls:
+    for acl in require_iterable("acls", acls):
         if acl is not None:
-            if acl.allows(user):
+            if require_instance("acls", acl, Acl).allows(user):
                 return True
             is_open = False
     return is_open

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, Protocol, final
 
+from ugm.arguments import require_instance, require_instances
 from ugm.configuration import PlacementRule
 from ugm.decision import Violation
 from ugm.errors import printable, quote
@@ -117,7 +118,7 @@ class PlacementRules:
     Raises:
         RequestError: the name of a rule is unknown, or the rule can never find a queue: a ``fixed`` or ``tag`` rule has
             no value, the value of a ``fixed`` rule is not a valid queue path, or it starts with ``root`` although
-            the rule has a parent rule; or a filter is not valid.
+            the rule has a parent rule; or a filter is not valid, or an argument is of another type.
     """
 
     __slots__ = ("_chains",)
@@ -126,7 +127,8 @@ class PlacementRules:
     _chains: tuple[tuple[_Step, ...], ...]
 
     def __init__(self, rules: Sequence[PlacementRule] = ()) -> None:
-        chains = [tuple(_steps(rule, f"placementrules[{index}]")) for index, rule in enumerate(rules)]
+        given = require_instances("rules", rules, PlacementRule)
+        chains = [tuple(_steps(rule, f"placementrules[{index}]")) for index, rule in enumerate(given)]
         self._chains = tuple(chains) or ((_PROVIDED,),)
 
     def place(self, submission: Submission, queues: QueueView) -> Placement:
@@ -140,7 +142,11 @@ class PlacementRules:
         - the user may not submit to it.
 
         The cost is that of the rules tried.
+
+        Raises:
+            RequestError: the submission is of another type.
         """
+        require_instance("submission", submission, Submission)
         trials = []
         for chain in self._chains:
             trial = _attempt(chain, submission, queues)

@@ -30,11 +30,12 @@ from ugm.server.audit import AuditLog
 from ugm.server.background import PeriodicWork, running, sampling
 from ugm.server.configurations import Configurations
 from ugm.server.dispatch import RequestDispatcher, payload_response
-from ugm.server.guard import Hosts, OriginGuard
+from ugm.server.guard import Hosts, OriginGuard, failure_response
 from ugm.server.history import History
 from ugm.server.openapi import description
 from ugm.server.page_files import PageFiles
 from ugm.server.payloads import json_payload
+from ugm.server.refused_changes import RefusedChanges
 from ugm.server.requests import RequestBounds
 from ugm.server.responses import routing_error_response
 from ugm.server.route import PREFIX, STREAM_PATH, YUNIKORN_PREFIX, Route
@@ -132,10 +133,10 @@ def create_app(  # noqa: PLR0913 - one for each option
     bounds = bounds or RequestBounds()
     app = Starlette(
         routes=_routes(RequestDispatcher(state, tokens, bounds, clock), metrics, EventStreams(served, clock)),
-        exception_handlers={HTTPException: routing_error_response},
+        exception_handlers={HTTPException: routing_error_response, Exception: failure_response},
         lifespan=_lifespan(work, worker),
     )
-    app.add_middleware(OriginGuard, hosts=hosts)
+    app.add_middleware(OriginGuard, hosts=hosts, write_refusal=RefusedChanges(audit).write)
     app.state.configurations = configurations
     app.state.bounds = bounds
     app.state.worker = worker

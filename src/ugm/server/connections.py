@@ -13,6 +13,8 @@ them. Here every connection is in one of four phases:
 In all phases but *work*, the server waits for the client. Each of these phases has a time limit, which single bytes do
 not extend. A fixed number of connections may wait. If there are more, the client with the most waiting connections
 loses the one that has waited longest. A connection with a complete request is not affected.
+
+A request whose body has two different ends is invalid, because a proxy may have seen the other end.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, Literal, NamedTuple, TypeAlias, final
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 __all__ = ["ConnectionTimeouts", "WaitingConnections", "protocol_class"]
@@ -80,6 +83,30 @@ class WaitingConnections:
             del self._by_client[client]
 
 
+class _RequestParser(h11.Connection):
+    """Parses the requests of a connection, and rejects those with an ambiguous length of the body."""
+
+    def next_event(self) -> type[h11.NEED_DATA | h11.PAUSED] | h11.Event:
+        """Return the next event.
+
+        Raises:
+            RemoteProtocolError: the request is invalid.
+        """
+        event = super().next_event()
+        if isinstance(event, h11.Request) and _has_ambiguous_length(event):
+            raise h11.RemoteProtocolError("the length of the body is ambiguous")
+        return event
+
+
+def _has_ambiguous_length(request: h11.Request) -> bool:
+    """Return whether two recipients may find different ends of a body (RFC 9112, section 6)."""
+    names = {name for name, _ in request.headers}
+    if b"transfer-encoding" not in names:
+        return False
+    # HTTP/1.0 has no chunks, so a proxy may forward them as a body that lasts until the connection is closed.
+    return b"content-length" in names or request.http_version < b"1.1"
+
+
 class _Connection(H11Protocol):
     """A connection with a phase."""
 
@@ -99,6 +126,7 @@ class _Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
         super().connection_made(transport)
+        self.conn = _RequestParser(h11.SERVER)
         self._update_phase()
 
     def data_received(self, data: bytes) -> None:

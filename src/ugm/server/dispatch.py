@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Final, Generic, TypeAlias, TypeVar, final
 
 from starlette.requests import Request
@@ -19,12 +20,13 @@ from starlette.responses import Response
 
 from ugm.errors import ConfigError, OutageError, RequestError
 from ugm.server.access import Role, Tokens
+from ugm.server.audit import request_fields
 from ugm.server.guard import has_body
 from ugm.server.pacing import WorkPacer
 from ugm.server.payloads import ApiError, Payload, YunikornError, json_payload, require_found, yaml_payload
 from ugm.server.representation import Representation, accepts_gzip, prepare
 from ugm.server.requests import RequestBounds, parse_body, parse_path, parse_query
-from ugm.server.responses import NO_STORE, error_response
+from ugm.server.responses import NO_STORE, error_response, internal_error
 from ugm.server.route import AnyRoute, Route
 from ugm.server.server_metrics import with_server_metrics
 from ugm.server.state import RequestContext, ServedPartition, ServerState
@@ -37,6 +39,8 @@ _Connected: TypeAlias = Callable[[], Awaitable[bool]]
 
 _LOGGER: Final = logging.getLogger(__name__)
 
+#: The roles of clients in the audit log; reading is not logged.
+_ACTORS: Final[Mapping[Role, str]] = {Role.OPERATE: "operator", Role.DECIDE: "scheduler"}
 #: The part of the time that views may take continuously, including their transfer by the event loop, and the burst:
 #: seconds of work that are not delayed after idle time. Next to a busy scheduler, about half of this time is processor
 #: time.
@@ -176,25 +180,40 @@ class RequestDispatcher:
         async def endpoint(request: Request) -> Response:
             # The response to HEAD is that to GET; the server drops its body.
             route = routes["GET" if request.method == "HEAD" else request.method]
+            context: RequestContext | None = None
             try:
-                context = await self._context(route, request)
+                self._authenticate(route, request)
+                with self._attempt(route, request) as start, _reporting_stop():
+                    context = await self._context(route, request)
+                    return await self._response(route, request, context, _starting(start, route, find))
             except ApiError as error:
                 # An error with status 400 may also come from a body that has been read.
-                is_unread = error.status != 400 and has_body(request.scope)  # noqa: PLR2004 - as above
+                is_unread = context is None and error.status != 400 and has_body(request.scope)  # noqa: PLR2004 - as above
                 return error_response(_formatted(route, error), has_unread_body=is_unread)
-            try:
-                return await self._response(route, request, context, find)
-            except ApiError as error:
-                return error_response(_formatted(route, error))
-            except asyncio.CancelledError:
-                return error_response(_formatted(route, ApiError(503, "busy", "the server is stopping")))
 
         return endpoint
 
-    async def _context(self, route: Route[_T], request: Request) -> RequestContext:
+    def _authenticate(self, route: AnyRoute, request: Request) -> None:
+        try:
+            if route.role is not Role.READ:
+                self._tokens.require(request, route.role)
+        except ApiError as error:
+            self._state.audit.write_failure(**request_fields(request.scope), outcome=error.code)
+            raise
+
+    def _attempt(self, route: AnyRoute, request: Request) -> AbstractContextManager[Callable[[], None]]:
+        """Return a context that logs the rejection of a change, and a function to call when its operation starts."""
+        role = _ACTORS.get(route.role)
+        if role is None:
+            return nullcontext(_do_nothing)
+        return self._state.audit.attempt(**request_fields(request.scope), role=role)
+
+    async def _context(self, route: AnyRoute, request: Request) -> RequestContext:
         client, arrived = request.client.host if request.client else "unknown", time.perf_counter()
-        self._authenticate(route, request, client)
         path, query = parse_path(request), parse_query(request, route)
+        if route.role is not Role.READ and "partition" in path:
+            # Checked before the operation starts, which writes to the audit log itself.
+            require_found("partition", path["partition"], self._state.partitions.get)
         if route.reads_config and self._configs.is_full:
             # Checked before the body is read, because the body is large.
             raise ApiError(503, "busy", "too many configurations are waiting")
@@ -202,25 +221,15 @@ class RequestDispatcher:
         only_json = request.headers.get("accept", "") == "application/json"
         return RequestContext(path, query, body, text, arrived, client, only_json)
 
-    def _authenticate(self, route: Route[_T], request: Request, client: str) -> None:
-        try:
-            if route.role is not Role.READ:
-                self._tokens.require(request, route.role)
-        except ApiError as error:
-            self._state.audit.write_failure(
-                client=client, action=route.method, target=request.url.path[:200], outcome=error.code
-            )
-            raise
-
     async def _response(
-        self, route: Route[_T], request: Request, context: RequestContext, find: Callable[[RequestContext], _T]
+        self, route: AnyRoute, request: Request, context: RequestContext, answer: Callable[[RequestContext], Payload]
     ) -> Response:
-        def make(context: RequestContext = context) -> Payload:
-            return _payload(route, context, find)
+        def make() -> Payload:
+            return answer(context)
 
         def represent(context: RequestContext = context) -> Representation:
             as_of = self._clock()
-            return prepare(make(context), as_of, compress=compress)
+            return prepare(answer(context), as_of, compress=compress)
 
         compress = route.method == "GET" and accepts_gzip(request.headers)
         if route.is_quick:
@@ -260,6 +269,35 @@ class RequestDispatcher:
         return endpoint
 
 
+def _do_nothing() -> None:
+    """Do nothing when a query starts."""
+
+
+@contextmanager
+def _reporting_stop() -> Iterator[None]:
+    """Convert the cancellation of a request to an error.
+
+    Raises:
+        ApiError: the request was cancelled.
+    """
+    try:
+        yield
+    except asyncio.CancelledError:
+        raise ApiError(503, "busy", "the server is stopping") from None
+
+
+def _starting(
+    start: Callable[[], None], route: Route[_T], find: Callable[[RequestContext], _T]
+) -> Callable[[RequestContext], Payload]:
+    """Return a function that reports its start, and then answers a request; for its errors see `_payload`."""
+
+    def answer(context: RequestContext) -> Payload:
+        start()
+        return _payload(route, context, find)
+
+    return answer
+
+
 def payload_response(payload: Payload) -> Response:
     """Return a payload as a response."""
     return Response(payload.content, payload.status, {**NO_STORE, "content-type": payload.media_type})
@@ -284,7 +322,7 @@ def _payload(route: Route[_T], context: RequestContext, find: Callable[[RequestC
         raise ApiError.of(error) from None
     except Exception:
         _LOGGER.exception("%s %s failed", route.method, route.full_path)
-        raise ApiError(500, "internal", "the server failed; its log has the details") from None
+        raise internal_error() from None
     if isinstance(result, Payload):
         return result
     return yaml_payload(str(result)) if route.returns_yaml else json_payload(result)

@@ -15,18 +15,20 @@ Other programs usually send only ``Host`` of these headers, so only the first ch
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from ipaddress import ip_address
 from typing import Final, NamedTuple, final
 from urllib.parse import urlsplit
 
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ugm.errors import RequestError
 from ugm.server.payloads import ApiError
-from ugm.server.responses import error_response
+from ugm.server.responses import error_response, internal_error
 
-__all__ = ["Hosts", "OriginGuard", "has_body"]
+__all__ = ["Hosts", "OriginGuard", "failure_response", "has_body"]
 
 #: Allows only resources of this server and no inline code, so that a name with markup cannot be executed.
 _POLICY: Final = (
@@ -128,11 +130,13 @@ class OriginGuard:
     Args:
         app: the wrapped application.
         hosts: the accepted host names.
+        write_refusal: called with each refused request, and the code of its error.
     """
 
-    def __init__(self, app: ASGIApp, hosts: Hosts) -> None:
+    def __init__(self, app: ASGIApp, hosts: Hosts, write_refusal: Callable[[Scope, str], None]) -> None:
         self._app: Final = app
         self._hosts: Final = hosts
+        self._write_refusal: Final = write_refusal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward a request, or refuse it."""
@@ -146,6 +150,8 @@ class OriginGuard:
             await send(message)
 
         error = self._find_error(scope)
+        if error is not None:
+            self._write_refusal(scope, error.code)
         app = self._app if error is None else error_response(error, has_unread_body=has_body(scope))
         await app(scope, receive, send_with_headers)
 
@@ -193,6 +199,14 @@ def has_body(scope: Scope) -> bool:
     """Return whether the headers announce a body."""
     headers = _headers(scope)
     return "transfer-encoding" in headers or headers.get("content-length", ["0"]) != ["0"]
+
+
+async def failure_response(_request: Request, _error: Exception) -> Response:
+    """Convert an unexpected exception to the form of all other errors; starlette raises it again for the log."""
+    response = error_response(internal_error())
+    # The exception has passed the middleware that adds them.
+    response.raw_headers.extend(_HEADERS)
+    return response
 
 
 def _headers(scope: Scope) -> dict[str, list[str]]:

@@ -30,7 +30,7 @@ _ERRORS: Final = {
     "408": "The body arrived too slowly.",
     "409": "The request conflicts with the state of the server or partition.",
     "413": "The request is too large.",
-    "415": "The media type of the body is not the documented one.",
+    "415": "The media type, charset or encoding of the body is not the documented one.",
     "421": "The server does not answer requests for the host in the request.",
     "422": "The configuration cannot be used; nothing has changed.",
     "503": "Too many requests are waiting, a configuration took too long to read, or the journal or leader of the "

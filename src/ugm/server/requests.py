@@ -10,11 +10,12 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Final, NamedTuple, NoReturn, cast
 
 from starlette.requests import ClientDisconnect, Request
 
+from ugm.errors import cut
 from ugm.server.payloads import ApiError
 from ugm.server.route import AnyRoute
 from ugm.server.route_table import PATH_SCHEMAS
@@ -26,6 +27,9 @@ __all__ = ["RequestBounds", "parse_body", "parse_path", "parse_query", "schema_e
 #: Digits of the longest number that is converted.
 _MOST_DIGITS: Final = 20
 _MOST_JSON_BYTES: Final = 1 << 18
+_CHARSETS: Final = frozenset(("utf-8", "utf8"))
+#: The values of `Content-Encoding` of a body that is sent unchanged.
+_CODINGS: Final = frozenset(("identity", ""))
 #: The most characters of a value that an error message quotes.
 _MOST_QUOTED: Final = 60
 
@@ -94,11 +98,7 @@ async def parse_body(request: Request, route: AnyRoute, bounds: RequestBounds) -
     """
     if route.body is None:
         return {}, ""
-    media_type = "application/yaml" if route.reads_config else "application/json"
-    # A page of another site can make a browser send plain text and forms, but not these types.
-    found_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if found_type != media_type and not route.takes_any_type:
-        raise ApiError(415, "media-type", f"expected Content-Type: {media_type}")
+    _require_media_type(request, route)
     most = bounds.body if route.reads_config else min(bounds.body, _MOST_JSON_BYTES)
     content = await _read(request, most, bounds.seconds)
     if not content:
@@ -108,6 +108,21 @@ async def parse_body(request: Request, route: AnyRoute, bounds: RequestBounds) -
     except UnicodeDecodeError:
         raise ApiError(400, "body-malformed", "the body is not UTF-8") from None
     return ({}, text) if route.reads_config else (_parse_json(text, route.body), "")
+
+
+def _require_media_type(request: Request, route: AnyRoute) -> None:
+    media_type = "application/yaml" if route.reads_config else "application/json"
+    # A page of another site can make a browser send plain text and forms, but not these types.
+    found_type, *parameters = request.headers.get("content-type", "").lower().split(";")
+    if found_type.strip() != media_type and not route.takes_any_type:
+        raise ApiError(415, "media-type", f"expected Content-Type: {media_type}")
+    named = (parameter.partition("=") for parameter in parameters)
+    charsets = {text.strip(' \t"') for name, _, text in named if name.strip() == "charset"}
+    if not _CHARSETS.issuperset(charsets):
+        raise ApiError(415, "media-type", "expected the charset utf-8, which is the default")
+    codings = {coding.strip() for text in request.headers.getlist("content-encoding") for coding in text.split(",")}
+    if not _CODINGS.issuperset(map(str.lower, codings)):
+        raise ApiError(415, "media-type", "expected no Content-Encoding")
 
 
 async def _read(request: Request, most: int, seconds: float) -> bytes:
@@ -150,7 +165,10 @@ def _parse_json(text: str, schema: Schema) -> RequestBody:
 
 def _number(text: str) -> int | float:
     """Convert a number with a point or an exponent; an integer in that form, such as 1e3, becomes an exact int."""
-    number = Decimal(text)
+    try:
+        number = Decimal(text)
+    except InvalidOperation:  # not a ValueError, which `_parse_json` expects
+        raise ValueError(f"the exponent of {cut(text)} is too large or too small") from None
     if number.adjusted() < _MOST_DIGITS and number == number.to_integral_value():
         return int(number)
     return float(text)

@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from ugm.server.payloads import ApiError
 
-__all__ = ["NO_STORE", "error_response", "routing_error_response"]
+__all__ = ["NO_STORE", "error_response", "internal_error", "routing_error_response"]
 
 #: Every response shows the state of one moment, so clients must not cache it.
 NO_STORE: Final = {"cache-control": "no-store"}
@@ -23,6 +23,11 @@ _MOST_DISCARD_SECONDS: Final = 5.0
 
 #: Headers that the HTTP standard requires or recommends with a status.
 _STATUS_HEADERS: Final = {401: {"www-authenticate": "Bearer"}, 503: {"retry-after": "1"}}
+
+
+def internal_error() -> ApiError:
+    """Return the error for an exception that the server does not expect. Log the exception before."""
+    return ApiError(500, "internal", "the server failed; its log has the details")
 
 
 def error_response(error: ApiError, *, has_unread_body: bool = False) -> Response:

@@ -12,6 +12,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, Literal, final, get_args
 
+from ugm.arguments import require_instance, require_items, require_iterable, require_mapping, require_whole
 from ugm.errors import RequestError
 from ugm.identity import ROOT, UserGroup, canonical_path
 from ugm.resources import Resource
@@ -41,7 +42,7 @@ class JobMapping:
     """Converts the records of a log to jobs.
 
     Raises:
-        RequestError: a queue level is not a name field, or an amount is negative.
+        RequestError: a queue level is not a name field, an amount is negative, or a value is of another type.
 
     >>> record = SwfRecord(7, 0, -1, 60, 4, -1, -1, -1, 90, 524288, 1, 12, 3, -1, -1, 40, -1, -1)
     >>> job, = JobMapping().jobs([record])
@@ -67,12 +68,15 @@ class JobMapping:
     memory_per_processor: int = 2 * _GIB
 
     def __post_init__(self) -> None:
-        for level in (*self.queue_levels, *self.prefixes, *self.tags.values()):
+        levels = require_items("queue_levels", self.queue_levels)
+        prefixes, tags = require_mapping("prefixes", self.prefixes), require_mapping("tags", self.tags)
+        for level in (*levels, *prefixes, *tags.values()):
             if level not in get_args(NameField):
                 raise RequestError("field", level, f"expected one of {', '.join(get_args(NameField))}")
         for name in ("vcore_per_processor", "memory_per_processor"):
-            if getattr(self, name) < 0:
-                raise RequestError(name, getattr(self, name), "expected an int >= 0")
+            require_whole(name, getattr(self, name))
+        for name in ("default_queue", "unknown_user"):
+            require_instance(name, getattr(self, name), str)
 
     def jobs(self, records: Iterable[SwfRecord]) -> Iterator[Job]:
         """Yield one job for each record.
@@ -82,13 +86,14 @@ class JobMapping:
         - Run time: 0 if unknown, for example for a job that was cancelled before it ran.
 
         Raises:
-            RequestError: a prefix leads to an invalid name of a queue or user.
+            RequestError: a prefix leads to an invalid name of a queue or user, or a record is of another type.
         """
         # A log has few users and queues, and often few sizes, so equal values are created once and shared.
         require_user, queue_of = lru_cache(maxsize=None)(self._user), lru_cache(maxsize=None)(self._queue)
         usage_of = lru_cache(maxsize=_REMEMBERED_SIZES)(self._usage)
         tags_of, fields = lru_cache(maxsize=None)(self._tags), tuple(self.tags.values())
-        for record in records:
+        for record in require_iterable("records", records):
+            require_instance("records", record, SwfRecord)
             queue = queue_of(*[getattr(record, level) for level in self.queue_levels])
             user = require_user(record.user, record.group)
             usage = usage_of(*self._size(record))

@@ -18,6 +18,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Final, TypeAlias, final
 
+from ugm.arguments import require_callable, require_instance, require_resource, require_whole
 from ugm.configuration import PartitionConfig
 from ugm.errors import InvariantError, RequestError
 from ugm.identity import ROOT, UserGroup, ancestors
@@ -33,7 +34,7 @@ from ugm.simulation.preemption_report import GuaranteeEffect, PreemptionReport, 
 from ugm.simulation.replay import Progress
 from ugm.simulation.waiting_jobs import EqualJobs, RunningJob, WaitingJob
 from ugm.simulation.watched_guarantee import WatchedGuarantee, add_amounts
-from ugm.simulation.workload import Job
+from ugm.simulation.workload import Job, checked_jobs
 
 __all__ = ["simulate_preemption"]
 
@@ -70,10 +71,15 @@ def simulate_preemption(
     >>> report.evictions, report.lost, report.guarantees[0].longest_wait
     (1, 61, 60)
     """
-    if type(stop_time) is not int or stop_time < 0:
-        raise RequestError("stop_time", stop_time, "expected an int >= 0")
+    require_instance("config", config, PartitionConfig)
+    require_resource("cluster", cluster)
+    require_whole("stop_time", stop_time)
+    if victims not in tuple(VictimWork):
+        raise RequestError("victims", victims, f"expected one of {', '.join(VictimWork)}")
+    if observer is not None:
+        require_callable("observer", observer)
     replay = _Replay(config, cluster, VictimWork(victims), stop_time, preempts=preempts)
-    for job in jobs:
+    for job in checked_jobs(jobs):
         replay.submit(job)
         if observer:
             observer(replay.progress())

@@ -54,6 +54,7 @@ from operator import itemgetter
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, final
 from weakref import WeakValueDictionary
 
+from ugm.arguments import require_callable, require_instance
 from ugm.budgets import Budgets
 from ugm.budgets.calendar import NEVER
 from ugm.budgets.declared import declared_budget
@@ -75,7 +76,7 @@ from ugm.simulation.report import Report
 from ugm.simulation.reserving import RESERVED, JobReservations, with_reservations
 from ugm.simulation.running_jobs import EvictableJob, RunningJobs
 from ugm.simulation.timeline import Timeline
-from ugm.simulation.workload import Job
+from ugm.simulation.workload import Job, checked_jobs
 
 __all__ = ["Progress", "simulate"]
 
@@ -142,7 +143,8 @@ def simulate(  # noqa: PLR0913 - one for each option
         The report, which only depends on the arguments.
 
     Raises:
-        RequestError: the jobs are not in order, or a job has the number of another job that has not ended.
+        RequestError: the jobs are not in order, a job has the number of another job that has not ended, or an argument
+            is of another type.
 
     >>> from ugm import parse_config
     >>> from ugm.simulation import Job
@@ -151,6 +153,8 @@ def simulate(  # noqa: PLR0913 - one for each option
     >>> simulate(jobs, config.partition()).waiting
     WaitingTime(jobs=2, delayed=1, total=60, p95=60, max=60)
     """
+    _require_types(config, until, observer, recorder, models)
+    require_instance("start", start, int)
     limits, given = without_shares(with_reservations(config) if reserves else config), tuple(models())
     budgets = [*map(declared_budget, config.ugm.budgets)]
     budgets += [budget for model in given if isinstance(model, Budgets) for budget in model.budgets]
@@ -176,12 +180,24 @@ def simulate(  # noqa: PLR0913 - one for each option
         BudgetLog(partition, timeline, bool(budgets), bool(config.ugm.thresholds.shares)),
         JobReservations(partition, limits, gauges) if reserves else None,
     )
-    for job in jobs:
+    for job in checked_jobs(jobs):
         if until is not None and job.submit_time > until:
             break
         replay.submit(job)
     replay.finish(until)
     return replay.report()
+
+
+def _require_types(config: object, until: object, observer: object, recorder: object, models: object) -> None:
+    """Check the arguments that no other object checks."""
+    require_instance("config", config, PartitionConfig)
+    require_callable("models", models)
+    if until is not None:
+        require_instance("until", until, int)
+    if observer is not None:
+        require_callable("observer", observer)
+    if recorder is not None:
+        require_instance("recorder", recorder, Recorder)
 
 
 def _untimed(config: PartitionConfig) -> PartitionConfig:

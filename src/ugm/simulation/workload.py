@@ -5,15 +5,16 @@ A job does not depend on the format of the log. A workload is any iterable of jo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, final
 
+from ugm.arguments import require_instance, require_iterable
 from ugm.errors import RequestError, UgmError, printable
 from ugm.identity import UserGroup
 from ugm.resources import Resource
 
-__all__ = ["MAX_SECONDS", "Job", "WorkloadError"]
+__all__ = ["MAX_SECONDS", "Job", "WorkloadError", "checked_jobs"]
 
 #: The largest run time and submit time: 300 years. The waiting times of a thousand million such jobs in sequence fit
 #: into the 64 bits that a replay uses for them.
@@ -40,13 +41,17 @@ class WorkloadError(UgmError, ValueError):
         return printable(f"{place}: {self.reason}")
 
 
+#: The types of the fields of a job.
+_TYPES: Final = (("number", int), ("queue", str), ("user", UserGroup), ("usage", Resource), ("tags", Mapping))
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class Job:
     """One job of a workload; in a replay it is one application with one allocation.
 
     Raises:
-        RequestError: a time is negative, or more than `MAX_SECONDS`.
+        RequestError: a time is negative, or more than `MAX_SECONDS`, or a value is of another type.
     """
 
     #: Unique among the jobs that are waiting or running at one time.
@@ -67,16 +72,22 @@ class Job:
     requested_time: int | None = None
 
     def __post_init__(self) -> None:
-        if self.submit_time < 0:
-            raise RequestError("submit_time", self.submit_time, "expected a number of seconds >= 0")
-        if self.run_time < 0:
-            raise RequestError("run_time", self.run_time, "expected a number of seconds >= 0")
-        if self.requested_time is not None and self.requested_time < 1:
+        self._require_types()
+        for name in ("submit_time", "run_time"):
+            if type(getattr(self, name)) is not int or getattr(self, name) < 0:
+                raise RequestError(name, getattr(self, name), "expected a number of seconds >= 0")
+        if self.requested_time is not None and (type(self.requested_time) is not int or self.requested_time < 1):
             raise RequestError("requested_time", self.requested_time, "expected a number of seconds >= 1, or None")
         for name in ("submit_time", "run_time", "requested_time"):
             time = getattr(self, name) or 0
             if time > MAX_SECONDS:
                 raise RequestError(name, time, f"expected at most {MAX_SECONDS} seconds")
+
+    def _require_types(self) -> None:
+        for name, kind in _TYPES:
+            require_instance(name, getattr(self, name), kind)
+        if self.logged_wait is not None:
+            require_instance("logged_wait", self.logged_wait, int)
 
     @property
     def promised_time(self) -> int:
@@ -91,3 +102,9 @@ class Job:
         'job-17'
         """
         return f"job-{self.number}"
+
+
+def checked_jobs(jobs: object) -> Iterator[Job]:
+    """Yield the jobs of a workload one by one, after checking their types."""
+    for job in require_iterable("jobs", jobs):
+        yield require_instance("jobs", job, Job)

@@ -51,8 +51,8 @@ class HoldingIndex:
             RequestError: an argument is empty, not well formed or of the wrong type, or the application belongs to
                 another user.
         """
-        path = self._active_limits.path(queue_path)
-        first = self.holdings.get(require_application_id(application_id))
+        path, application_id = self._active_limits.path(queue_path), require_application_id(application_id)
+        first = self.holdings.get(application_id)
         if first is None:
             return self.detached(path, application_id, require_user(user))
         if first.owner.name != require_user(user).name:
@@ -69,7 +69,8 @@ class HoldingIndex:
 
     def find_for_query(self, queue_path: str, application_id: str, user: UserGroup) -> Holding:
         """Return the same as `find`, but treat an application of another user as one that has not started."""
-        first = self.holdings.get(require_application_id(application_id))
+        application_id = require_application_id(application_id)
+        first = self.holdings.get(application_id)
         if first is not None and first.owner.name != require_user(user).name:
             return self.detached(self._active_limits.path(queue_path), application_id, user)
         return self.find(queue_path, application_id, user)

@@ -279,7 +279,12 @@ class UserTracker(_Tracker):
         return self._applications()
 
     def has_group_for_app(self, application_id: str) -> bool:
-        """Return whether a group, or no group, has been chosen for an application."""
+        """Return whether a group, or no group, has been chosen for an application.
+
+        Raises:
+            RequestError: the application id is not valid.
+        """
+        application_id = require_application_id(application_id)
         return self._tree.active_limits.lock.run(self._tree.has_group_choice, application_id)
 
     def set_group_for_app(self, application_id: str, group_tracker: GroupTracker | None) -> None:
@@ -290,7 +295,7 @@ class UserTracker(_Tracker):
         Raises:
             RequestError: the application id is empty, or the group tracker belongs to another partition.
         """
-        require_application_id(application_id)
+        application_id = require_application_id(application_id)
         if group_tracker is not None and not isinstance(group_tracker, GroupTracker):
             raise RequestError("group_tracker", group_tracker, "expected a GroupTracker, or None")
         group = None if group_tracker is None else group_tracker._tree  # noqa: SLF001 - of the base class
@@ -299,7 +304,12 @@ class UserTracker(_Tracker):
         self._tree.active_limits.lock.run(self._tree.choose_group, application_id, group)
 
     def group_name_for_app(self, application_id: str) -> str | None:
-        """Return the group chosen for an application; None if no group was chosen, or nothing was chosen yet."""
+        """Return the group chosen for an application; None if no group was chosen, or nothing was chosen yet.
+
+        Raises:
+            RequestError: the application id is not valid.
+        """
+        application_id = require_application_id(application_id)
         group = self._tree.active_limits.lock.run(self._group_of, application_id)
         return None if group is None else group.name
 

@@ -8,6 +8,7 @@ import time
 from typing import Final
 
 import pytest
+from starlette.testclient import TestClient
 
 from support.partition_fixtures import changing_nothing
 from support.server_fixtures import NASTY, PREFIX, SECRET, TOKEN, YUNIKORN, busy, client, running, served
@@ -80,6 +81,8 @@ def test_slow_clients() -> None:
         (b'{"a": NaN}', "NaN is not a number in JSON"),
         (b'{"a": 1, "a": 2}', "a name occurs twice in an object"),
         (b'{"a": 1e999999999}', "expected"),
+        (b'{"a": 1e99999999999999999999}', "the exponent of 1e99999999999999999999 is too large or too small"),
+        (b'{"a": -0.1E-99999999999999999999}', "the exponent of -0.1E-99999999999999999999 is too large or too small"),
         (b'{"a": ' + b"9" * 5000 + b"}", "limit"),
     ],
 )
@@ -178,3 +181,56 @@ def test_clients_that_go_away() -> None:
         answer = exchange(port, "GET /api/v1/health HTTP/1.1\nHost: localhost\nConnection: close\n\n")
 
     assert answer.startswith(b"HTTP/1.1 200 ")
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"content-encoding": "gzip"}, 415),
+        ({"content-encoding": "identity, Gzip"}, 415),
+        ({"content-encoding": "Identity"}, 200),
+        ({"content-type": "application/json; charset=utf-16"}, 415),
+        ({"content-type": 'application/json; a=b; Charset="latin-1"'}, 415),
+        ({"content-type": 'Application/JSON;charset="UTF-8"'}, 200),
+    ],
+)
+def test_encodings(headers: dict[str, str], status: int) -> None:
+    """A body that is compressed or not UTF-8 according to its headers is refused, whatever it contains."""
+    body = json.dumps({"application_id": "app", "usage": {"memory": 1}}).encode()
+    answer = client().post(f"{PREFIX}/check", content=body, headers={**JSON, **headers})
+
+    assert answer.status_code == status
+    assert status == 200 or answer.json()["code"] == "media-type"
+
+
+@pytest.mark.parametrize(
+    ("version", "headers"),
+    [
+        ("1.1", "Content-Length: 5\nTransfer-Encoding: chunked\n"),
+        ("1.1", "Transfer-Encoding: chunked\nContent-Length: 0\n"),
+        ("1.0", "Transfer-Encoding: chunked\n"),
+    ],
+)
+def test_two_lengths_of_a_body(version: str, headers: str) -> None:
+    """A request with two lengths is refused, and the connection is closed, so what follows is no second request."""
+    head = f"POST {PREFIX}/check HTTP/{version}\n{HOST}Content-Type: application/json\n{headers}\n"
+    hidden = b"0\r\n\r\nGET /api/v1/health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with running(served()) as port:
+        answer = exchange(port, head, hidden)
+
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"Invalid HTTP request received." in answer
+    assert answer.count(b"HTTP/1.1 ") == 1
+
+
+def test_a_failing_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An unexpected exception while a request is read is answered as JSON with the security headers."""
+
+    def fail(*_arguments: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("ugm.server.dispatch.parse_query", fail)
+    answer = TestClient(served(), raise_server_exceptions=False).get(f"{PREFIX}/queues")
+
+    assert (answer.status_code, answer.json()["code"]) == (500, "internal")
+    assert answer.headers["x-content-type-options"] == "nosniff"

@@ -14,6 +14,8 @@ from support.server_fixtures import CONFIG, DECIDE, PREFIX, SECRET, TOKEN, UPLOA
 from ugm import RequestError
 from ugm.server import create_app
 from ugm.server.audit import AuditLog
+from ugm.server.payloads import ApiError
+from ugm.server.requests import RequestBounds
 
 #: Every test runs with partitions in memory and with clients of a service.
 pytestmark = pytest.mark.usefixtures("service")
@@ -124,6 +126,117 @@ def test_many_wrong_tokens(lines: list[dict[str, Any]]) -> None:
     assert len(lines) == 21
     assert lines[-1]["suppressed_before"] == 80
     assert "suppressed_before" not in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "headers", "outcome"),
+    [
+        ("submit", b"{", {}, "body-malformed"),
+        ("submit", b"{}", {}, "body-invalid"),
+        ("submit", b"", {}, "body-missing"),
+        ("submit", b"{}", {"content-type": "text/plain"}, "media-type"),
+        ("submit?a=1", b"{}", {}, "query-invalid"),
+        ("batch", b'{"operations": [{"operation": "none"}]}', {}, "body-invalid"),
+    ],
+)
+def test_rejected_operations(
+    lines: list[dict[str, Any]], path: str, body: bytes, headers: dict[str, str], outcome: str
+) -> None:
+    """An operation that is rejected before it starts is logged once."""
+    accepted = {**DECIDE, "content-type": "application/json", **headers}
+    assert client().post(f"{PREFIX}/{path}", content=body, headers=accepted).status_code >= 400
+
+    assert [(line["client"], line["role"], line["action"], line["object"], line["outcome"]) for line in lines] == [
+        ("testclient", "scheduler", "POST", f"{PREFIX}/{path.partition('?')[0]}", outcome)
+    ]
+
+
+@pytest.mark.parametrize("operation", ["release", "carry_out", "change_budget"])
+def test_unknown_partitions(lines: list[dict[str, Any]], operation: str) -> None:
+    """A change of an unknown partition is logged once."""
+    headers = DECIDE if operation == "release" else TOKEN
+    client().post(f"/api/v1/partition/none/{operation}", json={"allocation_id": "held"}, headers=headers)
+
+    assert [(line["object"], line["outcome"]) for line in lines] == [
+        (f"/api/v1/partition/none/{operation}", "partition-unknown")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "headers", "outcome"),
+    [
+        (CONFIG, {"content-type": "application/json"}, "media-type"),
+        (b"x" * (1 << 21), {}, "body-too-large"),
+        (b"\xff", {}, "body-malformed"),
+        (b"", {}, "body-missing"),
+        (CONFIG, {"origin": "https://evil.example"}, "cross-origin"),
+        (CONFIG, {"origin": "null"}, "cross-origin"),
+        (CONFIG, {"host": "evil.example"}, "host-unknown"),
+        (CONFIG, {"host": "a/b"}, "host-invalid"),
+    ],
+)
+def test_rejected_uploads(
+    lines: list[dict[str, Any]], content: str | bytes, headers: dict[str, str], outcome: str
+) -> None:
+    """An upload that is rejected before the configuration is read is logged once."""
+    client().put("/api/v1/config", content=content, headers={**UPLOAD, **headers})
+
+    is_refused_at_once = outcome in {"cross-origin", "host-unknown", "host-invalid"}
+    role = "anonymous" if is_refused_at_once else "operator"
+    assert [(line["role"], line["action"], line["object"], line["outcome"]) for line in lines] == [
+        (role, "PUT", "/api/v1/config", outcome)
+    ]
+
+
+def test_full_queues(lines: list[dict[str, Any]]) -> None:
+    """A change that is rejected because too many requests wait is logged."""
+    rest = client(bounds=RequestBounds(waiting=0, configurations=0))
+    rest.post(f"{PREFIX}/release", json={"allocation_id": "held"}, headers=DECIDE)
+    rest.put("/api/v1/config", content=CONFIG, headers=UPLOAD)
+
+    assert [line["outcome"] for line in lines] == ["busy", "busy"]
+
+
+def test_change_that_is_cancelled_before_it_starts(lines: list[dict[str, Any]]) -> None:
+    """A change whose request ends before its turn is logged as rejected, and does not start later."""
+    log = AuditLog(lambda: 0.0)
+    with (
+        pytest.raises(ApiError, match="gone"),
+        log.attempt(client="a", role="operator", action="PUT", target="b") as start,
+    ):
+        raise ApiError(503, "busy", "gone")
+    with pytest.raises(ApiError, match="stopping"):
+        start()
+
+    assert [line["outcome"] for line in lines] == ["busy"]
+
+
+def test_failure_before_the_start(lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change that fails unexpectedly before it starts is logged as failed."""
+    monkeypatch.delattr("ugm.server.dispatch.parse_query")
+    with pytest.raises(NameError):
+        client().post("/api/v1/config/reload", headers=TOKEN)
+
+    assert [line["outcome"] for line in lines] == ["failed"]
+
+
+def test_foreign_queries(lines: list[dict[str, Any]]) -> None:
+    """A refused request that would change nothing is not logged."""
+    rest = client()
+    rest.post(f"{PREFIX}/check", json={}, headers={"origin": "null"})
+    rest.get("/api/v1/config", headers={"host": "evil.example"})
+
+    assert lines == []
+
+
+def test_many_foreign_changes(lines: list[dict[str, Any]]) -> None:
+    """Many changes of other sites neither fill the log nor hide failed authentications."""
+    rest = client()
+    for _ in range(30):
+        rest.post("/api/v1/config/reload", headers={"origin": "null"})
+    rest.post("/api/v1/config/reload")
+
+    assert [line["outcome"] for line in lines] == ["cross-origin"] * 20 + ["token-wrong"]
 
 
 def test_reading_is_not_written(lines: list[dict[str, Any]]) -> None:
