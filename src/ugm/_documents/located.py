@@ -86,6 +86,7 @@ def from_text(text: str, file: str) -> Located:
     """
     if not isinstance(text, str):
         raise ConfigError((Problem(file, 0, 0, "", "text-invalid", "expected a text"),))
+    text = str.__str__(text)
     if _is_json(text):
         return _from_json(text.removeprefix("\ufeff"), file)
     # Imported late: documents in JSON need no yaml.

@@ -18,7 +18,7 @@ from ugm.configuration import (
     QueueConfig,
     SchedulerConfig,
 )
-from ugm.errors import quote
+from ugm.errors import RequestError, quote
 from ugm.identity import WILDCARD
 from ugm.queues.filters import is_pattern
 from ugm.resources import Resource
@@ -54,6 +54,9 @@ class Exported(NamedTuple):
 def export_config(config: SchedulerConfig) -> Exported:
     """Return a configuration without the parts that Apache YuniKorn does not accept, and a list of these parts.
 
+    Raises:
+        RequestError: the value is not a `SchedulerConfig`.
+
     >>> from ugm import parse_config
     >>> text = "partitions: [{ugm: {names: any}, queues: [], limits: [{users: [ana, 8-x], maxapplications: 2}]}]"
     >>> exported = export_config(parse_config(text))
@@ -62,6 +65,8 @@ def export_config(config: SchedulerConfig) -> Exported:
     >>> print(*exported.left_out, sep=chr(10))
     partitions[0].limits[0].users[1]: user '8-x' is left out: Apache YuniKorn does not accept the name
     """
+    if not isinstance(config, SchedulerConfig):
+        raise RequestError("config", type(config).__name__, "expected a SchedulerConfig")
     export = _Export()
     partitions = tuple(export.partition(each, ("partitions", at)) for at, each in enumerate(config.partitions))
     return Exported(replace(config, partitions=partitions), tuple(export.left_out))
