@@ -5,6 +5,7 @@ The command needs the extra ``cli``; `main` prints how to install it.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from contextlib import suppress
@@ -16,6 +17,8 @@ __all__ = ["main"]
 _REQUIRED: Final = frozenset(("click", "rich"))
 #: The exit status if the output cannot be written. Status 1 would mean a difference or a problem of a file.
 _UNWRITTEN: Final = 2
+#: The errors of a disk or device that is full or broken. A closed pipe ends the command with status 1 and no message.
+_OUTPUT_ERRORS: Final = frozenset((errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC))
 
 
 def main() -> None:
@@ -29,19 +32,19 @@ def main() -> None:
         sys.stderr.write(f"ugm: the command needs {missing}; install it with: pip install 'ugm[cli]'\n")
         sys.exit(2)
     try:
-        # A closed pipe ends the command with status 1 and without a message.
         ugm(prog_name="ugm")
     except OSError as error:
+        # An error of a file that was opened by name has the name.
+        if error.errno not in _OUTPUT_ERRORS or error.filename is not None:
+            raise
         _end(error)
 
 
 def _end(error: OSError) -> NoReturn:
-    """Print an error of the operating system, and end the process."""
-    # Only an error of an opened file has a name.
-    subject = "the output cannot be written" if error.filename is None else error.filename
+    """Print the reason why the output cannot be written, and end the process."""
     with suppress(OSError):
-        sys.stderr.write(f"ugm: {subject}: {error.strerror or error}\n")
-    # At its end, Python writes the rest of the buffer again, and would print another error.
+        sys.stderr.write(f"ugm: the output cannot be written: {error.strerror}\n")
+    # At its end, Python writes the rest of the output again, and would print another error.
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - not a path of the user
             os.dup2(nowhere.fileno(), stream.fileno())
