@@ -70,9 +70,9 @@ def _read_manifest(document: Document, data: Value, path: Path) -> ReadDocument:
             document.report((*path, "status", "used"), "elastic-max-below-used", reason)
     moved = {(*path, field): (*path, *at) for field, at in _MANIFEST_FIELDS.items()}
     # Some annotations are JSON, which may contain escapes of characters that a text must not have.
-    for field, names in _names_in_annotations(group):
+    for annotation, names in _names_in_annotations(group):
         if found := next(filter(None, map(surrogate_in, names)), None):
-            place = (*path, "metadata", "annotations", f"{_PREFIX}{field}")
+            place = (*path, "metadata", "annotations", annotation)
             document.report(place, "text-invalid", not_text(found))
             return ReadDocument(None, moved, (path,))
     fields = {name: getattr(group, name) for name in ElasticGroupConfig.__dataclass_fields__}
@@ -86,9 +86,9 @@ def _read_manifest(document: Document, data: Value, path: Path) -> ReadDocument:
 
 def _names_in_annotations(group: ElasticGroup) -> Iterator[tuple[str, Iterable[str]]]:
     """Yield the names that the annotations of a manifest contain."""
-    yield "namespaces", group.namespaces
-    yield "max-strict-check-resource-keys", group.strict_max
-    yield "shared-weight", group.shared_weight or ()
+    yield f"{_PREFIX}namespaces", group.namespaces
+    yield f"{_PREFIX}max-strict-check-resource-keys", group.strict_max
+    yield f"{_PREFIX}shared-weight", group.shared_weight or ()
 
 
 def _plain(value: Value) -> Json:
