@@ -63,11 +63,19 @@ def number_text(number: int | Fraction) -> str:
 
 def value_text(value: object) -> str:
     """Format a value for an error: its representation, or the beginning of a long one."""
-    try:
-        text = number_text(value) if type(value) is int else repr(value)
-    except (ValueError, RecursionError):  # it contains a number that is too long for Python, or is nested too deep
-        text = f"<{type(value).__name__}>"
+    text = _representation(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _representation(value: object) -> str:
+    """Return the representation of any value; only its type if it has none."""
+    if type(value) is int:
+        return number_text(value)
+    try:
+        return str.__str__(repr(value))
+    # The value may contain a number that is too long for Python, be nested too deep, or be of a foreign class.
+    except Exception:  # noqa: BLE001 - an error must have a text, whatever the value is
+        return f"<{type(value).__name__}>"
 
 
 def fields_text(value: object, fields: Mapping[str, object]) -> str:
@@ -81,7 +89,9 @@ def cut(text: str, length: int = _SHOWN) -> str:
     >>> cut("ana"), len(cut("a" * 1000))
     ('ana', 67)
     """
-    return str(text) if len(text) <= length else f"{text[:length]}..."
+    # The methods of a subclass may do anything.
+    text = str.__str__(text)
+    return text if len(text) <= length else f"{text[:length]}..."
 
 
 def quote(text: str) -> str:
@@ -90,11 +100,16 @@ def quote(text: str) -> str:
     >>> quote("ana"), quote("a" * 100)
     ("'ana'", "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa'...")
     """
-    return repr(str(text)) if len(text) <= _SHOWN else f"{str(text[:_SHOWN])!r}..."
+    text = str.__str__(text)
+    return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}..."
 
 
 class UgmError(Exception):
     """The base class of all errors of ugm."""
+
+    def __repr__(self) -> str:
+        # That of `Exception` fails if an argument has no representation.
+        return f"{type(self).__name__}({', '.join(map(_representation, self.args))})"
 
 
 class OutageError(UgmError):
@@ -161,7 +176,8 @@ class NotTrackedError(UgmError, LookupError):
         self.reason: Final = reason
 
     def __str__(self) -> str:
-        return f"application {self.application_id!r} of user {self.user!r} in {self.queue_path!r}: {self.reason}"
+        application, user, queue = map(value_text, (self.application_id, self.user, self.queue_path))
+        return f"application {application} of user {user} in {queue}: {self.reason}"
 
 
 class ReleaseError(UgmError, ValueError):
@@ -185,7 +201,8 @@ class ReleaseError(UgmError, ValueError):
 
     def __str__(self) -> str:
         held, released, left = map(number_text, (self.held, self.released, self.held - self.released))
-        where = f"application {self.application_id!r} in {self.queue_path!r} holds {held} {self.resource}"
+        application, queue = value_text(self.application_id), value_text(self.queue_path)
+        where = f"application {application} in {queue} holds {held} {self.resource}"
         if self.released > self.held:
             return f"{where} and cannot give back {released}"
         return f"{where} and cannot end with {left} left"

@@ -42,7 +42,7 @@ PARTS: Final = {
 #: The packages and modules that report problems of a configuration.
 SOURCES: Final = ("config/*.py", "_documents/*.py", "_thresholds.py", "fairness/declared.py", "quotatree/documents.py")
 #: The labels and annotations of manifests, which look like codes.
-LABELS: Final = frozenset(("shared-weight", "tree-id"))
+LABELS: Final = frozenset(("max-strict-check-resource-keys", "shared-weight", "tree-id"))
 HEADINGS: Final = {
     configuration.SchedulerConfig: "File",
     configuration.PartitionConfig: "Partition keys",

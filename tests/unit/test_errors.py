@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+from fractions import Fraction
+from typing import Any, Final, NoReturn, TypeAlias
 
 import pytest
 
@@ -18,11 +20,16 @@ from ugm import (
     RequestError,
     UgmError,
     errors,
+    parse_config,
 )
+from ugm.config import dump_config, export_config, review_config, review_file
 from ugm.errors import OutageError
 
 FIRST = Problem("queues.yaml", 3, 5, "partitions[0].queues[0]", "queue-name-missing", "A queue has no name.")
 SECOND = Problem("queues.yaml", 0, 0, "", "file-unreadable", "The file cannot be read.")
+
+#: A value of any type.
+Anything: TypeAlias = Any
 
 #: Every error with its text.
 ERRORS: list[tuple[UgmError, str]] = [
@@ -95,3 +102,73 @@ def test_problem() -> None:
 def test_problems_sort_by_place() -> None:
     """Sorted problems read like the file."""
     assert sorted([FIRST, SECOND]) == [SECOND, FIRST]
+
+
+class Broken:
+    """A value without a representation."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no representation")
+
+
+class BrokenText(str):
+    """A text whose methods fail."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> NoReturn:
+        raise RuntimeError("no representation")
+
+    __str__ = __len__ = __repr__
+
+
+class BrokenNumber(int):
+    """A number whose methods fail."""
+
+    def __repr__(self) -> NoReturn:
+        raise RuntimeError("no representation")
+
+    __str__ = bit_length = __repr__
+
+
+HUGE: Final = 10**5000
+ODD: Final[list[Anything]] = [HUGE, Fraction(HUGE, 3), [HUGE], Broken(), (Broken(),), BrokenText("x"), BrokenNumber(5)]
+
+
+@pytest.mark.parametrize("value", ODD, ids=lambda value: type(value).__name__)
+def test_errors_about_any_value_have_texts(value: Anything) -> None:
+    """An error can be written and represented whatever the value is."""
+    for error in (
+        RequestError("a", value, "r"),
+        QuantityError(value, "r"),
+        NotTrackedError(value, value, value, "r"),
+        ReleaseError(value, value, "memory", 3, 4),
+    ):
+        assert str(error)
+        assert repr(error).startswith(f"{type(error).__name__}(")
+
+
+def test_representation() -> None:
+    """The representation of an error is the call that makes it, as of every exception."""
+    assert repr(RequestError("user", None, "why")) == "RequestError('user', None, 'why')"
+    assert repr(ConfigError((FIRST,))) == f"ConfigError(({FIRST!r},))"
+
+
+@pytest.mark.parametrize("value", ODD, ids=lambda value: type(value).__name__)
+def test_configurations_of_other_types(value: Anything) -> None:
+    """A wrong argument is an error of ugm with a text, also if the argument is of a foreign class."""
+    [problem] = review_file(value).problems
+    assert problem.code == "file-unreadable"
+    assert str(problem)
+
+    for call in (
+        lambda: parse_config(value),
+        lambda: parse_config("x", file=value),
+        lambda: review_config("x", known=value),
+        lambda: export_config(value),
+        lambda: dump_config(value),
+    ):
+        with pytest.raises(UgmError) as caught:
+            call()
+        assert str(caught.value)
+        assert repr(caught.value)

@@ -60,8 +60,10 @@ __all__ = [
     "Builder",
     "Quoted",
     "Value",
+    "duplicate_key",
     "mark_in",
     "not_text",
+    "surrogate_in",
 ]
 
 #: The maximum number of keys, scalars, lists and mappings of a text; 25,000 limits have 325,000.
@@ -121,6 +123,18 @@ def mark_in(mark: yaml.Mark | None) -> Mark:
 def not_text(character: str) -> str:
     """Return the message about a character that YAML does not allow."""
     return f"the character U+{ord(character):04X} is not allowed in a text"
+
+
+def surrogate_in(text: str) -> str | None:
+    """Return a lone surrogate in a text; None if there is none. It cannot be encoded in UTF-8."""
+    found = _SURROGATE.search(text)
+    return None if found is None else found[0]
+
+
+def duplicate_key(key: str, first: Mark) -> str:
+    """Return the message about a key that a mapping has twice."""
+    line, _ = line_and_column(first)
+    return f"the key {quote(key)} is given twice, first in line {line}"
 
 
 @dataclass(slots=True, eq=False)
@@ -233,8 +247,8 @@ class Builder:
 
     def _quoted(self, value: str, mark: Mark) -> Value:
         # The parser in Python accepts the escape of a surrogate; the one in C does not.
-        if found := _SURROGATE.search(value):
-            self.report(mark, "text-invalid", not_text(found[0]))
+        if found := surrogate_in(value):
+            self.report(mark, "text-invalid", not_text(found))
             return UNUSABLE
         return Quoted(value)
 
@@ -328,9 +342,7 @@ class Builder:
                 message = "the merge key is given twice (allowed: once, with a list of mappings)"
                 self.report(mark, "yaml-key-duplicate", message)
         elif key in keys:
-            first, _ = line_and_column(keys[key])
-            message = f"the key {quote(key)} is given twice, first in line {first}"
-            self.report(mark, "yaml-key-duplicate", message)
+            self.report(mark, "yaml-key-duplicate", duplicate_key(key, keys[key]))
             inner.key = UNUSABLE
 
     def _add_value(self, inner: _Open, keys: dict[str, Mark], value: Value, place: Place) -> None:

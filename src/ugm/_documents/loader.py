@@ -70,10 +70,13 @@ def load(text: str, file: str) -> Document:
     Raises:
         ConfigError: the text is not valid YAML, or too large; no part of it can be checked.
     """
+    if not isinstance(text, str):
+        raise refusal(file, START, "text-invalid", f"expected a text, found {type(text).__name__}")
+    # The parser in C refuses subclasses of `str`, and their methods may do anything.
+    text = str.__str__(text)
     _check_text(text, file)
     builder = Builder(Problems(file))
-    # The parser in C refuses subclasses of `str`.
-    parser = _Parser(str(text))
+    parser = _Parser(text)
     try:
         builder.build(parser.get_event)
     except yaml.YAMLError as error:
@@ -105,9 +108,7 @@ def refusal(file: str, mark: Mark, code: str, message: str) -> ConfigError:
     return problems.error()
 
 
-def _check_text(text: object, file: str) -> None:
-    if not isinstance(text, str):
-        raise refusal(file, START, "text-invalid", f"expected a text, found {type(text).__name__}")
+def _check_text(text: str, file: str) -> None:
     # Encode the text to measure it only if it may be too large.
     if len(text) > MAX_BYTES // 4 and len(text.encode(errors="surrogatepass")) > MAX_BYTES:
         raise too_large(file)

@@ -24,7 +24,8 @@ from ugm.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
     from ugm._documents.loader import Document
-    from ugm._documents.places import Place
+    from ugm._documents.places import Mark, Path, Place
+    from ugm._documents.problems import Problems
 
 __all__ = ["KeyValue", "Located", "from_place", "from_struct", "from_text", "load_any"]
 
@@ -85,6 +86,7 @@ def from_text(text: str, file: str) -> Located:
     """
     if not isinstance(text, str):
         raise ConfigError((Problem(file, 0, 0, "", "text-invalid", "expected a text"),))
+    text = str.__str__(text)
     if _is_json(text):
         return _from_json(text.removeprefix("\ufeff"), file)
     # Imported late: documents in JSON need no yaml.
@@ -111,27 +113,54 @@ def load_any(text: str, file: str) -> Document:
 
     if not _is_json(text):
         return load(text, file)
-    return Document(*_plain(_from_json(text.removeprefix("\ufeff"), file)), Problems(file))
+    problems = Problems(file)
+    return Document(*_plain(_from_json(text.removeprefix("\ufeff"), file), (), problems), problems)
 
 
-def _plain(item: Located) -> tuple[Any, Place]:
-    """Return the data and the place of a value in JSON, as the loader of YAML returns them."""
-    from ugm._documents.builder import Quoted  # noqa: PLC0415 - as above
-    from ugm._documents.places import ListPlace, MappingPlace, mark_at  # noqa: PLC0415 - as above
+def _plain(item: Located, path: Path, problems: Problems) -> tuple[Any, Place]:
+    """Return the data and the place of a value in JSON, with the problems that the loader of YAML would report."""
+    from ugm._documents.builder import UNUSABLE, Quoted, not_text, surrogate_in  # noqa: PLC0415 - as above
+    from ugm._documents.places import ListPlace  # noqa: PLC0415 - as above
 
-    mark = mark_at(item.line - 1, item.column - 1)
+    mark = _mark(item)
     if isinstance(item.value, tuple):
-        keys = {str(entry.key.value): entry.key for entry in item.value}
-        values = {str(entry.key.value): _plain(entry.item) for entry in item.value}
-        marks = {name: mark_at(key.line - 1, key.column - 1) for name, key in keys.items()}
-        places = MappingPlace(mark, marks, {name: place for name, (_, place) in values.items()})
-        return {name: value for name, (value, _) in values.items()}, places
+        return _plain_mapping(item.value, mark, path, problems)
     if isinstance(item.value, list):
-        items = list(map(_plain, item.value))
+        items = [_plain(each, (*path, at), problems) for at, each in enumerate(item.value)]
         return [value for value, _ in items], ListPlace(mark, [place for _, place in items])
-    if isinstance(item.value, str):
-        return Quoted(item.value), mark
-    return (None if item.value is None else json.dumps(item.value)), mark
+    if not isinstance(item.value, str):
+        return (None if item.value is None else json.dumps(item.value)), mark
+    if found := surrogate_in(item.value):
+        problems.add(mark, path, "text-invalid", not_text(found))
+        return UNUSABLE, mark
+    return Quoted(item.value), mark
+
+
+def _plain_mapping(
+    entries: tuple[KeyValue, ...], mark: Mark, path: Path, problems: Problems
+) -> tuple[dict[str, Any], Place]:
+    from ugm._documents.builder import duplicate_key, not_text, surrogate_in  # noqa: PLC0415 - as above
+    from ugm._documents.places import MappingPlace  # noqa: PLC0415 - as above
+
+    data: dict[str, Any] = {}
+    keys: dict[str, Mark] = {}
+    values: dict[str, Place] = {}
+    for key, item in entries:
+        name, at = str(key.value), _mark(key)
+        if found := surrogate_in(name):
+            problems.add(at, path, "text-invalid", not_text(found))
+        elif name in data:
+            problems.add(at, path, "yaml-key-duplicate", duplicate_key(name, keys[name]))
+        else:
+            keys[name] = at
+            data[name], values[name] = _plain(item, (*path, name), problems)
+    return data, MappingPlace(mark, keys, values)
+
+
+def _mark(item: Located) -> Mark:
+    from ugm._documents.places import mark_at  # noqa: PLC0415 - as above
+
+    return mark_at(item.line - 1, item.column - 1)
 
 
 def from_struct(value: object, depth: int = 0) -> Located:

@@ -5,13 +5,20 @@ The command needs the extra ``cli``; `main` prints how to install it.
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
-from typing import Final
+from contextlib import suppress
+from typing import Final, NoReturn
 
 __all__ = ["main"]
 
 #: The packages that the extra ``cli`` installs.
 _REQUIRED: Final = frozenset(("click", "rich"))
+#: The exit status if the output cannot be written. Status 1 would mean a difference or a problem of a file.
+_UNWRITTEN: Final = 2
+#: The errors of a disk or device that is full or broken. A closed pipe ends the command with status 1 and no message.
+_OUTPUT_ERRORS: Final = frozenset((errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC))
 
 
 def main() -> None:
@@ -24,4 +31,21 @@ def main() -> None:
             raise
         sys.stderr.write(f"ugm: the command needs {missing}; install it with: pip install 'ugm[cli]'\n")
         sys.exit(2)
-    ugm(prog_name="ugm")
+    try:
+        ugm(prog_name="ugm")
+    except OSError as error:
+        # An error of a file that was opened by name has the name.
+        if error.errno not in _OUTPUT_ERRORS or error.filename is not None:
+            raise
+        _end(error)
+
+
+def _end(error: OSError) -> NoReturn:
+    """Print the reason why the output cannot be written, and end the process."""
+    with suppress(OSError):
+        sys.stderr.write(f"ugm: the output cannot be written: {error.strerror}\n")
+    # At its end, Python writes the rest of the output again, and would print another error.
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - not a path of the user
+            os.dup2(nowhere.fileno(), stream.fileno())
+    sys.exit(_UNWRITTEN)

@@ -3,7 +3,8 @@
 Each other subcommand has a module of its own in `ugm.cli`. All subcommands write reports to the standard output, and
 progress and errors to the standard error. Their exit statuses are:
 
-- 0 for success, 1 if a file has problems or a self-check fails, and 2 for invalid arguments;
+- 0 for success, 1 if a file has problems or a self-check fails, and 2 for invalid arguments or if the output cannot be
+  written;
 - ``diff``, like the Unix tool: 0 without differences, 1 with differences, and 2 for an error;
 - ``explain``: also 3 if the request would be denied.
 """

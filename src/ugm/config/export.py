@@ -18,12 +18,16 @@ from ugm.configuration import (
     QueueConfig,
     SchedulerConfig,
 )
-from ugm.errors import quote
+from ugm.errors import RequestError, quote
 from ugm.identity import WILDCARD
 from ugm.queues.filters import is_pattern
+from ugm.resources import Resource
 
 __all__ = ["Exported", "LeftOut", "export_config"]
 
+#: The maximum of an entry that must stay although it limits nothing in Apache YuniKorn. No request names the resource.
+#: An entry without a maximum would be refused.
+_PLACEHOLDER: Final = Resource({"ugm/placeholder": 1})
 #: The characters that have a meaning in a regular expression.
 _SIGNS: Final = re.compile(r"([\\.^$*+?()\[\]{}|])")
 
@@ -50,6 +54,9 @@ class Exported(NamedTuple):
 def export_config(config: SchedulerConfig) -> Exported:
     """Return a configuration without the parts that Apache YuniKorn does not accept, and a list of these parts.
 
+    Raises:
+        RequestError: the value is not a `SchedulerConfig`.
+
     >>> from ugm import parse_config
     >>> text = "partitions: [{ugm: {names: any}, queues: [], limits: [{users: [ana, 8-x], maxapplications: 2}]}]"
     >>> exported = export_config(parse_config(text))
@@ -58,9 +65,41 @@ def export_config(config: SchedulerConfig) -> Exported:
     >>> print(*exported.left_out, sep=chr(10))
     partitions[0].limits[0].users[1]: user '8-x' is left out: Apache YuniKorn does not accept the name
     """
+    if not isinstance(config, SchedulerConfig):
+        raise RequestError("config", type(config).__name__, "expected a SchedulerConfig")
     export = _Export()
     partitions = tuple(export.partition(each, ("partitions", at)) for at, each in enumerate(config.partitions))
     return Exported(replace(config, partitions=partitions), tuple(export.left_out))
+
+
+class _Limited(NamedTuple):
+    """The limits of a partition that may apply to a name in place of an entry that sets no maximum.
+
+    Such an entry exempts a user from the wildcard of its queue, and the limits of the user from the comparison with the
+    wildcards of all queues above. It charges the members of a group to this group, not to another one there or above.
+    """
+
+    #: Whether a limit contains the user wildcard.
+    user_wildcard: bool
+    #: Whether a limit contains a group.
+    groups: bool
+
+    @classmethod
+    def of(cls, partition: PartitionConfig) -> _Limited:
+        """Return the limits of a partition."""
+        kept = [limit for _, queue in partition.root.walk() for limit in queue.limits if _sets_maximum(limit)]
+        return cls(any(WILDCARD in limit.users for limit in kept), any(limit.groups for limit in kept))
+
+    def names_that_matter(
+        self, users: tuple[str, ...], groups: tuple[str, ...]
+    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return the users and groups of an entry without a maximum that must stay."""
+        named = tuple(user for user in users if user != WILDCARD)
+        return named if self.user_wildcard else (), groups if self.groups else ()
+
+
+def _sets_maximum(limit: LimitConfig) -> bool:
+    return bool(limit.max_resources or limit.max_applications)
 
 
 class _Export:
@@ -71,7 +110,8 @@ class _Export:
         self.left_out.append(LeftOut(format_path(path), message))
 
     def partition(self, partition: PartitionConfig, path: Path) -> PartitionConfig:
-        queues = partition.queues and self._queues(partition.queues, (*path, "queues"))
+        limited = _Limited.of(partition)
+        queues = partition.queues and self._queues(partition.queues, (*path, "queues"), limited)
         rules = tuple(_rule(rule) for rule in partition.placement_rules)
         if partition.ugm.elastic is not None:
             self._leave_out((*path, "ugm", "elastic"), "the elastic groups are left out")
@@ -84,15 +124,15 @@ class _Export:
             self._leave_out((*path, "ugm", "quotatrees", at), message)
         for at, budget in enumerate(partition.ugm.budgets):
             self._leave_out((*path, "ugm", "budgets", at), f"the budget {quote(budget.name)} is left out")
-        limits = self._limits(partition.limits, (*path, "limits"))
+        limits = self._limits(partition.limits, (*path, "limits"), limited)
         return replace(partition, queues=queues, limits=limits, placement_rules=rules, ugm=Extensions())
 
-    def _queues(self, queues: Sequence[QueueConfig], path: Path) -> tuple[QueueConfig, ...]:
-        return tuple(self._queue(queue, (*path, index)) for index, queue in enumerate(queues))
+    def _queues(self, queues: Sequence[QueueConfig], path: Path, limited: _Limited) -> tuple[QueueConfig, ...]:
+        return tuple(self._queue(queue, (*path, index), limited) for index, queue in enumerate(queues))
 
-    def _queue(self, queue: QueueConfig, path: Path) -> QueueConfig:
-        queues = self._queues(queue.queues, (*path, "queues"))
-        limits = self._limits(queue.limits, (*path, "limits"))
+    def _queue(self, queue: QueueConfig, path: Path, limited: _Limited) -> QueueConfig:
+        queues = self._queues(queue.queues, (*path, "queues"), limited)
+        limits = self._limits(queue.limits, (*path, "limits"), limited)
         return replace(queue, queues=queues, limits=limits, ugm=self._extensions(queue.ugm, path))
 
     def _extensions(self, extensions: LimitExtensions, path: Path) -> LimitExtensions:
@@ -102,21 +142,26 @@ class _Export:
             self._leave_out((*path, "ugm", "schedule"), "the schedule is left out; the other limits always apply")
         return LimitExtensions()
 
-    def _limits(self, limits: Sequence[LimitConfig], path: Path) -> tuple[LimitConfig, ...]:
-        exported = []
+    def _limits(self, limits: Sequence[LimitConfig], path: Path, limited: _Limited) -> tuple[LimitConfig, ...]:
+        exported: list[LimitConfig] = []
         named_group = False
         for index, limit in enumerate(limits):
             at = (*path, index)
             users = self._names("user", limit.users, (*at, "users"))
             groups = self._names("group", limit.groups, (*at, "groups"))
-            is_kept = bool(limit.max_resources or limit.max_applications)
-            named_group = named_group or (is_kept and bool(set(groups) - {WILDCARD}))
-            if is_kept and WILDCARD in groups and not named_group:
-                self._leave_out((*at, "groups"), "the group wildcard is left out: no group with a limit precedes it")
-                groups = tuple(group for group in groups if group != WILDCARD)
             extensions = self._extensions(limit.ugm, at)
-            if is_kept and (users or groups):
-                exported.append(replace(limit, users=users, groups=groups, ugm=extensions))
+            maximum = limit.max_resources
+            if not _sets_maximum(limit):
+                users, groups = limited.names_that_matter(users, groups)
+                maximum = _PLACEHOLDER
+            named_group = named_group or bool(set(groups) - {WILDCARD})
+            if WILDCARD in groups and not named_group:
+                self._leave_out((*at, "groups"), "the group wildcard is left out: no group with a limit precedes it")
+                groups = ()
+            if (users or groups) and maximum is _PLACEHOLDER:
+                self._leave_out(at, "the entry limits nothing, but stays: without it, other limits would apply")
+            if users or groups:
+                exported.append(replace(limit, users=users, groups=groups, max_resources=maximum, ugm=extensions))
         return tuple(exported)
 
     def _names(self, kind: str, names: Sequence[str], path: Path) -> tuple[str, ...]:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from ugm._config_fields import ConfigValue
-from ugm._documents.builder import UNUSABLE, Value
+from ugm._documents.builder import UNUSABLE, Value, not_text, surrogate_in
 from ugm._documents.loader import Document
 from ugm._documents.located import from_place
 from ugm._documents.places import Path, format_path, value_at
 from ugm._json_values import Json
 from ugm.configuration import ElasticGroupConfig, QuotaNodeConfig, QuotaTreeDocument
 from ugm.errors import ConfigError, RequestError
+
+if TYPE_CHECKING:
+    from ugm.elastic.group import ElasticGroup
 
 __all__ = ["DocumentReader", "ReadDocument", "document_reader", "is_usable"]
 
@@ -66,6 +69,12 @@ def _read_manifest(document: Document, data: Value, path: Path) -> ReadDocument:
         if rule == "max_below_used":
             document.report((*path, "status", "used"), "elastic-max-below-used", reason)
     moved = {(*path, field): (*path, *at) for field, at in _MANIFEST_FIELDS.items()}
+    # Some annotations are JSON, which may contain escapes of characters that a text must not have.
+    for annotation, names in _names_in_annotations(group):
+        if found := next(filter(None, map(surrogate_in, names)), None):
+            place = (*path, "metadata", "annotations", annotation)
+            document.report(place, "text-invalid", not_text(found))
+            return ReadDocument(None, moved, (path,))
     fields = {name: getattr(group, name) for name in ElasticGroupConfig.__dataclass_fields__}
     try:
         value = ElasticGroupConfig(**{**fields, "tree_id": group.tree_id or ""})
@@ -73,6 +82,13 @@ def _read_manifest(document: Document, data: Value, path: Path) -> ReadDocument:
         document.report(path, "manifest-invalid", str(error))
         return ReadDocument(None, moved, (path,))
     return ReadDocument(value, moved, tuple(refused))
+
+
+def _names_in_annotations(group: ElasticGroup) -> Iterator[tuple[str, Iterable[str]]]:
+    """Yield the names that the annotations of a manifest contain."""
+    yield f"{_PREFIX}namespaces", group.namespaces
+    yield f"{_PREFIX}max-strict-check-resource-keys", group.strict_max
+    yield f"{_PREFIX}shared-weight", group.shared_weight or ()
 
 
 def _plain(value: Value) -> Json:

@@ -21,13 +21,14 @@ from ugm._documents.loader import MAX_BYTES, Document, load, refusal, too_large
 from ugm._documents.places import mark_after
 from ugm._documents.problems import Problems
 from ugm._json_values import JsonObject
+from ugm.arguments import require_items
 from ugm.config.assembly import Assembly
 from ugm.config.inclusion import FILE_KEY, include_files, reader_in
 from ugm.config.misspelling import misspelt_resources
 from ugm.config.sort_properties import policies_without_shares, unknown_sort_properties
 from ugm.config.validation import find_problems, partitions_can_be_used
 from ugm.configuration import QuotaTreeDocument, SchedulerConfig
-from ugm.errors import ConfigError, Problem, RequestError
+from ugm.errors import ConfigError, Problem, RequestError, value_text
 from ugm.resources import Resource, format_amount
 
 __all__ = [
@@ -86,9 +87,9 @@ def _folder_of(file: str) -> str:
 def _read(path: str | os.PathLike[str]) -> tuple[str, str]:
     """Return the text of a file, and its name in problems."""
     try:
-        file = os.fsdecode(path)
+        file = _file_name(path)
     except TypeError:
-        raise _unreadable(repr(path), "expected a path") from None
+        raise _unreadable(value_text(path), "expected a path") from None
     try:
         with FilePath(file).open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)
@@ -96,6 +97,32 @@ def _read(path: str | os.PathLike[str]) -> tuple[str, str]:
         reason = getattr(error, "strerror", None) or str(error)
         raise _unreadable(file, reason) from None
     return _decoded(content, file), file
+
+
+def _file_name(path: str | os.PathLike[str]) -> str:
+    """Return the name of a file as a text of the built-in class.
+
+    Raises:
+        TypeError: it is neither a text nor a path.
+    """
+    return str.__str__(os.fsdecode(path))
+
+
+def _required_file(file: str) -> str:
+    """Return the name of a text in problems, after checking its type."""
+    try:
+        return _file_name(file)
+    except TypeError:
+        raise RequestError("file", file, "expected a text") from None
+
+
+def _required_names(known: Iterable[str]) -> tuple[str, ...]:
+    """Return names of resources, after checking their types."""
+    names = require_items("known", known)
+    for name in names:
+        if not isinstance(name, str):
+            raise RequestError("known", name, "expected names of resources")
+    return tuple(map(str.__str__, names))
 
 
 def decode_config(content: bytes, *, file: str) -> SchedulerConfig:
@@ -139,12 +166,13 @@ def parse_config(text: str, *, file: str = "<text>") -> SchedulerConfig:
 
     Raises:
         ConfigError: the configuration is not valid; with all problems in the order of the text.
+        RequestError: *file* is not a text.
 
     >>> config = parse_config("partitions: [{queues: [{name: prod, limits: [{users: [ana], maxapplications: 2}]}]}]")
     >>> config.partition().root.queues[0].limits[0].max_applications
     2
     """
-    return _config_of(*_parsed(text, file))
+    return _config_of(*_parsed(text, _required_file(file)))
 
 
 def _config_of(document: Document, config: SchedulerConfig | None) -> SchedulerConfig:
@@ -162,24 +190,29 @@ def review_config(text: str, *, file: str = "<text>", known: Iterable[str] = ())
         known: correct names of resources, for example those of a cluster. A warning reports a name that is similar to
             one of them, or to a name that the configuration uses more often.
 
+    Raises:
+        RequestError: *file* is not a text, or *known* contains another value.
+
     >>> review = review_config("partitions: [{queues: [{name: prod, resources: {max: {cpu: 8}}}]}]")
     >>> review.warnings[0].message
     "the resource 'cpu' is probably misspelt: did you mean 'vcore'?"
     """
-    return _review(lambda: (text, file), known)
+    name = _required_file(file)
+    return _review(lambda: (text, name), known)
 
 
 def _review(
     read: Callable[[], tuple[str, str]], known: Iterable[str], folder_of: Callable[[str], str] | None = None
 ) -> Review:
     """Review the text that a function returns together with its name."""
+    names = _required_names(known)
     try:
         text, file = read()
         document, config = _parsed(text, file, None if folder_of is None else folder_of(file))
     except ConfigError as error:
         return Review(None, error.problems, ())
     problems = document.problems.error().problems if document.problems else ()
-    warnings = () if config is None else _warnings(config, document, file, known)
+    warnings = () if config is None else _warnings(config, document, file, names)
     return Review(None if problems else config, problems, warnings)
 
 

@@ -33,12 +33,15 @@ _FIELDS: Final[Mapping[str, str]] = {
 }
 #: The rules that hold or do not hold whatever the groups above and below are.
 _OF_ONE_GROUP: Final = frozenset(("already_exists", "namespace_bound", "min_key_not_in_max", "min_exceeds_max"))
+#: The fields of a group with one name, which may be empty, and those with lists of names.
+_NAMES: Final = ("parent", "namespace", "tree_id")
+_LISTS_OF_NAMES: Final = ("namespaces", "strict_max")
 #: The sources that a tag names.
 _TAGGED: Final = ("tag", "namespace")
 
 
 def elastic_groups_are_valid(located: LocatedPartition) -> Iterator[Finding]:
-    """Every elastic group has a name, and obeys the rules for groups and for their place in the tree.
+    """Every elastic group has a name, lists valid names, and obeys the rules for groups and their place in the tree.
 
     Source: Koordinator, multi-hierarchy elastic quota management, "Configuration Limit".
     """
@@ -53,17 +56,49 @@ def elastic_groups_are_valid(located: LocatedPartition) -> Iterator[Finding]:
     for at in sorted(set(range(len(elastic.groups))) - set(named)):
         message = f"the elastic group has no name (allowed: 1 to {MAX_NAME} characters)"
         yield Finding((*path, at, "name"), "elastic-name-invalid", message)
-    groups = tuple(elastic.groups[at] for at in named)
+    for at, group in enumerate(elastic.groups):
+        yield from _name_findings(group, (*path, at))
+    groups = tuple(_with_usable_names(elastic.groups[at]) for at in named)
     for position, refusal in broken_rules(replace(elastic, groups=groups)):
-        group, field = (*path, named[position]), _FIELDS.get(refusal.rule)
+        place, field = (*path, named[position]), _FIELDS.get(refusal.rule)
         code = f"elastic-{refusal.rule.replace('_', '-')}"
         sources = _sources(elastic.groups, named[position], refusal.rule, path)
         yield Finding(
-            (*group, field) if field else group,
+            (*place, field) if field else place,
             code,
             f"elastic group {quote(refusal.group)}: {refusal.reason}",
             sources,
         )
+
+
+def _name_findings(group: ElasticGroupConfig, path: Path) -> Iterator[Finding]:
+    """Yield each name in the fields of a group that is too long, or empty in a list."""
+    for field in _NAMES:
+        name = getattr(group, field)
+        if len(name) > MAX_NAME:
+            message = f"the name has {len(name)} characters (allowed: up to {MAX_NAME})"
+            yield Finding((*path, _yaml_name(field)), "elastic-name-invalid", message)
+    for field in _LISTS_OF_NAMES:
+        for at, name in enumerate(getattr(group, field)):
+            if not is_name(name):
+                message = f"the name has {len(name)} characters (allowed: 1 to {MAX_NAME})"
+                yield Finding((*path, _yaml_name(field), at), "elastic-name-invalid", message)
+
+
+def _yaml_name(field: str) -> str:
+    return field.replace("_", "")
+
+
+def _with_usable_names(group: ElasticGroupConfig) -> ElasticGroupConfig:
+    """Return a group in which names are cut to the allowed length, so that the other rules can be applied."""
+    return replace(
+        group,
+        parent=group.parent[:MAX_NAME],
+        namespace=group.namespace[:MAX_NAME],
+        tree_id=group.tree_id[:MAX_NAME],
+        namespaces=tuple(name[:MAX_NAME] for name in group.namespaces if name),
+        strict_max=tuple(name[:MAX_NAME] for name in group.strict_max if name),
+    )
 
 
 def _sources(groups: Sequence[ElasticGroupConfig], position: int, rule: str, path: Path) -> tuple[Path, ...]:
@@ -124,6 +159,9 @@ def quota_trees_are_valid(located: LocatedPartition) -> Iterator[Finding]:
         elif first.setdefault(name, at) != at:
             message = f"the quota tree {quote(name)} already exists (quotatrees[{first[name]}])"
             yield Finding((*path, "metadata", "name"), "quotatree-name-duplicate", message, sources)
+        if len(config.forest) > MAX_NAME:
+            message = f"the name of the forest has {len(config.forest)} characters (allowed: up to {MAX_NAME})"
+            yield Finding((*path[:-1], "forest"), "quotatree-forest-invalid", message)
         yield from _node_findings(config, (*path, "spec", "nodes"), path)
 
 

@@ -13,11 +13,17 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Final, final
 
-from ugm.errors import RequestError
+from ugm.errors import RequestError, number_text
 from ugm.fairness.decayed_usage import DecayedUsage, OwnerHistory
 from ugm.operation_lock import locked
 
-__all__ = ["BinnedUsage", "bins_for"]
+__all__ = ["MAX_BINS", "MAX_DECAY_DIGITS", "BinnedUsage", "bins_for", "decay_fault"]
+
+#: The largest number of bins.
+MAX_BINS: Final = 10_000
+#: The most digits of the factor of the oldest bin: those of the denominator of the decay, times the number of bins.
+#: Every value is a fraction with about as many digits, so the bound also keeps rankings of many owners fast.
+MAX_DECAY_DIGITS: Final = 2_000
 
 
 def bins_for(reset: int, half_life: int) -> int:
@@ -37,6 +43,23 @@ def bins_for(reset: int, half_life: int) -> int:
 def _require_positive(argument: str, value: object) -> None:
     if type(value) is not int or value < 1:
         raise RequestError(argument, value, "expected an int of at least 1")
+
+
+def decay_fault(decay: int | Fraction, bins: int) -> str | None:
+    """Return the reason why a decay has too many digits for a number of bins; None if it can be used.
+
+    >>> decay_fault(Fraction("0.99"), 365)
+    >>> decay_fault(Fraction("0.99"), 1000)
+    'the denominator 100 has too many digits for 1000 bins (allowed: up to 2, as digits times bins are at most 2000)'
+    """
+    # The powers of an integer have no denominator.
+    allowed = MAX_DECAY_DIGITS // bins
+    if decay.denominator == 1 or decay.denominator < 10**allowed:
+        return None
+    return (
+        f"the denominator {number_text(decay.denominator)} has too many digits for {bins} bins"
+        f" (allowed: up to {allowed}, as digits times bins are at most {MAX_DECAY_DIGITS})"
+    )
 
 
 @final
@@ -65,8 +88,17 @@ class _Bins(OwnerHistory):
         return (at - self._anchor) // self._length
 
     def add_span(self, rate: int, begin: int, end: int) -> None:
+        amounts = self.amounts
         for number, seconds in self.spans(begin, end, self.number(end)):
-            self.add_amount(number, rate * seconds)
+            amounts[number] = amounts.get(number, 0) + rate * seconds
+        # Once for the whole span: each search for old bins looks at all of them.
+        if len(amounts) > self._count:
+            self._forget(max(amounts))
+
+    def _forget(self, newest: int) -> None:
+        """Forget the bins that are too old to count while *newest* is the current one."""
+        for old in [each for each in self.amounts if each <= newest - self._count]:
+            del self.amounts[old]
 
     def spans(self, begin: int, end: int, newest: int) -> list[tuple[int, int]]:
         """Return the seconds between two times in each bin that counts while *newest* is the current one."""
@@ -84,8 +116,7 @@ class _Bins(OwnerHistory):
         amounts = self.amounts
         if number not in amounts and len(amounts) >= self._count:
             newest = max(number, *amounts)
-            for old in [each for each in amounts if each <= newest - self._count]:
-                del amounts[old]
+            self._forget(newest)
             if number <= newest - self._count:
                 return
         amounts[number] = amounts.get(number, 0) + amount
@@ -106,7 +137,8 @@ class BinnedUsage(DecayedUsage[_Bins]):
     Args:
         bin: the length of a bin in seconds.
         decay: the factor of each bin relative to the next younger one, from 0 to 1.
-        bins: the number of bins that count, including the current one.
+        bins: the number of bins that count, including the current one. It is at most 10,000; if *decay* is a fraction,
+            the number of digits of its denominator times *bins* is at most 2,000.
         weights: as for `DecayedUsage`.
         anchor: the first second of bin 0.
         default_weight: as for `DecayedUsage`.
@@ -133,15 +165,18 @@ class BinnedUsage(DecayedUsage[_Bins]):
         super().__init__(weights, default_weight)
         _require_positive("bin", bin)
         _require_positive("bins", bins)
+        if bins > MAX_BINS:
+            raise RequestError("bins", bins, f"expected an int of at most {MAX_BINS}")
         if type(decay) not in (int, Fraction) or not 0 <= decay <= 1:
             raise RequestError("decay", decay, "expected an int or a Fraction from 0 to 1")
+        if (fault := decay_fault(decay, bins)) is not None:
+            raise RequestError("decay", decay, fault)
         if type(anchor) is not int:
             raise RequestError("anchor", anchor, "expected whole seconds as an int")
         self._shape: Final = (bin, anchor, bins)
         #: The factors of all bins as integers over one denominator, the current bin first.
-        kept, lost = decay.numerator, decay.denominator
-        self._factors: Final = [kept**age * lost ** (bins - 1 - age) for age in range(bins)]
-        self._denominator: Final = lost ** (bins - 1) * self._cost.denominator
+        self._factors: Final = _factors(decay, bins)
+        self._denominator: Final = self._factors[0] * self._cost.denominator
 
     @locked
     def bins(self, owner: str, now: int) -> tuple[Fraction, ...]:
@@ -157,5 +192,15 @@ class BinnedUsage(DecayedUsage[_Bins]):
 
     def _value(self, history: _Bins, now: int) -> Fraction:
         amounts = history.current(now)
-        total = sum(factor * amount for factor, amount in zip(self._factors, amounts, strict=True))
+        total = sum(factor * amount for factor, amount in zip(self._factors, amounts, strict=True) if amount)
         return Fraction(total, self._denominator)
+
+
+def _factors(decay: int | Fraction, bins: int) -> list[int]:
+    """Return the powers of a factor over their common denominator, which is the first of them."""
+    kept, lost = decay.numerator, decay.denominator
+    factors = [lost ** (bins - 1)]
+    for _ in range(bins - 1):
+        # The division is exact, and faster than a product of two powers.
+        factors.append(factors[-1] // lost * kept)
+    return factors

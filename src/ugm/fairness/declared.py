@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from ugm.configuration import FairShareConfig
 from ugm.errors import RequestError, quote
-from ugm.fairness.binned_usage import BinnedUsage
+from ugm.fairness.binned_usage import MAX_BINS, BinnedUsage, decay_fault
 from ugm.fairness.continuous_usage import ContinuousUsage
 from ugm.fairness.decayed_usage import DecayedUsage
 from ugm.fairness.model import FairShares
@@ -20,9 +20,8 @@ __all__ = ["ShareProblem", "declared_shares", "share_problems"]
 
 #: The half-life of usage if a configuration sets no decay: a week, as in SchedMD Slurm.
 _WEEK: Final = 7 * 86400
-#: The largest number of shares, seconds and bins, and the most digits of a part of an exact number.
+#: The largest number of shares and seconds, and the most digits of a part of an exact number.
 _MOST: Final = 10**10
-_MOST_BINS: Final = 10_000
 _DIGITS: Final = 18
 
 _NUMBER: Final = re.compile(r"[0-9]+")
@@ -74,6 +73,8 @@ def share_problems(config: FairShareConfig) -> Iterator[ShareProblem]:
     yield from _node_problems(config)
     yield from _name_problems(config)
     yield from _decay_problems(config)
+    yield from _factor_problems(config)
+    yield from _weight_problems(config)
 
 
 def _node_problems(config: FairShareConfig) -> Iterator[ShareProblem]:
@@ -107,8 +108,8 @@ def _decay_problems(config: FairShareConfig) -> Iterator[ShareProblem]:
         if number > _MOST:
             message = f"the number is too large (allowed: up to {_MOST})"
             yield ShareProblem((key,), "fairshare-number-too-large", message)
-    if config.bins > _MOST_BINS:
-        message = f"the number is too large (allowed: up to {_MOST_BINS})"
+    if config.bins > MAX_BINS:
+        message = f"the number is too large (allowed: up to {MAX_BINS})"
         yield ShareProblem(("bins",), "fairshare-number-too-large", message)
     if config.half_life and (config.bin or config.bins):
         message = "usage has a half-life or bins, but not both"
@@ -116,11 +117,19 @@ def _decay_problems(config: FairShareConfig) -> Iterator[ShareProblem]:
     if bool(config.bin) != bool(config.bins):
         missing = "bins" if config.bin else "bin"
         yield ShareProblem((), "fairshare-bins-missing", f"bins have a length and a number (required: {missing})")
+
+
+def _factor_problems(config: FairShareConfig) -> Iterator[ShareProblem]:
     if config.decay != "1" and not config.bin:
         yield ShareProblem(("decay",), "fairshare-decay-unused", "only bins have a factor (required: bin and bins)")
     if not _EXACT.fullmatch(config.decay) or Fraction(config.decay) > 1:
         message = f"{quote(config.decay)} is not a factor (allowed: 0 to 1, such as '1/2' or '0.5')"
         yield ShareProblem(("decay",), "fairshare-decay-invalid", message)
+    elif 0 < config.bins <= MAX_BINS and (fault := decay_fault(Fraction(config.decay), config.bins)) is not None:
+        yield ShareProblem(("decay",), "fairshare-decay-too-long", fault)
+
+
+def _weight_problems(config: FairShareConfig) -> Iterator[ShareProblem]:
     for name, text in config.weights.items():
         if not _EXACT.fullmatch(text):
             message = f"{quote(text)} is not a weight (expected: a number such as '10', '0.5' or '1/1024')"

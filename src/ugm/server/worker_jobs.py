@@ -75,6 +75,9 @@ def _read(text: str) -> SchedulerConfig | ConfigError:
         return parse_config(text, file="upload")
     except ConfigError as error:
         return error
+    except RequestError as error:
+        # An exception would end the process, and with it the jobs of other clients.
+        return ConfigError((Problem("upload", 0, 0, "", "partition-unusable", str(error)),))
 
 
 def _validate(text: str) -> dict[str, object]:

@@ -5,7 +5,8 @@ memory is KB per processor, and the lines are sorted by submit time. Files may b
 their first bytes, not by their name.
 
 The reader is strict and streams the file: only one line is in memory at a time. The first invalid line, or a number
-that is too large, raises an error with the line number. `ugm.simulation.JobMapping` interprets the numbers.
+that is too large, raises an error with the line number. So does a file of mostly comments and blank lines, because a
+small gzipped file may contain millions of them. `ugm.simulation.JobMapping` interprets the numbers.
 """
 
 from __future__ import annotations
@@ -32,6 +33,10 @@ PARTIAL_STATUSES: Final = frozenset((2, 3, 4))
 
 #: The most characters of a line with a job: more than ten times the length of 18 numbers.
 _MAX_LINE: Final = 4096
+
+#: The most comments and blank lines in excess of the lines with jobs. Each further `_MAX_LINE` characters of a comment
+#: count as one more.
+_MAX_SKIPPED: Final = 10_000
 
 #: The fields that are times.
 _TIMES: Final = ("submit_time", "wait_time", "run_time", "requested_time", "think_time")
@@ -130,34 +135,66 @@ def parse_swf(stream: BufferedReader, name: str, header: SwfHeader | None = None
     # A pipe may have only the first byte yet, but no text starts with it.
     head = stream.peek(len(_GZIP_MAGIC))[: len(_GZIP_MAGIC)]
     zipped = head != b"" and _GZIP_MAGIC.startswith(head)
-    line_number, latest = 0, 0
+    latest = 0
     with io.TextIOWrapper(gzip.GzipFile(fileobj=stream) if zipped else stream, "ascii", "replace") as text:
+        lines = _JobLines(text, name, header)
         try:
-            for line_number, line in _lines(text):
-                if line.lstrip().startswith(";") or (len(line) <= _MAX_LINE and not line.strip()):
-                    if header is not None:
-                        header.read(line)
-                    continue
-                record = _parse_line(line, name, line_number)
+            for line in lines:
+                record = _parse_line(line, name, lines.number)
                 if record.submit_time < latest:
                     reason = f"submitted at {record.submit_time}, but an earlier line is from {latest}"
-                    raise WorkloadError(name, line_number, reason)
+                    raise WorkloadError(name, lines.number, reason)
                 latest = record.submit_time
                 if record.status not in PARTIAL_STATUSES:
                     yield record
         except (EOFError, gzip.BadGzipFile, zlib.error):
             reason = "the compressed data are damaged or incomplete"
-            raise WorkloadError(name, line_number + 1, reason) from None
+            raise WorkloadError(name, lines.number + 1, reason) from None
 
 
-def _lines(text: TextIOBase) -> Iterator[tuple[int, str]]:
-    """Yield the lines with their numbers; lines of more than `_MAX_LINE` characters are truncated."""
-    number = 0
-    while line := text.readline(_MAX_LINE + 1):
-        number += 1
-        yield number, line.removesuffix("\n")
-        while not line.endswith("\n") and (line := text.readline(_MAX_LINE + 1)):
-            pass
+@final
+class _JobLines:
+    """The lines with jobs of a file; those of more than `_MAX_LINE` characters are truncated."""
+
+    __slots__ = ("_header", "_name", "_text", "number")
+
+    #: The number of the last line that was read, from 1.
+    number: int
+
+    def __init__(self, text: TextIOBase, name: str, header: SwfHeader | None) -> None:
+        self.number = 0
+        self._text: Final = text
+        self._name: Final = name
+        self._header: Final = header
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the lines with jobs; read the comments.
+
+        Raises:
+            WorkloadError: too many other lines precede.
+        """
+        skippable = _MAX_SKIPPED
+        is_start = True
+        while part := self._text.readline(_MAX_LINE + 1):
+            self.number += is_start
+            line = part.removesuffix("\n")
+            if is_start and not _is_skipped(line):
+                skippable += 1
+                yield line
+            elif skippable:
+                skippable -= 1
+                if is_start and self._header is not None:
+                    self._header.read(line)
+            else:
+                reason = f"the file has over {_MAX_SKIPPED} more comments and blank lines than lines with jobs"
+                raise WorkloadError(self._name, self.number, reason)
+            is_start = part.endswith("\n")
+
+
+def _is_skipped(line: str) -> bool:
+    """Return whether a line is a comment or blank."""
+    text = line.lstrip()
+    return text.startswith(";") or (not text and len(line) <= _MAX_LINE)
 
 
 def _parse_line(line: str, name: str, line_number: int) -> SwfRecord:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
 import re
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from click.testing import CliRunner, Result
@@ -446,6 +448,23 @@ def test_defects_are_not_taken_for_a_missing_extra(monkeypatch: pytest.MonkeyPat
 
     with pytest.raises(ModuleNotFoundError):
         cli.main()
+
+
+@pytest.mark.parametrize(("error", "status"), [(OSError(errno.ENOSPC, "full"), 2), (OSError(errno.EPERM, "no"), None)])
+def test_output_that_cannot_be_written(
+    error: OSError, status: int | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An error of the output is one line; any other error of the system is a defect."""
+
+    def fail(**_options: str) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr("ugm.cli.commands.ugm", fail)
+    with pytest.raises(SystemExit if status else OSError) as caught:
+        cli.main()
+
+    assert getattr(caught.value, "code", None) == status
+    assert capsys.readouterr().err == ("ugm: the output cannot be written: full\n" if status else "")
 
 
 def test_main(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

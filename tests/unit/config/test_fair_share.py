@@ -37,6 +37,8 @@ def config(shares: str) -> str:
         ("{users: {a: 1}, weights: {gpu: -1}}", ["3:51 .weights.gpu fairshare-weight-invalid"]),
         ("{users: {a: 1}, halflife: 99999999999}", ["3:46 .halflife fairshare-number-too-large"]),
         ("{users: {a: 1}, bin: 1, bins: 99999999}", ["3:50 .bins fairshare-number-too-large"]),
+        ("{users: {a: 1}, bin: 1, bins: 10000, decay: 0.999}", ["3:64 .decay fairshare-decay-too-long"]),
+        ("{users: {a: 1}, bin: 1, bins: 667, decay: 0.99}", ["3:62 .decay fairshare-decay-too-long"]),
         ("{users: {a: 1}, halflife: 7d}", ["3:46 .halflife count-invalid"]),
         ("{users: [a]}", ["3:21 .users wrong-type"]),
     ],

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from ugm import ConfigError, Resource, load_config, parse_config
-from ugm.config import ElasticGroupConfig, dump_config, export_config, review_config
+from ugm.config import ElasticGroupConfig, dump_config, export_config, review_config, review_file
 from ugm.configuration import SchedulerConfig
 from ugm.elastic import ROOT_GROUP, ElasticGroup, declared_group
 from ugm.kubernetes import read_elastic_quota, write_elastic_quota
@@ -287,3 +287,40 @@ def test_empty_elastic_groups_are_kept() -> None:
     assert isinstance(given, SchedulerConfig)
     assert given.partition().ugm.elastic is not None
     assert parse_config(dump_config(given)) == given
+
+
+@pytest.mark.parametrize(
+    ("group", "expected"),
+    [
+        ('{"name": "g", "max": {"a": 1}, "max": {"a": 2}}', "1:32  yaml-key-duplicate"),
+        ('{"name": "g", "max": {"a": 1,\n"a": 2}}', "2:1 max yaml-key-duplicate"),
+        ('[{"name": "\\ud800", "max": {"a": 1}}]', "1:11 [0].name text-invalid"),
+        ('{"name": "g", "max": {"\\ud800": 1}}', "1:23 max text-invalid"),
+    ],
+)
+def test_included_json_has_the_rules_of_yaml(tmp_path: Path, group: str, expected: str) -> None:
+    """A duplicate key and half of a surrogate pair in an included JSON file are problems with places in that file."""
+    (tmp_path / "g.json").write_text(group)
+    file = tmp_path / "queues.yaml"
+    file.write_text(config("{elastic: {groups: [{file: g.json}]}}"))
+
+    [found] = review_file(file).problems
+    assert found.file == str(tmp_path / "g.json")
+    assert f"{found.line}:{found.column} {found.path} {found.code}" == expected
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value"),
+    [
+        ("namespaces", '["\\ud800"]'),
+        ("max-strict-check-resource-keys", '["\\ud800"]'),
+        ("shared-weight", '{"\\ud800": 1}'),
+    ],
+)
+def test_surrogates_in_annotations(annotation: str, value: str) -> None:
+    """Half of a surrogate pair in the JSON of an annotation is a problem, because it cannot be written."""
+    metadata = {"name": "g", "annotations": {PREFIX + annotation: value}}
+    manifest = json.dumps({"metadata": metadata, "spec": {"max": {"a": 2}}})
+    [found] = review_config(config(f"{{elastic: {{groups: [{manifest}]}}}}")).problems
+
+    assert (found.code, found.path.rpartition("/")[2]) == ("text-invalid", annotation)

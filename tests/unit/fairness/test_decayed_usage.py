@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from time import process_time
 from typing import Any, TypeAlias
 
 import pytest
@@ -20,7 +21,18 @@ def halves(**options: Anything) -> BinnedUsage:
 
 
 @pytest.mark.parametrize(
-    "options", [{"bin": 0}, {"bins": 0}, {"decay": 0.5}, {"decay": 2}, {"anchor": 0.5}, {"weights": {"gpu": -1}}]
+    "options",
+    [
+        {"bin": 0},
+        {"bins": 0},
+        {"bins": 10**12},
+        {"bins": 1001, "decay": Fraction(9, 10)},
+        {"decay": Fraction(1, 10**5000)},
+        {"decay": 0.5},
+        {"decay": 2},
+        {"anchor": 0.5},
+        {"weights": {"gpu": -1}},
+    ],
 )
 def test_invalid_shapes(options: dict[str, Any]) -> None:
     """Lengths are positive, and the decay is a fraction from 0 to 1."""
@@ -144,3 +156,26 @@ def test_resize_of_an_unknown_run() -> None:
     usage.add("ana", 100, 0)
     usage.resize("unknown", {"vcore": 1}, 600)
     assert usage.value("ana", 0) == 100
+
+
+@pytest.mark.parametrize(
+    ("decay", "bins"), [(1, 10_000), (0, 10_000), (Fraction(1, 2), 2_000), (Fraction(99, 100), 666)]
+)
+def test_many_bins(decay: int | Fraction, bins: int) -> None:
+    """With the largest number of bins, each bin has the factor of its age."""
+    usage = halves(decay=decay, bins=bins)
+    usage.add("ana", 7, 0)
+
+    assert [usage.value("ana", 10 * age) for age in (0, 3, bins - 1)] == [7 * decay**age for age in (0, 3, bins - 1)]
+
+
+def test_long_runs_replace_all_bins() -> None:
+    """A change looks at the old bins once, however many new bins it fills."""
+    usage = halves(bin=1, decay=1, bins=10_000)
+    usage.start("a", "ana", {"vcore": 1}, 0)
+    before = process_time()
+    for at in (10_000, 20_000, 30_000):
+        usage.resize("a", {"vcore": 1}, at)
+
+    assert usage.value("ana", 30_000) == 10_000 - 1
+    assert process_time() - before < 1

@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -28,11 +28,11 @@ from support.server_fixtures import (
     served,
 )
 from support.service_fixtures import eventually
-from ugm import Problem, RequestError, UserInQueue, parse_config
+from ugm import ConfigError, Problem, RequestError, UserInQueue, parse_config
 from ugm.config import PartitionConfig, QueueConfig
 from ugm.journal import open_partition
 from ugm.partition import AbstractPartition
-from ugm.server import create_app, serving
+from ugm.server import create_app, serving, worker_jobs
 from ugm.server.config_attempts import Actor, ConfigAttempts
 from ugm.server.configurations import Configurations
 from ugm.server.server_metrics import with_server_metrics
@@ -442,3 +442,16 @@ def test_attempts_are_bounded() -> None:
     found = attempts.newest_first()
     assert [one.at for one in found] == list(range(79, 29, -1))
     assert (len(found[0].problems), found[0].left_out) == (200, 50)
+
+
+def test_the_worker_reports_every_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A configuration that cannot be read for an unexpected reason does not end the worker process."""
+
+    def fail(text: str, *, file: str) -> NoReturn:
+        raise RequestError(file, text, "unexpected")
+
+    monkeypatch.setattr(worker_jobs, "parse_config", fail)
+    result = worker_jobs.run_job(worker_jobs.ReadJob("text"))
+
+    assert isinstance(result, ConfigError)
+    assert result.problems[0].message == "upload 'text': unexpected"

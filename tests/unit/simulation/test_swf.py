@@ -51,6 +51,22 @@ def test_comments_and_blank_lines(file: Path) -> None:
     assert list(read_swf(file)) == [RECORD]
 
 
+@pytest.mark.parametrize("skipped", [b"\n", b" \t\n", b";\n", b";" + b"x" * 4096])
+def test_too_many_comments_and_blank_lines(file: Path, skipped: bytes) -> None:
+    """A small gzipped file cannot make the reader skip millions of lines, or an endless comment."""
+    file.write_bytes(gzip.compress(LINE.encode() + b"\n" + skipped * 10_002))
+
+    with pytest.raises(WorkloadError, match="the file has over 10000 more comments and blank lines than lines with"):
+        list(read_swf(file))
+
+
+def test_many_comments_between_jobs(file: Path) -> None:
+    """Each job allows one more comment or blank line."""
+    file.write_bytes(b";\n" * 9_999 + f"\n{LINE}\n; one more\n{LINE}".encode())
+
+    assert list(read_swf(file)) == [RECORD, RECORD]
+
+
 def test_largest_numbers(file: Path) -> None:
     """Numbers up to the bounds are read."""
     file.write_text(LINE.replace("60 4", f"{10**10} {10**15}"))
