@@ -225,8 +225,14 @@ def explain_shares(definition: JsonMapping, state: JsonMapping, first: str, seco
         RequestError: one of the users is not ranked.
     """
     users = {one["path"]: definition["users"].get(one["path"], definition["default_shares"]) for one in state["users"]}
-    usage = {one["path"]: Fraction(one["usage"]) for one in state["users"]}
+    usage = {one["path"]: _fraction(one["usage"]) for one in state["users"]}
     return _explained(ShareTree(definition["accounts"], users), usage, first, second)
+
+
+def _fraction(text: str) -> Fraction:
+    """Return the number that `number_text` has written; both parts of a long one have exponents."""
+    numerator, _, denominator = text.partition("/")
+    return Fraction(numerator) / Fraction(denominator or 1)
 
 
 def _explained(tree: ShareTree, usage: Mapping[str, Fraction], first: str, second: str) -> RankExplanation:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar, cast
 
 from ugm._json_values import JsonObject
+from ugm.arguments import require_instance
 from ugm.elastic import ROOT_GROUP, ElasticGroup, GroupStatus
 from ugm.errors import RequestError
 from ugm.identity import MAX_NAME
@@ -177,8 +178,12 @@ def write_elastic_quota(group: ElasticGroup, status: GroupStatus | None = None) 
     weights become None.
 
     Raises:
-        RequestError: an amount is not valid in Kubernetes, or the resource ``cpu`` is named, which ugm calls ``vcore``.
+        RequestError: an amount is not valid in Kubernetes, or the resource ``cpu`` is named, which ugm calls ``vcore``;
+            or an argument has another type.
     """
+    require_instance("group", group, ElasticGroup)
+    if status is not None:
+        require_instance("status", status, GroupStatus)
     labels = {
         "parent": group.parent or ROOT_GROUP,
         "is-parent": json.dumps(group.is_parent),

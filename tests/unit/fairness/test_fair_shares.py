@@ -12,6 +12,7 @@ import pytest
 from ugm import Partition, RequestError, Resource, UserGroup, parse_config
 from ugm.config import PartitionConfig
 from ugm.fairness import BinnedUsage, FairShares, ShareTree
+from ugm.fairness.model import explain_shares
 from ugm.journal import open_partition
 from ugm.partition import AbstractPartition
 
@@ -208,3 +209,15 @@ def test_names_that_are_paths() -> None:
 
     assert rank.order == (("a/a",),)
     assert rank.describe("b/c") == "no place"
+
+
+def test_long_usage_as_plain_data() -> None:
+    """Usage with hundreds of digits, which has exponents as plain data, can still be explained."""
+    scene = Scene(Partition, 'users: {ana: 1, ben: 1}, bin: 10, bins: 1000, decay: "0.9"')
+    scene.run("ana", 10)
+    scene.now += 8900
+    scene.run("ben", 1)
+    [report] = scene.partition.model_reports()
+    assert any("e+" in one["usage"] for one in report.state["users"])
+    explanation = explain_shares(report.definition, report.state, "ana", "ben")
+    assert str(explanation).startswith("ana comes before ben")

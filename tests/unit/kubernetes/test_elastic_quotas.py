@@ -237,3 +237,11 @@ def test_namespaces_have_names() -> None:
     annotations = {"quota.scheduling.koordinator.sh/namespaces": '["a", ""]'}
     with pytest.raises(ManifestError, match="expected a list of names"):
         read_elastic_quota({"metadata": {"name": "a", "annotations": annotations}})
+
+
+def test_arguments_of_another_type() -> None:
+    """Only a group can be written, and only with a status of a group."""
+    with pytest.raises(RequestError, match="group None: expected an ElasticGroup"):
+        write_elastic_quota(None)  # type: ignore[arg-type]
+    with pytest.raises(RequestError, match="expected a GroupStatus"):
+        write_elastic_quota(ElasticGroup("a"), {})  # type: ignore[arg-type]
