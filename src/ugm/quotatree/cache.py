@@ -6,7 +6,7 @@ consumers follow their node.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, final
 
@@ -255,6 +255,15 @@ class TreeCache:
         """Return the present names of the renamed nodes of the tree in force, and forget them: the tree is updated."""
         renamed, self._new_names = self._new_names, {}
         return renamed
+
+    def _undo_of_build(self) -> Callable[[], None]:
+        """Return a function that undoes `_build` and `_take_renames`, which replace these parts and do not edit them."""
+        name, resources, new_names = self._name, self._resources, self._new_names
+
+        def undo() -> None:
+            self._name, self._resources, self._new_names = name, resources, new_names
+
+        return undo
 
 
 def _require_text(argument: str, name: object) -> None:
