@@ -1,7 +1,7 @@
 """The pods of elastic groups, counted in the request and the usage of their groups.
 
 All counts can be rebuilt from the pods (`CountedPods.recount`). If an exception from outside interrupts a change of one
-pod, the change is undone and all counts are rebuilt.
+pod, the change is undone and all counts are rebuilt. The owner of the pods undoes a change of a group in the same way.
 """
 
 from __future__ import annotations
@@ -114,6 +114,32 @@ class CountedPods:
             raise
         return tracked.pod
 
+    def remove_each(self, names: Iterable[str]) -> None:
+        """Remove some pods.
+
+        Raises:
+            RequestError: a pod is unknown. Nothing has changed.
+        """
+        removed = {name: self.tracked(name) for name in names}
+        try:
+            for name in removed:
+                self.remove(name)
+        except BaseException:
+            self.index.pods.update(removed)
+            self.recount()
+            raise
+
+    def remove_all(self, names: Iterable[str]) -> None:
+        """Remove all pods with one of these names, and rebuild all counts."""
+        pods, gone = self.index.pods, set(names)
+        try:
+            self.index.pods = {name: tracked for name, tracked in pods.items() if name not in gone}
+            self._recount()
+        except BaseException:
+            self.index.pods = pods
+            self._recount()
+            raise
+
     def _restore(self, name: str, tracked: TrackedPod | None) -> None:
         """Undo an interrupted call for one pod: count *tracked*, or no pod of that name."""
         self.index.pods.pop(name, None)
@@ -123,6 +149,14 @@ class CountedPods:
 
     def recount(self) -> None:
         """Rebuild all counts from the pods. Takes time proportional to the number of groups and pods."""
+        try:
+            self._recount()
+        except BaseException:
+            # It can start from any state, so an interrupted call is repeated.
+            self._recount()
+            raise
+
+    def _recount(self) -> None:
         self.index.reindex()
         self._tree.clear_counts()
         if self._without_pods is not None:

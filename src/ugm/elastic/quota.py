@@ -103,6 +103,9 @@ class ElasticQuota:
         self._put(group)
 
     def _put(self, group: ElasticGroup) -> None:
+        self._change_group(group.name, partial(self._put_group, group))
+
+    def _put_group(self, group: ElasticGroup) -> None:
         self.tree.put(group)
         self._pods.rebind(self._index.put_group(group))
 
@@ -113,8 +116,22 @@ class ElasticQuota:
             GroupError: rules are violated. Nothing has changed.
         """
         _refuse(name, refusals_of_delete(name, self.tree, self._index))
+        self._change_group(name, partial(self._drop_group, name))
+
+    def _drop_group(self, name: str) -> None:
         self._pods.rebind(self._index.drop_group(name))
         self.tree.drop(name)
+
+    def _change_group(self, name: str, change: Callable[[], None]) -> None:
+        """Change a group. If an exception interrupts it, nothing has changed."""
+        undo_tree, undo_index = self.tree.undo_of_change(name), self._index.undo_of_change(name)
+        try:
+            change()
+        except BaseException:
+            undo_tree()
+            undo_index()
+            self.recount()
+            raise
 
     # Pods
 
@@ -223,9 +240,7 @@ class ElasticQuota:
 
     def forget_all(self, names: Iterable[str]) -> None:
         """Remove all pods with one of these names, and rebuild all counts."""
-        for name in names:
-            self._index.pods.pop(name, None)
-        self.recount()
+        self._pods.remove_all(names)
 
     def recount(self) -> None:
         """Rebuild all counts from the pods. Takes time proportional to the number of groups and pods."""
@@ -427,10 +442,7 @@ class ElasticQuota:
         Raises:
             RequestError: a victim is unknown; nothing has changed.
         """
-        for name in plan.victims:
-            self._pods.tracked(name)
-        for name in plan.victims:
-            self.forget(name)
+        self._pods.remove_each(plan.victims)
 
 
 def _refuse(group: str, broken: Iterable[BrokenRule]) -> None:

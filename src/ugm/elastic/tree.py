@@ -10,6 +10,7 @@ about. Reads do not change later answers. There is no lock: the owner of the tre
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final, final
 
 from ugm.arguments import require_items, require_resource
@@ -100,8 +101,19 @@ class ElasticTree:
         Raises:
             RequestError: *total* is not a `ugm.Resource`, or an amount is negative.
         """
-        self._total = require_resource("total", total)
-        for name in {*total.amounts, *self.root.resources}:
+        before = self._total
+        new = require_resource("total", total)
+        try:
+            self._total = new
+            self._refresh_total(before)
+        except BaseException:
+            self._total = before
+            self._refresh_total(new)
+            raise
+
+    def _refresh_total(self, other: Resource) -> None:
+        """Recompute the amounts to share, after the total was set in place of another one."""
+        for name in {*self._total.amounts, *other.amounts, *self.root.resources}:
             self._refresh_root(name)
             self._trim(self.root, name)
 
@@ -135,6 +147,15 @@ class ElasticTree:
             self.root.group = group
             return
         parent = self._parent_for(group)
+        undo = self.undo_of_change(group.name)
+        try:
+            self._put(group, parent)
+        except BaseException:
+            undo()
+            self._rebuild()
+            raise
+
+    def _put(self, group: ElasticGroup, parent: GroupNode) -> None:
         node = self.nodes.get(group.name)
         if node is None:
             node = self.nodes[group.name] = GroupNode(group.name, None, parent)
@@ -178,13 +199,62 @@ class ElasticTree:
             raise GroupError((Refusal(name, "forbidden_delete", "a built-in group cannot be removed"),))
         if node.children:
             raise GroupError((Refusal(name, "has_children", f"{next(iter(node.children))!r} is below it"),))
+        undo = self.undo_of_change(name)
+        try:
+            self._drop(node)
+        except BaseException:
+            undo()
+            self._rebuild()
+            raise
+
+    def _drop(self, node: GroupNode) -> None:
         for resource_node in node.resources.values():
             resource_node.detach()
         if node.parent is not None:
-            del node.parent.children[name]
-        del self.nodes[name]
+            del node.parent.children[node.name]
+        del self.nodes[node.name]
         for resource in node.resources:
             self._trim(node.parent, resource)
+
+    def undo_of_change(self, name: str) -> Callable[[], None]:
+        """Return a function that undoes the next change of a group, whether or not it was interrupted.
+
+        It restores the groups and their order. The requests and the usage of all groups must be rebuilt afterwards.
+        """
+        nodes, node = self.nodes, self.nodes.get(name)
+        if node is None or node.parent is None:
+            return partial(self._forget_group, name, self.root.group)
+        group, parent, children = node.group, node.parent, dict(node.parent.children)
+
+        def undo() -> None:
+            if node.parent is not None:
+                node.parent.children.pop(name, None)
+            node.group, node.parent, parent.children = group, parent, children
+            nodes[name] = node
+
+        return undo
+
+    def _forget_group(self, name: str, of_root: ElasticGroup | None) -> None:
+        """Undo an interrupted change that adds a group, or configures the root."""
+        self.root.group = of_root
+        node = self.nodes.get(name)
+        if node is not None and node is not self.root:
+            del self.nodes[name]
+            if node.parent is not None:
+                node.parent.children.pop(name, None)
+
+    def _rebuild(self) -> None:
+        """Recompute all requests and usage from those of the pods directly in each group, from any state."""
+        nodes = [(group, list(group.resources.items())) for group in self.nodes.values()]
+        self.clear_counts()
+        for group, resources in nodes:
+            for resource, old in resources:
+                if old.own_request or old.own_used:
+                    node = self._resource_node(group, resource)
+                    node.change_request(*old.own_requests)
+                    node.change_used(*old.own_usage)
+                    if group.name in BUILT_IN:
+                        self._refresh_root(resource)
 
     def node(self, name: str) -> GroupNode:
         """Return the node of a group.

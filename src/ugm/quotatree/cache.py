@@ -257,7 +257,7 @@ class TreeCache:
         return renamed
 
     def _undo_of_build(self) -> Callable[[], None]:
-        """Return a function that undoes `_build` and `_take_renames`, which replace these parts and do not edit them."""
+        """Return a function that undoes `_build` and `_take_renames`. Both replace these parts and do not edit them."""
         name, resources, new_names = self._name, self._resources, self._new_names
 
         def undo() -> None:
