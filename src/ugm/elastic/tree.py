@@ -362,23 +362,52 @@ class ElasticTree:
         _require_resources(delta, non_preemptible)
         if non_preemptible.amounts or min(delta.amounts.values(), default=0) < 0:
             _require_valid("request", group, delta, non_preemptible)
-        for resource, amount in delta.amounts.items():
-            node = group.resources.get(resource) or self._resource_node(group, resource)
-            node.change_request(amount, non_preemptible.amounts.get(resource, 0))
-            if amount <= 0:
-                self._trim(group, resource)
+        undo = self._undo_of_counts(group, delta)
+        try:
+            for resource, amount in delta.amounts.items():
+                node = group.resources.get(resource) or self._resource_node(group, resource)
+                node.change_request(amount, non_preemptible.amounts.get(resource, 0))
+                if amount <= 0:
+                    self._trim(group, resource)
+        except BaseException:
+            undo()
+            raise
 
     def change_used(self, name: str, delta: Resource, *, non_preemptible: Resource = _NOTHING) -> None:
         """Count a change of the usage of the running pods of a group. See `change_request` for the arguments."""
         group = self.node(name)
         _require_resources(delta, non_preemptible)
         _require_valid("use", group, delta, non_preemptible)
-        for resource, amount in delta.amounts.items():
-            self._resource_node(group, resource).change_used(amount, non_preemptible.amounts.get(resource, 0))
-            if name in BUILT_IN:
-                self._refresh_root(resource)
-            if amount <= 0:
-                self._trim(group, resource)
+        undo = self._undo_of_counts(group, delta)
+        try:
+            for resource, amount in delta.amounts.items():
+                self._resource_node(group, resource).change_used(amount, non_preemptible.amounts.get(resource, 0))
+                if name in BUILT_IN:
+                    self._refresh_root(resource)
+                if amount <= 0:
+                    self._trim(group, resource)
+        except BaseException:
+            undo()
+            raise
+
+    def _undo_of_counts(self, group: GroupNode, delta: Resource) -> Callable[[], None]:
+        """Return a function that undoes the next change of the counts of a group, whether or not it was interrupted."""
+        before = {
+            resource: (node, node.own_requests, node.own_usage)
+            for resource in delta.amounts
+            if (node := group.resources.get(resource)) is not None
+        }
+
+        def undo() -> None:
+            for resource in delta.amounts:
+                group.resources.pop(resource, None)
+            for resource, (node, requests, usage) in before.items():
+                node.own_request, node.own_non_preemptible_request = requests
+                node.own_used, node.own_non_preemptible_used = usage
+                group.resources[resource] = node
+            self._rebuild()
+
+        return undo
 
     def count_pod(self, name: str, usage: Resource, sign: int, *, is_running: bool) -> None:
         """Count a preemptible pod of a group if *sign* is 1; undo that if it is -1. The pod must be valid.

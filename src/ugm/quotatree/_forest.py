@@ -107,9 +107,13 @@ class ForestChange:
         """
         try:
             self.undo_trees()
+            self._end_undo(previous)
         except BaseException:
             self.recover()
+            self._end_undo(previous)
             raise
+
+    def _end_undo(self, previous: ForestChange | None) -> None:
         self._restore_holders()
         for managed, _ in self.logs:
             if managed.last_change is self:
