@@ -92,7 +92,8 @@ class ResourceNode:
         if self.competes:
             parent.shares.add(self)
         parent.pass_request_up(self.limited_request)
-        parent.pass_usage_up(self.non_preemptible_request, self.used, self.non_preemptible_used)
+        if self._is_used:
+            parent.pass_usage_up(self.non_preemptible_request, self.used, self.non_preemptible_used)
 
     def detach(self) -> None:
         """Undo `attach`."""
@@ -103,7 +104,12 @@ class ResourceNode:
             parent.shares.remove(self)
         self.parent = None
         parent.pass_request_up(-self.limited_request)
-        parent.pass_usage_up(-self.non_preemptible_request, -self.used, -self.non_preemptible_used)
+        if self._is_used:
+            parent.pass_usage_up(-self.non_preemptible_request, -self.used, -self.non_preemptible_used)
+
+    @property
+    def _is_used(self) -> bool:
+        return bool(self.used or self.non_preemptible_request or self.non_preemptible_used)
 
     def set_terms(self, terms: ResourceTerms) -> None:
         """Replace the configuration."""
@@ -314,3 +320,17 @@ class GroupNode:
         while node is not None:
             yield node
             node = node.parent
+
+    @property
+    def depth(self) -> int:
+        """The number of groups from the root to this one, both included."""
+        return sum(1 for _ in self.path())
+
+    @property
+    def height(self) -> int:
+        """The number of groups on the longest path downward, this one included."""
+        height, level = 0, [self]
+        while level:
+            height += 1
+            level = [child for node in level for child in node.children.values()]
+        return height

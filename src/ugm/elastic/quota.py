@@ -106,7 +106,7 @@ class ElasticQuota:
         self._change_group(group.name, partial(self._put_group, group))
 
     def _put_group(self, group: ElasticGroup) -> None:
-        self.tree.put(group)
+        self.tree.put_valid(group)
         self._pods.rebind(self._index.put_group(group))
 
     def delete(self, name: str) -> None:

@@ -1,7 +1,10 @@
 """The tree of elastic groups: their requests, their usage and their runtimes, always consistent.
 
-A tree checks only its structure: it refuses an unknown parent and a cycle. `ugm.elastic.rules` checks changes, and
-`ugm.elastic.ElasticQuota` uses both.
+A tree checks only its structure: it refuses an unknown parent, a cycle, and more than `ugm.identity.MAX_DEPTH` levels.
+`ugm.elastic.rules` checks changes, and `ugm.elastic.ElasticQuota` uses both. The maximum of levels bounds the time of
+every change and every read, which follow the path from a group to the root.
+
+If an exception from outside interrupts a call, the call either takes effect or changes nothing.
 
 Every answer follows from the present groups, requests and total. It does not depend on the order in which these came
 about. Reads do not change later answers. There is no lock: the owner of the tree has one.
@@ -20,15 +23,18 @@ from ugm.elastic.group import (
     DEFAULT_GROUP,
     ROOT_GROUP,
     SYSTEM_GROUP,
+    TOO_DEEP,
     ElasticGroup,
     GroupError,
     Refusal,
     parent_of,
     parents_first,
     require_group,
+    too_deep,
 )
 from ugm.elastic.nodes import GroupNode, ResourceNode
 from ugm.errors import RequestError
+from ugm.identity import MAX_DEPTH
 from ugm.resources import Resource
 
 __all__ = ["ElasticTree"]
@@ -77,7 +83,7 @@ class ElasticTree:
         for group in given:
             require_group(group)
         for group in parents_first(given):
-            self.put(group)
+            self.put_valid(group)
 
     def copy(self) -> ElasticTree:
         """Return an independent tree with the same groups, requests and usage.
@@ -139,10 +145,15 @@ class ElasticTree:
         no effect.
 
         Raises:
-            GroupError: the parent is unknown or below the group itself. Nothing has changed.
+            GroupError: the parent is unknown or below the group itself, or the tree would have too many levels. Nothing
+                has changed.
             RequestError: *group* is not a group, or a field has the wrong type. Nothing has changed.
         """
         require_group(group)
+        self.put_valid(group)
+
+    def put_valid(self, group: ElasticGroup) -> None:
+        """Do the same for a group whose fields were checked by `require_group`."""
         if group.name == ROOT_GROUP:
             self.root.group = group
             return
@@ -177,7 +188,20 @@ class ElasticTree:
             raise GroupError((Refusal(group.name, "parent_not_found", f"there is no group {group.parent!r}"),))
         if any(above.name == group.name for above in parent.path()):
             raise GroupError((Refusal(group.name, "cycle", f"{parent.name!r} is the group itself, or below it"),))
+        if levels := self.excess_levels(group.name, parent):
+            raise GroupError((Refusal(group.name, TOO_DEEP, too_deep(levels)),))
         return parent
+
+    def excess_levels(self, name: str, parent: GroupNode) -> int:
+        """Return the number of levels of the tree if a group is put below a parent, if they are too many; otherwise 0.
+
+        Takes time proportional to the depth of the parent and, for a group that moves, to the number of groups below.
+        """
+        node = self.nodes.get(name)
+        if node is not None and node.parent is parent:
+            return 0
+        levels = parent.depth + (node.height if node is not None and node.children else 1)
+        return levels if levels > MAX_DEPTH else 0
 
     def _move(self, node: GroupNode, parent: GroupNode) -> None:
         before, node.parent = node.parent, parent
