@@ -29,7 +29,7 @@ from ugm.elastic.group import (
 from ugm.elastic.limits import all_limits, limits_of, missing_request, refusal_of
 from ugm.elastic.pods import Pod, TrackedPod, require_pod
 from ugm.elastic.rules import BrokenRule, refusals_of_create, refusals_of_delete, refusals_of_update, with_defaults
-from ugm.elastic.tree import ElasticTree
+from ugm.elastic.tree import ElasticTree, require_tree
 from ugm.errors import RequestError
 from ugm.resources import Resource
 
@@ -66,8 +66,7 @@ class ElasticQuota:
     def __init__(
         self, tree: ElasticTree, *, rules: AdmissionRules = _DEFAULT_RULES, preempt_in_default: bool = False
     ) -> None:
-        if not isinstance(tree, ElasticTree):
-            raise RequestError("tree", tree, "expected an ElasticTree")
+        require_tree(tree)
         self.tree: Final = tree
         self._pods: Final = CountedPods(tree)
         self._index: Final = self._pods.index

@@ -37,7 +37,7 @@ from ugm.errors import RequestError
 from ugm.identity import MAX_DEPTH
 from ugm.resources import Resource
 
-__all__ = ["ElasticTree"]
+__all__ = ["ElasticTree", "require_tree"]
 
 _NOTHING: Final = Resource()
 
@@ -286,10 +286,11 @@ class ElasticTree:
         Raises:
             GroupError: the group is unknown.
         """
-        node = self.nodes.get(name)
-        if node is None:
-            raise GroupError((Refusal(name, "not_found", "there is no such group"),))
-        return node
+        try:
+            return self.nodes[name]
+        except (KeyError, TypeError):
+            # A name that is not hashable is unknown, too.
+            raise GroupError((Refusal(name, "not_found", "there is no such group"),)) from None
 
     # Resource nodes
 
@@ -525,6 +526,16 @@ class ElasticTree:
     def _read(self, name: str, field: Callable[[ResourceNode], int]) -> Resource:
         nodes = self.node(name).resources.items()
         return Resource({resource: amount for resource, node in nodes if (amount := field(node))})
+
+
+def require_tree(tree: object, argument: str = "tree") -> None:
+    """Check that an argument is a tree of groups.
+
+    Raises:
+        RequestError: it is not.
+    """
+    if not isinstance(tree, ElasticTree):
+        raise RequestError(argument, tree, "expected an ElasticTree")
 
 
 def _require_resources(delta: object, non_preemptible: object) -> None:

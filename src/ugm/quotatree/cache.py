@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, final
 
-from ugm.arguments import require_name
+from ugm.arguments import require_items, require_name
 from ugm.errors import RequestError
 from ugm.identity import MAX_NAME
 from ugm.operation_lock import OwnedLock, locked
@@ -42,7 +42,10 @@ class TreeCache:
     """
 
     def __init__(self, tree_name: str = DEFAULT_TREE_NAME, *, lock: OwnedLock | None = None) -> None:
-        self._lock: OwnedLock = lock or OwnedLock()
+        _require_text("tree_name", tree_name)
+        if lock is not None and not isinstance(lock, OwnedLock):
+            raise RequestError("lock", lock, "expected a lock of a manager, or None")
+        self._lock: OwnedLock = OwnedLock() if lock is None else lock
         self._name = tree_name
         self._resources: set[str] = set()
         self._nodes: dict[str, NodeSpec] = {}
@@ -79,9 +82,7 @@ class TreeCache:
 
     def add_resource_names(self, names: Iterable[str]) -> None:
         """Add several resources. Empty names are ignored."""
-        if isinstance(names, str):
-            raise RequestError("names", names, "expected a collection of names")
-        added = list(names)
+        added = require_items("names", names)
         for name in added:
             _require_text("names", name)
         self._merge(resources=added)
@@ -89,6 +90,7 @@ class TreeCache:
     @locked
     def delete_resource_name(self, name: str) -> None:
         """Remove a resource."""
+        _require_text("name", name)
         self._resources.discard(name)
 
     def set_default_resource_names(self) -> None:
@@ -159,11 +161,13 @@ class TreeCache:
     @locked
     def get_renamed_node(self, name: str) -> str:
         """Return the name of a node after its last rename; empty if it was not renamed."""
+        _require_text("name", name)
         return self._renamed.get(name, "")
 
     @locked
     def delete_node(self, name: str) -> None:
         """Remove a node. Its children remain in the cache, and are not in the tree until they have a parent again."""
+        _require_text("name", name)
         self._nodes.pop(name, None)
 
     # The whole
