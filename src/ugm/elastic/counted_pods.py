@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, final
 
-from ugm.elastic.pods import Pod, PodIndex, TrackedPod
+from ugm.elastic.pods import Pod, PodIndex, TrackedPod, require_texts
 from ugm.elastic.self_check import verify
 from ugm.elastic.tree import ElasticTree
 from ugm.errors import RequestError
@@ -38,10 +38,10 @@ class CountedPods:
         Raises:
             RequestError: the pod is unknown.
         """
-        tracked = self.index.pods.get(name)
-        if tracked is None:
-            raise RequestError("pod", name, "there is no such pod")
-        return tracked
+        try:
+            return self.index.pods[name]
+        except (KeyError, TypeError):
+            raise RequestError("pod", name, "there is no such pod") from None
 
     def rebind(self, bound: Iterable[TrackedPod]) -> None:
         """Count pods in the groups that they belong to now."""
@@ -131,7 +131,7 @@ class CountedPods:
 
     def remove_all(self, names: Iterable[str]) -> None:
         """Remove all pods with one of these names, and rebuild all counts."""
-        pods, gone = self.index.pods, set(names)
+        pods, gone = self.index.pods, set(require_texts("names", names))
         try:
             self.index.pods = {name: tracked for name, tracked in pods.items() if name not in gone}
             self._recount()

@@ -12,6 +12,7 @@ from ugm.elastic.admission import AdmissionRules
 from ugm.elastic.group import ROOT_GROUP, TOO_DEEP, ElasticGroup, GroupError, Refusal, parent_of, parents_first
 from ugm.elastic.quota import ElasticQuota
 from ugm.elastic.tree import ElasticTree
+from ugm.errors import RequestError
 from ugm.resources import MAX_QUANTITY, Resource
 
 __all__ = ["broken_rules", "declared_group", "declared_quota", "unlimited_total"]
@@ -25,7 +26,12 @@ def declared_group(config: ElasticGroupConfig) -> ElasticGroup:
 
     >>> declared_group(ElasticGroupConfig("ml", max=Resource(gpu=4))).parent
     'koordinator-root-quota'
+
+    Raises:
+        RequestError: *config* is not an ElasticGroupConfig.
     """
+    if not isinstance(config, ElasticGroupConfig):
+        raise RequestError("config", config, "expected an ElasticGroupConfig")
     group = ElasticGroup(**{name: getattr(config, name) for name in _SHARED})
     return group._replace(parent=config.parent or ROOT_GROUP, tree_id=config.tree_id or None)
 

@@ -204,7 +204,7 @@ def shortage(tree: ElasticTree, violation: Violation) -> Shortage:
         RequestError: the violation is not one of an elastic group, or *tree* is not an ElasticTree.
     """
     require_tree(tree)
-    if not isinstance(violation, Violation) or violation.kind not in (GROUP, MINIMUM) or violation.resource is None:
+    if getattr(violation, "kind", None) not in (GROUP, MINIMUM) or violation.resource is None:
         raise RequestError("violation", violation, "expected a violation of an elastic group")
     borrowers: dict[str, int] = {}
     if violation.kind != MINIMUM:

@@ -16,13 +16,13 @@ from functools import partial
 from itertools import count
 from typing import Final, NamedTuple, TypeAlias, TypeVar, final
 
-from ugm.arguments import require_name, require_resource
+from ugm.arguments import require_items, require_name, require_resource
 from ugm.elastic.group import DEFAULT_GROUP, ElasticGroup
 from ugm.errors import RequestError
 from ugm.identity import MAX_NAME
 from ugm.resources import Resource
 
-__all__ = ["Pod", "PodIndex", "TrackedPod", "require_pod"]
+__all__ = ["Pod", "PodIndex", "TrackedPod", "require_pod", "require_texts"]
 
 _NOTHING: Final = Resource()
 
@@ -74,6 +74,19 @@ def require_pod(pod: object) -> None:
     for field, number in (("priority", pod.priority), ("started", pod.started or 0)):
         if type(number) is not int:
             raise RequestError(f"pod.{field}", number, "expected an int")
+
+
+def require_texts(argument: str, names: object) -> tuple[str, ...]:
+    """Return several names, which may be unknown.
+
+    Raises:
+        RequestError: they are not several texts.
+    """
+    items = require_items(argument, names)
+    for name in items:
+        if not isinstance(name, str):
+            raise RequestError(argument, name, "expected a text")
+    return items
 
 
 KeyT = TypeVar("KeyT")

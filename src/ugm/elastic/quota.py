@@ -31,6 +31,7 @@ from ugm.elastic.pods import Pod, TrackedPod, require_pod
 from ugm.elastic.rules import BrokenRule, refusals_of_create, refusals_of_delete, refusals_of_update, with_defaults
 from ugm.elastic.tree import ElasticTree, require_tree
 from ugm.errors import RequestError
+from ugm.identity import is_name
 from ugm.resources import Resource
 
 __all__ = ["ElasticQuota"]
@@ -140,15 +141,19 @@ class ElasticQuota:
 
     def pods_in(self, group: str) -> tuple[Pod, ...]:
         """Return the pods that are counted in a group, in the order of arrival."""
-        return tuple(tracked.pod for tracked in self._index.pods_in(group))
+        return tuple(tracked.pod for tracked in self._index.pods_in(group)) if is_name(group) else ()
 
     def has_pod(self, name: str) -> bool:
         """Return whether there is a pod of this name."""
-        return name in self._index.pods
+        try:
+            return name in self._index.pods
+        except TypeError:
+            # It cannot be hashed.
+            return False
 
     def pod(self, name: str) -> Pod | None:
         """Return the pod of a name, or None if there is none."""
-        tracked = self._index.pods.get(name)
+        tracked = self._index.pods.get(name) if is_name(name) else None
         return None if tracked is None else tracked.pod
 
     def is_running(self, name: str) -> bool:
@@ -238,7 +243,11 @@ class ElasticQuota:
         return self._pods.remove(name)
 
     def forget_all(self, names: Iterable[str]) -> None:
-        """Remove all pods with one of these names, and rebuild all counts."""
+        """Remove all pods with one of these names, and rebuild all counts.
+
+        Raises:
+            RequestError: *names* are not several texts.
+        """
         self._pods.remove_all(names)
 
     def recount(self) -> None:

@@ -17,6 +17,7 @@ from ugm.elastic.group import BUILT_IN, DEFAULT_GROUP, ROOT_GROUP, TOO_DEEP, Ela
 from ugm.elastic.nodes import GroupNode
 from ugm.elastic.pods import PodIndex
 from ugm.elastic.tree import ElasticTree
+from ugm.identity import is_name
 from ugm.resources import Resource, format_amount
 
 __all__ = [
@@ -89,8 +90,8 @@ def refusals_of_update(group: ElasticGroup, tree: ElasticTree, pods: PodIndex) -
 
 def refusals_of_delete(name: str, tree: ElasticTree, pods: PodIndex) -> Iterator[BrokenRule]:
     """Yield the rules that deleting a group violates."""
-    node = tree.nodes.get(name)
-    if name in BUILT_IN:
+    node = tree.nodes.get(name) if is_name(name) else None
+    if node is not None and name in BUILT_IN:
         yield "forbidden_delete", "the group is built in"
         return
     if node is None:

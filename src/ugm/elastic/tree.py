@@ -349,6 +349,7 @@ class ElasticTree:
 
     def add_counts_of(self, other: ElasticTree) -> None:
         """Add the requests and usage of the pods of another tree, for groups that exist in both."""
+        require_tree(other, "other")
         for name, group in other.nodes.items():
             for resource, node in group.resources.items() if name in self.nodes else ():
                 for change, own in ((self.change_request, node.own_requests), (self.change_used, node.own_usage)):

@@ -316,7 +316,7 @@ class Forest:
         """Return a function that undoes the next `update`, whether or not it was interrupted."""
         holders = dict(self.holders)
         trees = [
-            (managed, managed.tree, managed.last_change, managed.cache._undo_of_build())  # noqa: SLF001 - the lock is held
+            (managed, managed.tree, managed.last_change, managed.cache._undo_of_edit())  # noqa: SLF001 - the lock is held
             for managed in self.trees.values()
         ]
 

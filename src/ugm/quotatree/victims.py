@@ -44,8 +44,7 @@ def first_found(candidates: Iterable[Consumer], amounts: Amounts, free: Sequence
     left = list(free)
     chosen = []
     for candidate in candidates:
-        if type(candidate) is not Consumer:
-            raise RequestError("candidates", candidate, _CANDIDATES)
+        _require_consumer(candidate)
         chosen.append(candidate)
         for index, amount in candidate.amounts:
             left[index] += amount
@@ -73,8 +72,8 @@ def fewest(candidates: Iterable[Consumer], amounts: Amounts, free: Sequence[int]
     """
     _require_arguments(candidates, amounts, free)
     listed = list(candidates)
-    if other := [candidate for candidate in listed if type(candidate) is not Consumer]:
-        raise RequestError("candidates", other[0], _CANDIDATES)
+    for candidate in listed:
+        _require_consumer(candidate)
     missing = {index: amount - free[index] for index, amount in amounts if amount > free[index]}
     useful = [
         candidate for candidate in listed if any(missing.get(at, 0) and more > 0 for at, more in candidate.amounts)
@@ -96,6 +95,11 @@ def _require_arguments(candidates: object, amounts: object, free: object) -> Non
         raise RequestError("free", free, "expected an int for each resource of the tree")
     if not isinstance(amounts, list | tuple) or not all(_is_amount(entry, len(free)) for entry in amounts):
         raise RequestError("amounts", amounts, "expected pairs of the position of a resource and an int")
+
+
+def _require_consumer(candidate: object) -> None:
+    if not isinstance(candidate, Consumer):
+        raise RequestError("candidates", candidate, _CANDIDATES)
 
 
 def _is_amount(entry: object, resources: int) -> bool:

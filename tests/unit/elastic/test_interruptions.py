@@ -30,7 +30,7 @@ CALLS: Final[dict[str, Call]] = {
     "put": lambda q: q.tree.put(group("c", 3, parent="p")),
     "put a new group": lambda q: q.tree.put(group("new", 3, parent="p")),
     "configure the root": lambda q: q.tree.put(group("koordinator-root-quota", 3)),
-    "drop": lambda q: q.tree.drop("d"),
+    "drop": lambda q: q.tree.drop("b"),
     "change_request": lambda q: q.tree.change_request("a", Resource(gpu=-1, vcore=1)),
     "change_used": lambda q: q.tree.change_used("a", Resource(gpu=1), non_preemptible=Resource(gpu=1)),
 }

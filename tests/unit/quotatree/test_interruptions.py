@@ -14,7 +14,7 @@ import pytest
 
 from support.interruption_points import Interruption, points_in
 from support.locks import is_locked
-from support.quotatree_fixtures import Scene
+from support.quotatree_fixtures import Scene, document
 from ugm import RequestError
 from ugm.quotatree import QuotaManager
 
@@ -47,7 +47,21 @@ ON_FOREST: Final[dict[str, Call]] = {
     "update_forest": lambda m: m.update_forest("F"),
 }
 
-CASES: Final = [*((name, False) for name in ON_TREE), *((name, True) for name in ON_FOREST)]
+#: Edits of the cache of a tree.
+EDITS: Final[dict[str, Call]] = {
+    "add_node_specs": lambda m: m.get_tree_cache("T").add_node_specs({"A9": {"quota": {}}, "C": {"quota": {}}}),
+    "rename_node": lambda m: m.get_tree_cache("T").rename_node("A", "D"),
+    "delete_node": lambda m: m.get_tree_cache("T").delete_node("A"),
+    "from_struct": lambda m: m.get_tree_cache("T").from_struct(document(NODES, "other")),
+    "clear": lambda m: m.get_tree_cache("T").clear(),
+    "create_tree": lambda m: m.get_tree_cache("T").create_tree(),
+}
+
+CASES: Final = [
+    *((name, False) for name in ON_TREE),
+    *((name, True) for name in ON_FOREST),
+    *((name, False) for name in EDITS),
+]
 
 
 def scene(name: str, *, is_forest: bool) -> QuotaManager:
@@ -72,11 +86,13 @@ def scene(name: str, *, is_forest: bool) -> QuotaManager:
         manager.try_allocate_forest("F", "tried")
     else:
         manager.try_allocate("T", "tried")
-    if name.startswith("update"):
+    if name.startswith("update") or name in EDITS:
         for tree in ("T", "T1"):
             cache = manager.get_tree_cache(tree)
             cache.rename_node("A1", "A9")
             cache.delete_node("A2")
+            if name == "create_tree":
+                cache.clear()
     return manager
 
 
@@ -91,6 +107,8 @@ def state(manager: QuotaManager) -> object:
         [(each, [manager.is_allocated(tree, each) for tree in trees]) for each in consumers],
         [(each, [manager.is_allocated_forest(forest, each) for forest in forests]) for each in consumers],
         [manager.get_tree_cache(tree).to_struct() for tree in trees],
+        [[manager.get_tree_cache(tree).get_renamed_node(name) for name in NODES] for tree in trees],
+        [manager.get_tree_cache(tree)._new_names for tree in trees],
     )
     return seen, _can_undo(manager)
 
@@ -110,7 +128,7 @@ def _can_undo(manager: QuotaManager) -> list[bool]:
 
 def check_interruptions(name: str, most: int, *, is_forest: bool) -> None:
     """Interrupt a call at *most* of its points or a few more, and compare what can be read then."""
-    call = (ON_FOREST if is_forest else ON_TREE)[name]
+    call = (ON_FOREST if is_forest else ON_TREE | EDITS)[name]
     before, whole = state(scene(name, is_forest=is_forest)), scene(name, is_forest=is_forest)
     call(whole)
     after = state(whole)
