@@ -141,8 +141,8 @@ class ElasticTree:
     def put(self, group: ElasticGroup) -> None:
         """Add a group, or replace the group of the same name. Its child groups and pods stay with it.
 
-        Takes time proportional to the depth of the group for each resource that it names. The limits of the root have
-        no effect.
+        Takes time proportional to the depth of the group for each resource that it names. Replacing a group also copies
+        the list of its siblings. The limits of the root have no effect.
 
         Raises:
             GroupError: the parent is unknown or below the group itself, or the tree would have too many levels. Nothing
