@@ -324,7 +324,14 @@ class GroupNode:
     @property
     def depth(self) -> int:
         """The number of groups from the root to this one, both included."""
-        return sum(1 for _ in self.path())
+        depth, node = 1, self.parent
+        while node is not None:
+            depth, node = depth + 1, node.parent
+        return depth
+
+    def is_below(self, name: str) -> bool:
+        """Return whether this is the group of that name, or below it."""
+        return any(node.name == name for node in self.path())
 
     @property
     def height(self) -> int:

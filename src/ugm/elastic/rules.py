@@ -171,7 +171,7 @@ def _placement(group: ElasticGroup, old: ElasticGroup | None, tree: ElasticTree)
     if above is not tree.root and (parent is None or not parent.is_parent):
         yield "parent_is_not_parent", f"{above.name!r} is not marked as a parent"
         return
-    if any(one.name == group.name for one in above.path()):
+    if node is not None and above.is_below(group.name):
         yield "cycle", f"{above.name!r} is the group itself, or below it"
         return
     yield from _names(group, parent, children)

@@ -186,7 +186,8 @@ class ElasticTree:
         parent = self.nodes.get(parent_of(group))
         if parent is None:
             raise GroupError((Refusal(group.name, "parent_not_found", f"there is no group {group.parent!r}"),))
-        if any(above.name == group.name for above in parent.path()):
+        # A new group has nothing below it.
+        if group.name in self.nodes and parent.is_below(group.name):
             raise GroupError((Refusal(group.name, "cycle", f"{parent.name!r} is the group itself, or below it"),))
         if levels := self.excess_levels(group.name, parent):
             raise GroupError((Refusal(group.name, TOO_DEEP, too_deep(levels)),))
