@@ -17,8 +17,9 @@ from typing import Final, NamedTuple, final
 
 from ugm.elastic.child_shares import ChildShares
 from ugm.elastic.group import ElasticGroup
+from ugm.identity import MAX_DEPTH
 
-__all__ = ["UNLIMITED", "UNLIMITED_TERMS", "GroupNode", "ResourceNode", "ResourceTerms"]
+__all__ = ["UNLIMITED", "UNLIMITED_TERMS", "GroupNode", "ResourceNode", "ResourceTerms", "excess_levels"]
 
 #: The maximum of a resource that is not limited: above any realistic request.
 UNLIMITED: Final = 1 << 128
@@ -341,3 +342,18 @@ class GroupNode:
             height += 1
             level = [child for node in level for child in node.children.values()]
         return height
+
+
+def excess_levels(node: GroupNode | None, parent: GroupNode) -> int:
+    """Return the number of levels of the tree if a group is put below a parent, if they are too many; otherwise 0.
+
+    Takes time proportional to the depth of the parent and, for a group that moves, to the number of groups below.
+
+    Args:
+        node: the group; None if it is new.
+        parent: its new parent.
+    """
+    if node is not None and node.parent is parent:
+        return 0
+    levels = parent.depth + (node.height if node is not None and node.children else 1)
+    return levels if levels > MAX_DEPTH else 0

@@ -106,7 +106,7 @@ class ElasticQuota:
         self._change_group(group.name, partial(self._put_group, group))
 
     def _put_group(self, group: ElasticGroup) -> None:
-        self.tree.put_valid(group)
+        self.tree._put_valid(group)  # noqa: SLF001 - of this package
         self._pods.rebind(self._index.put_group(group))
 
     def delete(self, name: str) -> None:
@@ -124,7 +124,8 @@ class ElasticQuota:
 
     def _change_group(self, name: str, change: Callable[[], None]) -> None:
         """Change a group. If an exception interrupts it, nothing has changed."""
-        undo_tree, undo_index = self.tree.undo_of_change(name), self._index.undo_of_change(name)
+        undo_tree = self.tree._undo_of_change(name)  # noqa: SLF001 - of this package
+        undo_index = self._index.undo_of_change(name)
         try:
             change()
         except BaseException:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 from ugm.elastic.group import BUILT_IN, DEFAULT_GROUP, ROOT_GROUP, TOO_DEEP, ElasticGroup, parent_of, too_deep
-from ugm.elastic.nodes import GroupNode
+from ugm.elastic.nodes import GroupNode, excess_levels
 from ugm.elastic.pods import PodIndex
 from ugm.elastic.tree import ElasticTree
 from ugm.identity import is_name
@@ -164,7 +164,7 @@ def _placement(group: ElasticGroup, old: ElasticGroup | None, tree: ElasticTree)
     if above is None:
         yield "parent_not_found", f"there is no group {group.parent!r}"
         return
-    if levels := tree.excess_levels(group.name, above):
+    if levels := excess_levels(node, above):
         # First, because such a group cannot be added, even to compare others with it.
         yield TOO_DEEP, too_deep(levels)
         return

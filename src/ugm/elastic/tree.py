@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 from ugm.arguments import require_items, require_resource
 from ugm.elastic.child_shares import ChildShares
@@ -32,14 +32,22 @@ from ugm.elastic.group import (
     require_group,
     too_deep,
 )
-from ugm.elastic.nodes import GroupNode, ResourceNode
+from ugm.elastic.nodes import GroupNode, ResourceNode, excess_levels
 from ugm.errors import RequestError
-from ugm.identity import MAX_DEPTH
 from ugm.resources import Resource
 
 __all__ = ["ElasticTree", "require_tree"]
 
 _NOTHING: Final = Resource()
+
+
+class _OwnCounts(NamedTuple):
+    """The requests and the usage of the pods directly in a group, each with its non-preemptible part."""
+
+    group: GroupNode
+    resource: str
+    requests: tuple[int, int]
+    usage: tuple[int, int]
 
 
 @final
@@ -83,7 +91,7 @@ class ElasticTree:
         for group in given:
             require_group(group)
         for group in parents_first(given):
-            self.put_valid(group)
+            self._put_valid(group)
 
     def copy(self) -> ElasticTree:
         """Return an independent tree with the same groups, requests and usage.
@@ -150,15 +158,15 @@ class ElasticTree:
             RequestError: *group* is not a group, or a field has the wrong type. Nothing has changed.
         """
         require_group(group)
-        self.put_valid(group)
+        self._put_valid(group)
 
-    def put_valid(self, group: ElasticGroup) -> None:
+    def _put_valid(self, group: ElasticGroup) -> None:
         """Do the same for a group whose fields were checked by `require_group`."""
         if group.name == ROOT_GROUP:
             self.root.group = group
             return
         parent = self._parent_for(group)
-        undo = self.undo_of_change(group.name)
+        undo = self._undo_of_change(group.name)
         try:
             self._put(group, parent)
         except BaseException:
@@ -189,20 +197,9 @@ class ElasticTree:
         # A new group has nothing below it.
         if group.name in self.nodes and parent.is_below(group.name):
             raise GroupError((Refusal(group.name, "cycle", f"{parent.name!r} is the group itself, or below it"),))
-        if levels := self.excess_levels(group.name, parent):
+        if levels := excess_levels(self.nodes.get(group.name), parent):
             raise GroupError((Refusal(group.name, TOO_DEEP, too_deep(levels)),))
         return parent
-
-    def excess_levels(self, name: str, parent: GroupNode) -> int:
-        """Return the number of levels of the tree if a group is put below a parent, if they are too many; otherwise 0.
-
-        Takes time proportional to the depth of the parent and, for a group that moves, to the number of groups below.
-        """
-        node = self.nodes.get(name)
-        if node is not None and node.parent is parent:
-            return 0
-        levels = parent.depth + (node.height if node is not None and node.children else 1)
-        return levels if levels > MAX_DEPTH else 0
 
     def _move(self, node: GroupNode, parent: GroupNode) -> None:
         before, node.parent = node.parent, parent
@@ -224,7 +221,7 @@ class ElasticTree:
             raise GroupError((Refusal(name, "forbidden_delete", "a built-in group cannot be removed"),))
         if node.children:
             raise GroupError((Refusal(name, "has_children", f"{next(iter(node.children))!r} is below it"),))
-        undo = self.undo_of_change(name)
+        undo = self._undo_of_change(name)
         try:
             self._drop(node)
         except BaseException:
@@ -241,7 +238,7 @@ class ElasticTree:
         for resource in node.resources:
             self._trim(node.parent, resource)
 
-    def undo_of_change(self, name: str) -> Callable[[], None]:
+    def _undo_of_change(self, name: str) -> Callable[[], None]:
         """Return a function that undoes the next change of a group, whether or not it was interrupted.
 
         It restores the groups and their order. The requests and the usage of all groups must be rebuilt afterwards.
@@ -268,18 +265,29 @@ class ElasticTree:
             if node.parent is not None:
                 node.parent.children.pop(name, None)
 
-    def _rebuild(self) -> None:
-        """Recompute all requests and usage from those of the pods directly in each group, from any state."""
-        nodes = [(group, list(group.resources.items())) for group in self.nodes.values()]
-        self.clear_counts()
-        for group, resources in nodes:
-            for resource, old in resources:
-                if old.own_request or old.own_used:
-                    node = self._resource_node(group, resource)
-                    node.change_request(*old.own_requests)
-                    node.change_used(*old.own_usage)
-                    if group.name in BUILT_IN:
-                        self._refresh_root(resource)
+    def _own_counts(self) -> list[_OwnCounts]:
+        """Return the requests and the usage of the pods directly in each group."""
+        return [
+            _OwnCounts(group, resource, node.own_requests, node.own_usage)
+            for group in self.nodes.values()
+            for resource, node in group.resources.items()
+            if node.own_request or node.own_used
+        ]
+
+    def _rebuild(self, counts: Iterable[_OwnCounts] | None = None) -> None:
+        """Recompute all requests and usage from those of the pods directly in each group, from any state.
+
+        Args:
+            counts: the requests and the usage of the pods, from `_own_counts`; None for the present ones.
+        """
+        counts = self._own_counts() if counts is None else counts
+        self._clear_counts()
+        for group, resource, requests, usage in counts:
+            node = self._resource_node(group, resource)
+            node.change_request(*requests)
+            node.change_used(*usage)
+            if group.name in BUILT_IN:
+                self._refresh_root(resource)
 
     def node(self, name: str) -> GroupNode:
         """Return the node of a group.
@@ -351,6 +359,14 @@ class ElasticTree:
     def add_counts_of(self, other: ElasticTree) -> None:
         """Add the requests and usage of the pods of another tree, for groups that exist in both."""
         require_tree(other, "other")
+        before = self._own_counts()
+        try:
+            self._add_counts_of(other)
+        except BaseException:
+            self._rebuild(before)
+            raise
+
+    def _add_counts_of(self, other: ElasticTree) -> None:
         for name, group in other.nodes.items():
             for resource, node in group.resources.items() if name in self.nodes else ():
                 for change, own in ((self.change_request, node.own_requests), (self.change_used, node.own_usage)):
@@ -363,6 +379,15 @@ class ElasticTree:
 
         The result is correct even if the counts were not. Takes time proportional to the number of groups.
         """
+        before = [(node, node.resources) for node in self.nodes.values()]
+        try:
+            self._clear_counts()
+        except BaseException:
+            for node, resources in before:
+                node.resources = resources
+            raise
+
+    def _clear_counts(self) -> None:
         for node in self.nodes.values():
             node.resources = {}
         for resource in self._total.amounts:
