@@ -194,7 +194,8 @@ class CountedPods:
             self._tree.count_pod(tracked.group, pod.usage, sign, is_running=False)
             return
         fixed = _times(sign, pod.non_preemptible)
-        self._tree.change_request(tracked.group, _times(sign, pod.usage), non_preemptible=fixed)
+        tree = self._tree
+        tree._change_request(tree.nodes[tracked.group], _times(sign, pod.usage), fixed)  # noqa: SLF001 - of this package
 
     def _count_start(self, tracked: TrackedPod) -> None:
         if tracked.pod.preemptible:
@@ -205,7 +206,8 @@ class CountedPods:
     def _count_usage(self, tracked: TrackedPod, sign: int) -> None:
         pod = tracked.pod
         fixed = _times(sign, pod.non_preemptible)
-        self._tree.change_used(tracked.group, _times(sign, pod.usage), non_preemptible=fixed)
+        tree = self._tree
+        tree._change_used(tree.nodes[tracked.group], _times(sign, pod.usage), fixed)  # noqa: SLF001 - of this package
 
 
 def _times(sign: int, amounts: Resource) -> Resource:

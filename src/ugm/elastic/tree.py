@@ -416,14 +416,18 @@ class ElasticTree:
             _require_valid("request", group, delta, non_preemptible)
         undo = self._undo_of_counts(group, delta)
         try:
-            for resource, amount in delta.amounts.items():
-                node = group.resources.get(resource) or self._resource_node(group, resource)
-                node.change_request(amount, non_preemptible.amounts.get(resource, 0))
-                if amount <= 0:
-                    self._trim(group, resource)
+            self._change_request(group, delta, non_preemptible)
         except BaseException:
             undo()
             raise
+
+    def _change_request(self, group: GroupNode, delta: Resource, non_preemptible: Resource) -> None:
+        """Count a valid change; the caller recovers from an interruption."""
+        for resource, amount in delta.amounts.items():
+            node = group.resources.get(resource) or self._resource_node(group, resource)
+            node.change_request(amount, non_preemptible.amounts.get(resource, 0))
+            if amount <= 0:
+                self._trim(group, resource)
 
     def change_used(self, name: str, delta: Resource, *, non_preemptible: Resource = _NOTHING) -> None:
         """Count a change of the usage of the running pods of a group. See `change_request` for the arguments."""
@@ -432,15 +436,19 @@ class ElasticTree:
         _require_valid("use", group, delta, non_preemptible)
         undo = self._undo_of_counts(group, delta)
         try:
-            for resource, amount in delta.amounts.items():
-                self._resource_node(group, resource).change_used(amount, non_preemptible.amounts.get(resource, 0))
-                if name in BUILT_IN:
-                    self._refresh_root(resource)
-                if amount <= 0:
-                    self._trim(group, resource)
+            self._change_used(group, delta, non_preemptible)
         except BaseException:
             undo()
             raise
+
+    def _change_used(self, group: GroupNode, delta: Resource, non_preemptible: Resource) -> None:
+        """Count a valid change; the caller recovers from an interruption."""
+        for resource, amount in delta.amounts.items():
+            self._resource_node(group, resource).change_used(amount, non_preemptible.amounts.get(resource, 0))
+            if group.name in BUILT_IN:
+                self._refresh_root(resource)
+            if amount <= 0:
+                self._trim(group, resource)
 
     def _undo_of_counts(self, group: GroupNode, delta: Resource) -> Callable[[], None]:
         """Return a function that undoes the next change of the counts of a group, whether or not it was interrupted."""
