@@ -35,6 +35,7 @@ PARTS: Final = {
         "parent-is-not-parent",
         "parent-not-found",
         "siblings-min-exceeds-parent-min",
+        "too-deep",
         "tree-id-child-mismatch",
         "tree-id-parent-mismatch",
     ),

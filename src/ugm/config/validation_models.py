@@ -31,8 +31,10 @@ _FIELDS: Final[Mapping[str, str]] = {
     "tree_id_parent_mismatch": "treeid",
     "tree_id_child_mismatch": "treeid",
 }
-#: The rules that hold or do not hold whatever the groups above and below are.
-_OF_ONE_GROUP: Final = frozenset(("already_exists", "namespace_bound", "min_key_not_in_max", "min_exceeds_max"))
+#: The rules for which the contents of the groups above and below do not count.
+_OF_ONE_GROUP: Final = frozenset(
+    ("already_exists", "too_deep", "namespace_bound", "min_key_not_in_max", "min_exceeds_max")
+)
 #: The fields of a group with one name, which may be empty, and those with lists of names.
 _NAMES: Final = ("parent", "namespace", "tree_id")
 _LISTS_OF_NAMES: Final = ("namespaces", "strict_max")

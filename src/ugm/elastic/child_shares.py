@@ -1,7 +1,7 @@
 """The sharing of one resource among the children of one group, maintained incrementally.
 
 The problem: a scheduler reads the runtime of a group before every pod, while other groups change their requests all the
-time. Sharing all over again for every read (`ugm.elastic.sharing.share`) costs a pass over all siblings.
+time. Sharing all over again for every read (`ugm.elastic.sharing.shares_of`) costs a pass over all siblings.
 
 The idea: `ChildShares` keeps sums over the children: minimums, floors, and the needs and weights of the hungry
 children. If nothing is left, or enough for all the needs, these sums determine the share of a child. Otherwise a lower
@@ -37,7 +37,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol, final
 
-from ugm.elastic.sharing import Sharer, divide, divide_in_rounds, is_short, scaled_min, share
+from ugm.elastic.sharing import Sharer, divide, divide_in_rounds, is_short, scaled_min, shares_of
 
 __all__ = ["ChildShares", "SharingChild"]
 
@@ -321,7 +321,7 @@ class ChildShares:
 
     def _shares_in_shortage(self, available: int) -> dict[str, int]:
         if self._shortage is None or self._shortage[0] != available:
-            self._shortage = (available, share(available, self.sharers()).runtime)
+            self._shortage = (available, shares_of(available, self.sharers()).runtime)
         return self._shortage[1]
 
     def scaled_min(self, child: SharingChild, available: int) -> int:
@@ -347,7 +347,7 @@ class ChildShares:
         return least + self._shares_in_shortage(available)[child.name] - floor
 
     def sharers(self) -> list[Sharer]:
-        """Return the children as arguments of `ugm.elastic.sharing.share`, sorted by name."""
+        """Return the children as arguments of `ugm.elastic.sharing.shares_of`, sorted by name."""
         return [Sharer(one.name, one.limited_request, one.min, one.weight, one.lends) for one in self._sorted()]
 
     def _sorted(self) -> list[SharingChild]:

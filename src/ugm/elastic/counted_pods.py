@@ -1,7 +1,7 @@
 """The pods of elastic groups, counted in the request and the usage of their groups.
 
 All counts can be rebuilt from the pods (`CountedPods.recount`). If an exception from outside interrupts a change of one
-pod, the change is undone and all counts are rebuilt.
+pod, the change is undone and all counts are rebuilt. The owner of the pods undoes a change of a group in the same way.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, final
 
-from ugm.elastic.pods import Pod, PodIndex, TrackedPod
+from ugm.elastic.pods import Pod, PodIndex, TrackedPod, require_texts
 from ugm.elastic.self_check import verify
 from ugm.elastic.tree import ElasticTree
 from ugm.errors import RequestError
@@ -38,10 +38,10 @@ class CountedPods:
         Raises:
             RequestError: the pod is unknown.
         """
-        tracked = self.index.pods.get(name)
-        if tracked is None:
-            raise RequestError("pod", name, "there is no such pod")
-        return tracked
+        try:
+            return self.index.pods[name]
+        except (KeyError, TypeError):
+            raise RequestError("pod", name, "there is no such pod") from None
 
     def rebind(self, bound: Iterable[TrackedPod]) -> None:
         """Count pods in the groups that they belong to now."""
@@ -114,6 +114,32 @@ class CountedPods:
             raise
         return tracked.pod
 
+    def remove_each(self, names: Iterable[str]) -> None:
+        """Remove some pods.
+
+        Raises:
+            RequestError: a pod is unknown. Nothing has changed.
+        """
+        removed = {name: self.tracked(name) for name in names}
+        try:
+            for name in removed:
+                self.remove(name)
+        except BaseException:
+            self.index.pods.update(removed)
+            self.recount()
+            raise
+
+    def remove_all(self, names: Iterable[str]) -> None:
+        """Remove all pods with one of these names, and rebuild all counts."""
+        pods, gone = self.index.pods, set(require_texts("names", names))
+        try:
+            self.index.pods = {name: tracked for name, tracked in pods.items() if name not in gone}
+            self._recount()
+        except BaseException:
+            self.index.pods = pods
+            self._recount()
+            raise
+
     def _restore(self, name: str, tracked: TrackedPod | None) -> None:
         """Undo an interrupted call for one pod: count *tracked*, or no pod of that name."""
         self.index.pods.pop(name, None)
@@ -123,6 +149,14 @@ class CountedPods:
 
     def recount(self) -> None:
         """Rebuild all counts from the pods. Takes time proportional to the number of groups and pods."""
+        try:
+            self._recount()
+        except BaseException:
+            # It can start from any state, so an interrupted call is repeated.
+            self._recount()
+            raise
+
+    def _recount(self) -> None:
         self.index.reindex()
         self._tree.clear_counts()
         if self._without_pods is not None:
@@ -160,7 +194,8 @@ class CountedPods:
             self._tree.count_pod(tracked.group, pod.usage, sign, is_running=False)
             return
         fixed = _times(sign, pod.non_preemptible)
-        self._tree.change_request(tracked.group, _times(sign, pod.usage), non_preemptible=fixed)
+        tree = self._tree
+        tree._change_request(tree.nodes[tracked.group], _times(sign, pod.usage), fixed)  # noqa: SLF001 - of this package
 
     def _count_start(self, tracked: TrackedPod) -> None:
         if tracked.pod.preemptible:
@@ -171,7 +206,8 @@ class CountedPods:
     def _count_usage(self, tracked: TrackedPod, sign: int) -> None:
         pod = tracked.pod
         fixed = _times(sign, pod.non_preemptible)
-        self._tree.change_used(tracked.group, _times(sign, pod.usage), non_preemptible=fixed)
+        tree = self._tree
+        tree._change_used(tree.nodes[tracked.group], _times(sign, pod.usage), fixed)  # noqa: SLF001 - of this package
 
 
 def _times(sign: int, amounts: Resource) -> Resource:

@@ -9,9 +9,10 @@ from typing import Final
 
 from ugm.configuration import ElasticConfig, ElasticGroupConfig
 from ugm.elastic.admission import AdmissionRules
-from ugm.elastic.group import ROOT_GROUP, ElasticGroup, GroupError, Refusal, parents_first
+from ugm.elastic.group import ROOT_GROUP, TOO_DEEP, ElasticGroup, GroupError, Refusal, parent_of, parents_first
 from ugm.elastic.quota import ElasticQuota
 from ugm.elastic.tree import ElasticTree
+from ugm.errors import RequestError
 from ugm.resources import MAX_QUANTITY, Resource
 
 __all__ = ["broken_rules", "declared_group", "declared_quota", "unlimited_total"]
@@ -25,7 +26,12 @@ def declared_group(config: ElasticGroupConfig) -> ElasticGroup:
 
     >>> declared_group(ElasticGroupConfig("ml", max=Resource(gpu=4))).parent
     'koordinator-root-quota'
+
+    Raises:
+        RequestError: *config* is not an ElasticGroupConfig.
     """
+    if not isinstance(config, ElasticGroupConfig):
+        raise RequestError("config", config, "expected an ElasticGroupConfig")
     group = ElasticGroup(**{name: getattr(config, name) for name in _SHARED})
     return group._replace(parent=config.parent or ROOT_GROUP, tree_id=config.tree_id or None)
 
@@ -72,13 +78,22 @@ def _empty_quota(config: ElasticConfig) -> ElasticQuota:
 
 
 def _create(quota: ElasticQuota, config: ElasticConfig) -> Iterator[tuple[int, Refusal]]:
-    """Create all groups, parents first, and yield each refusal with the position of its group."""
+    """Create all groups, parents first, and yield each refusal with the position of its group.
+
+    Of the groups that are too deep, only the topmost are refused. Those below them are left out.
+    """
     groups = [declared_group(group) for group in config.groups]
     positions = {id(group): position for position, group in enumerate(groups)}
+    left_out = set[str]()
     for group in parents_first(groups):
+        if parent_of(group) in left_out:
+            left_out.add(group.name)
+            continue
         try:
             quota.create(group)
         except GroupError as error:
+            if any(refusal.rule == TOO_DEEP for refusal in error.refusals):
+                left_out.add(group.name)
             yield from ((positions[id(group)], refusal) for refusal in error.refusals)
             if quota.tree.nodes.get(group.name) is None:
                 # The groups below it are compared with it nevertheless.

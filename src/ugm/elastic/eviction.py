@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple, final
 
 from ugm.decision import Violation
-from ugm.elastic.pods import Pod, TrackedPod
+from ugm.elastic.pods import Pod, TrackedPod, require_texts
 from ugm.errors import RequestError
 from ugm.resources import Resource
 
@@ -153,10 +153,9 @@ class OveruseClock:
         if type(delay) is not int or delay < 0:
             raise RequestError("delay", delay, "expected an int >= 0")
         self._delay: Final = delay
-        #: The time of the last call.
-        self._now: int | None = None
-        #: For each group above its runtime, the time when this was first reported, or when the group was last due.
-        self._since: dict[str, int] = {}
+        #: The time of the last call, and for each group above its runtime the time when it was first reported, or when
+        #: the group was last due. One object, so that an interrupted call changes all or nothing.
+        self._last: tuple[int | None, dict[str, int]] = (None, {})
 
     def due(self, over: Iterable[str], *, now: int) -> tuple[str, ...]:
         """Return the groups that have been over for longer than the delay, sorted. Their delay starts again.
@@ -166,13 +165,13 @@ class OveruseClock:
             now: the time, not earlier than in the last call.
 
         Raises:
-            RequestError: *now* is not an int, or earlier than in the last call.
+            RequestError: *now* is not an int, or earlier than in the last call, or *over* are not texts.
         """
-        if type(now) is not int or (self._now is not None and now < self._now):
-            earliest = "" if self._now is None else f" >= {self._now}, the time of the last call"
+        before, known = self._last
+        if type(now) is not int or (before is not None and now < before):
+            earliest = "" if before is None else f" >= {before}, the time of the last call"
             raise RequestError("now", now, f"expected an int{earliest}")
-        self._now = now
-        self._since = {group: self._since.get(group, now) for group in sorted(over)}
-        due = tuple(group for group, since in self._since.items() if now - since > self._delay)
-        self._since.update(dict.fromkeys(due, now))
+        reported = {group: known.get(group, now) for group in sorted(require_texts("over", over))}
+        due = tuple(group for group, since in reported.items() if now - since > self._delay)
+        self._last = now, reported | dict.fromkeys(due, now)
         return due

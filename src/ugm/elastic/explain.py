@@ -12,11 +12,12 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from ugm._json_values import JsonObject
+from ugm.arguments import require_name
 from ugm.decision import Violation
 from ugm.elastic.admission import GROUP, MINIMUM
 from ugm.elastic.nodes import UNLIMITED, ResourceNode
-from ugm.elastic.sharing import SharingResult, SharingRound, share
-from ugm.elastic.tree import ElasticTree
+from ugm.elastic.sharing import SharingResult, SharingRound, shares_of
+from ugm.elastic.tree import ElasticTree, require_tree
 from ugm.errors import RequestError, fields_text
 from ugm.resources import format_amount
 
@@ -154,13 +155,15 @@ def explain(tree: ElasticTree, group: str, resource: str) -> RuntimeExplanation:
     Raises:
         GroupError: the group is unknown.
         RequestError: the group has no runtime of the resource: its maximum does not name it, it is the root or built
-            in, or its parent does not share the resource.
+            in, or its parent does not share the resource. Or an argument has the wrong type.
     """
+    require_tree(tree)
+    require_name("resource", resource)
     node = tree.node(group).resources.get(resource)
     if node is None or node.parent is None or not (node.is_shared and node.competes):
         raise RequestError("resource", resource, f"it is not shared with {group!r}")
     parent = node.parent
-    result = share(parent.runtime(), parent.shares.sharers(), scale=tree.scale_min)
+    result = shares_of(parent.runtime(), parent.shares.sharers(), scale=tree.scale_min)
     shares = tuple(_group_share(tree.node(name).resources[resource], result) for name in result.runtime)
     return RuntimeExplanation(group, resource, parent.name, result.available, shares, result.rounds)
 
@@ -198,9 +201,10 @@ def shortage(tree: ElasticTree, violation: Violation) -> Shortage:
 
     Raises:
         GroupError: the group is unknown.
-        RequestError: the violation is not one of an elastic group.
+        RequestError: the violation is not one of an elastic group, or *tree* is not an ElasticTree.
     """
-    if violation.kind not in (GROUP, MINIMUM) or violation.resource is None:
+    require_tree(tree)
+    if getattr(violation, "kind", None) not in (GROUP, MINIMUM) or violation.resource is None:
         raise RequestError("violation", violation, "expected a violation of an elastic group")
     borrowers: dict[str, int] = {}
     if violation.kind != MINIMUM:

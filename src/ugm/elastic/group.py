@@ -9,12 +9,12 @@ Source: Koordinator, multi-hierarchy elastic quota management, "Key Concept" and
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from types import UnionType
+from types import NoneType
 from typing import Final, NamedTuple, get_type_hints
 
 from ugm.arguments import require_name
 from ugm.errors import RequestError, UgmError
-from ugm.identity import MAX_NAME
+from ugm.identity import MAX_DEPTH, MAX_NAME
 from ugm.resources import Resource
 
 __all__ = [
@@ -22,12 +22,14 @@ __all__ = [
     "DEFAULT_GROUP",
     "ROOT_GROUP",
     "SYSTEM_GROUP",
+    "TOO_DEEP",
     "ElasticGroup",
     "GroupError",
     "Refusal",
     "parent_of",
     "parents_first",
     "require_group",
+    "too_deep",
 ]
 
 #: The root group. It has no limits, and shares what the system and default groups leave of the cluster.
@@ -39,6 +41,9 @@ DEFAULT_GROUP: Final = "koordinator-default-quota"
 
 #: Groups that always exist.
 BUILT_IN: Final = frozenset((ROOT_GROUP, SYSTEM_GROUP, DEFAULT_GROUP))
+
+#: The rule that limits the levels of the tree.
+TOO_DEEP: Final = "too_deep"
 
 _NOTHING: Final = Resource()
 
@@ -120,16 +125,16 @@ class ElasticGroup(NamedTuple):
 
 
 #: For each declared type of a field the type to check, and its description in messages.
-_CHECKS: Final[Mapping[object, tuple[type | UnionType, str]]] = {
-    str: (str, "a text"),
-    str | None: (str | None, "a text or None"),
-    bool: (bool, "True or False"),
-    Resource: (Resource, "a Resource"),
-    Resource | None: (Resource | None, "a Resource or None"),
-    tuple[str, ...]: (tuple, "a tuple of names"),
+_CHECKS: Final[Mapping[object, tuple[tuple[type, ...], str]]] = {
+    str: ((str,), "a text"),
+    str | None: ((str, NoneType), "a text or None"),
+    bool: ((bool,), "True or False"),
+    Resource: ((Resource,), "a Resource"),
+    Resource | None: ((Resource, NoneType), "a Resource or None"),
+    tuple[str, ...]: ((tuple,), "a tuple of names"),
 }
-#: The fields of a group with their types.
-_FIELDS: Final = get_type_hints(ElasticGroup)
+#: The fields of a group with the types to check.
+_FIELDS: Final = tuple((field, *_CHECKS[declared]) for field, declared in get_type_hints(ElasticGroup).items())
 
 
 def require_group(group: object) -> None:
@@ -141,19 +146,30 @@ def require_group(group: object) -> None:
     if not isinstance(group, ElasticGroup):
         raise RequestError("group", group, "expected an ElasticGroup")
     require_name("group.name", group.name)
-    for (field, declared), value in zip(_FIELDS.items(), group, strict=True):
-        kind, description = _CHECKS[declared]
-        names = value if isinstance(value, tuple) else ()
-        if not isinstance(value, kind) or not all(name and type(name) is str for name in names):
+    for (field, kinds, description), value in zip(_FIELDS, group, strict=True):
+        if not isinstance(value, kinds):
             raise RequestError(f"group.{field}", value, f"expected {description}")
-        longest = max(map(len, (*names, value) if isinstance(value, str) else names), default=0)
-        if longest > MAX_NAME and field != "unparsed_weight":
-            raise RequestError(f"group.{field}", value, f"a name has 1 to {MAX_NAME} characters")
+        # Configurations have thousands of groups. Most fields of most groups are empty.
+        if value and isinstance(value, str | tuple):
+            _require_names(field, value, description)
+
+
+def _require_names(field: str, value: str | tuple[object, ...], description: str) -> None:
+    names = [value] if isinstance(value, str) else [name for name in value if name and type(name) is str]
+    if isinstance(value, tuple) and len(names) < len(value):
+        raise RequestError(f"group.{field}", value, f"expected {description}")
+    if max(map(len, names)) > MAX_NAME and field != "unparsed_weight":
+        raise RequestError(f"group.{field}", value, f"a name has 1 to {MAX_NAME} characters")
 
 
 def parent_of(group: ElasticGroup) -> str:
     """Return the name of the parent group."""
     return group.parent or ROOT_GROUP
+
+
+def too_deep(levels: int) -> str:
+    """Return the reason of a refusal because the tree would have too many levels."""
+    return f"the tree would have {levels} levels, with the root (allowed: up to {MAX_DEPTH})"
 
 
 def parents_first(groups: Iterable[ElasticGroup]) -> list[ElasticGroup]:

@@ -17,8 +17,9 @@ from typing import Final, NamedTuple, final
 
 from ugm.elastic.child_shares import ChildShares
 from ugm.elastic.group import ElasticGroup
+from ugm.identity import MAX_DEPTH
 
-__all__ = ["UNLIMITED", "UNLIMITED_TERMS", "GroupNode", "ResourceNode", "ResourceTerms"]
+__all__ = ["UNLIMITED", "UNLIMITED_TERMS", "GroupNode", "ResourceNode", "ResourceTerms", "excess_levels"]
 
 #: The maximum of a resource that is not limited: above any realistic request.
 UNLIMITED: Final = 1 << 128
@@ -92,7 +93,8 @@ class ResourceNode:
         if self.competes:
             parent.shares.add(self)
         parent.pass_request_up(self.limited_request)
-        parent.pass_usage_up(self.non_preemptible_request, self.used, self.non_preemptible_used)
+        if self._is_used:
+            parent.pass_usage_up(self.non_preemptible_request, self.used, self.non_preemptible_used)
 
     def detach(self) -> None:
         """Undo `attach`."""
@@ -103,7 +105,12 @@ class ResourceNode:
             parent.shares.remove(self)
         self.parent = None
         parent.pass_request_up(-self.limited_request)
-        parent.pass_usage_up(-self.non_preemptible_request, -self.used, -self.non_preemptible_used)
+        if self._is_used:
+            parent.pass_usage_up(-self.non_preemptible_request, -self.used, -self.non_preemptible_used)
+
+    @property
+    def _is_used(self) -> bool:
+        return bool(self.used or self.non_preemptible_request or self.non_preemptible_used)
 
     def set_terms(self, terms: ResourceTerms) -> None:
         """Replace the configuration."""
@@ -314,3 +321,39 @@ class GroupNode:
         while node is not None:
             yield node
             node = node.parent
+
+    @property
+    def depth(self) -> int:
+        """The number of groups from the root to this one, both included."""
+        depth, node = 1, self.parent
+        while node is not None:
+            depth, node = depth + 1, node.parent
+        return depth
+
+    def is_below(self, name: str) -> bool:
+        """Return whether this is the group of that name, or below it."""
+        return any(node.name == name for node in self.path())
+
+    @property
+    def height(self) -> int:
+        """The number of groups on the longest path downward, this one included."""
+        height, level = 0, [self]
+        while level:
+            height += 1
+            level = [child for node in level for child in node.children.values()]
+        return height
+
+
+def excess_levels(node: GroupNode | None, parent: GroupNode) -> int:
+    """Return the number of levels of the tree if a group is put below a parent, if they are too many; otherwise 0.
+
+    Takes time proportional to the depth of the parent and, for a group that moves, to the number of groups below.
+
+    Args:
+        node: the group; None if it is new.
+        parent: its new parent.
+    """
+    if node is not None and node.parent is parent:
+        return 0
+    levels = parent.depth + (node.height if node is not None and node.children else 1)
+    return levels if levels > MAX_DEPTH else 0

@@ -10,19 +10,19 @@ Source: Koordinator, multi-hierarchy elastic quota management, "Pod" and "Compat
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from typing import Final, NamedTuple, TypeAlias, TypeVar, final
 
-from ugm.arguments import require_name, require_resource
+from ugm.arguments import require_items, require_name, require_resource
 from ugm.elastic.group import DEFAULT_GROUP, ElasticGroup
 from ugm.errors import RequestError
 from ugm.identity import MAX_NAME
 from ugm.resources import Resource
 
-__all__ = ["Pod", "PodIndex", "TrackedPod", "require_pod"]
+__all__ = ["Pod", "PodIndex", "TrackedPod", "require_pod", "require_texts"]
 
 _NOTHING: Final = Resource()
 
@@ -76,6 +76,19 @@ def require_pod(pod: object) -> None:
             raise RequestError(f"pod.{field}", number, "expected an int")
 
 
+def require_texts(argument: str, names: object) -> tuple[str, ...]:
+    """Return several names, which may be unknown.
+
+    Raises:
+        RequestError: they are not several texts.
+    """
+    items = require_items(argument, names)
+    for name in items:
+        if not isinstance(name, str):
+            raise RequestError(argument, name, "expected a text")
+    return items
+
+
 KeyT = TypeVar("KeyT")
 
 #: The group that a pod names or, if it names none, its namespace. This determines the group of the pod.
@@ -113,9 +126,10 @@ class PodIndex:
         #: Group to priority to the pods of both, by name. Queries use `get`, so that they add nothing.
         self._by_group: _ByGroup = defaultdict(_by_priority)
         self._by_binding: defaultdict[_Binding, dict[str, TrackedPod]] = defaultdict(dict)
-        self._groups: Final[dict[str, ElasticGroup]] = {}
+        #: In the order in which they were put. The next index follows from it.
+        self._groups: dict[str, ElasticGroup] = {}
         #: Namespace to the groups that list it, the earliest first.
-        self._listed: Final[dict[str, list[str]]] = {}
+        self._listed: dict[str, list[str]] = {}
         for group in groups:
             self.put_group(group)
 
@@ -124,11 +138,10 @@ class PodIndex:
     def put_group(self, group: ElasticGroup) -> list[TrackedPod]:
         """Add or replace a group, and return the pods whose group may have changed."""
         old = self._groups.get(group.name, group)
-        if group.name in self._groups:
+        if self._groups.pop(group.name, None) is not None:
             self._unlist(old)
         self._groups[group.name] = group
-        for namespace in group.namespaces:
-            self._listed.setdefault(namespace, []).append(group.name)
+        self._list(group)
         return self._bound(group.name, dict.fromkeys((*old.namespaces, *group.namespaces)))
 
     def drop_group(self, name: str) -> list[TrackedPod]:
@@ -136,6 +149,29 @@ class PodIndex:
         old = self._groups.pop(name)
         self._unlist(old)
         return self._bound(name, old.namespaces)
+
+    def undo_of_change(self, name: str) -> Callable[[], None]:
+        """Return a function that undoes the next change of a group, whether or not it was interrupted.
+
+        The indexes of pods must be rebuilt afterwards.
+        """
+        if name not in self._groups:
+            return partial(self._restore_groups, None, name)
+        return partial(self._restore_groups, dict(self._groups), name)
+
+    def _restore_groups(self, groups: dict[str, ElasticGroup] | None, name: str) -> None:
+        """Restore earlier groups, or those without a new group of this name."""
+        if groups is None:
+            self._groups.pop(name, None)
+        else:
+            self._groups = groups
+        self._listed = {}
+        for group in self._groups.values():
+            self._list(group)
+
+    def _list(self, group: ElasticGroup) -> None:
+        for namespace in group.namespaces:
+            self._listed.setdefault(namespace, []).append(group.name)
 
     def _unlist(self, old: ElasticGroup) -> None:
         for namespace in old.namespaces:
@@ -212,6 +248,7 @@ class PodIndex:
         self.pods = dict(sorted(self.pods.items(), key=lambda item: item[1].arrival))
         self._by_group, self._by_binding = defaultdict(_by_priority), defaultdict(dict)
         for tracked in self.pods.values():
+            tracked.group = self.group_of(tracked.pod)
             self._index(tracked)
 
     def remove(self, name: str) -> None:

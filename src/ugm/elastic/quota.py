@@ -29,8 +29,9 @@ from ugm.elastic.group import (
 from ugm.elastic.limits import all_limits, limits_of, missing_request, refusal_of
 from ugm.elastic.pods import Pod, TrackedPod, require_pod
 from ugm.elastic.rules import BrokenRule, refusals_of_create, refusals_of_delete, refusals_of_update, with_defaults
-from ugm.elastic.tree import ElasticTree
+from ugm.elastic.tree import ElasticTree, require_tree
 from ugm.errors import RequestError
+from ugm.identity import is_name
 from ugm.resources import Resource
 
 __all__ = ["ElasticQuota"]
@@ -66,8 +67,7 @@ class ElasticQuota:
     def __init__(
         self, tree: ElasticTree, *, rules: AdmissionRules = _DEFAULT_RULES, preempt_in_default: bool = False
     ) -> None:
-        if not isinstance(tree, ElasticTree):
-            raise RequestError("tree", tree, "expected an ElasticTree")
+        require_tree(tree)
         self.tree: Final = tree
         self._pods: Final = CountedPods(tree)
         self._index: Final = self._pods.index
@@ -103,7 +103,10 @@ class ElasticQuota:
         self._put(group)
 
     def _put(self, group: ElasticGroup) -> None:
-        self.tree.put(group)
+        self._change_group(group.name, partial(self._put_group, group))
+
+    def _put_group(self, group: ElasticGroup) -> None:
+        self.tree._put_valid(group)  # noqa: SLF001 - of this package
         self._pods.rebind(self._index.put_group(group))
 
     def delete(self, name: str) -> None:
@@ -113,8 +116,23 @@ class ElasticQuota:
             GroupError: rules are violated. Nothing has changed.
         """
         _refuse(name, refusals_of_delete(name, self.tree, self._index))
+        self._change_group(name, partial(self._drop_group, name))
+
+    def _drop_group(self, name: str) -> None:
         self._pods.rebind(self._index.drop_group(name))
         self.tree.drop(name)
+
+    def _change_group(self, name: str, change: Callable[[], None]) -> None:
+        """Change a group. If an exception interrupts it, nothing has changed."""
+        undo_tree = self.tree._undo_of_change(name)  # noqa: SLF001 - of this package
+        undo_index = self._index.undo_of_change(name)
+        try:
+            change()
+        except BaseException:
+            undo_tree()
+            undo_index()
+            self.recount()
+            raise
 
     # Pods
 
@@ -124,15 +142,19 @@ class ElasticQuota:
 
     def pods_in(self, group: str) -> tuple[Pod, ...]:
         """Return the pods that are counted in a group, in the order of arrival."""
-        return tuple(tracked.pod for tracked in self._index.pods_in(group))
+        return tuple(tracked.pod for tracked in self._index.pods_in(group)) if is_name(group) else ()
 
     def has_pod(self, name: str) -> bool:
         """Return whether there is a pod of this name."""
-        return name in self._index.pods
+        try:
+            return name in self._index.pods
+        except TypeError:
+            # It cannot be hashed.
+            return False
 
     def pod(self, name: str) -> Pod | None:
         """Return the pod of a name, or None if there is none."""
-        tracked = self._index.pods.get(name)
+        tracked = self._index.pods.get(name) if is_name(name) else None
         return None if tracked is None else tracked.pod
 
     def is_running(self, name: str) -> bool:
@@ -222,10 +244,12 @@ class ElasticQuota:
         return self._pods.remove(name)
 
     def forget_all(self, names: Iterable[str]) -> None:
-        """Remove all pods with one of these names, and rebuild all counts."""
-        for name in names:
-            self._index.pods.pop(name, None)
-        self.recount()
+        """Remove all pods with one of these names, and rebuild all counts.
+
+        Raises:
+            RequestError: *names* are not several texts.
+        """
+        self._pods.remove_all(names)
 
     def recount(self) -> None:
         """Rebuild all counts from the pods. Takes time proportional to the number of groups and pods."""
@@ -427,10 +451,7 @@ class ElasticQuota:
         Raises:
             RequestError: a victim is unknown; nothing has changed.
         """
-        for name in plan.victims:
-            self._pods.tracked(name)
-        for name in plan.victims:
-            self.forget(name)
+        self._pods.remove_each(plan.victims)
 
 
 def _refuse(group: str, broken: Iterable[BrokenRule]) -> None:

@@ -4,7 +4,7 @@ Each function yields all violated rules; Koordinator reports the first of them. 
 skipped if that one is violated. Nothing here changes anything.
 
 Source: Koordinator, multi-hierarchy elastic quota management, "Configuration Limit"; the other rules are those of its
-webhooks. In contrast to the webhooks, a group below itself is refused.
+webhooks. In contrast to the webhooks, a group below itself is refused, and so is a tree of too many levels.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
-from ugm.elastic.group import BUILT_IN, DEFAULT_GROUP, ROOT_GROUP, ElasticGroup, parent_of
-from ugm.elastic.nodes import GroupNode
+from ugm.elastic.group import BUILT_IN, DEFAULT_GROUP, ROOT_GROUP, TOO_DEEP, ElasticGroup, parent_of, too_deep
+from ugm.elastic.nodes import GroupNode, excess_levels
 from ugm.elastic.pods import PodIndex
 from ugm.elastic.tree import ElasticTree
+from ugm.identity import is_name
 from ugm.resources import Resource, format_amount
 
 __all__ = [
@@ -89,8 +90,8 @@ def refusals_of_update(group: ElasticGroup, tree: ElasticTree, pods: PodIndex) -
 
 def refusals_of_delete(name: str, tree: ElasticTree, pods: PodIndex) -> Iterator[BrokenRule]:
     """Yield the rules that deleting a group violates."""
-    node = tree.nodes.get(name)
-    if name in BUILT_IN:
+    node = tree.nodes.get(name) if is_name(name) else None
+    if node is not None and name in BUILT_IN:
         yield "forbidden_delete", "the group is built in"
         return
     if node is None:
@@ -163,10 +164,14 @@ def _placement(group: ElasticGroup, old: ElasticGroup | None, tree: ElasticTree)
     if above is None:
         yield "parent_not_found", f"there is no group {group.parent!r}"
         return
+    if levels := excess_levels(node, above):
+        # First, because such a group cannot be added, even to compare others with it.
+        yield TOO_DEEP, too_deep(levels)
+        return
     if above is not tree.root and (parent is None or not parent.is_parent):
         yield "parent_is_not_parent", f"{above.name!r} is not marked as a parent"
         return
-    if any(one.name == group.name for one in above.path()):
+    if node is not None and above.is_below(group.name):
         yield "cycle", f"{above.name!r} is the group itself, or below it"
         return
     yield from _names(group, parent, children)
@@ -225,7 +230,7 @@ def _min_sums(above: GroupNode, group: ElasticGroup) -> Mapping[str, int]:
     """Return the sums of the minimums of all children of *above*, including the new group, by resource."""
     sums = Counter({name: node.shares.mins for name, node in above.resources.items()})
     # Built-in groups do not share, so they are not in those sums.
-    others = [above.children[name].group for name in BUILT_IN & above.children.keys() - {group.name}]
+    others = [above.children[name].group for name in BUILT_IN if name in above.children and name != group.name]
     for other in (*others, group):
         sums.update(other.min.amounts if other else {})
     replaced = above.children.get(group.name)

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 from ugm.elastic.group import BUILT_IN
 from ugm.elastic.nodes import GroupNode, ResourceNode
-from ugm.elastic.sharing import share
-from ugm.elastic.tree import ElasticTree
-from ugm.errors import InvariantError
+from ugm.elastic.sharing import shares_of
+from ugm.elastic.tree import ElasticTree, require_tree
+from ugm.errors import InvariantError, RequestError
 
 __all__ = ["verify"]
 
@@ -25,7 +25,13 @@ def verify(tree: ElasticTree, *, expected: ElasticTree | None = None) -> None:
 
     Raises:
         InvariantError: with a message for each difference.
+        RequestError: an argument is not an ElasticTree, or the trees have different groups.
     """
+    require_tree(tree)
+    if expected is not None:
+        require_tree(expected, "expected")
+        if expected.nodes.keys() != tree.nodes.keys():
+            raise RequestError("expected", expected, "expected a tree with the same groups")
     findings = [finding for node in tree.nodes.values() for finding in _group_findings(tree, node)]
     if expected is not None:
         findings += [
@@ -92,7 +98,7 @@ def _sums(
 
 
 def _runtime_findings(tree: ElasticTree, resource: str, node: ResourceNode, below: list[ResourceNode]) -> Iterator[str]:
-    expected = share(node.runtime(), node.shares.sharers(), scale=tree.scale_min).runtime
+    expected = shares_of(node.runtime(), node.shares.sharers(), scale=tree.scale_min).runtime
     competing = [child for child in below if child.competes]
     if sorted(child.name for child in competing) != list(expected):
         yield f"elastic group {node.name!r}, {resource}: the groups that share differ from those below it"

@@ -37,9 +37,20 @@ from operator import gt, sub
 from typing import NamedTuple, TypeVar
 
 from ugm._json_values import JsonObject
-from ugm.errors import fields_text
+from ugm.arguments import require_items, require_name
+from ugm.errors import RequestError, fields_text
 
-__all__ = ["Sharer", "SharingResult", "SharingRound", "divide", "divide_in_rounds", "is_short", "scaled_min", "share"]
+__all__ = [
+    "Sharer",
+    "SharingResult",
+    "SharingRound",
+    "divide",
+    "divide_in_rounds",
+    "is_short",
+    "scaled_min",
+    "share",
+    "shares_of",
+]
 
 KeyT = TypeVar("KeyT")
 
@@ -117,10 +128,36 @@ def share(available: int, sharers: Iterable[Sharer], *, scale: bool = True) -> S
         sharers: the groups, in any order, with different names.
         scale: whether to scale the minimums in a shortage.
 
+    Raises:
+        RequestError: an argument has the wrong type, or two groups have the same name.
+
     >>> groups = {"A": (5, 10, 0), "B": (20, 15, 60), "C": (40, 20, 50), "D": (50, 15, 80)}
     >>> share(100, [Sharer(name, *amounts) for name, amounts in groups.items()]).runtime
     {'A': 5, 'B': 20, 'C': 35, 'D': 40}
     """
+    if type(available) is not int:
+        raise RequestError("available", available, "expected an int")
+    if type(scale) is not bool:
+        raise RequestError("scale", scale, "expected True or False")
+    given = require_items("sharers", sharers)
+    for one in given:
+        _require_sharer(one)
+    if len({one.name for one in given}) < len(given):
+        raise RequestError("sharers", given, "expected groups with different names")
+    return shares_of(available, given, scale=scale)
+
+
+def _require_sharer(sharer: object) -> None:
+    if not isinstance(sharer, Sharer):
+        raise RequestError("sharers", sharer, "expected a Sharer")
+    name, *amounts, lends = sharer
+    require_name("sharer.name", name)
+    if not all(type(amount) is int for amount in amounts) or type(lends) is not bool:
+        raise RequestError("sharers", sharer, "expected ints as amounts, and True or False as lends")
+
+
+def shares_of(available: int, sharers: Iterable[Sharer], *, scale: bool = True) -> SharingResult:
+    """Do the same without a check of the arguments."""
     ordered = sorted(sharers)
     min_sum = sum(one.min for one in ordered)
     short = scale and is_short(available, min_sum, sum(one.countable for one in ordered))

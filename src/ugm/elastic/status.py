@@ -6,9 +6,10 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 from ugm._json_values import JsonObject
+from ugm.arguments import require_name, require_number
 from ugm.elastic.group import ElasticGroup
 from ugm.elastic.nodes import ResourceNode
-from ugm.elastic.tree import ElasticTree
+from ugm.elastic.tree import ElasticTree, require_tree
 from ugm.resources import Resource, format_amount
 
 __all__ = ["GroupStatus", "status", "table", "terms_of"]
@@ -55,6 +56,7 @@ def status(tree: ElasticTree, group: str) -> GroupStatus:
 
     Raises:
         GroupError: the group is unknown.
+        RequestError: *tree* is not an ElasticTree.
 
     >>> from ugm.elastic import ElasticGroup
     >>> tree = ElasticTree(Resource(gpu=8), [ElasticGroup("ml", min=Resource(gpu=2), max=Resource(gpu=4))])
@@ -63,6 +65,7 @@ def status(tree: ElasticTree, group: str) -> GroupStatus:
     >>> found.request, found.runtime, found.borrowed
     (Resource(gpu=5), Resource(gpu=4), Resource(gpu=2))
     """
+    require_tree(tree)
     node = tree.node(group)
     parent = node.parent.name if node.parent else ""
     borrowed = {resource: each.borrowed() for resource, each in node.resources.items()}
@@ -96,6 +99,9 @@ def table(tree: ElasticTree, resource: str, *, width: int = 40) -> str:
         resource: the resource; groups that do not share it are omitted.
         width: the number of characters for the total of the cluster.
 
+    Raises:
+        RequestError: an argument has the wrong type, or *width* is negative.
+
     >>> from ugm import Resource
     >>> from ugm.elastic import ElasticGroup
     >>> tree = ElasticTree(Resource(gpu=8), [ElasticGroup(name, "", Resource(gpu=4), Resource(gpu=8)) for name in "ab"])
@@ -106,6 +112,9 @@ def table(tree: ElasticTree, resource: str, *, width: int = 40) -> str:
     a    4        6        8    8  ========|===....
     b    4        2        2    8  ====    |
     """
+    require_tree(tree)
+    require_name("resource", resource)
+    require_number("width", width, "characters")
     rows, bars, total = [_HEADER], [""], max(tree.total.get(resource, 0), 1)
     for group in tree.root.walk():
         node = group.resources.get(resource)

@@ -1,7 +1,10 @@
 """The tree of elastic groups: their requests, their usage and their runtimes, always consistent.
 
-A tree checks only its structure: it refuses an unknown parent and a cycle. `ugm.elastic.rules` checks changes, and
-`ugm.elastic.ElasticQuota` uses both.
+A tree checks only its structure: it refuses an unknown parent, a cycle, and more than `ugm.identity.MAX_DEPTH` levels.
+`ugm.elastic.rules` checks changes, and `ugm.elastic.ElasticQuota` uses both. The maximum of levels bounds the time of
+every change and every read, which follow the path from a group to the root.
+
+If an exception from outside interrupts a call, the call either takes effect or changes nothing.
 
 Every answer follows from the present groups, requests and total. It does not depend on the order in which these came
 about. Reads do not change later answers. There is no lock: the owner of the tree has one.
@@ -10,7 +13,8 @@ about. Reads do not change later answers. There is no lock: the owner of the tre
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final, final
+from functools import partial
+from typing import Final, NamedTuple, final
 
 from ugm.arguments import require_items, require_resource
 from ugm.elastic.child_shares import ChildShares
@@ -19,20 +23,31 @@ from ugm.elastic.group import (
     DEFAULT_GROUP,
     ROOT_GROUP,
     SYSTEM_GROUP,
+    TOO_DEEP,
     ElasticGroup,
     GroupError,
     Refusal,
     parent_of,
     parents_first,
     require_group,
+    too_deep,
 )
-from ugm.elastic.nodes import GroupNode, ResourceNode
+from ugm.elastic.nodes import GroupNode, ResourceNode, excess_levels
 from ugm.errors import RequestError
 from ugm.resources import Resource
 
-__all__ = ["ElasticTree"]
+__all__ = ["ElasticTree", "require_tree"]
 
 _NOTHING: Final = Resource()
+
+
+class _OwnCounts(NamedTuple):
+    """The requests and the usage of the pods directly in a group, each with its non-preemptible part."""
+
+    group: GroupNode
+    resource: str
+    requests: tuple[int, int]
+    usage: tuple[int, int]
 
 
 @final
@@ -76,7 +91,7 @@ class ElasticTree:
         for group in given:
             require_group(group)
         for group in parents_first(given):
-            self.put(group)
+            self._put_valid(group)
 
     def copy(self) -> ElasticTree:
         """Return an independent tree with the same groups, requests and usage.
@@ -100,8 +115,19 @@ class ElasticTree:
         Raises:
             RequestError: *total* is not a `ugm.Resource`, or an amount is negative.
         """
-        self._total = require_resource("total", total)
-        for name in {*total.amounts, *self.root.resources}:
+        before = self._total
+        new = require_resource("total", total)
+        try:
+            self._total = new
+            self._refresh_total(before)
+        except BaseException:
+            self._total = before
+            self._refresh_total(new)
+            raise
+
+    def _refresh_total(self, other: Resource) -> None:
+        """Recompute the amounts to share, after the total was set in place of another one."""
+        for name in {*self._total.amounts, *other.amounts, *self.root.resources}:
             self._refresh_root(name)
             self._trim(self.root, name)
 
@@ -123,18 +149,32 @@ class ElasticTree:
     def put(self, group: ElasticGroup) -> None:
         """Add a group, or replace the group of the same name. Its child groups and pods stay with it.
 
-        Takes time proportional to the depth of the group for each resource that it names. The limits of the root have
-        no effect.
+        Takes time proportional to the depth of the group for each resource that it names. Replacing a group also copies
+        the list of its siblings. The limits of the root have no effect.
 
         Raises:
-            GroupError: the parent is unknown or below the group itself. Nothing has changed.
+            GroupError: the parent is unknown or below the group itself, or the tree would have too many levels. Nothing
+                has changed.
             RequestError: *group* is not a group, or a field has the wrong type. Nothing has changed.
         """
         require_group(group)
+        self._put_valid(group)
+
+    def _put_valid(self, group: ElasticGroup) -> None:
+        """Do the same for a group whose fields were checked by `require_group`."""
         if group.name == ROOT_GROUP:
             self.root.group = group
             return
         parent = self._parent_for(group)
+        undo = self._undo_of_change(group.name)
+        try:
+            self._put(group, parent)
+        except BaseException:
+            undo()
+            self._rebuild()
+            raise
+
+    def _put(self, group: ElasticGroup, parent: GroupNode) -> None:
         node = self.nodes.get(group.name)
         if node is None:
             node = self.nodes[group.name] = GroupNode(group.name, None, parent)
@@ -154,8 +194,11 @@ class ElasticTree:
         parent = self.nodes.get(parent_of(group))
         if parent is None:
             raise GroupError((Refusal(group.name, "parent_not_found", f"there is no group {group.parent!r}"),))
-        if any(above.name == group.name for above in parent.path()):
+        # A new group has nothing below it.
+        if group.name in self.nodes and parent.is_below(group.name):
             raise GroupError((Refusal(group.name, "cycle", f"{parent.name!r} is the group itself, or below it"),))
+        if levels := excess_levels(self.nodes.get(group.name), parent):
+            raise GroupError((Refusal(group.name, TOO_DEEP, too_deep(levels)),))
         return parent
 
     def _move(self, node: GroupNode, parent: GroupNode) -> None:
@@ -178,13 +221,73 @@ class ElasticTree:
             raise GroupError((Refusal(name, "forbidden_delete", "a built-in group cannot be removed"),))
         if node.children:
             raise GroupError((Refusal(name, "has_children", f"{next(iter(node.children))!r} is below it"),))
+        undo = self._undo_of_change(name)
+        try:
+            self._drop(node)
+        except BaseException:
+            undo()
+            self._rebuild()
+            raise
+
+    def _drop(self, node: GroupNode) -> None:
         for resource_node in node.resources.values():
             resource_node.detach()
         if node.parent is not None:
-            del node.parent.children[name]
-        del self.nodes[name]
+            del node.parent.children[node.name]
+        del self.nodes[node.name]
         for resource in node.resources:
             self._trim(node.parent, resource)
+
+    def _undo_of_change(self, name: str) -> Callable[[], None]:
+        """Return a function that undoes the next change of a group, whether or not it was interrupted.
+
+        It restores the groups and their order. The requests and the usage of all groups must be rebuilt afterwards.
+        """
+        nodes, node = self.nodes, self.nodes.get(name)
+        if node is None or node.parent is None:
+            return partial(self._forget_group, name, self.root.group)
+        group, parent, children = node.group, node.parent, dict(node.parent.children)
+
+        def undo() -> None:
+            if node.parent is not None:
+                node.parent.children.pop(name, None)
+            node.group, node.parent, parent.children = group, parent, children
+            nodes[name] = node
+
+        return undo
+
+    def _forget_group(self, name: str, of_root: ElasticGroup | None) -> None:
+        """Undo an interrupted change that adds a group, or configures the root."""
+        self.root.group = of_root
+        node = self.nodes.get(name)
+        if node is not None and node is not self.root:
+            del self.nodes[name]
+            if node.parent is not None:
+                node.parent.children.pop(name, None)
+
+    def _own_counts(self) -> list[_OwnCounts]:
+        """Return the requests and the usage of the pods directly in each group."""
+        return [
+            _OwnCounts(group, resource, node.own_requests, node.own_usage)
+            for group in self.nodes.values()
+            for resource, node in group.resources.items()
+            if node.own_request or node.own_used
+        ]
+
+    def _rebuild(self, counts: Iterable[_OwnCounts] | None = None) -> None:
+        """Recompute all requests and usage from those of the pods directly in each group, from any state.
+
+        Args:
+            counts: the requests and the usage of the pods, from `_own_counts`; None for the present ones.
+        """
+        counts = self._own_counts() if counts is None else counts
+        self._clear_counts()
+        for group, resource, requests, usage in counts:
+            node = self._resource_node(group, resource)
+            node.change_request(*requests)
+            node.change_used(*usage)
+            if group.name in BUILT_IN:
+                self._refresh_root(resource)
 
     def node(self, name: str) -> GroupNode:
         """Return the node of a group.
@@ -192,10 +295,11 @@ class ElasticTree:
         Raises:
             GroupError: the group is unknown.
         """
-        node = self.nodes.get(name)
-        if node is None:
-            raise GroupError((Refusal(name, "not_found", "there is no such group"),))
-        return node
+        try:
+            return self.nodes[name]
+        except (KeyError, TypeError):
+            # A name that is not hashable is unknown, too.
+            raise GroupError((Refusal(name, "not_found", "there is no such group"),)) from None
 
     # Resource nodes
 
@@ -254,6 +358,15 @@ class ElasticTree:
 
     def add_counts_of(self, other: ElasticTree) -> None:
         """Add the requests and usage of the pods of another tree, for groups that exist in both."""
+        require_tree(other, "other")
+        before = self._own_counts()
+        try:
+            self._add_counts_of(other)
+        except BaseException:
+            self._rebuild(before)
+            raise
+
+    def _add_counts_of(self, other: ElasticTree) -> None:
         for name, group in other.nodes.items():
             for resource, node in group.resources.items() if name in self.nodes else ():
                 for change, own in ((self.change_request, node.own_requests), (self.change_used, node.own_usage)):
@@ -266,6 +379,15 @@ class ElasticTree:
 
         The result is correct even if the counts were not. Takes time proportional to the number of groups.
         """
+        before = [(node, node.resources) for node in self.nodes.values()]
+        try:
+            self._clear_counts()
+        except BaseException:
+            for node, resources in before:
+                node.resources = resources
+            raise
+
+    def _clear_counts(self) -> None:
         for node in self.nodes.values():
             node.resources = {}
         for resource in self._total.amounts:
@@ -292,6 +414,15 @@ class ElasticTree:
         _require_resources(delta, non_preemptible)
         if non_preemptible.amounts or min(delta.amounts.values(), default=0) < 0:
             _require_valid("request", group, delta, non_preemptible)
+        undo = self._undo_of_counts(group, delta)
+        try:
+            self._change_request(group, delta, non_preemptible)
+        except BaseException:
+            undo()
+            raise
+
+    def _change_request(self, group: GroupNode, delta: Resource, non_preemptible: Resource) -> None:
+        """Count a valid change; the caller recovers from an interruption."""
         for resource, amount in delta.amounts.items():
             node = group.resources.get(resource) or self._resource_node(group, resource)
             node.change_request(amount, non_preemptible.amounts.get(resource, 0))
@@ -303,12 +434,40 @@ class ElasticTree:
         group = self.node(name)
         _require_resources(delta, non_preemptible)
         _require_valid("use", group, delta, non_preemptible)
+        undo = self._undo_of_counts(group, delta)
+        try:
+            self._change_used(group, delta, non_preemptible)
+        except BaseException:
+            undo()
+            raise
+
+    def _change_used(self, group: GroupNode, delta: Resource, non_preemptible: Resource) -> None:
+        """Count a valid change; the caller recovers from an interruption."""
         for resource, amount in delta.amounts.items():
             self._resource_node(group, resource).change_used(amount, non_preemptible.amounts.get(resource, 0))
-            if name in BUILT_IN:
+            if group.name in BUILT_IN:
                 self._refresh_root(resource)
             if amount <= 0:
                 self._trim(group, resource)
+
+    def _undo_of_counts(self, group: GroupNode, delta: Resource) -> Callable[[], None]:
+        """Return a function that undoes the next change of the counts of a group, whether or not it was interrupted."""
+        before = {
+            resource: (node, node.own_requests, node.own_usage)
+            for resource in delta.amounts
+            if (node := group.resources.get(resource)) is not None
+        }
+
+        def undo() -> None:
+            for resource in delta.amounts:
+                group.resources.pop(resource, None)
+            for resource, (node, requests, usage) in before.items():
+                node.own_request, node.own_non_preemptible_request = requests
+                node.own_used, node.own_non_preemptible_used = usage
+                group.resources[resource] = node
+            self._rebuild()
+
+        return undo
 
     def count_pod(self, name: str, usage: Resource, sign: int, *, is_running: bool) -> None:
         """Count a preemptible pod of a group if *sign* is 1; undo that if it is -1. The pod must be valid.
@@ -402,6 +561,16 @@ class ElasticTree:
     def _read(self, name: str, field: Callable[[ResourceNode], int]) -> Resource:
         nodes = self.node(name).resources.items()
         return Resource({resource: amount for resource, node in nodes if (amount := field(node))})
+
+
+def require_tree(tree: object, argument: str = "tree") -> None:
+    """Check that an argument is a tree of groups.
+
+    Raises:
+        RequestError: it is not.
+    """
+    if not isinstance(tree, ElasticTree):
+        raise RequestError(argument, tree, "expected an ElasticTree")
 
 
 def _require_resources(delta: object, non_preemptible: object) -> None:

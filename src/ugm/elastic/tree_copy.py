@@ -4,7 +4,7 @@ The problem: the runtime of a group depends on its siblings and on all groups ab
 groups must not hold the lock of the owner of the tree during that computation.
 
 The idea: `TreeCopy` copies numbers only. It computes the runtimes from the copy, top down, with one call of
-`ugm.elastic.sharing.share` for each parent group and resource.
+`ugm.elastic.sharing.shares_of` for each parent group and resource.
 
 Successive copies of one tree share a `KnownGroups`. It has the numbers and results of the last computation, and a copy
 computes only what differs from it: changed groups, their siblings, and groups below whose share has changed.
@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, final
 from ugm._json_values import JsonObject
 from ugm.elastic.group import ElasticGroup
 from ugm.elastic.nodes import UNLIMITED
-from ugm.elastic.sharing import Sharer, scaled_min, share
+from ugm.elastic.sharing import Sharer, scaled_min, shares_of
 from ugm.elastic.status import terms_of
 from ugm.elastic.tree import ElasticTree
 from ugm.resources import Resource
@@ -217,7 +217,7 @@ class TreeCopy:
             sharers = [_sharer(child.name, each) for child in children if (each := _competitor(child, resource))]
             if sharers:
                 available = shares[resource].runtime
-                result = share(available, sharers if one.is_counted else [], scale=self._scales)
+                result = shares_of(available, sharers if one.is_counted else [], scale=self._scales)
                 minimums = self._scaled(available, sharers)
                 for name, *_ in sharers:
                     before, runtime = found[name][resource], result.runtime.get(name)

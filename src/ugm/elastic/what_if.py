@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from ugm.arguments import require_resource
+from ugm.arguments import require_items, require_mapping, require_resource
 from ugm.elastic.group import BUILT_IN, ElasticGroup
-from ugm.elastic.tree import ElasticTree
+from ugm.elastic.tree import ElasticTree, require_tree
 from ugm.resources import Resource
 
 __all__ = ["RuntimeChange", "what_if"]
@@ -44,7 +44,7 @@ def what_if(
 
     Raises:
         GroupError: the changed groups do not form a tree.
-        RequestError: an amount is negative.
+        RequestError: an amount is negative, or an argument has the wrong type.
 
     >>> eight = Resource(gpu=8)
     >>> live = ElasticTree(eight, [ElasticGroup("a", max=eight), ElasticGroup("b", max=eight)])
@@ -54,14 +54,15 @@ def what_if(
     a gpu 8 -> gpu 5
     b gpu 0 -> gpu 3
     """
+    require_tree(tree)
     changed = tree.copy()
     if total is not None:
         changed.set_total(total)
-    for group in put:
+    for group in require_items("put", put):
         changed.put(group)
-    for name in drop:
+    for name in require_items("drop", drop):
         changed.drop(name)
-    for name, request in requests.items():
+    for name, request in require_mapping("requests", requests).items():
         _set_request(changed, name, require_resource("requests", request))
     before, after = _runtimes(tree), _runtimes(changed)
     return tuple(

@@ -32,9 +32,13 @@ from ugm.quotatree.victims import VictimPolicy
 __all__ = ["Forest", "ForestCandidate", "ForestChange", "ManagedTree"]
 
 T = TypeVar("T")
+ArgumentT = TypeVar("ArgumentT")
 
 #: The response to a request and the change that it made.
 Attempt: TypeAlias = "tuple[AllocationResponse, ForestChange]"
+
+#: The last step of a change of a forest. It decides which changes can be undone.
+LastStep: TypeAlias = "Callable[[ForestChange, AllocationResponse], None]"
 
 
 @final
@@ -68,6 +72,7 @@ class ForestChange:
 
         The last step of the action may be `undo_trees`.
         """
+        last_changes = [managed.last_change for managed, _ in self.logs]
         try:
             for managed, log in self.logs:
                 managed.tree.log = log
@@ -76,6 +81,8 @@ class ForestChange:
                 managed.tree.log = None
         except BaseException:
             self.recover()
+            for (managed, _), last_change in zip(self.logs, last_changes, strict=True):
+                managed.last_change = last_change
             raise
         return result
 
@@ -100,9 +107,13 @@ class ForestChange:
         """
         try:
             self.undo_trees()
+            self._end_undo(previous)
         except BaseException:
             self.recover()
+            self._end_undo(previous)
             raise
+
+    def _end_undo(self, previous: ForestChange | None) -> None:
         self._restore_holders()
         for managed, _ in self.logs:
             if managed.last_change is self:
@@ -218,26 +229,30 @@ class Forest:
         for managed in self.trees.values():
             managed.last_change = None
 
-    def allocate(self, info: ConsumerInfo, policy: VictimPolicy | None = None) -> Attempt:
+    def allocate(
+        self, info: ConsumerInfo, policy: VictimPolicy | None = None, *, after: LastStep | None = None
+    ) -> Attempt:
         """Allocate a consumer on all trees that it names, or on none.
 
         Args:
             info: the consumer.
             policy: chooses the victims instead of the policy of the trees.
+            after: the last step of the change.
 
         Returns:
             The response and the change, which can be undone.
         """
-        return self._all_or_none(info, lambda: self._grant(info, (), policy))
+        return self._all_or_none(info, lambda: self._grant(info, (), policy), after)
 
-    def force(self, info: ConsumerInfo, *, fallback: bool = False) -> Attempt:
+    def force(self, info: ConsumerInfo, *, fallback: bool = False, after: LastStep | None = None) -> Attempt:
         """Allocate a consumer at its groups regardless of the quotas, or on no tree.
 
         Args:
             info: the consumer.
             fallback: whether a tree without its group holds it at the root. Otherwise the request is rejected.
+            after: the last step of the change.
         """
-        return self._all_or_none(info, lambda: self._force(info, fallback=fallback))
+        return self._all_or_none(info, lambda: self._force(info, fallback=fallback), after)
 
     def _grant(self, info: ConsumerInfo, without: Iterable[str], policy: VictimPolicy | None) -> AllocationResponse:
         """Allocate a consumer after some others have left. A rejection leaves changes behind."""
@@ -269,7 +284,9 @@ class Forest:
                 return response
         return AllocationResponse(info.consumer_id)
 
-    def _all_or_none(self, info: ConsumerInfo, grant: Callable[[], AllocationResponse]) -> Attempt:
+    def _all_or_none(
+        self, info: ConsumerInfo, grant: Callable[[], AllocationResponse], after: LastStep | None
+    ) -> Attempt:
         """Grant a request on all trees. If it is rejected, undo everything."""
         change = self.begin()
 
@@ -282,6 +299,8 @@ class Forest:
                     log.forget_preemptions()
             else:
                 change.undo_trees()
+            if after is not None:
+                after(change, response)
             return response
 
         return change.run(action), change
@@ -293,6 +312,23 @@ class Forest:
         for victim in preempted:
             self.holders.pop(victim, None)
 
+    def undo_of_update(self) -> Callable[[], None]:
+        """Return a function that undoes the next `update`, whether or not it was interrupted."""
+        holders = dict(self.holders)
+        trees = [
+            (managed, managed.tree, managed.last_change, managed.cache._undo_of_edit())  # noqa: SLF001 - the lock is held
+            for managed in self.trees.values()
+        ]
+
+        def undo() -> None:
+            for managed, tree, last_change, restore_cache in trees:
+                managed.tree, managed.last_change = tree, last_change
+                restore_cache()
+            self.holders.clear()
+            self.holders.update(holders)
+
+        return undo
+
     def update(self) -> UpdateResponse:
         """Replace each tree by the next version in its cache. A consumer that one of them cannot hold leaves all."""
         leaving: set[str] = set()
@@ -303,26 +339,31 @@ class Forest:
             leaving.update(tree.allocate_consumers_of(old, cache._take_renames()))  # noqa: SLF001 - as above
             managed.tree, managed.last_change = tree, None
         for consumer_id in sorted(leaving):
-            self.deallocate(consumer_id)
+            self._release(consumer_id)
         return UpdateResponse(tuple(sorted(leaving)), responses)
-
-    def deallocate(self, consumer_id: str) -> bool:
-        """Release a consumer on all trees. Return whether it was allocated on the forest."""
-        was_allocated = self.is_allocated(consumer_id)
-        self._release(consumer_id)
-        return was_allocated
 
     def _release(self, consumer_id: str) -> None:
         self.holders.pop(consumer_id, None)
         for managed in self.trees.values():
             managed.tree.deallocate(consumer_id)
 
-    def refund(self, consumer_id: str) -> ForestChange:
-        """Release a consumer on all trees, as a change that can be undone."""
+    def refund(self, consumer_id: str, *, after: Callable[[ForestChange], None] | None = None) -> ForestChange:
+        """Release a consumer on all trees, as a change that can be undone.
+
+        Args:
+            consumer_id: the consumer.
+            after: the last step of the change.
+        """
         change = self.begin()
         if consumer_id in self.holders:
             change.holders[consumer_id] = self.holders[consumer_id]
-        change.run(partial(self._release, consumer_id))
+
+        def action() -> None:
+            self._release(consumer_id)
+            if after is not None:
+                after(change)
+
+        change.run(action)
         return change
 
     def candidates(self, info: ConsumerInfo, policy: VictimPolicy) -> tuple[list[ForestCandidate], bool]:
@@ -373,8 +414,6 @@ class ManagedTree(Forest):
         self.trees[name] = self
         self.tree = tree
         self.cache: Final = cache
-        #: The forest that it has joined.
-        self.forest: Forest | None = None
         #: The last change, if it can be undone.
         self.last_change: ForestChange | None = None
 
@@ -382,6 +421,22 @@ class ManagedTree(Forest):
         """Deallocate some consumers."""
         for consumer_id in consumer_ids:
             self.tree.deallocate(consumer_id)
+
+    def change(self, action: Callable[[ArgumentT], T], argument: ArgumentT) -> T:
+        """Make a change of the tree after which neither it nor an earlier one can be undone.
+
+        If an exception interrupts it, nothing has changed.
+        """
+        tree, log, last_change = self.tree, UndoLog(), self.last_change
+        try:
+            tree.log, self.last_change = log, None
+            result = action(argument)
+            tree.log = None
+        except BaseException:
+            tree.recover(log)
+            self.last_change = last_change
+            raise
+        return result
 
     def request(self, info: ConsumerInfo) -> Consumer:
         """Return a new consumer for the tree.

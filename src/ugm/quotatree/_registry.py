@@ -67,18 +67,20 @@ class Registry:
             raise RequestError("forest_name", name, "there is no such forest")
         return forest
 
-    def consumer(self, consumer: str | ConsumerInfo) -> ConsumerInfo:
-        """Return a consumer, by its id or as it is.
+    def forest_of(self, managed: ManagedTree) -> Forest | None:
+        """Return the forest that a tree has joined, if any. Takes time proportional to the number of forests."""
+        return next((forest for forest in self.forests.values() if managed.name in forest.trees), None)
+
+    def known_consumer(self, consumer_id: str) -> ConsumerInfo:
+        """Return a registered consumer.
 
         Raises:
             RequestError: there is no such consumer.
         """
-        if isinstance(consumer, ConsumerInfo):
-            return consumer
         try:
-            return self.consumers[consumer]
+            return self.consumers[consumer_id]
         except (KeyError, TypeError):
-            raise RequestError("consumer_id", consumer, "there is no such consumer") from None
+            raise RequestError("consumer_id", consumer_id, "there is no such consumer") from None
 
     def plan(
         self, forest: Forest, consumer: str | ConsumerInfo, without: Iterable[str], *, preempting: bool
@@ -94,7 +96,7 @@ class Registry:
         Raises:
             RequestError: there is no such consumer, or it cannot be allocated.
         """
-        info = self.consumer(consumer)
+        info = consumer if isinstance(consumer, ConsumerInfo) else self.known_consumer(consumer)
         if self.mode is not Mode.NORMAL:
             return forest.plan_forced(info)
         return forest.plan(info, without, None if preempting else no_victims)

@@ -2,15 +2,18 @@
 
 The cache records the renames of nodes since the last update, including chains (a to b to c) and swaps, so that
 consumers follow their node.
+
+If an exception interrupts an edit, it either takes effect or changes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from types import MappingProxyType
-from typing import Final, final
+from typing import Any, Final, final
 
-from ugm.arguments import require_name
+from ugm.arguments import require_items, require_name
 from ugm.errors import RequestError
 from ugm.identity import MAX_NAME
 from ugm.operation_lock import OwnedLock, locked
@@ -42,7 +45,10 @@ class TreeCache:
     """
 
     def __init__(self, tree_name: str = DEFAULT_TREE_NAME, *, lock: OwnedLock | None = None) -> None:
-        self._lock: OwnedLock = lock or OwnedLock()
+        _require_text("tree_name", tree_name)
+        if lock is not None and not isinstance(lock, OwnedLock):
+            raise RequestError("lock", lock, "expected a lock of a manager, or None")
+        self._lock: OwnedLock = OwnedLock() if lock is None else lock
         self._name = tree_name
         self._resources: set[str] = set()
         self._nodes: dict[str, NodeSpec] = {}
@@ -79,9 +85,7 @@ class TreeCache:
 
     def add_resource_names(self, names: Iterable[str]) -> None:
         """Add several resources. Empty names are ignored."""
-        if isinstance(names, str):
-            raise RequestError("names", names, "expected a collection of names")
-        added = list(names)
+        added = require_items("names", names)
         for name in added:
             _require_text("names", name)
         self._merge(resources=added)
@@ -89,6 +93,7 @@ class TreeCache:
     @locked
     def delete_resource_name(self, name: str) -> None:
         """Remove a resource."""
+        _require_text("name", name)
         self._resources.discard(name)
 
     def set_default_resource_names(self) -> None:
@@ -144,6 +149,9 @@ class TreeCache:
             raise RequestError("new_name", new_name, "the node has that name")
         if name not in self._nodes:
             raise RequestError("name", name, "there is no such node")
+        self._edit_copies(partial(self._rename, name, new_name))
+
+    def _rename(self, name: str, new_name: str) -> None:
         self._nodes[new_name] = self._nodes.pop(name)
         for child, node in self._nodes.items():
             if node.parent == name:
@@ -159,11 +167,13 @@ class TreeCache:
     @locked
     def get_renamed_node(self, name: str) -> str:
         """Return the name of a node after its last rename; empty if it was not renamed."""
+        _require_text("name", name)
         return self._renamed.get(name, "")
 
     @locked
     def delete_node(self, name: str) -> None:
         """Remove a node. Its children remain in the cache, and are not in the tree until they have a parent again."""
+        _require_text("name", name)
         self._nodes.pop(name, None)
 
     # The whole
@@ -189,17 +199,33 @@ class TreeCache:
         self, name: str | None = None, resources: Iterable[str] = (), nodes: Mapping[str, NodeSpec] = _NO_NODES
     ) -> None:
         """Set the name, unless it is None, and add resources and nodes."""
-        if name is not None:
-            self._name = name
-        self._resources.update(filter(None, resources))
-        for node_name, node in nodes.items():
-            self._nodes[node_name] = node
-            self._renamed.pop(node_name, None)
-            self._new_names.pop(node_name, None)
+        before = self._name
+        added = set(filter(None, resources)) - self._resources
+        parts: tuple[dict[str, Any], ...] = (self._nodes, self._renamed, self._new_names)
+        entries = [{each: part[each] for each in nodes if each in part} for part in parts]
+        try:
+            if name is not None:
+                self._name = name
+            self._resources |= added
+            self._nodes.update(nodes)
+            for each in nodes:
+                self._renamed.pop(each, None)
+                self._new_names.pop(each, None)
+        except BaseException:
+            self._name = before
+            self._resources -= added
+            for part, known in zip(parts, entries, strict=True):
+                for each in nodes.keys() - known.keys():
+                    part.pop(each, None)
+                part.update(known)
+            raise
 
     @locked
     def clear(self) -> None:
         """Remove the name, all resources and all nodes."""
+        self._edit_copies(self._clear)
+
+    def _clear(self) -> None:
         self._name = ""
         for part in (self._resources, self._nodes, self._renamed, self._new_names):
             part.clear()
@@ -218,8 +244,35 @@ class TreeCache:
         If several nodes have no parent, the first by name is the root. A missing name and missing resources are set to
         the defaults in the cache. The response has the name from before.
         """
-        tree, response = self._build(TreeOptions())
-        return view_of(tree), response
+        undo = self._undo_of_edit()
+        try:
+            tree, response = self._build(TreeOptions())
+            return view_of(tree), response
+        except BaseException:
+            undo()
+            raise
+
+    def _edit_copies(self, edit: Callable[[], None]) -> None:
+        """Edit all parts. If an exception interrupts it, nothing has changed. Takes the time of a copy of the cache."""
+        undo = self._undo_of_edit()
+        try:
+            self._resources, self._nodes = set(self._resources), dict(self._nodes)
+            self._renamed, self._new_names = dict(self._renamed), dict(self._new_names)
+            edit()
+        except BaseException:
+            undo()
+            raise
+
+    def _undo_of_edit(self) -> Callable[[], None]:
+        """Return a function that undoes an edit that replaces parts and does not change them."""
+        name, resources, nodes, renamed = self._name, self._resources, self._nodes, self._renamed
+        new_names = self._new_names
+
+        def undo() -> None:
+            self._name, self._resources, self._nodes, self._renamed = name, resources, nodes, renamed
+            self._new_names = new_names
+
+        return undo
 
     # For the manager, which holds the lock
 

@@ -20,7 +20,7 @@ from ugm.arguments import require_name
 from ugm.errors import InvariantError, RequestError
 from ugm.identity import is_name
 from ugm.operation_lock import OwnedLock, locked
-from ugm.quotatree._forest import Forest, ManagedTree
+from ugm.quotatree._forest import Forest, ForestChange, ManagedTree
 from ugm.quotatree._registry import Mode, Registry
 from ugm.quotatree._self_check import violations
 from ugm.quotatree._tree import TreeOptions
@@ -106,9 +106,14 @@ class QuotaManager:
         Raises:
             RequestError: there is no such consumer.
         """
-        registry = self._registry
-        registry.consumer(consumer_id).preempted_by = None
-        del registry.consumers[consumer_id]
+        consumers, info = self._registry.consumers, self._registry.known_consumer(consumer_id)
+        preempted_by = info.preempted_by
+        try:
+            del consumers[consumer_id]
+            info.preempted_by = None
+        except BaseException:
+            consumers[consumer_id], info.preempted_by = info, preempted_by
+            raise
 
     @locked
     def get_all_consumer_ids(self) -> tuple[str, ...]:
@@ -163,12 +168,22 @@ class QuotaManager:
         Raises:
             RequestError: there is no such tree, or consumers are allocated on it.
         """
-        managed = self._registry.tree(tree_name)
+        trees, managed = self._registry.trees, self._registry.tree(tree_name)
         if managed.tree.consumers:
             raise RequestError("tree_name", tree_name, "consumers are allocated on it")
-        if managed.forest is not None:
-            del managed.forest.trees[tree_name]
-        del self._registry.trees[tree_name]
+        forest = self._registry.forest_of(managed)
+        joined = {} if forest is None else dict(forest.trees)
+        try:
+            if forest is not None:
+                del forest.trees[tree_name]
+            del trees[tree_name]
+        except BaseException:
+            trees[tree_name] = managed
+            if forest is not None:
+                # Complete, because the order in which the trees joined counts.
+                forest.trees.clear()
+                forest.trees.update(joined)
+            raise
 
     @locked
     def get_tree_names(self) -> tuple[str, ...]:
@@ -194,8 +209,7 @@ class QuotaManager:
         Raises:
             RequestError: there is no such forest.
         """
-        for managed in self._registry.forest(forest_name).trees.values():
-            managed.forest = None
+        self._registry.forest(forest_name)
         del self._registry.forests[forest_name]
 
     @locked
@@ -206,9 +220,9 @@ class QuotaManager:
             RequestError: there is no such forest or tree, or the tree belongs to another forest.
         """
         forest, managed = self._registry.forest(forest_name), self._registry.tree(tree_name)
-        if managed.forest not in (None, forest):
-            raise RequestError("tree_name", tree_name, f"the tree belongs to forest {managed.forest.name!r}")
-        managed.forest = forest
+        joined = self._registry.forest_of(managed)
+        if joined is not None and joined is not forest:
+            raise RequestError("tree_name", tree_name, f"the tree belongs to forest {joined.name!r}")
         forest.trees[tree_name] = managed
 
     @locked
@@ -219,9 +233,9 @@ class QuotaManager:
             RequestError: the tree does not belong to the forest.
         """
         forest, managed = self._registry.find_forest(forest_name), self._registry.find_tree(tree_name)
-        if forest is None or managed is None or managed.forest is not forest:
+        if forest is None or managed is None or tree_name not in forest.trees:
             raise RequestError("tree_name", tree_name, f"the tree does not belong to forest {forest_name!r}")
-        forest.trees.pop(tree_name).forest = None
+        del forest.trees[tree_name]
 
     @locked
     def get_forest_names(self) -> tuple[str, ...]:
@@ -246,10 +260,9 @@ class QuotaManager:
         try:
             with self._lock:
                 managed = registry.tree(tree_name)
-                consumer = managed.request(registry.consumer(consumer_id))
-                managed.last_change = None
+                consumer = managed.request(registry.known_consumer(consumer_id))
                 tree = managed.tree
-                return tree.allocate(consumer) if registry.mode is Mode.NORMAL else tree.force(consumer)
+                return managed.change(tree.allocate if registry.mode is Mode.NORMAL else tree.force, consumer)
         except BaseException:
             self._lock.release_if_held()
             raise
@@ -263,14 +276,14 @@ class QuotaManager:
         """
         forest = self._registry.forest(forest_name)
         info = self._request(forest, consumer_id)
-        response, _ = forest.allocate(info) if self._registry.mode is Mode.NORMAL else forest.force(info)
+        grant = forest.allocate if self._registry.mode is Mode.NORMAL else forest.force
+        response, _ = grant(info, after=_forget_changes)
         return response
 
     def _request(self, forest: Forest, consumer_id: str) -> ConsumerInfo:
-        """Return a consumer that can be allocated on a forest, whose earlier changes can no longer be undone."""
-        info = self._registry.consumer(consumer_id)
+        """Return a consumer that can be allocated on a forest."""
+        info = self._registry.known_consumer(consumer_id)
         forest.require_new(info)
-        forest.forget_changes()
         return info
 
     @locked
@@ -292,7 +305,7 @@ class QuotaManager:
         return self._adopt(self._registry.forest(forest_name), consumer_id)
 
     def _adopt(self, forest: Forest, consumer_id: str) -> AllocationResponse:
-        response, _ = forest.force(self._request(forest, consumer_id))
+        response, _ = forest.force(self._request(forest, consumer_id), after=_forget_changes)
         return response
 
     @locked
@@ -328,10 +341,9 @@ class QuotaManager:
         try:
             with self._lock:
                 managed = self._registry.find_tree(tree_name)
-                if managed is None or not is_name(consumer_id) or not managed.tree.deallocate(consumer_id):
+                if managed is None or not is_name(consumer_id) or consumer_id not in managed.tree.consumers:
                     return False
-                managed.last_change = None
-                return True
+                return managed.change(managed.tree.deallocate, consumer_id)
         except BaseException:
             self._lock.release_if_held()
             raise
@@ -342,8 +354,9 @@ class QuotaManager:
         forest = self._registry.find_forest(forest_name)
         if forest is None or not forest.holds(consumer_id):
             return False
-        forest.forget_changes()
-        return forest.deallocate(consumer_id)
+        was_allocated = forest.is_allocated(consumer_id)
+        forest.refund(consumer_id, after=_forget_changes)
+        return was_allocated
 
     @locked
     def is_allocated(self, tree_name: str, consumer_id: str) -> bool:
@@ -367,7 +380,7 @@ class QuotaManager:
             RequestError: as for `allocate`, or the mode is not normal.
         """
         managed, mode = self._registry.tree(tree_name), self._registry.mode
-        managed.require_new(self._registry.consumer(consumer_id))
+        managed.require_new(self._registry.known_consumer(consumer_id))
         if mode is not Mode.NORMAL:
             raise RequestError("mode", str(mode), "a try is possible in normal mode only")
         return self._try(managed, consumer_id)
@@ -387,12 +400,8 @@ class QuotaManager:
     def _try(self, forest: Forest, consumer_id: str) -> AllocationResponse:
         info = self._request(forest, consumer_id)
         if self._registry.mode is not Mode.NORMAL:
-            return forest.force(info)[0]
-        response, change = forest.allocate(info)
-        if response.rejection is None or response.rejection.reason is Reason.NO_ROOM:
-            change.tried = consumer_id
-            change.set_last()
-        return response
+            return forest.force(info, after=_forget_changes)[0]
+        return forest.allocate(info, after=_remember_try)[0]
 
     @locked
     def undo_allocate(self, tree_name: str, consumer_id: str) -> None:
@@ -415,7 +424,7 @@ class QuotaManager:
         self._undo(self._registry.forest(forest_name), consumer_id)
 
     def _undo(self, forest: Forest, consumer_id: str) -> None:
-        self._registry.consumer(consumer_id)
+        self._registry.known_consumer(consumer_id)
         change = next((managed.last_change for managed in forest.trees.values()), None)
         if change is None or change.forest is not forest or change.tried != consumer_id or not change.is_last:
             last = f"the last change of {forest.kind} {forest.name!r}"
@@ -440,7 +449,7 @@ class QuotaManager:
         Raises:
             RequestError: there is no such tree.
         """
-        return self._registry.tree(tree_name).update()
+        return _updated([self._registry.tree(tree_name)])[0]
 
     @locked
     def update_forest(self, forest_name: str) -> UpdateResponse:
@@ -451,13 +460,15 @@ class QuotaManager:
         Raises:
             RequestError: there is no such forest.
         """
-        return self._registry.forest(forest_name).update()
+        return _updated([self._registry.forest(forest_name)])[0]
 
     @locked
     def update_all(self) -> UpdateResponse:
         """Apply the edits in all caches."""
-        alone = [managed for managed in self._registry.trees.values() if managed.forest is None]
-        responses = [forest.update() for forest in (*alone, *self._registry.forests.values())]
+        forests = self._registry.forests.values()
+        joined = {name for forest in forests for name in forest.trees}
+        alone = [managed for name, managed in self._registry.trees.items() if name not in joined]
+        responses = _updated([*alone, *forests])
         unallocated = {consumer_id for response in responses for consumer_id in response.unallocated}
         trees = {name: tree for response in responses for name, tree in response.trees.items()}
         return UpdateResponse(tuple(sorted(unallocated)), trees)
@@ -483,6 +494,30 @@ class QuotaManager:
         found = [message for managed in self._registry.trees.values() for message in violations(managed.tree)]
         if found:
             raise InvariantError(tuple(found))
+
+
+def _forget_changes(change: ForestChange, _: AllocationResponse | None = None) -> None:
+    """End a change after which neither it nor an earlier one can be undone."""
+    change.forest.forget_changes()
+
+
+def _remember_try(change: ForestChange, response: AllocationResponse) -> None:
+    """End a try, which can be undone unless its group is not a leaf."""
+    change.forest.forget_changes()
+    if response.rejection is None or response.rejection.reason is Reason.NO_ROOM:
+        change.tried = response.consumer_id
+        change.set_last()
+
+
+def _updated(forests: list[Forest]) -> list[UpdateResponse]:
+    """Apply the edits in the caches of some trees and forests. If an exception interrupts it, nothing has changed."""
+    undo = [forest.undo_of_update() for forest in forests]
+    try:
+        return [forest.update() for forest in forests]
+    except BaseException:
+        for restore in undo:
+            restore()
+        raise
 
 
 def _is_allocated(forest: Forest | None, consumer_id: str) -> bool:

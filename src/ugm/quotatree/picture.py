@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ugm.errors import printable
+from ugm.errors import RequestError, printable
 from ugm.quotatree.view import ConsumerView, NodeView, TreeView
 from ugm.resources import format_amount
 
@@ -17,6 +17,9 @@ __all__ = ["draw", "to_graphviz", "to_mermaid"]
 
 def draw(view: TreeView) -> str:
     """Draw a tree for a terminal.
+
+    Raises:
+        RequestError: *view* is not a TreeView.
 
     >>> from ugm.quotatree import NodeSpec, TreeCache
     >>> cache = TreeCache("Company")
@@ -27,9 +30,15 @@ def draw(view: TreeView) -> str:
     all: cpu 0 of 8
     └─ team: cpu 0 of 5
     """
+    _require_view(view)
     if not view.nodes:
         return f"{printable(view.name)}\n(empty)"
     return "\n".join([printable(view.name), *_lines(view)])
+
+
+def _require_view(view: object) -> None:
+    if not isinstance(view, TreeView):
+        raise RequestError("view", view, "expected a TreeView")
 
 
 def _lines(view: TreeView) -> Iterator[str]:
@@ -65,7 +74,12 @@ def _consumer(consumer: ConsumerView) -> str:
 
 
 def to_graphviz(view: TreeView) -> str:
-    """Draw a tree in the language of Graphviz: hard nodes have a thick frame, nodes over their quota a red one."""
+    """Draw a tree in the language of Graphviz: hard nodes have a thick frame, nodes over their quota a red one.
+
+    Raises:
+        RequestError: *view* is not a TreeView.
+    """
+    _require_view(view)
     names = {node.name: f"n{number}" for number, node in enumerate(view.nodes)}
     lines = [f'digraph "{_escaped(view.name)}" {{', "  node [shape=box];"]
     for node in view.nodes:
@@ -89,7 +103,12 @@ def _is_over(node: NodeView) -> bool:
 
 
 def to_mermaid(view: TreeView) -> str:
-    """Draw a tree as a Mermaid flowchart: hard nodes have a double frame, nodes over their quota a red one."""
+    """Draw a tree as a Mermaid flowchart: hard nodes have a double frame, nodes over their quota a red one.
+
+    Raises:
+        RequestError: *view* is not a TreeView.
+    """
+    _require_view(view)
     names = {node.name: f"n{number}" for number, node in enumerate(view.nodes)}
     lines = ["flowchart TD"]
     for node in view.nodes:

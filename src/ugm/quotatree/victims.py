@@ -12,6 +12,7 @@ from itertools import combinations
 from math import comb
 from typing import Final, Protocol
 
+from ugm.errors import RequestError
 from ugm.quotatree._node import Consumer
 from ugm.quotatree._packed import Amounts
 
@@ -19,6 +20,8 @@ __all__ = ["VictimPolicy", "fewest", "first_found", "no_victims"]
 
 #: The largest number of sets of one size that are compared. Where there are more, a set is built greedily.
 _MAX_SETS: Final = 2_000
+
+_CANDIDATES: Final = "expected consumers of the tree"
 
 
 class VictimPolicy(Protocol):
@@ -33,10 +36,15 @@ def first_found(candidates: Iterable[Consumer], amounts: Amounts, free: Sequence
     """Take one candidate after the other until the request fits, as in MCAD.
 
     Candidates that free none of the missing amounts are taken too.
+
+    Raises:
+        RequestError: an argument has the wrong type.
     """
+    _require_arguments(candidates, amounts, free)
     left = list(free)
     chosen = []
     for candidate in candidates:
+        _require_consumer(candidate)
         chosen.append(candidate)
         for index, amount in candidate.amounts:
             left[index] += amount
@@ -58,8 +66,14 @@ def fewest(candidates: Iterable[Consumer], amounts: Amounts, free: Sequence[int]
     If more than 2,000 sets of one size exist (four victims of 17 candidates), the largest candidates are added one by
     one and then exchanged for candidates of lower priority. If one resource is missing, their number is still minimal.
     If several are missing, no victim can be left out.
+
+    Raises:
+        RequestError: an argument has the wrong type.
     """
+    _require_arguments(candidates, amounts, free)
     listed = list(candidates)
+    for candidate in listed:
+        _require_consumer(candidate)
     missing = {index: amount - free[index] for index, amount in amounts if amount > free[index]}
     useful = [
         candidate for candidate in listed if any(missing.get(at, 0) and more > 0 for at, more in candidate.amounts)
@@ -72,6 +86,27 @@ def fewest(candidates: Iterable[Consumer], amounts: Amounts, free: Sequence[int]
         return order[:1] or None
     chosen = _smallest(order, missing)
     return None if chosen is None else [candidate for candidate in listed if candidate in chosen]
+
+
+def _require_arguments(candidates: object, amounts: object, free: object) -> None:
+    if not isinstance(candidates, Iterable):
+        raise RequestError("candidates", candidates, _CANDIDATES)
+    if not isinstance(free, list | tuple) or not all(type(amount) is int for amount in free):
+        raise RequestError("free", free, "expected an int for each resource of the tree")
+    if not isinstance(amounts, list | tuple) or not all(_is_amount(entry, len(free)) for entry in amounts):
+        raise RequestError("amounts", amounts, "expected pairs of the position of a resource and an int")
+
+
+def _require_consumer(candidate: object) -> None:
+    if not isinstance(candidate, Consumer):
+        raise RequestError("candidates", candidate, _CANDIDATES)
+
+
+def _is_amount(entry: object, resources: int) -> bool:
+    match entry:
+        case (int() as index, int()):
+            return 0 <= index < resources
+    return False
 
 
 def _smallest(order: list[Consumer], missing: dict[int, int]) -> Sequence[Consumer] | None:

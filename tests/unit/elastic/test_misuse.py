@@ -8,7 +8,24 @@ from typing import Any
 import pytest
 
 from ugm import RequestError, Resource
-from ugm.elastic import ElasticGroup, ElasticModel, ElasticQuota, ElasticTree, Pod, what_if
+from ugm.elastic import (
+    ElasticGroup,
+    ElasticModel,
+    ElasticQuota,
+    ElasticTree,
+    GroupError,
+    OveruseClock,
+    Pod,
+    Sharer,
+    declared_group,
+    explain,
+    share,
+    shortage,
+    status,
+    table,
+    verify,
+    what_if,
+)
 
 #: Of no use anywhere.
 WRONG: Any = {"cpu": 1}
@@ -89,3 +106,59 @@ def test_other_arguments(quota: ElasticQuota) -> None:
     assert refused(lambda: what_if(tree, requests={"a": WRONG})) == "requests {'cpu': 1}: expected a Resource"
     assert refused(ElasticQuota, WRONG) == "tree {'cpu': 1}: expected an ElasticTree"
     assert refused(ElasticModel, WRONG) == "quota {'cpu': 1}: expected an ElasticQuota"
+
+
+def test_functions(quota: ElasticQuota) -> None:
+    """Functions refuse arguments of the wrong type."""
+    tree = quota.tree
+    for call, message in (
+        (lambda: share(WRONG, []), "available {'cpu': 1}: expected an int"),
+        (lambda: share(1, WRONG, scale=WRONG), "scale {'cpu': 1}: expected True or False"),
+        (lambda: share(1, 5), "sharers 5: expected several items, for example a list"),  # type: ignore[arg-type]
+        (lambda: share(1, [WRONG]), "sharers {'cpu': 1}: expected a Sharer"),
+        (lambda: share(1, [Sharer("", 1, 1, 1)]), "sharer.name '': a name is a text of 1 to 256 characters"),
+        (lambda: explain(WRONG, "a", "cpu"), "tree {'cpu': 1}: expected an ElasticTree"),
+        (lambda: explain(tree, "a", WRONG), "resource {'cpu': 1}: a name is a text of 1 to 256 characters"),
+        (lambda: shortage(WRONG, WRONG), "tree {'cpu': 1}: expected an ElasticTree"),
+        (lambda: shortage(tree, WRONG), "violation {'cpu': 1}: expected a violation of an elastic group"),
+        (lambda: status(WRONG, "a"), "tree {'cpu': 1}: expected an ElasticTree"),
+        (lambda: table(WRONG, "cpu"), "tree {'cpu': 1}: expected an ElasticTree"),
+        (lambda: table(tree, WRONG), "resource {'cpu': 1}: a name is a text of 1 to 256 characters"),
+        (lambda: table(tree, "cpu", width=-1), "width -1: expected a number of characters, 0 or more"),
+        (lambda: verify(WRONG), "tree {'cpu': 1}: expected an ElasticTree"),
+        (lambda: verify(tree, expected=WRONG), "expected {'cpu': 1}: expected an ElasticTree"),
+        (lambda: what_if(WRONG), "tree {'cpu': 1}: expected an ElasticTree"),
+        (lambda: what_if(tree, put=WRONG), "group 'cpu': expected an ElasticGroup"),
+        (lambda: what_if(tree, drop=5), "drop 5: expected several items, for example a list"),  # type: ignore[arg-type]
+        (lambda: what_if(tree, requests=[]), "requests []: expected a mapping, for example a dict"),  # type: ignore[arg-type]
+        (lambda: tree.add_counts_of(WRONG), "other {'cpu': 1}: expected an ElasticTree"),
+        (lambda: declared_group(WRONG), "config {'cpu': 1}: expected an ElasticGroupConfig"),
+        (lambda: quota.forget(WRONG), "pod {'cpu': 1}: there is no such pod"),
+        (lambda: quota.forget_all([WRONG]), "names {'cpu': 1}: expected a text"),
+        (lambda: OveruseClock().due([WRONG], now=1), "over {'cpu': 1}: expected a text"),
+    ):
+        assert refused(call) == message
+    with pytest.raises(RequestError, match="different names"):
+        share(1, [Sharer("a", 1, 1, 1), Sharer("a", 2, 1, 1)])
+    with pytest.raises(RequestError, match="expected ints as amounts"):
+        share(1, [Sharer("a", WRONG, 1, 1)])
+    with pytest.raises(RequestError, match="expected a tree with the same groups"):
+        verify(tree, expected=ElasticTree())
+
+
+def test_unknown_names(quota: ElasticQuota) -> None:
+    """A name of the wrong type is unknown."""
+    for call in (quota.delete, quota.plan_revoke, quota.refuses_pods, lambda name: status(quota.tree, name)):
+        with pytest.raises(GroupError, match=r"there is no such group \[not_found\]"):
+            call(WRONG)
+    assert not quota.has_pod(WRONG)
+    assert quota.pod(WRONG) is None
+    assert quota.pods_in(WRONG) == ()
+
+
+def test_clock_after_misuse() -> None:
+    """A refused call leaves the time of the clock as it was."""
+    clock = OveruseClock()
+    with pytest.raises(RequestError, match="over 5"):
+        clock.due(5, now=9)  # type: ignore[arg-type]
+    assert clock.due(["a"], now=1) == ()

@@ -149,6 +149,12 @@ def test_adoption(scene: Scene) -> None:
         lambda: ConsumerInfo("a", [TreeRequest("T", "A", unpreemptable=[])]),  # type: ignore[arg-type]  # what is tested
         lambda: TreeCache().add_node_spec("", {"quota": {}}),
         lambda: TreeCache().add_resource_names("cpu"),
+        lambda: TreeCache().add_resource_names(-1),  # type: ignore[arg-type]  # what is tested
+        lambda: TreeCache().delete_resource_name([]),  # type: ignore[arg-type]  # what is tested
+        lambda: TreeCache().delete_node([]),  # type: ignore[arg-type]  # what is tested
+        lambda: TreeCache().get_renamed_node([]),  # type: ignore[arg-type]  # what is tested
+        lambda: TreeCache(5),  # type: ignore[arg-type]  # what is tested
+        lambda: TreeCache(lock=5),  # type: ignore[arg-type]  # what is tested
         lambda: TreeCache().add_resource_name(5),  # type: ignore[arg-type]  # what is tested
         lambda: TreeCache().set_tree_name(None),  # type: ignore[arg-type]  # what is tested
     ],

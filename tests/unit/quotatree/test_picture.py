@@ -8,6 +8,7 @@ import pytest
 
 from support.places import EXAMPLES
 from support.quotatree_fixtures import Scene, document
+from ugm import RequestError
 from ugm.quotatree import Mode, QuotaManager, TreeView, draw, to_graphviz, to_mermaid
 
 
@@ -89,3 +90,10 @@ def test_deep_tree() -> None:
 
     assert draw(view).endswith("└─ n1199: cpu 0 of 1")
     assert to_mermaid(view).count("-->") == to_graphviz(view).count("->") == 1_199
+
+
+def test_arguments_of_wrong_types() -> None:
+    """Only views of trees can be drawn."""
+    for picture in (draw, to_graphviz, to_mermaid):
+        with pytest.raises(RequestError, match="view 5: expected a TreeView"):
+            picture(5)  # type: ignore[arg-type]

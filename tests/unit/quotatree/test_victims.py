@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from itertools import combinations
+from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ugm import Resource
+from ugm import RequestError, Resource
 from ugm.quotatree import ConsumerInfo, TreeRequest, fewest, first_found
 from ugm.quotatree._node import Consumer, Rank
 from ugm.quotatree._packed import Packing
@@ -75,3 +77,23 @@ def test_the_last_arrival_goes_first() -> None:
     listed = [candidate(0, 1, 0), candidate(1, 1, 0)]
 
     assert fewest(listed, ((0, 1),), [0, 0]) == listed[1:]
+
+
+@pytest.mark.parametrize(
+    ("argument", "candidates", "amounts", "free"),
+    [
+        ("candidates", 5, (), []),
+        ("candidates", [5], ((0, 1),), [0]),
+        ("amounts", [], 5, []),
+        ("amounts", [], ((0, 1),), []),
+        ("amounts", [], ((0, 1, 2),), [0]),
+        ("amounts", [], (("cpu", 1),), [0]),
+        ("free", [], (), 5),
+        ("free", [], (), ["cpu"]),
+    ],
+)
+def test_arguments_of_wrong_types(argument: str, candidates: Any, amounts: Any, free: Any) -> None:  # noqa: ANN401 - what is tested
+    """A policy refuses arguments of the wrong type."""
+    for policy in (fewest, first_found):
+        with pytest.raises(RequestError, match=f"^{argument} "):
+            policy(candidates, amounts, free)
