@@ -34,7 +34,8 @@ The other modules:
   ``locations`` finds the log of a path or URL.
 - Opening: ``opening`` gets the right to write a log and replays it; ``follower`` keeps the state of a log that another
   process writes, and takes over; ``partition`` and ``journal`` are the partition and its journal for programs, and
-  ``deferred_results`` delivers results to futures and tasks; ``errors`` has the exceptions.
+  ``deferred_results`` passes results to futures and tasks, in a thread of ``result_delivery``; ``threads`` starts
+  threads, and ``errors`` has the exceptions.
 - The right to write a file: ``writer_lock`` and ``file_use`` give it to one process, ``leader_file`` identifies it, and
   ``open_mark`` ensures that the file is read under the name under which it was written.
 - The contents: ``change_data`` defines a change, ``client_sessions`` the clients of a service,

@@ -55,10 +55,11 @@ class Journal:
         return self._change_queue.is_closed
 
     def close(self) -> None:
-        """Write all pending changes and release the file; a second call does nothing, unless the first was interrupted.
+        """Write all pending changes and release the file; a second call does nothing.
 
-        All deferred results are delivered. The partition can still be read, but refuses every change. In a process that
-        was forked from the one that opened the journal, this method does nothing.
+        If the first call was interrupted, the second one continues. All deferred results are delivered. The partition
+        can still be read, but refuses every change. In a process that was forked from the one that opened the journal,
+        this method does nothing.
 
         Raises:
             JournalError: a change that was not acknowledged could not be written.
