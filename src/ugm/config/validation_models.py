@@ -60,11 +60,11 @@ def elastic_groups_are_valid(located: LocatedPartition) -> Iterator[Finding]:
         yield Finding((*path, at, "name"), "elastic-name-invalid", message)
     for at, group in enumerate(elastic.groups):
         yield from _name_findings(group, (*path, at))
-    groups = tuple(_with_usable_names(elastic.groups[at]) for at in named)
+    groups, neighbours = tuple(_with_usable_names(elastic.groups[at]) for at in named), _Neighbours(elastic.groups)
     for position, refusal in broken_rules(replace(elastic, groups=groups)):
         place, field = (*path, named[position]), _FIELDS.get(refusal.rule)
         code = f"elastic-{refusal.rule.replace('_', '-')}"
-        sources = _sources(elastic.groups, named[position], refusal.rule, path)
+        sources = neighbours.sources(named[position], refusal.rule, path)
         yield Finding(
             (*place, field) if field else place,
             code,
@@ -103,14 +103,28 @@ def _with_usable_names(group: ElasticGroupConfig) -> ElasticGroupConfig:
     )
 
 
-def _sources(groups: Sequence[ElasticGroupConfig], position: int, rule: str, path: Path) -> tuple[Path, ...]:
-    """Return the paths of the group and of the groups with which a rule compares it."""
-    if rule == "parent_not_found":
-        return (path,)
-    group, compared = groups[position], [position]
-    if rule not in _OF_ONE_GROUP:
-        compared += [at for at, other in enumerate(groups) if other.name == group.parent or other.parent == group.name]
-    return tuple((*path, at) for at in compared)
+class _Neighbours:
+    """The positions of the groups above and below each group."""
+
+    def __init__(self, groups: Sequence[ElasticGroupConfig]) -> None:
+        self._groups: Final = groups
+        self._positions: Final[dict[str, int]] = {}
+        self._children: Final[dict[str, list[int]]] = {}
+        for at, group in enumerate(groups):
+            # A second group with the same name is reported by itself.
+            self._positions.setdefault(group.name, at)
+            self._children.setdefault(group.parent, []).append(at)
+
+    def sources(self, position: int, rule: str, path: Path) -> tuple[Path, ...]:
+        """Return the paths of a group and of the groups with which a rule compares it."""
+        if rule == "parent_not_found":
+            return (path,)
+        group, compared = self._groups[position], list[int]()
+        if rule not in _OF_ONE_GROUP:
+            parent = self._positions.get(group.parent)
+            above = () if parent is None else (parent,)
+            compared = sorted({*above, *self._children.get(group.name, ())})
+        return tuple((*path, at) for at in (position, *compared))
 
 
 def elastic_sources_are_valid(located: LocatedPartition) -> Iterator[Finding]:
