@@ -43,8 +43,9 @@ _LOGGER: Final = logging.getLogger(__name__)
 #: Returns the milliseconds since 1970.
 Clock: TypeAlias = Callable[[], int]
 #: A function that is called with None when a change is durable, or with the error when it is in doubt. All commits wait
-#: for it, so it must return at once, without a call of the partition or of a subscriber. It must ignore a second call,
-#: which may happen after an interruption.
+#: for it, so it must return at once, without a call of the partition or of a subscriber. If commits are not shared, the
+#: calling thread calls it, and it may call subscribers. It must ignore a second call, which may happen after an
+#: interruption.
 DurabilityCallback: TypeAlias = Callable[[JournalError | None], None]
 
 #: The last millisecond of the year 9999, the last year that `datetime` supports.
@@ -53,6 +54,8 @@ _LAST_INSTANT: Final = 253_402_300_799_999
 _ANSWER_PAUSE: Final = 1.0
 #: The time until the thread tries again after an unexpected error, in seconds.
 _RETRY: Final = 0.1
+#: How often a callback that raises is called.
+_ATTEMPTS: Final = 8
 
 
 def milliseconds() -> int:
@@ -484,6 +487,7 @@ class ChangeQueue:
 
     def _notify(self) -> None:
         """Call the callbacks that are due. The next `flush` repeats a call that was interrupted."""
+        attempts = 0
         while True:
             try:
                 callback, failure = first = self._due[0]
@@ -493,7 +497,12 @@ class ChangeQueue:
             try:
                 callback(failure)
             except Exception:
+                attempts += 1
+                if attempts < _ATTEMPTS:
+                    # Memory may have been exhausted.
+                    continue
                 _LOGGER.exception("a callback for a durable change failed")
+            attempts = 0
             with suppress(ValueError):
                 self._due.remove(first)
 
@@ -501,15 +510,20 @@ class ChangeQueue:
         """Commit appended changes until the journal is closed. During one commit, changes gather for the next."""
         while not self.is_closed:
             try:
-                with self._guard:
-                    self._wait_for_work()
-                if not self.is_closed:
-                    self.flush()
-            except JournalError:
-                # The callers have it. The next change tries again.
-                continue
+                self._commit_until_closed()
             except BaseException as error:  # noqa: BLE001 - without this thread, every change would wait for ever
                 self._recover(error)
+
+    def _commit_until_closed(self) -> None:
+        while not self.is_closed:
+            # What an interrupted round has left.
+            self._notify()
+            with self._guard:
+                self._wait_for_work()
+            if not self.is_closed:
+                # The callers get the error. The next change tries again.
+                with suppress(JournalError):
+                    self.flush()
 
     def _wait_for_work(self) -> None:
         self._is_idle = True
@@ -521,6 +535,8 @@ class ChangeQueue:
         """Continue after an unexpected error. The changes are still there, and the next attempt may succeed."""
         with suppress(BaseException):
             self.release_if_held()
+            with self._guard:
+                self._collect_due_callbacks(self._failure)
             _LOGGER.error("a commit failed in an unexpected way", exc_info=error)
             time.sleep(_RETRY)
 

@@ -1,8 +1,10 @@
 """Deferred results: an operation runs at once, and its result is delivered when its change is durable.
 
-If commits are shared, `ugm.journal.result_delivery` delivers the results. A `FutureResult` completes a future. A
-`TaskResult` goes to the `LoopMailbox` of its asyncio loop, because only the thread of the loop may complete it. The
-mailbox wakes the loop once for many results: with 1,000 tasks this more than doubles the operations per second.
+If commits are shared, the thread of `ugm.journal.result_delivery` calls subscribers and completes futures. A result
+that is durable already is delivered in the calling thread. A `FutureResult` completes a future. A `TaskResult` goes to
+the `LoopMailbox` of its asyncio loop, because only the thread of the loop may complete it; without subscribers, it
+needs no other thread. The mailbox wakes the loop once for many results: with 1,000 tasks this more than doubles the
+operations per second.
 """
 
 from __future__ import annotations

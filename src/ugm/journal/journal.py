@@ -65,7 +65,11 @@ class Journal:
             JournalError: a change that was not acknowledged could not be written.
             ReentrantCallError: a signal handler or finalizer has interrupted this thread while it closes the journal.
         """
-        if self._is_released or self._change_queue.is_in_fork:
+        if self._change_queue.is_in_fork:
+            return
+        if self._is_released:
+            # The first call may have been interrupted, or deliver results in another thread.
+            self._change_queue.deliver_results()
             return
         self._require_not_interrupted()
         try:

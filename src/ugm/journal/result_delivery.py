@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
 from threading import Thread
@@ -32,11 +33,14 @@ class Result(Protocol):
     """A result that is ready to be delivered."""
 
     def deliver(self) -> None:
-        """Call the subscribers with the events of the operation, and then `settle`; a second call does nothing."""
+        """Call the subscribers with the events of the operation, and then `settle`.
+
+        A later call does nothing; two threads may call it at once.
+        """
         ...
 
     def settle(self) -> None:
-        """Give the caller the result; a second call does nothing."""
+        """Give the caller the result; a later call does nothing; two threads may call it at once."""
         ...
 
 
@@ -53,7 +57,7 @@ class ResultDelivery:
     def __init__(self, path: str) -> None:
         self._path: Final = path
         self._results: Final[deque[Result]] = deque()
-        #: Has an element for every result that was added, and one when the journal is closed.
+        #: Gets an element for each result that is added, for each failure, and when the journal is closed.
         self._wake: Final[SimpleQueue[None]] = SimpleQueue()
         #: Protects the start of the thread.
         self._guard: Final = OwnedLock()
@@ -66,12 +70,12 @@ class ResultDelivery:
         Raises:
             JournalError: the thread cannot be started.
         """
-        if self._thread is None:
+        if self._thread is None or not self._thread.is_alive():
             self._guard.hold(self._start)
 
     def _start(self) -> None:
         # After an interruption there may be two threads, which do no harm.
-        if self._thread is None:
+        if self._thread is None or not self._thread.is_alive():
             self._thread = start_thread(self._work, f"results {self._path}", self._path)
 
     def add(self, result: Result) -> None:
@@ -88,36 +92,45 @@ class ResultDelivery:
         self._wake.put(None)
         self._deliver_all()
 
-    def _deliver_all(self) -> None:
-        """Deliver the results in the list, possibly together with another thread."""
+    def _deliver_all(self, handle: Callable[[Result, BaseException], None] | None = None) -> None:
+        """Deliver the results in the list, possibly together with another thread.
+
+        Args:
+            handle: called if the delivery of a result raises; None to raise the exception.
+        """
         results = self._results
         while True:
             try:
                 result = results[0]
             except IndexError:
                 return
-            result.deliver()
-            self._remove(result)
-
-    def _remove(self, result: Result) -> None:
-        # Another thread may have removed it.
-        with suppress(ValueError):
-            self._results.remove(result)
+            try:
+                result.deliver()
+            except BaseException as error:
+                if handle is None:
+                    raise
+                handle(result, error)
+            # Another thread may have removed it.
+            with suppress(ValueError):
+                results.remove(result)
 
     def _work(self) -> None:
         while not self._is_closed or self._results:
             try:
-                self._wake.get()
-                self._deliver_all()
-            except BaseException as error:  # noqa: BLE001 - subscribers and callbacks may raise anything
-                self._settle_first(error)
+                self._deliver_until_closed()
+            except BaseException:  # noqa: BLE001 - without this thread, every promise would stay open
+                # The same result is tried again.
+                with suppress(BaseException):
+                    self._wake.put(None)
 
-    def _settle_first(self, error: BaseException) -> None:
-        """Give up the delivery of events for a result. The next operation of the partition repeats it."""
+    def _deliver_until_closed(self) -> None:
+        while not self._is_closed or self._results:
+            self._wake.get()
+            self._deliver_all(self._give_up)
+
+    @staticmethod
+    def _give_up(result: Result, error: BaseException) -> None:
+        """Settle a result whose events were not delivered. The next operation of the partition delivers them."""
         with suppress(BaseException):
             _LOGGER.error("the delivery of a result failed", exc_info=error)
-            result = self._results[0]
-            result.settle()
-            self._remove(result)
-            # The results behind it have to be delivered as well.
-            self._wake.put(None)
+        result.settle()

@@ -320,9 +320,9 @@ class AsyncClientConnection:
         if failure is None or self._is_closed:
             self._end()
             return
-        _LOGGER.error("the task that keeps the connection was interrupted and begins again", exc_info=failure)
         self._drop()
         self._loop.call_later(self._timing.pause, self._start_work)
+        _LOGGER.error("the task that keeps the connection was interrupted and begins again", exc_info=failure)
 
     def _end(self) -> None:
         self._is_closed = True

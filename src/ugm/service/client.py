@@ -84,6 +84,7 @@ class ConnectedPartition(RemotePartition):
             RequestError: an argument is invalid.
             DeadlineError: no leader accepts the subscription within the deadline.
             ProtocolError: it is refused, because events after the number are not available any more.
+            UnavailableError: the system has no thread or no file descriptor for it.
         """
         return Subscription(self.connection.access, EventReader(subscriber, self.config, after, denials=denials))
 

@@ -165,10 +165,13 @@ class ClientSocket:
         return bool(found & ~select.POLLOUT)
 
     def abort(self) -> None:
-        """End the connection, so that the reader notices at once; from any thread, also one that was interrupted."""
-        self._guard.release_if_held()
+        """End the connection, so that the reader notices at once; from any thread."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
+
+    def release_if_held(self) -> None:
+        """Release the lock that a sender of this thread still holds after an exception."""
+        self._guard.release_if_held()
 
     def close(self) -> None:
         """Close the connection; called by the reader."""

@@ -26,6 +26,7 @@ import ssl
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from copy import copy
 from sys import _getframe  # to find the caller of an operation
 from threading import Thread, current_thread
 from time import monotonic, sleep
@@ -212,6 +213,7 @@ class ClientConnection:
         self._sending.release_if_held()
         connection = self._socket
         if connection is not None:
+            connection.release_if_held()
             # The thread that reads next finds this, and sends all open calls again.
             connection.abort()
         self._reading.release_if_held()
@@ -417,7 +419,8 @@ class ClientConnection:
         with self._guard:
             calls = self._open.all()
         for call in calls:
-            call.fail(error)
+            # Each call has its own, because the traceback of an error belongs to one thread.
+            call.fail(copy(error))
         self._settle(calls)
 
     def _settle(self, calls: Sequence[Call]) -> None:
@@ -523,9 +526,10 @@ class ClientConnection:
             try:
                 self._work_once()
             except BaseException:
-                self._abandon_connection()
-                _LOGGER.exception("the thread that completes futures was interrupted and goes on")
-                sleep(self._timing.pause)
+                with suppress(BaseException):
+                    self._abandon_connection()
+                    sleep(self._timing.pause)
+                    _LOGGER.exception("the thread that completes futures was interrupted and goes on")
 
     def _work_once(self) -> None:
         if self._is_closed:

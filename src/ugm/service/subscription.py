@@ -110,6 +110,15 @@ class Subscription:
 
     def _work(self, access: LeaderAccess, begun: Future[None]) -> None:
         """Follow the events, and pass the end on to the threads that wait for it, whatever the reason is."""
+        try:
+            self._run(access, begun)
+        finally:
+            ended = UnavailableError(self._names, "the thread of a subscription has ended")
+            for waiting in (begun, self._ended):
+                if not waiting.done():
+                    waiting.set_exception(ended)
+
+    def _run(self, access: LeaderAccess, begun: Future[None]) -> None:
         failure: ServiceError | None = None
         try:
             with asyncio.Runner() as runner:
@@ -155,7 +164,7 @@ class Subscription:
 
         Raises:
             ProtocolError: it has ended because the leader refuses it, for example because events are missing.
-        UnavailableError: it has ended because its thread has failed, for example in the subscriber.
+            UnavailableError: it has ended because its thread has failed, for example in the subscriber.
         """
         try:
             self._ended.result(timeout)

@@ -22,9 +22,10 @@ from support.partition_fixtures import memory
 from ugm import RequestError, Resource
 from ugm.events import Allocated, Event
 from ugm.journal import JournaledPartition, JournalError, open_partition
+from ugm.journal.background import BackgroundCompaction
 from ugm.journal.change_queue import ChangeQueue
 from ugm.journal.deferred_results import LoopMailbox
-from ugm.journal.result_delivery import ResultDelivery
+from ugm.journal.result_delivery import Result, ResultDelivery
 
 NOTHING: Final = Resource()
 #: Longer than anything takes, in seconds.
@@ -215,6 +216,81 @@ def test_an_exception_in_the_committing_thread(partition: JournaledPartition) ->
     partition.journal.close()
 
 
+def test_an_exception_after_a_commit(partition: JournaledPartition, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that commits tells the callers of a durable change, although it was interrupted before."""
+    collect, interruptions = ChangeQueue._collect_due_callbacks, iter([MemoryError])
+
+    def interrupted(queue: ChangeQueue, failure: JournalError | None) -> None:
+        for kind in interruptions:
+            raise kind
+        collect(queue, failure)
+
+    monkeypatch.setattr(ChangeQueue, "_collect_due_callbacks", interrupted)
+    assert in_thread(lambda: partition.allocate("a", "app", NOTHING)).result(PATIENCE)
+    assert next(interruptions, None) is None
+    partition.journal.close()
+
+
+def test_exhausted_memory_while_a_caller_is_notified(
+    partition: JournaledPartition, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A callback that has raised is called again."""
+    add, interruptions = ResultDelivery.add, iter([MemoryError, RecursionError])
+
+    def interrupted(delivery: ResultDelivery, result: Result) -> None:
+        for kind in interruptions:
+            raise kind
+        add(delivery, result)
+
+    monkeypatch.setattr(ResultDelivery, "add", interrupted)
+    assert partition.promise(partition.allocate, "a", "app", NOTHING).result(PATIENCE)
+    assert next(interruptions, None) is None
+    partition.journal.close()
+
+
+def test_a_handler_of_logging_that_raises(partition: JournaledPartition, subscriber: Subscriber) -> None:
+    """A promise is done although neither its subscriber nor the log works."""
+
+    def act(*_: object) -> None:
+        raise SystemExit
+
+    subscriber.action = act
+    logger, handler = logging.getLogger("ugm.journal.result_delivery"), logging.NullHandler()
+    handler.handle = act  # type: ignore[method-assign, assignment]
+    logger.addHandler(handler)
+    try:
+        assert partition.promise(partition.allocate, "x", "app", NOTHING).result(PATIENCE)
+    finally:
+        logger.removeHandler(handler)
+    partition.journal.close()
+
+
+def test_a_second_close_waits_for_the_results(partition: JournaledPartition, subscriber: Subscriber) -> None:
+    """A thread that closes the journal again returns when all promises are done, as the first one does."""
+    go = threading.Event()
+    subscriber.action = lambda: go.wait(PATIENCE)
+    promises = [partition.promise(partition.allocate, name, "app", NOTHING) for name in "xyz"]
+    first = in_thread(partition.journal.close)
+    while not partition.journal._is_released:
+        time.sleep(0.01)
+    second = in_thread(partition.journal.close)
+    time.sleep(0.05)
+    assert not second.done()
+    go.set()
+    second.result(PATIENCE)
+    assert all(promise.done() for promise in promises)
+    first.result(PATIENCE)
+
+
+def test_a_compaction_without_a_thread(partition: JournaledPartition, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compaction whose thread has ended without a result does not keep the journal from being closed."""
+    monkeypatch.setattr(BackgroundCompaction, "_run", lambda _: None)
+    compaction = partition.journal.compact_in_background()
+    in_thread(partition.journal.close).result(PATIENCE)
+    with pytest.raises(JournalError, match="the thread has ended"):
+        compaction.result(PATIENCE)
+
+
 @pytest.mark.parametrize("durability", ["each", "group"])
 def test_two_threads_that_close(tmp_path: Path, durability: str) -> None:
     """Closing in two threads at once closes once, and both return when the file is free."""
@@ -301,10 +377,10 @@ def test_an_interrupted_delivery(
     """If the delivery of the last results is interrupted, the other thread completes it."""
     main, deliver = threading.current_thread(), ResultDelivery._deliver_all
 
-    def interrupted(delivery: ResultDelivery) -> None:
+    def interrupted(delivery: ResultDelivery, *handle: Any) -> None:  # noqa: ANN401 - passed on
         if threading.current_thread() is main:
             raise KeyboardInterrupt
-        deliver(delivery)
+        deliver(delivery, *handle)
 
     monkeypatch.setattr(ResultDelivery, "_deliver_all", interrupted)
     go = threading.Event()
