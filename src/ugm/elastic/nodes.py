@@ -290,6 +290,8 @@ class GroupNode:
     parent: GroupNode | None
     #: By name, in the order in which they were added.
     children: dict[str, GroupNode] = field(default_factory=dict)
+    #: The position in the order in which groups were added to their parents.
+    arrival: int = 0
     #: The nodes of all resources that the group names, or that a pod or group below requests.
     resources: dict[str, ResourceNode] = field(default_factory=dict)
 

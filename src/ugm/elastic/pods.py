@@ -128,6 +128,8 @@ class PodIndex:
         self._by_binding: defaultdict[_Binding, dict[str, TrackedPod]] = defaultdict(dict)
         #: In the order in which they were put. The next index follows from it.
         self._groups: dict[str, ElasticGroup] = {}
+        #: The positions of the groups in this order.
+        self._places: Final[dict[str, int]] = {}
         #: Namespace to the groups that list it, the earliest first.
         self._listed: dict[str, list[str]] = {}
         for group in groups:
@@ -140,6 +142,7 @@ class PodIndex:
         old = self._groups.get(group.name, group)
         if self._groups.pop(group.name, None) is not None:
             self._unlist(old)
+        self._places[group.name] = next(self._arrivals)
         self._groups[group.name] = group
         self._list(group)
         return self._bound(group.name, dict.fromkeys((*old.namespaces, *group.namespaces)))
@@ -147,6 +150,7 @@ class PodIndex:
     def drop_group(self, name: str) -> list[TrackedPod]:
         """Remove a group, and return the pods whose group may have changed."""
         old = self._groups.pop(name)
+        del self._places[name]
         self._unlist(old)
         return self._bound(name, old.namespaces)
 
@@ -155,19 +159,18 @@ class PodIndex:
 
         The indexes of pods must be rebuilt afterwards.
         """
-        if name not in self._groups:
-            return partial(self._restore_groups, None, name)
-        return partial(self._restore_groups, dict(self._groups), name)
+        return partial(self._restore_group, name, self._groups.get(name), self._places.get(name, 0))
 
-    def _restore_groups(self, groups: dict[str, ElasticGroup] | None, name: str) -> None:
-        """Restore earlier groups, or those without a new group of this name."""
-        if groups is None:
-            self._groups.pop(name, None)
-        else:
-            self._groups = groups
+    def _restore_group(self, name: str, group: ElasticGroup | None, place: int) -> None:
+        """Restore a group at its place, or remove it if *group* is None."""
+        others = {other: each for other, each in self._groups.items() if other != name}
+        self._places.pop(name, None)
+        if group is not None:
+            others[name], self._places[name] = group, place
+        self._groups = {each: others[each] for each in sorted(others, key=self._places.__getitem__)}
         self._listed = {}
-        for group in self._groups.values():
-            self._list(group)
+        for each in self._groups.values():
+            self._list(each)
 
     def _list(self, group: ElasticGroup) -> None:
         for namespace in group.namespaces:

@@ -164,14 +164,15 @@ def _placement(group: ElasticGroup, old: ElasticGroup | None, tree: ElasticTree)
     if above is None:
         yield "parent_not_found", f"there is no group {group.parent!r}"
         return
-    if levels := excess_levels(node, above):
+    is_cycle = node is not None and above.is_below(group.name)
+    if not is_cycle and (levels := excess_levels(node, above)):
         # First, because such a group cannot be added, even to compare others with it.
         yield TOO_DEEP, too_deep(levels)
         return
     if above is not tree.root and (parent is None or not parent.is_parent):
         yield "parent_is_not_parent", f"{above.name!r} is not marked as a parent"
         return
-    if node is not None and above.is_below(group.name):
+    if is_cycle:
         yield "cycle", f"{above.name!r} is the group itself, or below it"
         return
     yield from _names(group, parent, children)

@@ -4,7 +4,8 @@ A tree checks only its structure: it refuses an unknown parent, a cycle, and mor
 `ugm.elastic.rules` checks changes, and `ugm.elastic.ElasticQuota` uses both. The maximum of levels bounds the time of
 every change and every read, which follow the path from a group to the root.
 
-If an exception from outside interrupts a call, the call either takes effect or changes nothing.
+If an exception from outside interrupts a call, the call either takes effect or changes nothing. Exceptions are
+`ElasticTree.count_pod` and `ElasticTree.count_start`, whose caller recovers.
 
 Every answer follows from the present groups, requests and total. It does not depend on the order in which these came
 about. Reads do not change later answers. There is no lock: the owner of the tree has one.
@@ -86,6 +87,8 @@ class ElasticTree:
         self.nodes: Final = {ROOT_GROUP: self.root}
         for name in (SYSTEM_GROUP, DEFAULT_GROUP):
             self.nodes[name] = self.root.children[name] = GroupNode(name, None, self.root)
+        #: The number of groups that were added or replaced.
+        self._arrivals = 0
         self.set_total(total)
         given: tuple[ElasticGroup, ...] = require_items("groups", groups)
         for group in given:
@@ -149,8 +152,8 @@ class ElasticTree:
     def put(self, group: ElasticGroup) -> None:
         """Add a group, or replace the group of the same name. Its child groups and pods stay with it.
 
-        Takes time proportional to the depth of the group for each resource that it names. Replacing a group also copies
-        the list of its siblings. The limits of the root have no effect.
+        Takes time proportional to the depth of the group for each resource that it names. The limits of the root have
+        no effect.
 
         Raises:
             GroupError: the parent is unknown or below the group itself, or the tree would have too many levels. Nothing
@@ -182,7 +185,8 @@ class ElasticTree:
             del node.parent.children[group.name]
         if node.parent is not parent:
             self._move(node, parent)
-        node.group = group
+        self._arrivals += 1
+        node.group, node.arrival = group, self._arrivals
         parent.children[group.name] = node
         for resource in node.resources.keys() | group.max.amounts.keys() | group.min.amounts.keys():
             self._resource_node(node, resource).set_terms(node.terms(resource))
@@ -246,12 +250,14 @@ class ElasticTree:
         nodes, node = self.nodes, self.nodes.get(name)
         if node is None or node.parent is None:
             return partial(self._forget_group, name, self.root.group)
-        group, parent, children = node.group, node.parent, dict(node.parent.children)
+        group, parent, arrival = node.group, node.parent, node.arrival
 
         def undo() -> None:
             if node.parent is not None:
                 node.parent.children.pop(name, None)
-            node.group, node.parent, parent.children = group, parent, children
+            node.group, node.parent, node.arrival = group, parent, arrival
+            children = {**parent.children, name: node}
+            parent.children = dict(sorted(children.items(), key=lambda item: item[1].arrival))
             nodes[name] = node
 
         return undo
@@ -472,7 +478,8 @@ class ElasticTree:
     def count_pod(self, name: str, usage: Resource, sign: int, *, is_running: bool) -> None:
         """Count a preemptible pod of a group if *sign* is 1; undo that if it is -1. The pod must be valid.
 
-        Does the same as `change_request` and, for a running pod, `change_used` in less time.
+        Does the same as `change_request` and, for a running pod, `change_used` in less time. An interrupted call may
+        have counted a part; the caller recovers, as `ElasticQuota` does.
 
         Raises:
             GroupError: the group is unknown.

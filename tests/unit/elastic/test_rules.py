@@ -171,6 +171,16 @@ def test_group_below_its_own_child(quota: ElasticQuota) -> None:
     assert messages == ["elastic group 'dept': 'team' is the group itself, or below it [cycle]"]
 
 
+def test_long_chain_below_its_own_end(quota: ElasticQuota) -> None:
+    """The levels of a group are not counted twice when it would be moved below itself."""
+    chain = [ElasticGroup(f"g{number}", parent=f"g{number - 1}", is_parent=True) for number in range(1, 61)]
+    for group in (ElasticGroup("g0", is_parent=True), *chain):
+        quota.create(group)
+
+    messages = refused(quota.update, ElasticGroup("g0", parent="g60", is_parent=True))
+    assert messages == ["elastic group 'g0': 'g60' is the group itself, or below it [cycle]"]
+
+
 def test_too_deep(quota: ElasticQuota) -> None:
     """A group cannot be created or moved so that the tree has more levels than a queue path."""
     below = "dept"
