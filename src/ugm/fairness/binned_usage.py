@@ -56,6 +56,8 @@ def decay_fault(decay: int | Fraction, bins: int) -> str | None:
     allowed = MAX_DECAY_DIGITS // bins
     if decay.denominator == 1 or decay.denominator < 10**allowed:
         return None
+    if not allowed:
+        return f"more than {MAX_DECAY_DIGITS} bins need the factor 0 or 1"
     return (
         f"the denominator {number_text(decay.denominator)} has too many digits for {bins} bins"
         f" (allowed: up to {allowed}, as digits times bins are at most {MAX_DECAY_DIGITS})"
@@ -68,7 +70,8 @@ class _Bins(OwnerHistory):
 
     __slots__ = ("_anchor", "_count", "_length", "amounts")
 
-    #: Only bins that count now or later.
+    #: A few of them may not count any more. A change with more bins than that leaves only those that count now or
+    #: later.
     amounts: dict[int, int | Fraction]
 
     def __init__(self, at: int, length: int, anchor: int, count: int) -> None:

@@ -1,5 +1,7 @@
 """The audit log: one line of JSON for every change, every rejected change and every failed authentication.
 
+Of clients without a token, it has at most 20 lines of each kind per minute.
+
 The lines go to the logger ``ugm.audit``, at the level INFO. A program decides where they are kept; ``ugm serve`` writes
 them to standard error. Names from requests are JSON strings, so they cannot break or forge a line.
 """

@@ -212,7 +212,7 @@ class RequestDispatcher:
         client, arrived = request.client.host if request.client else "unknown", time.perf_counter()
         path, query = parse_path(request), parse_query(request, route)
         if route.role is not Role.READ and "partition" in path:
-            # Checked before the operation starts, which writes to the audit log itself.
+            # Checked here, because an operation writes its own line to the audit log only for a partition that exists.
             require_found("partition", path["partition"], self._state.partitions.get)
         if route.reads_config and self._configs.is_full:
             # Checked before the body is read, because the body is large.

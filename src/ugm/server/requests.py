@@ -27,7 +27,7 @@ __all__ = ["RequestBounds", "parse_body", "parse_path", "parse_query", "schema_e
 #: Digits of the longest number that is converted.
 _MOST_DIGITS: Final = 20
 _MOST_JSON_BYTES: Final = 1 << 18
-_CHARSETS: Final = frozenset(("utf-8", "utf8"))
+_CHARSETS: Final = frozenset(("utf-8", "utf8", "us-ascii"))
 #: The values of `Content-Encoding` of a body that is sent unchanged.
 _CODINGS: Final = frozenset(("identity", ""))
 #: The most characters of a value that an error message quotes.
@@ -169,7 +169,7 @@ def _number(text: str) -> int | float:
         number = Decimal(text)
     except InvalidOperation:  # not a ValueError, which `_parse_json` expects
         raise ValueError(f"the exponent of {cut(text)} is too large or too small") from None
-    if number.adjusted() < _MOST_DIGITS and number == number.to_integral_value():
+    if not number or (number.adjusted() < _MOST_DIGITS and number == number.to_integral_value()):
         return int(number)
     return float(text)
 
