@@ -73,9 +73,19 @@ def _representation(value: object) -> str:
         return number_text(value)
     try:
         return str.__str__(repr(value))
-    # The value may contain a number that is too long for Python, be nested too deep, or be of a foreign class.
-    except Exception:  # noqa: BLE001 - an error must have a text, whatever the value is
+    except UgmError:
+        # A signal handler has raised it.
+        raise
+    except _failures(type(value)):
         return f"<{type(value).__name__}>"
+
+
+def _failures(kind: type) -> tuple[type[Exception], ...]:
+    """Return what the representation of a value may raise. Everything else comes from a signal handler."""
+    if kind is str or kind.__module__.partition(".")[0] == "ugm":
+        # It may contain a number that is too long for Python, or be nested too deep.
+        return (ValueError, RecursionError)
+    return (Exception,)
 
 
 def fields_text(value: object, fields: Mapping[str, object]) -> str:
