@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
+from ugm.arguments import require_instance
 from ugm.configuration import ElasticConfig, ElasticGroupConfig
 from ugm.elastic.admission import AdmissionRules
 from ugm.elastic.group import ROOT_GROUP, TOO_DEEP, ElasticGroup, GroupError, Refusal, parent_of, parents_first
 from ugm.elastic.quota import ElasticQuota
 from ugm.elastic.tree import ElasticTree
-from ugm.errors import RequestError
 from ugm.resources import MAX_QUANTITY, Resource
 
 __all__ = ["broken_rules", "declared_group", "declared_quota", "unlimited_total"]
@@ -30,8 +30,7 @@ def declared_group(config: ElasticGroupConfig) -> ElasticGroup:
     Raises:
         RequestError: *config* is not an ElasticGroupConfig.
     """
-    if not isinstance(config, ElasticGroupConfig):
-        raise RequestError("config", config, "expected an ElasticGroupConfig")
+    require_instance("config", config, ElasticGroupConfig)
     group = ElasticGroup(**{name: getattr(config, name) for name in _SHARED})
     return group._replace(parent=config.parent or ROOT_GROUP, tree_id=config.tree_id or None)
 

@@ -12,12 +12,12 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from ugm._json_values import JsonObject
-from ugm.arguments import require_name
+from ugm.arguments import require_instance, require_name
 from ugm.decision import Violation
 from ugm.elastic.admission import GROUP, MINIMUM
 from ugm.elastic.nodes import UNLIMITED, ResourceNode
 from ugm.elastic.sharing import SharingResult, SharingRound, shares_of
-from ugm.elastic.tree import ElasticTree, require_tree
+from ugm.elastic.tree import ElasticTree
 from ugm.errors import RequestError, fields_text
 from ugm.resources import format_amount
 
@@ -157,7 +157,7 @@ def explain(tree: ElasticTree, group: str, resource: str) -> RuntimeExplanation:
         RequestError: the group has no runtime of the resource: its maximum does not name it, it is the root or built
             in, or its parent does not share the resource. Or an argument has the wrong type.
     """
-    require_tree(tree)
+    require_instance("tree", tree, ElasticTree)
     require_name("resource", resource)
     node = tree.node(group).resources.get(resource)
     if node is None or node.parent is None or not (node.is_shared and node.competes):
@@ -203,7 +203,7 @@ def shortage(tree: ElasticTree, violation: Violation) -> Shortage:
         GroupError: the group is unknown.
         RequestError: the violation is not one of an elastic group, or *tree* is not an ElasticTree.
     """
-    require_tree(tree)
+    require_instance("tree", tree, ElasticTree)
     if getattr(violation, "kind", None) not in (GROUP, MINIMUM) or violation.resource is None:
         raise RequestError("violation", violation, "expected a violation of an elastic group")
     borrowers: dict[str, int] = {}

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, TypeVar, final
 
+from ugm.arguments import require_instance
 from ugm.decision import ALLOWED, Decision, EffectiveLimit, Violation
 from ugm.elastic.admission import GROUP, AdmissionRules, GroupAdmission
 from ugm.elastic.counted_pods import CountedPods
@@ -29,7 +30,7 @@ from ugm.elastic.group import (
 from ugm.elastic.limits import all_limits, limits_of, missing_request, refusal_of
 from ugm.elastic.pods import Pod, TrackedPod, require_pod
 from ugm.elastic.rules import BrokenRule, refusals_of_create, refusals_of_delete, refusals_of_update, with_defaults
-from ugm.elastic.tree import ElasticTree, require_tree
+from ugm.elastic.tree import ElasticTree
 from ugm.errors import RequestError
 from ugm.identity import is_name
 from ugm.resources import Resource
@@ -67,7 +68,7 @@ class ElasticQuota:
     def __init__(
         self, tree: ElasticTree, *, rules: AdmissionRules = _DEFAULT_RULES, preempt_in_default: bool = False
     ) -> None:
-        require_tree(tree)
+        require_instance("tree", tree, ElasticTree)
         self.tree: Final = tree
         self._pods: Final = CountedPods(tree)
         self._index: Final = self._pods.index

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ugm.arguments import require_instance
 from ugm.elastic.group import BUILT_IN
 from ugm.elastic.nodes import GroupNode, ResourceNode
 from ugm.elastic.sharing import shares_of
-from ugm.elastic.tree import ElasticTree, require_tree
+from ugm.elastic.tree import ElasticTree
 from ugm.errors import InvariantError, RequestError
 
 __all__ = ["verify"]
@@ -27,9 +28,9 @@ def verify(tree: ElasticTree, *, expected: ElasticTree | None = None) -> None:
         InvariantError: with a message for each difference.
         RequestError: an argument is not an ElasticTree, or the trees have different groups.
     """
-    require_tree(tree)
+    require_instance("tree", tree, ElasticTree)
     if expected is not None:
-        require_tree(expected, "expected")
+        require_instance("expected", expected, ElasticTree)
         if expected.nodes.keys() != tree.nodes.keys():
             raise RequestError("expected", expected, "expected a tree with the same groups")
     findings = [finding for node in tree.nodes.values() for finding in _group_findings(tree, node)]

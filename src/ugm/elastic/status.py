@@ -6,10 +6,10 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 from ugm._json_values import JsonObject
-from ugm.arguments import require_name, require_number
+from ugm.arguments import require_instance, require_name, require_number
 from ugm.elastic.group import ElasticGroup
 from ugm.elastic.nodes import ResourceNode
-from ugm.elastic.tree import ElasticTree, require_tree
+from ugm.elastic.tree import ElasticTree
 from ugm.resources import Resource, format_amount
 
 __all__ = ["GroupStatus", "status", "table", "terms_of"]
@@ -65,7 +65,7 @@ def status(tree: ElasticTree, group: str) -> GroupStatus:
     >>> found.request, found.runtime, found.borrowed
     (Resource(gpu=5), Resource(gpu=4), Resource(gpu=2))
     """
-    require_tree(tree)
+    require_instance("tree", tree, ElasticTree)
     node = tree.node(group)
     parent = node.parent.name if node.parent else ""
     borrowed = {resource: each.borrowed() for resource, each in node.resources.items()}
@@ -112,7 +112,7 @@ def table(tree: ElasticTree, resource: str, *, width: int = 40) -> str:
     a    4        6        8    8  ========|===....
     b    4        2        2    8  ====    |
     """
-    require_tree(tree)
+    require_instance("tree", tree, ElasticTree)
     require_name("resource", resource)
     require_number("width", width, "characters")
     rows, bars, total = [_HEADER], [""], max(tree.total.get(resource, 0), 1)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, NamedTuple, final
 
-from ugm.arguments import require_items, require_resource
+from ugm.arguments import require_instance, require_items, require_resource
 from ugm.elastic.child_shares import ChildShares
 from ugm.elastic.group import (
     BUILT_IN,
@@ -37,7 +37,7 @@ from ugm.elastic.nodes import GroupNode, ResourceNode, excess_levels
 from ugm.errors import RequestError
 from ugm.resources import Resource
 
-__all__ = ["ElasticTree", "require_tree"]
+__all__ = ["ElasticTree"]
 
 _NOTHING: Final = Resource()
 
@@ -364,7 +364,7 @@ class ElasticTree:
 
     def add_counts_of(self, other: ElasticTree) -> None:
         """Add the requests and usage of the pods of another tree, for groups that exist in both."""
-        require_tree(other, "other")
+        require_instance("other", other, ElasticTree)
         before = self._own_counts()
         try:
             self._add_counts_of(other)
@@ -568,16 +568,6 @@ class ElasticTree:
     def _read(self, name: str, field: Callable[[ResourceNode], int]) -> Resource:
         nodes = self.node(name).resources.items()
         return Resource({resource: amount for resource, node in nodes if (amount := field(node))})
-
-
-def require_tree(tree: object, argument: str = "tree") -> None:
-    """Check that an argument is a tree of groups.
-
-    Raises:
-        RequestError: it is not.
-    """
-    if not isinstance(tree, ElasticTree):
-        raise RequestError(argument, tree, "expected an ElasticTree")
 
 
 def _require_resources(delta: object, non_preemptible: object) -> None:

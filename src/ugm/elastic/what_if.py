@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from ugm.arguments import require_items, require_mapping, require_resource
+from ugm.arguments import require_instance, require_items, require_mapping, require_resource
 from ugm.elastic.group import BUILT_IN, ElasticGroup
-from ugm.elastic.tree import ElasticTree, require_tree
+from ugm.elastic.tree import ElasticTree
 from ugm.resources import Resource
 
 __all__ = ["RuntimeChange", "what_if"]
@@ -54,7 +54,7 @@ def what_if(
     a gpu 8 -> gpu 5
     b gpu 0 -> gpu 3
     """
-    require_tree(tree)
+    require_instance("tree", tree, ElasticTree)
     changed = tree.copy()
     if total is not None:
         changed.set_total(total)

@@ -51,6 +51,8 @@ def decay_fault(decay: int | Fraction, bins: int) -> str | None:
     >>> decay_fault(Fraction("0.99"), 365)
     >>> decay_fault(Fraction("0.99"), 1000)
     'the denominator 100 has too many digits for 1000 bins (allowed: up to 2, as digits times bins are at most 2000)'
+    >>> decay_fault(Fraction(1, 2), 3000)
+    'more than 2000 bins need the factor 0 or 1'
     """
     # The powers of an integer have no denominator.
     allowed = MAX_DECAY_DIGITS // bins

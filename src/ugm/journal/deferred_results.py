@@ -32,18 +32,18 @@ _T = TypeVar("_T")
 class _DeferredResult(Deferral, ABC, Generic[_T]):
     """The result of one operation."""
 
-    __slots__ = ("_transaction_log", "error", "failure", "is_settled", "result")
+    __slots__ = ("_transaction_log", "error", "failure", "is_finished", "result")
 
     #: Not set if `error` is set.
     result: _T
     error: Exception | None
     #: The failure of the commit.
     failure: JournalError | None
-    is_settled: bool
+    is_finished: bool
 
     def __init__(self, transaction_log: JournalTransactionLog) -> None:
         super().__init__()
-        self.is_settled = False
+        self.is_finished = False
         self._transaction_log: Final = transaction_log
         self.error = self.failure = None
 
@@ -81,21 +81,21 @@ class _DeferredResult(Deferral, ABC, Generic[_T]):
 
     @property
     def _delivery(self) -> ResultDelivery | None:
-        """What delivers the result; None if any thread may."""
+        """The thread that delivers the result; None if any thread may."""
         return self._transaction_log.change_queue.result_delivery
 
     def deliver(self) -> None:
         """Call the subscribers with the events of the operation, and then give the caller the result."""
-        if not self.is_settled:
+        if not self.is_finished:
             if self.failure is None:
                 self._transaction_log.deliver(self)
-            self.settle()
+            self.finish()
 
-    def settle(self) -> None:
+    def finish(self) -> None:
         """Give the caller the result; further calls do nothing."""
-        if not self.is_settled:
+        if not self.is_finished:
             self._complete(copy_of(self.failure) if self.failure else self.error)
-            self.is_settled = True
+            self.is_finished = True
 
     @abstractmethod
     def _complete(self, error: Exception | None) -> None:

@@ -1,6 +1,6 @@
 """The delivery of deferred results, in a thread of its own.
 
-The problem: whoever delivers a result calls subscribers and the callbacks of futures. They may take long, call the
+The problem: the delivery of a result calls subscribers and the callbacks of futures. They may take long, call the
 partition, close the journal, or raise anything. The thread that commits must not wait for them, because they may wait
 for a commit themselves.
 
@@ -33,13 +33,13 @@ class Result(Protocol):
     """A result that is ready to be delivered."""
 
     def deliver(self) -> None:
-        """Call the subscribers with the events of the operation, and then `settle`.
+        """Call the subscribers with the events of the operation, and then `finish`.
 
         A later call does nothing; two threads may call it at once.
         """
         ...
 
-    def settle(self) -> None:
+    def finish(self) -> None:
         """Give the caller the result; a later call does nothing; two threads may call it at once."""
         ...
 
@@ -130,7 +130,7 @@ class ResultDelivery:
 
     @staticmethod
     def _give_up(result: Result, error: BaseException) -> None:
-        """Settle a result whose events were not delivered. The next operation of the partition delivers them."""
+        """Finish a result whose events were not delivered. The next operation of the partition delivers them."""
         with suppress(BaseException):
             _LOGGER.error("the delivery of a result failed", exc_info=error)
-        result.settle()
+        result.finish()

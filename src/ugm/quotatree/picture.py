@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ugm.errors import RequestError, printable
+from ugm.arguments import require_instance
+from ugm.errors import printable
 from ugm.quotatree.view import ConsumerView, NodeView, TreeView
 from ugm.resources import format_amount
 
@@ -30,15 +31,10 @@ def draw(view: TreeView) -> str:
     all: cpu 0 of 8
     └─ team: cpu 0 of 5
     """
-    _require_view(view)
+    require_instance("view", view, TreeView)
     if not view.nodes:
         return f"{printable(view.name)}\n(empty)"
     return "\n".join([printable(view.name), *_lines(view)])
-
-
-def _require_view(view: object) -> None:
-    if not isinstance(view, TreeView):
-        raise RequestError("view", view, "expected a TreeView")
 
 
 def _lines(view: TreeView) -> Iterator[str]:
@@ -79,7 +75,7 @@ def to_graphviz(view: TreeView) -> str:
     Raises:
         RequestError: *view* is not a TreeView.
     """
-    _require_view(view)
+    require_instance("view", view, TreeView)
     names = {node.name: f"n{number}" for number, node in enumerate(view.nodes)}
     lines = [f'digraph "{_escaped(view.name)}" {{', "  node [shape=box];"]
     for node in view.nodes:
@@ -108,7 +104,7 @@ def to_mermaid(view: TreeView) -> str:
     Raises:
         RequestError: *view* is not a TreeView.
     """
-    _require_view(view)
+    require_instance("view", view, TreeView)
     names = {node.name: f"n{number}" for number, node in enumerate(view.nodes)}
     lines = ["flowchart TD"]
     for node in view.nodes:

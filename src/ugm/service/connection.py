@@ -396,7 +396,7 @@ class ClientConnection:
                 answered = self._open.answered(message.answers)
             for call, answer in answered:
                 call.complete(answer.status, answer.value)
-            self._settle([call for call, _ in answered])
+            self._note_done([call for call, _ in answered])
         elif type(message) is Staleness:
             self.staleness = message
         elif type(message) is Moved:
@@ -421,9 +421,9 @@ class ClientConnection:
         for call in calls:
             # Each call has its own, because the traceback of an error belongs to one thread.
             call.fail(copy(error))
-        self._settle(calls)
+        self._note_done(calls)
 
-    def _settle(self, calls: Sequence[Call]) -> None:
+    def _note_done(self, calls: Sequence[Call]) -> None:
         """Remove calls that are done. If the reader is interrupted before, they are sent and answered again."""
         promised = [call for call in calls if type(call) is PromisedCall]
         with self._guard:
@@ -559,7 +559,7 @@ class ClientConnection:
             expired = self._open.expired(monotonic())
         for call in expired:
             call.fail(self._late())
-        self._settle(expired)
+        self._note_done(expired)
 
     def close(self) -> None:
         """End the session and close the connection. Allocations stay."""

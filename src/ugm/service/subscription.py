@@ -109,7 +109,7 @@ class Subscription:
             raise UnavailableError(self._names, f"a subscription has no thread: {error}") from error
 
     def _work(self, access: LeaderAccess, begun: Future[None]) -> None:
-        """Follow the events, and pass the end on to the threads that wait for it, whatever the reason is."""
+        """Follow the events, and report the end and its reason to the threads that wait for it."""
         try:
             self._run(access, begun)
         finally:

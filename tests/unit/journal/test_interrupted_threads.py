@@ -41,7 +41,7 @@ FUNCTIONS: Final[dict[str, tuple[Any, ...]]] = {
         ResultDelivery._deliver_until_closed,
         ResultDelivery._deliver_all,
         FutureResult.deliver,
-        FutureResult.settle,
+        FutureResult.finish,
         FutureResult._complete,
     ),
 }

@@ -183,6 +183,13 @@ def test_clients_that_go_away() -> None:
     assert answer.startswith(b"HTTP/1.1 200 ")
 
 
+def test_zero_with_an_exponent() -> None:
+    """A zero is a whole number, however large its exponent is."""
+    body = b'{"application_id": "app", "usage": {"memory": 0e99}}'
+
+    assert client().post(f"{PREFIX}/check", content=body, headers=JSON).status_code == 200
+
+
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
@@ -192,6 +199,7 @@ def test_clients_that_go_away() -> None:
         ({"content-type": "application/json; charset=utf-16"}, 415),
         ({"content-type": 'application/json; a=b; Charset="latin-1"'}, 415),
         ({"content-type": 'Application/JSON;charset="UTF-8"'}, 200),
+        ({"content-type": "application/json; charset=us-ascii"}, 200),
     ],
 )
 def test_encodings(headers: dict[str, str], status: int) -> None:

@@ -27,8 +27,8 @@ from ugm.service.wire import LeaderMessage
 _METHODS: Final = ("call", "_exchange", "_start", "_await", "_read_until", "_end_reading", "_flush", "_send_next")
 
 
-_ANSWERS: Final = ("_read", "_handle", "_settle", "_finish_settled", "_wake_readers")
-_CLOSING: Final = ("close", "_say_goodbye", "_close_socket", "_fail_all", "_settle", "_finish_settled")
+_ANSWERS: Final = ("_read", "_handle", "_note_done", "_finish_settled", "_wake_readers")
+_CLOSING: Final = ("close", "_say_goodbye", "_close_socket", "_fail_all", "_note_done", "_finish_settled")
 
 
 def _points(names: tuple[str, ...] = _METHODS) -> list[Point]:
