@@ -34,7 +34,7 @@ class ReferencePlanner:
         self.within_queue: Final = within_queue
         self.queues: Final[dict[str, QueueFacts]] = {one.queue_path: one for one in world.queues}
         self.path: Final = tuple(ancestors(request.queue_path))
-        self.wanted: Final = {name: amount for name, amount in request.usage.items() if amount > 0}
+        self.wanted: Final = dict(request.usage)
         #: The usage of queues without terminating allocations, by path and resource, as far as it is known.
         self._kept: Final[dict[tuple[str, str], int]] = {}
 

@@ -82,7 +82,7 @@ def drawn_scene(seed: int, most: int) -> Scene:
     policies: list[PreemptionPolicy | None] = [*PreemptionPolicy, *[None] * 12]
     leaf = random.choice(leaves)
 
-    usage = amounts(1, random.choice((largest, 3 * largest)))
+    usage = amounts(0, random.choice((largest, 3 * largest)))
 
     def facts(path: str) -> QueueFacts:
         own = sum_of(one.usage for one in allocations if is_below(one.queue_path, path))

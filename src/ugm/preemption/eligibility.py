@@ -101,7 +101,7 @@ class Situation:
 
     #: The queues of the request, leaf to root.
     path: tuple[QueueNode, ...]
-    #: The requested amounts, without zeros.
+    #: The requested amounts. A resource requested with 0 does not fit either where the usage exceeds the maximum.
     requested: Mapping[str, int]
     #: The missing amounts, per level.
     missing: tuple[Mapping[str, int], ...]
@@ -118,7 +118,7 @@ class Situation:
         self.request: Final = request
         self._within_queue: Final = within_queue
         self.path = tuple(tree.nodes[request.queue_path].lineage())
-        self.requested = {name: amount for name, amount in request.usage.amounts.items() if amount}
+        self.requested = request.usage.amounts
         self.missing = tuple(node.lacking(node.kept, self.requested) for node in self.path)
         levels = range(len(self.path))
         self.reachable = tuple(frozenset().union(*self.missing[level:]) for level in levels)
