@@ -6,10 +6,9 @@ decide when to request a waiting job again: it cannot start before the limit tha
 
 Gauges of one limit of the configuration share a `ConfiguredLimit`: a user wildcard has one gauge for each user.
 
-The limits of other quota models change with the requests and the usage of all groups. Their gauges only know the
-largest amount that a group can ever use, and the free amount that a denial has reported in the same round
-(`Gauge.reported_free`). The gauges of scheduled limits and of budgets only know the reported free amount. The report
-shows the highest scheduled maximum. The gauges of budgets do not count usage.
+The limits of other quota models change with the requests and the usage of all groups. Their gauges, and those of
+scheduled limits and of budgets, only know the free amount that the model or a denial has reported in the same round
+(`Gauge.reported_free`). The report shows the highest scheduled maximum. The gauges of budgets do not count usage.
 """
 
 from __future__ import annotations
@@ -17,12 +16,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Final, NamedTuple, TypeAlias, final
 
 from ugm.budgets.denial import KIND as BUDGET
 from ugm.decision import Violation
 from ugm.identity import TrackingType, UserGroup
-from ugm.partition import AbstractPartition
+from ugm.partition import AbstractPartition, Partition
 from ugm.resources import MAX_QUANTITY, Resource
 from ugm.simulation.job_order import JobOrder
 from ugm.simulation.lending import LendingGroup, LendingGroups
@@ -110,8 +110,8 @@ class Gauge:
     largest: int = 0
     #: Whether the limit is that of users, groups or queues, so that the free amount is exact.
     is_exact: bool = True
-    #: Whether the usage counts, so that the largest amount is an upper bound.
-    is_bounded: bool = True
+    #: Whether the limit applies to every job that is charged. A group limit may not apply to users with own limits.
+    is_always_enforced: bool = True
     #: The free amount that the last denial in this round reported, if the gauge is not exact.
     reported_free: int = MAX_QUANTITY
     #: What the group of the gauge is guaranteed, if it is the limit of such a group.
@@ -152,10 +152,7 @@ class Gauge:
 
     def _free(self) -> int:
         """Return the free amount; an upper bound of it if the gauge is not exact."""
-        if self.is_exact:
-            return self.configured.limit - self.used
-        bound = self.configured.limit - self.used if self.is_bounded else MAX_QUANTITY
-        return min(bound, self.reported_free)
+        return self.configured.limit - self.used if self.is_exact else self.reported_free
 
 
 @final
@@ -207,9 +204,9 @@ class JobClass:
         return bool(guaranteed) and all(group.used + amount <= group.guaranteed for group, amount in guaranteed)
 
     def full_gauge(self) -> tuple[Gauge, int] | None:
-        """Return the first exact gauge that one more job does not fit, with its amount."""
+        """Return the first exact gauge that certainly denies one more job, with its amount."""
         for gauge, amount in self.gauges:
-            if gauge.is_exact and amount > gauge.configured.limit - gauge.used:
+            if gauge.is_exact and gauge.is_always_enforced and amount > gauge.configured.limit - gauge.used:
                 return gauge, amount
         return None
 
@@ -240,6 +237,8 @@ class ReplayGauges:
     order: JobOrder
     #: Whether limits change by a schedule. Then the partition has the highest maxima.
     is_scheduled: bool = False
+    #: Whether the limits of groups apply to all of their users.
+    enforces_groups: bool = True
     _gauges: dict[tuple[str, str, str, str, str | None], Gauge] = field(default_factory=dict)
     #: The gauges that are not exact and that job classes wait for; some may have no waiting class any more.
     _awaited: dict[Gauge, None] = field(default_factory=dict)
@@ -248,8 +247,6 @@ class ReplayGauges:
     #: The limits by queue path, user and tags; they do not change during a replay.
     _limits: dict[tuple[str, UserGroup, TagItems], tuple[EffectiveLimit, ...]] = field(default_factory=dict)
     lending: LendingGroups = field(init=False)
-    #: The gauges of other quota models that jobs are charged to.
-    _counted: set[Gauge] = field(default_factory=set)
     #: In the order of their first use.
     configured: dict[_LimitKey, ConfiguredLimit] = field(default_factory=dict)
 
@@ -259,23 +256,23 @@ class ReplayGauges:
     def of(self, violation: Violation) -> Gauge:
         """Return the gauge of the limit that a violation names."""
         # For a resource that no node has, there is no configured limit, but there are violations.
-        gauge = self._gauge(violation, violation.queue_path, violation.resource, violation.limit)
-        if not gauge.is_exact and gauge not in self._counted:
-            gauge.is_bounded = False
-        return gauge
+        return self._gauge(violation, violation.queue_path, violation.resource, violation.limit)
 
-    def denying(self, violations: Sequence[Violation]) -> tuple[Gauge, int]:
+    def denying(self, violations: Sequence[Violation], partition: Partition) -> tuple[Gauge, int]:
         """Return the gauge to wait for after a denial, and the requested amount.
 
-        This is the first limit. Any node of a quota tree could delay a job, so it is the one of them with most free.
+        This is the first limit that alone denies the request. Any node of a quota tree could delay a job, so it is the
+        one of them with most room.
+
+        Args:
+            violations: the violations of the denial.
+            partition: the partition that has denied the request.
         """
-        first = violations[0]
-        if not is_tracked(first) and first.kind != BUDGET:
-            alike = [one for one in violations if (one.kind, one.resource) == (first.kind, first.resource)]
-            first = max(alike, key=lambda one: one.limit - one.used)
+        first, room = _denier(violations, partition)
         gauge = self.of(first)
         if not gauge.is_exact:
-            gauge.reported_free = min(first.limit - first.used, first.requested - 1)
+            most = first.requested - 1
+            gauge.reported_free = most if room is not None else min(first.limit - first.used, most)
         return gauge, first.requested
 
     @property
@@ -304,7 +301,6 @@ class ReplayGauges:
             for resource, most in _amounts(limit)
             if resource is None or usage.get(resource)
         ]
-        self._counted.update(gauge for gauge, _ in found if not gauge.is_exact)
         for gauge, amount in found:
             gauge.largest = max(gauge.largest, amount)
         return found
@@ -326,7 +322,8 @@ class ReplayGauges:
             # The limits of other quota models belong to no queue, so only the name distinguishes them.
             key = _LimitKey(limit.kind, limit.queue_path, limit.limit_name if counts else limit.name, resource)
             configured = self.configured.setdefault(key, ConfiguredLimit(key, place, most))
-            gauge = Gauge(configured, name, OrderedLines(self.order), is_exact=is_exact, is_bounded=not counts)
+            gauge = Gauge(configured, name, OrderedLines(self.order), is_exact=is_exact)
+            gauge.is_always_enforced = self.enforces_groups or limit.kind != TrackingType.GROUP
             if not is_exact:
                 gauge.awaited = self._awaited
                 gauge.group = self.lending.group(place, name, resource)
@@ -334,15 +331,30 @@ class ReplayGauges:
             configured.gauges.append(gauge)
             if limit.kind == TrackingType.QUEUE:
                 self.of_queues.append(gauge)
-        elif not gauge.is_exact and isinstance(limit, EffectiveLimit) and gauge.configured.place != place:
-            # Nodes of several trees have the same name.
-            gauge.is_bounded = False
         return gauge
 
 
 def is_tracked(limit: EffectiveLimit | Violation) -> bool:
     """Return whether a limit is that of users, groups or queues, and not of another quota model."""
     return limit.kind in _TRACKED
+
+
+def _denier(violations: Sequence[Violation], partition: Partition) -> tuple[Violation, int | None]:
+    """Return the violation of a limit to wait for, and the largest amount that the limit allows; None if it is unknown.
+
+    A request may exceed a quota by borrowing, so not every violated quota denies it by itself.
+    """
+    first = violations[0]
+    if is_tracked(first):
+        return first, None
+    rooms = partition.model_rooms([(one.kind, one.name, one.resource or "") for one in violations])
+    known = [(one, room) for one, room in zip(violations, rooms, strict=True) if room is not None]
+    deniers = [(one, room) for one, room in known if room < one.requested]
+    if not deniers:
+        return first, None
+    named = deniers[0][0]
+    alike = [found for found in deniers if (found[0].kind, found[0].resource) == (named.kind, named.resource)]
+    return max(alike, key=itemgetter(1))
 
 
 def _amounts(limit: EffectiveLimit) -> Iterable[tuple[str | None, int]]:

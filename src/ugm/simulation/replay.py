@@ -163,7 +163,10 @@ def simulate(  # noqa: PLR0913 - one for each option
     job_order = order_of(require_order(order), config, partition, cluster)
     # Charging does not depend on *group_limits*, so the gauges query a partition that enforces all limits.
     gauges = ReplayGauges(
-        Partition(_untimed(limits), cluster=cluster, models=models()), job_order, timeline.is_scheduled
+        Partition(_untimed(limits), cluster=cluster, models=models()),
+        job_order,
+        timeline.is_scheduled,
+        group_limits == "always",
     )
     has_models = any(report.model != Budgets.__name__ for report in partition.model_reports())
     counts_pending = config.ugm.elastic is not None or any(isinstance(model, PendingModel) for model in given)
@@ -385,7 +388,10 @@ class _Replay:
         if self.reservations is not None and first.kind == RESERVED:
             self.reservations.wait(job_class, first)
             return
-        job_class.wait_for(*self.gauges.denying(decision.violations))
+        gauge, amount = self.gauges.denying(decision.violations, self.partition)
+        if not gauge.is_exact:
+            self._find_rooms([gauge])
+        job_class.wait_for(gauge, amount)
 
     def _advance(self, time: int) -> None:
         """End jobs and retry waiting jobs up to *time*, and set the clock."""

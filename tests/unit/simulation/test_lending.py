@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final, TypeAlias
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -23,6 +23,7 @@ from support.reclaim_scenes import lending_models
 from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.cli.html.page import page
 from ugm.cli.report import render
+from ugm.configuration import PartitionConfig
 from ugm.elastic.model import GROUP_TAG
 from ugm.model import QuotaModel
 from ugm.simulation import (
@@ -183,6 +184,90 @@ def test_jobs_start_as_if_all_were_requested_again(jobs: list[Job], kinds: str, 
 
     assert report.is_clean
     assert (report.still_waiting, report.reclaims) == (player.waiting, ())
+    if not report.still_waiting:
+        assert report.waiting.total == waited
+
+
+PARENTS: Final = parse_config("""
+partitions:
+- queues: [{name: q}]
+  ugm:
+    elastic:
+      total: {gpu: 8, cpu: 8}
+      checkparents: true
+      groupby: [{source: tag, tag: team}]
+      groups:
+      - {name: p, isparent: true, max: {gpu: 8, cpu: 6}}
+      - {name: a, parent: p, max: {gpu: 5, cpu: 6}}
+      - {name: b, parent: p, max: {gpu: 5, cpu: 4}}
+      - {name: c, parent: p, max: {gpu: 5, cpu: 6}}
+""").partition()
+BORROWERS: Final = parse_config("""
+partitions:
+- queues: [{name: q}]
+  ugm:
+    quotatrees:
+    - groupby: [{source: tag, tag: team}]
+      tree:
+        kind: QuotaTree
+        metadata: {name: t}
+        spec:
+          resourceNames: [cpu, gpu]
+          nodes:
+            top: {parent: nil, hard: "true", quota: {cpu: "4", gpu: "8"}}
+            a: {parent: top, hard: "false", quota: {cpu: "4", gpu: "2"}}
+            b: {parent: top, hard: "false", quota: {cpu: "2", gpu: "2"}}
+            c: {parent: top, hard: "true", quota: {cpu: "3", gpu: "4"}}
+""").partition()
+
+
+def team_job(number: int, second: int, run_time: int, team: str, **usage: int) -> Job:
+    """Return a job of a team."""
+    return Job(number, second, run_time, "root.q", SUE, Resource(usage), {"team": team})
+
+
+@st.composite
+def team_jobs(draw: st.DrawFn) -> list[Job]:
+    """Draw jobs of three teams with two resources."""
+    jobs, now = [], 0
+    for number in range(draw(st.integers(4, 16))):
+        now += draw(st.integers(0, 2))
+        team, gpu, cpu = draw(st.sampled_from("abc")), draw(st.integers(0, 4)), draw(st.integers(0, 4))
+        jobs.append(team_job(number, now, draw(st.integers(1, 9)), team, gpu=gpu, cpu=cpu))
+    return jobs
+
+
+#: Two jobs are denied by different resources, of which one is exceeded by borrowing.
+TWO_RESOURCES: Final = [
+    team_job(1, 0, 99, "a", gpu=2),
+    team_job(2, 0, 10, "b", cpu=3),
+    team_job(5, 0, 99, "b", cpu=1),
+    team_job(3, 1, 10, "a", gpu=1, cpu=4),
+    team_job(4, 2, 10, "a", gpu=2, cpu=1),
+]
+#: A job is denied by the parent of its group, which allows more than each of its children.
+ONE_PARENT: Final = [
+    team_job(1, 0, 99, "a", gpu=4),
+    team_job(2, 0, 10, "c", gpu=2),
+    team_job(3, 1, 10, "b", gpu=3),
+]
+
+
+@settings(max_examples=examples(80))
+@given(team_jobs(), st.sampled_from([PARENTS, BORROWERS]))
+@example(TWO_RESOURCES, BORROWERS)
+@example(ONE_PARENT, PARENTS)
+def test_jobs_start_when_their_limit_allows_it(jobs: list[Job], config: PartitionConfig) -> None:
+    """Jobs that wait for a parent group or for a shared resource start when it has room for them."""
+    report = simulate(jobs, config, reclaims=False)
+    player = Player(Partition(config), iter(jobs))
+    waited, now = 0, 0
+    while player.running or now <= jobs[-1].submit_time:
+        player.advance(now)
+        waited += player.waiting
+        now += 1
+
+    assert report.still_waiting == player.waiting
     if not report.still_waiting:
         assert report.waiting.total == waited
 

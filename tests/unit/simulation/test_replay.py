@@ -667,3 +667,15 @@ def test_usage_and_utilization() -> None:
     assert report.logged == WaitingTime.of([7])
     assert report.usage_correlation is None
     assert simulate([job(1, 0, 1)], limited()).utilization[0].share is None
+
+
+def test_group_limits_that_do_not_apply() -> None:
+    """A waiting job does not wait for the limit of its group if the user has a limit of its own."""
+    user, limit = LimitConfig(users=("sue",), max_resources=Resource(vcore=4)), Resource(vcore=2)
+    group = LimitConfig(groups=("dev",), max_resources=limit)
+    queue = QueueConfig("a", resources=QueueResources(max=Resource(vcore=4)), limits=(user, group))
+    config = configured(QueueConfig("root", queues=(queue,)), ())
+    jobs = [Job(number, 0, 60, "root.a", UserGroup("sue", ("dev",)), Resource(vcore=4)) for number in (1, 2)]
+
+    assert simulate(jobs, config, group_limits="unless-user-limited").waiting.total == 60
+    assert simulate(jobs, config).rejected == 2
