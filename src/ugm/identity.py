@@ -96,6 +96,21 @@ class UserGroup:
         object.__setattr__(made, "groups", tuple(groups))
         return made
 
+    @classmethod
+    def charged(cls, name: str, group: str | None) -> Self:
+        """Return a user from past usage, of whose groups only the charged one is known.
+
+        It may be the wildcard ``*``, which stands for all groups that have no limit of their own.
+
+        Raises:
+            RequestError: a name is not a non-empty string, or the user is the wildcard.
+        """
+        if group != WILDCARD:
+            return cls.recorded(name, () if group is None else (group,))
+        made = cls.recorded(name, ())
+        object.__setattr__(made, "groups", (WILDCARD,))
+        return made
+
     def __setattr__(self, attribute: str, value: object) -> NoReturn:
         raise AttributeError(f"a UserGroup is immutable: {attribute!r} cannot be set")
 

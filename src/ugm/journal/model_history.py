@@ -14,15 +14,14 @@ from collections.abc import Iterator
 from heapq import merge
 from operator import itemgetter
 
+from ugm.identity import UserGroup
 from ugm.journal.claim_history import ClaimHistory, ClaimOwner
 from ugm.journal.contents import JournalContents
 from ugm.journal.log import Log
 from ugm.journal.usage_intervals import decode_intervals
 from ugm.model import Claim
-from ugm.partition.event_codec import decode_rows, decode_user
-from ugm.partition.events import (
-    BudgetChanged,
-)
+from ugm.partition.event_codec import decode_rows
+from ugm.partition.events import BudgetChanged
 from ugm.partition.model_calls import Call, PastCall
 from ugm.resources import Resource
 
@@ -58,8 +57,7 @@ def _of_history(contents: JournalContents, claims: ClaimHistory) -> Iterator[Pas
         for one in decode_intervals(record):
             usage, owner = Resource(one.usage), claims.owner(one.application_id)
             if owner is None or (owner.user.name, owner.queue_path) != (one.user, one.queue_path):
-                user = decode_user(one.user, () if one.group is None else (one.group,))
-                owner = ClaimOwner(one.queue_path, user, {})
+                owner = ClaimOwner(one.queue_path, UserGroup.charged(one.user, one.group), {})
             claim = Claim("", one.application_id, usage, *owner)
             found += [(one.begin // 1000, ("charge", claim)), (one.end // 1000, ("refund", claim))]
     # A charge comes before a refund of the same second.

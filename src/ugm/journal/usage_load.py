@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 
 from ugm.fairness import FairShares
+from ugm.identity import UserGroup
 from ugm.journal.locations import LogLocation, log_at
 from ugm.journal.model_history import past_calls
 from ugm.journal.usage_intervals import decode_intervals
 from ugm.operation_lock import OperationLock
 from ugm.partition.compiled_config import CompiledConfig
-from ugm.partition.event_codec import decode_user
 from ugm.partition.model_set import ModelSet
 from ugm.partition.usage_feed import UsageFeed
 
@@ -38,9 +38,8 @@ def load_usage(path: LogLocation, feed: UsageFeed) -> None:
     with log_at(path).open_contents() as contents:
         for row in contents.history():
             for interval in decode_intervals(row):
-                groups = () if interval.group is None else (interval.group,)
                 feed.record(
-                    decode_user(interval.user, groups),
+                    UserGroup.charged(interval.user, interval.group),
                     interval.queue_path,
                     interval.usage,
                     interval.begin // 1000,

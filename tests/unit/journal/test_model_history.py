@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from support.examples import examples
 from ugm import Resource, UserGroup, parse_config
 from ugm.budgets import Budget, Budgets, Carry, Period
-from ugm.journal import JournaledPartition, open_partition
-from ugm.partition import RunningAllocation
+from ugm.fairness import BinnedUsage
+from ugm.journal import JournaledPartition, load_usage, open_partition
+from ugm.partition import RunningAllocation, UsageFeed
 
 CONFIG = parse_config(
     "partitions: [{queues: [{name: root}], placementrules: [{name: provided, create: true}]}]"
@@ -83,6 +84,32 @@ def test_a_restart_keeps_past_usage(tmp_path: Path, *, compacts: bool) -> None:
     made.restart()
     assert any(one.settled for one in made.model.accounts())
     made.partition.journal.close()
+
+
+WILDCARD_LIMITS = """
+partitions:
+- queues: [{name: a}]
+  limits: [{groups: [dev], maxresources: {gpu: 9}}, {groups: ["*"], maxresources: {gpu: 9}}]
+  ugm: {fairshare: {defaultshares: 1, bin: 60, bins: 9}}
+"""
+
+
+@pytest.mark.parametrize("group", ["ops", "dev"])
+def test_a_compaction_keeps_the_charged_group(tmp_path: Path, group: str) -> None:
+    """Past usage of an application that has ended counts for its group, also if a wildcard was charged for it."""
+    made, user = Restarted(tmp_path), UserGroup("sue", (group,))
+    made.partition.configure(parse_config(WILDCARD_LIMITS).partition())
+    made.partition.submit("app", user, "root.a")
+    assert made.partition.allocate("0", "app", Resource(gpu=2), duration=60)
+    made.now += 60_000
+    made.partition.remove("app")
+    made.partition.journal.compact()
+    made.restart()
+    made.partition.journal.close()
+    load_usage(made.path, UsageFeed(usage := BinnedUsage(bin=60, decay=1, bins=9)))
+
+    assert [one.settled for one in made.model.accounts() if one.owner == "*"] == [120, 0]
+    assert sum(usage.bins("sue", START)) == 120
 
 
 @settings(max_examples=examples(15), deadline=None)
