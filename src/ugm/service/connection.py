@@ -16,12 +16,14 @@ Invariants:
 - While a call is not sent, a thread sends, or the reader sends it when the socket accepts data again.
 - A call stays open until its answer is stored, so an exception from outside cannot lose the answer of another call.
 - The thread in the background survives every exception. After `close` it ends when no call is left.
+- A forked process uses no connection of its parent, because both would give the same numbers to different calls.
 - No thread waits for the leader except in `ClientSocket.receive` and while it connects, and both end at the deadline.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import ssl
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -108,6 +110,7 @@ class ClientConnection:
         self._deadline: Final = deadline
         self._is_read_only: Final = read_only
         self._timing: Final = timing or Timing()
+        self._process: Final = os.getpid()
         #: How long a call that is alone waits before it checks its deadline and the connection, in seconds.
         self._first_wait: Final = min(deadline, self._timing.silence, PATIENCE)
         #: Protects the open calls, the settled ones, and the creation of the thread.
@@ -148,8 +151,11 @@ class ClientConnection:
         Raises:
             DeadlineError: there was no answer within the deadline.
             ReentrantCallError: a signal handler or finalizer has interrupted another call of this thread.
+            UnavailableError: the connection was closed, or this process was forked from the one that opened it.
             UgmError: the error of the operation.
         """
+        if self._is_in_fork:
+            raise self._unavailable(f"the connection belongs to process {self._process}; a forked one needs its own")
         if self._reading.is_owned() or self._sending.is_owned() or self._guard.is_owned():
             raise ReentrantCallError
         if self._is_read_only:
@@ -252,6 +258,10 @@ class ClientConnection:
             self._require_not_closed()
             self._open.add(call)
         self._flush()
+
+    @property
+    def _is_in_fork(self) -> bool:
+        return os.getpid() != self._process
 
     def _require_not_closed(self) -> None:
         if self._is_closed:
@@ -562,7 +572,11 @@ class ClientConnection:
         self._note_done(expired)
 
     def close(self) -> None:
-        """End the session and close the connection. Allocations stay."""
+        """End the session and close the connection. Allocations stay. In a forked process, the session goes on."""
+        if self._is_in_fork:
+            self._is_closed = True
+            self._drop()
+            return
         # From now on, the thread in the background ends the calls that are left, even if this method is interrupted.
         self._is_closed = True
         self._say_goodbye()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -48,6 +51,38 @@ def silent_address(folder: Path) -> Iterator[str]:
 
 
 # Answers belong to their calls
+
+
+FORK = """
+import os, sys, warnings
+from pathlib import Path
+from support.partition_fixtures import memory
+from support.service_fixtures import running, started
+from ugm.service import UnavailableError
+warnings.simplefilter("ignore")
+with running(Path(sys.argv[1])) as service, started(service) as partition:
+    child = os.fork()
+    if not child:
+        for change in (partition.allocate, lambda *arguments: partition.promise(partition.allocate, *arguments)):
+            try:
+                change("of the child", "app", memory(1))
+            except UnavailableError as error:
+                print(error.reason.startswith(f"the connection belongs to process {os.getppid()};"), flush=True)
+        partition.close()
+        os._exit(0)
+    os.waitpid(child, 0)
+    print(partition.allocate("of the parent", "app", memory(1001)).allowed)
+    print([one.allocation_id for one in partition.allocations()])
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+def test_a_forked_process(quick_folder: Path) -> None:
+    """A forked process cannot use the connection of its parent, and the parent gets the answers to its own calls."""
+    command = [sys.executable, "-c", FORK, str(quick_folder)]
+    paths = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, env=paths, text=True, capture_output=True, timeout=60, check=True)  # noqa: S603 - of this test
+    assert done.stdout.split() == ["True", "True", "False", "[]"]
 
 
 def ask(partition: ConnectedPartition, seed: int) -> None:
