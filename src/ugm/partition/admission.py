@@ -33,6 +33,7 @@ _HELD: Final = AllocationState.HELD
 _PENDING: Final = AllocationState.PENDING
 #: The allocation id of a query; no allocation has it.
 _NO_ALLOCATION: Final = ""
+_NOTHING: Final = Resource()
 
 
 @final
@@ -221,7 +222,7 @@ class Admission:
         if not models.all and not objections:
             violations = state.admit(application, vector)
             if violations:
-                return self.deny([request], Decision(violations))
+                return self.deny([request], Decision(violations), entry.usage)
             state.write_allocated(request.allocation_id, entry)
             return ALLOWED
         holding = state.holding_of(application)
@@ -232,7 +233,7 @@ class Admission:
         by_limits = holding.violations(vector) if by_models or objections else holding.admit(vector)
         if by_limits or by_models:
             evictions = self._evictions(claim, entry) if by_models else ()
-            return self.deny([request], Decision(by_limits + by_models, evictions))
+            return self.deny([request], Decision(by_limits + by_models, evictions), entry.usage)
         if objections:
             return self.deny([request], Decision(tuple(objections)))
         models.apply(charge_calls(claim, pending=request.allocation_id in application.pending))
@@ -256,7 +257,7 @@ class Admission:
             return ALLOWED
         evictions = self._evictions(claim, entry) if by_models else ()
         if not evictions or not self._evict(claim, entry, evictions):
-            return self.deny([request], Decision(by_limits + by_models))
+            return self.deny([request], Decision(by_limits + by_models), entry.usage)
         return Decision((), evictions)
 
     def _evict(self, claim: Claim, entry: LedgerEntry, evictions: Sequence[str]) -> bool:
@@ -294,10 +295,16 @@ class Admission:
             self._state.charge(other, self.vector(other.usage))
         return not violations
 
-    def deny(self, requests: Iterable[AllocationRequest], decision: Decision) -> Decision:
-        """Record a denial and return it, with the changes by a schedule that help."""
+    def deny(self, requests: Iterable[AllocationRequest], decision: Decision, usage: Resource = _NOTHING) -> Decision:
+        """Record a denial and return it, with the changes by a schedule that help.
+
+        Args:
+            requests: the requests, which were denied together.
+            decision: the denial.
+            usage: the amounts that each limit has to allow, besides those that violate it.
+        """
         if self._state.compiled.schedule is not None:
-            decision = decision._replace(violations=self._state.compiled.with_rises(decision.violations))
+            decision = decision._replace(violations=self._state.compiled.with_rises(decision.violations, usage))
         if self._state.record:
             self._state.record(Denied(tuple(requests), decision))
         return decision
@@ -318,7 +325,7 @@ class Admission:
             by_models: the limits of models that it exceeds.
         """
         evictions = self._evictions(claim, self.entry(request, _HELD)) if by_models else ()
-        return self.deny([request], Decision(by_limits + by_models, evictions))
+        return self.deny([request], Decision(by_limits + by_models, evictions), request.usage)
 
     def check(self, request: AllocationRequest) -> Decision:
         """Return the answer that a request would get, for any allocation id."""
@@ -330,7 +337,7 @@ class Admission:
         by_limits, by_models = self._state.holding_of(application).violations(vector), self._models.check(claim)
         if not by_limits and not by_models:
             return ALLOWED
-        by_limits = self._state.compiled.with_rises(by_limits)
+        by_limits = self._state.compiled.with_rises(by_limits, request.usage)
         return Decision(by_limits + by_models, self._evictions(claim, entry) if by_models else ())
 
     def violations(self, allocation_id: str, entry: LedgerEntry) -> tuple[Violation, ...]:

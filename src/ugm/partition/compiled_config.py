@@ -22,6 +22,7 @@ from ugm.partition.pending_limits import PendingLimits, PendingMaximum
 from ugm.partition.stored_config import config_to_data
 from ugm.queues import PlacementRules
 from ugm.queues.specs import QueueSpecs
+from ugm.resources import Resource
 from ugm.tracking.limits import Limits
 
 __all__ = ["CompiledConfig"]
@@ -89,11 +90,22 @@ class CompiledConfig(NamedTuple):
         limits, specs = self.schedule.compiled(active)
         return self._replace(limits=limits, specs=specs, active=active)
 
-    def with_rises(self, violations: tuple[Violation, ...]) -> tuple[Violation, ...]:
-        """Return violations with the changes by the schedule that help a request which is too large now."""
+    def unscheduled_specs(self) -> QueueSpecs:
+        """Return the queues with the limits of the times without a scheduled one."""
+        if self.schedule is None or self.active is None:
+            return self.specs
+        return self.schedule.compiled((None,) * len(self.active))[1]
+
+    def with_rises(self, violations: tuple[Violation, ...], usage: Resource) -> tuple[Violation, ...]:
+        """Return violations with the changes by the schedule that help a request which is too large now.
+
+        Args:
+            violations: the violations of the request.
+            usage: the amounts that each limit has to allow, besides those that violate it.
+        """
         if self.schedule is None or self.changes_at >= NEVER:
             return violations
-        return tuple(self.schedule.with_rise(one, self.changes_at) for one in violations)
+        return self.schedule.with_rises(violations, self.changes_at, usage)
 
     def at(self, second: int) -> Self:
         """Return the configuration with the limits that are in force at a second.

@@ -10,7 +10,7 @@ All variants of the maxima are checked when the configuration is compiled. Each 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import pairwise
@@ -127,20 +127,33 @@ class ConfigSchedule:
         """Return the next second at which another entry may apply; `NEVER` if there is none."""
         return min(entry.next_change(second) for place in self._places for entry in place.entries)
 
-    def with_rise(self, violation: Violation, second: int) -> Violation:
-        """Return a violation with the change that helps, if the request alone exceeds the limit and a change helps.
+    def with_rises(
+        self, violations: tuple[Violation, ...], second: int, usage: Mapping[str, int]
+    ) -> tuple[Violation, ...]:
+        """Return violations with the changes that help, where the request alone exceeds a limit and a change helps.
+
+        A change helps if the limit allows all resources of the request then.
 
         Args:
-            violation: a violation of a limit of a user, group or queue; others are returned as they are.
+            violations: the violations of a request; those of quota models are returned as they are.
             second: the first second that counts.
+            usage: the amounts that each limit has to allow, besides those that violate it.
         """
-        kind, _, queue_path, limit_name, resource, *_ = violation
-        if violation.can_wait or resource is None:
+        needed: dict[_PlaceKey, dict[str, int]] = {}
+        for one in violations:
+            if one.resource is not None:
+                needed.setdefault(_place_key(one), {**usage})[one.resource] = one.requested
+        return tuple(
+            one if one.can_wait else self._with_rise(one, second, needed.get(_place_key(one), {})) for one in violations
+        )
+
+    def _with_rise(self, violation: Violation, second: int, needed: Mapping[str, int]) -> Violation:
+        if violation.resource is None:
             return violation
-        for at, (resources, _) in self._later((kind, queue_path, limit_name), second):
-            limit = None if resources is None else resources.get(resource)
-            if limit is None or limit >= violation.requested:
-                return ScheduledViolation.of(violation, LimitRise(at, limit))
+        for at, (resources, _) in self._later(_place_key(violation), second):
+            most: Mapping[str, int] = resources or {}
+            if all(amount <= most.get(name, amount) for name, amount in needed.items()):
+                return ScheduledViolation.of(violation, LimitRise(at, most.get(violation.resource)))
         return violation
 
     def _later_maxima(self, key: _PlaceKey, second: int) -> tuple[tuple[int, _Maxima], ...]:
@@ -150,6 +163,10 @@ class ConfigSchedule:
     def _compile(self, active: ActiveEntries) -> tuple[Limits, QueueSpecs]:
         root = _variant(self._config.root, partial(_maxima_of_entry, iter(active)))
         return Limits.compile(PartitionConfig(queues=(root,))), QueueSpecs.compile(root)
+
+
+def _place_key(violation: Violation) -> _PlaceKey:
+    return violation.kind, violation.queue_path, violation.limit_name
 
 
 def highest_limits(config: PartitionConfig) -> PartitionConfig:

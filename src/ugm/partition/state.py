@@ -48,6 +48,7 @@ from ugm.partition.pending_usage import PendingUsage
 from ugm.queues import Placement, Submission
 from ugm.queues.cluster import Cluster
 from ugm.queues.queue import Queue
+from ugm.queues.specs import QueueSpecs
 from ugm.queues.tree import QueueTree, Structure
 from ugm.resources import Resource, sum_of
 from ugm.tracking.holding import Holding
@@ -183,7 +184,8 @@ class PartitionState:
         """
         if self.record:
             self.record(ConfigurationChanged(self.compiled, compiled, author))
-        self._use_config(compiled)
+        # A queue that the new configuration leaves out has no schedule any more.
+        self._use_config(compiled, self.compiled.unscheduled_specs())
 
     def follow_schedule(self, now: int) -> bool:
         """Put the limits of the schedule in force, and return whether they have changed.
@@ -195,11 +197,11 @@ class PartitionState:
         if after.active == before.active:
             self.compiled = after
             return False
-        self._use_config(after)
+        self._use_config(after, None)
         self.undo.clear()
         return True
 
-    def _use_config(self, compiled: CompiledConfig) -> None:
+    def _use_config(self, compiled: CompiledConfig, left_out: QueueSpecs | None) -> None:
         tree = self.tree
         self.undo.append((self._restore_config, (self.compiled, tree.structure())))
         self.compiled = compiled
@@ -210,7 +212,7 @@ class PartitionState:
             kept = self.active_limits.names_to_keep(self._needed_names) if self.lists_all_applications else layout.names
             names = (*names, *tree.cluster, *kept)
         self.active_limits.replace_limits(compiled.limits, names, closed=tree.cluster is not None)
-        tree.reshape(compiled.specs, self.active_limits.epoch.layout)
+        tree.reshape(compiled.specs, self.active_limits.epoch.layout, left_out)
         self.count_pending()
         if self.config_changed is not None:
             self.config_changed()

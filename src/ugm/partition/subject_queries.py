@@ -248,7 +248,7 @@ class SubjectQueries:
         if self._state.closed:
             raise RequestError("queue_path", subject.queue_path, "the partition is closed")
         usage, claim = require_resource("usage", query.usage), self.claim(subject, query)
-        violations = self._state.compiled.with_rises(self.own_violations(subject, usage))
+        violations = self._state.compiled.with_rises(self.own_violations(subject, usage), usage)
         if self._models:
             violations += self._models.check(claim)
         return Decision(violations)

@@ -126,8 +126,14 @@ class QueueTree:
             del queue.parent.children[queue.queue_path.rpartition(".")[2]]
             queue = queue.parent
 
-    def reshape(self, specs: QueueSpecs, layout: Layout) -> None:
-        """Change the tree to another configuration."""
+    def reshape(self, specs: QueueSpecs, layout: Layout, left_out: QueueSpecs | None = None) -> None:
+        """Change the tree to another configuration.
+
+        Args:
+            specs: the queues of the configuration.
+            layout: the layout of all counters.
+            left_out: the specs of the queues that it does not name any more; by default they keep theirs.
+        """
         self.specs = specs
         for path, spec in specs.by_path.items():
             queue = self.queues.get(path)
@@ -138,6 +144,8 @@ class QueueTree:
                 queue.spec, queue.managed, queue.was_configured, queue.quota_override = spec, True, False, None
         for queue in list(self.root.below()):
             if queue.parent is not None and queue.queue_path not in specs.by_path:
+                if queue.managed and left_out is not None:
+                    queue.spec = left_out.by_path[queue.queue_path]
                 self._release(queue, queue.parent)
         # Parents come before their children, and are deleted with the last of them.
         for queue in list(self.queues.values()):

@@ -228,6 +228,25 @@ def test_configure(clock: Clock) -> None:
     partition.verify()
 
 
+def test_a_queue_that_is_left_out(clock: Clock, tmp_path: Path) -> None:
+    """A queue that the configuration leaves out has no schedule any more, also after a restart."""
+    clock.now = NIGHT
+
+    def opened(config: PartitionConfig | None = None) -> JournaledPartition:
+        return open_partition(tmp_path / "journal", config, clock=lambda: clock.now * 1000)
+
+    with opened(CONFIG) as partition:
+        partition.submit("app", SUE, "root.a")
+        assert partition.allocate("a", "app", memory(6))
+        partition.configure(parse_config("partitions: [{queues: [{name: b}]}]").partition())
+        assert partition.queue_maximum("root.a") == memory(4)
+        partition.verify()
+    with opened() as partition:
+        assert partition.queue_maximum("root.a") == memory(4)
+        partition.configure(CONFIG)
+        assert partition.queue_maximum("root.a") == memory(6)
+
+
 def test_failed_call_after_a_change(clock: Clock) -> None:
     """A call that fails after a change of the limits leaves them in force."""
     partition = running(clock)
@@ -513,6 +532,27 @@ def test_denials_after_the_last_change(clock: Clock) -> None:
     assert rises(4) == [("user", False, None), ("group", True, LimitRise(tuesday, 5))]
 
 
+def test_a_change_that_lowers_another_resource(clock: Clock) -> None:
+    """A change helps only if its maximum allows the whole request."""
+    schedule = "{hours: '22:00-06:00', maxresources: {vcore: 5, gpu: 2}}"
+    queue = f"{{name: a, resources: {{max: {{vcore: 1, gpu: 6}}}}, ugm: {{schedule: [{schedule}]}}}}"
+    partition = Partition(parse_config(f"partitions: [{{queues: [{queue}]}}]").partition(), clock=clock)
+    partition.submit("app", SUE, "root.a")
+    answers = {2: (True, LimitRise(NIGHT, 5000)), 3: (False, None)}
+    for gpu, expected in answers.items():
+        usage = Resource(vcore=3000, gpu=gpu)
+        for decision in (
+            partition.check("app", usage),
+            partition.check(UserInQueue(SUE, "root.a"), usage),
+            partition.allocate("a", "app", usage),
+            partition.allocate_evicting("a", "app", usage),
+        ):
+            (violation,) = decision.violations
+            assert (decision.can_wait, violation.rise) == expected
+    assert partition.allocate("b", "app", Resource(gpu=6))
+    assert partition.resize("b", Resource(vcore=3000, gpu=6)).can_wait, "the usage of gpu does not grow"
+
+
 _FIRST = datetime(2027, 3, 1, tzinfo=ZoneInfo("UTC"))
 _HALF_HOURS = st.integers(0, 47).map(lambda half: half * 30)
 
@@ -546,7 +586,7 @@ def test_rise_is_the_first_change_that_helps(entries: list[ScheduledLimit], quar
     queue = QueueConfig("a", resources=QueueResources(max=memory(1)), ugm=LimitExtensions(schedule=tuple(entries)))
     schedule = ConfigSchedule(PartitionConfig(queues=(queue,)))
     violation = Violation(TrackingType.QUEUE, "root.a", "root.a", "", "memory", 1, 0, size)
-    found = schedule.with_rise(violation, begin).rise
+    found = schedule.with_rises((violation,), begin, memory(size))[0].rise
 
     for at in range(begin, begin + 20 * 86_400, 900):
         (active,) = schedule.active(at)
