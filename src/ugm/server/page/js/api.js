@@ -2,6 +2,8 @@
  * Requests to the server. Every address is relative, because the application may be mounted below any path.
  */
 
+import { escaped } from "./route.js";
+
 /** The prefixes of paths: of the interface of ugm, and of the one that responds in the format of Apache YuniKorn. */
 const PREFIX = "api/v1/";
 export const YUNIKORN_PREFIX = "ws/v1/";
@@ -93,7 +95,7 @@ export async function orNull(response) {
  * @param {...string} parts
  */
 export function path(partition, ...parts) {
-  return ["partition", partition, ...parts].map(encodeURIComponent).join("/");
+  return ["partition", partition, ...parts].map(escaped).join("/");
 }
 
 /** Return a signal that ends a request after some time. */

@@ -5,6 +5,8 @@
  * groups and trees only say that there is something new to load. Without a stream, the page polls.
  */
 
+import { escaped } from "./route.js";
+
 /** Milliseconds without a message after which the connection counts as lost; the server sends one every 5 seconds. */
 const SILENCE = 15_000;
 /** Milliseconds until a stream that the server has refused is tried again. */
@@ -39,7 +41,7 @@ class LiveStream {
    * @param {string} topic
    */
   listen(partition, topic) {
-    const address = topic && `api/v1/partition/${encodeURIComponent(partition)}/stream?topic=${topic}`;
+    const address = topic && `api/v1/partition/${escaped(partition)}/stream?topic=${topic}`;
     if (address === this.address && (this.source || Date.now() - this.refusedAt < RETRY)) return;
     this.close();
     this.address = address;
