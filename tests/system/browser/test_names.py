@@ -157,7 +157,7 @@ def _served(names: tuple[str, ...]) -> Iterator[str]:
         yield address
 
 
-@pytest.fixture(scope="module", params=[SURROGATES], ids=["surrogates"])
+@pytest.fixture(scope="module", params=[SURROGATES, MEMBERS], ids=["surrogates", "members"])
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     """Serve a partition for each kind of names."""
     with _served(request.param) as address:
@@ -182,6 +182,16 @@ def test_details(page: Page, world: World) -> None:
             _open(page, world, f"{view}/{quote(known)}", f".detail-side {found if has_path else '> .quiet'}")
             if not has_path:
                 expect(page.locator(".detail-side > .quiet")).to_have_text(found.format(known))
+
+
+def test_pushed_amounts(page: Page) -> None:
+    """The amounts in the tree that the server pushes are exact, whatever the resource is called."""
+    with _served(MEMBERS) as address:
+        page.goto(address)
+        page.wait_for_function("import('./js/live.js').then(({live}) => live.tree() !== null)")
+        usage = page.evaluate("import('./js/live.js').then(({live}) => Object.entries(live.tree().usage).map(String))")
+        assert set(usage) >= {f"{name},{HUGE}" for name in MEMBERS}
+        page.goto("about:blank")
 
 
 def _open(page: Page, world: World, view: str, ready: str) -> None:

@@ -110,13 +110,28 @@ async function answer(response) {
   throw new ApiError(response.status, data?.code ?? "failed", data?.message ?? `the server responded with status ${response.status}`);
 }
 
-/** @param {string} text */
-function parseJson(text) {
+/**
+ * Parse JSON. The objects have no prototype, because their keys may be any names, such as that of a resource `constructor`.
+ *
+ * @param {string} text
+ */
+export function parseJson(text) {
   try {
-    return LONG_INTEGER.test(text) ? JSON.parse(text, exact) : JSON.parse(text);
+    return bare(LONG_INTEGER.test(text) ? JSON.parse(text, exact) : JSON.parse(text));
   } catch {
     return null;
   }
+}
+
+/**
+ * Remove the prototypes of all objects in a value. This is faster than to do so while the text is parsed.
+ *
+ * @param {any} value
+ */
+function bare(value) {
+  if (typeof value !== "object" || value === null) return value;
+  for (const one of Object.values(value)) bare(one);
+  return Array.isArray(value) ? value : Object.setPrototypeOf(value, null);
 }
 
 /**

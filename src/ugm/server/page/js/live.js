@@ -5,6 +5,7 @@
  * groups and trees only say that there is something new to load. Without a stream, the page polls.
  */
 
+import { parseJson } from "./api.js";
 import { escaped } from "./route.js";
 
 /** Milliseconds without a message after which the connection counts as lost; the server sends one every 5 seconds. */
@@ -51,7 +52,7 @@ class LiveStream {
       source.addEventListener(event, (found) => {
         if (source !== this.source) return;
         this.heardAt = Date.now();
-        apply(JSON.parse(/** @type {MessageEvent} */ (found).data));
+        apply(parseJson(/** @type {MessageEvent} */ (found).data));
       });
     on("state", (message) => this.apply(message, new Map()));
     on("change", (message) => this.apply(message, this.queues));
