@@ -157,7 +157,7 @@ def _served(names: tuple[str, ...]) -> Iterator[str]:
         yield address
 
 
-@pytest.fixture(scope="module", params=[SURROGATES, MEMBERS], ids=["surrogates", "members"])
+@pytest.fixture(scope="module", params=[SURROGATES, MEMBERS, DOTS], ids=["surrogates", "members", "dots"])
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     """Serve a partition for each kind of names."""
     with _served(request.param) as address:

@@ -55,14 +55,14 @@ export async function getText(path) {
  * @param {Record<string, string | number | string[] | undefined>} query
  * @param {string} prefix
  */
-function request(path, query, prefix) {
+async function request(path, query, prefix) {
   const params = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
     if (value === undefined || value === "") continue;
     for (const one of Array.isArray(value) ? value : [value]) params.append(name, String(one));
   }
   const text = params.toString();
-  return fetch(`${prefix}${path}${text ? `?${text}` : ""}`, { signal: deadline() });
+  return fetch(`${addressOf(path, prefix)}${text ? `?${text}` : ""}`, { signal: deadline() });
 }
 
 /**
@@ -73,7 +73,7 @@ function request(path, query, prefix) {
  */
 export async function post(path, body) {
   const headers = { "content-type": "application/json", accept: "application/json" };
-  return answer(await fetch(`${PREFIX}${path}`, { method: "POST", headers, body: JSON.stringify(body), signal: deadline() }));
+  return answer(await fetch(addressOf(path, PREFIX), { method: "POST", headers, body: JSON.stringify(body), signal: deadline() }));
 }
 
 /**
@@ -96,6 +96,18 @@ export async function orNull(response) {
  */
 export function path(partition, ...parts) {
   return ["partition", partition, ...parts].map(escaped).join("/");
+}
+
+/**
+ * Return the address of a path. A browser removes the parts `.` and `..`, even if they are escaped, and would send the
+ * request for another object; therefore the path counts as unknown, as on the server.
+ *
+ * @param {string} path
+ * @param {string} prefix
+ */
+function addressOf(path, prefix) {
+  if (/(^|\/)\.\.?(\/|$)/.test(path)) throw new ApiError(404, "path-unknown", "there is no such path");
+  return prefix + path;
 }
 
 /** Return a signal that ends a request after some time. */
