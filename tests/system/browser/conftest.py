@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -39,5 +40,5 @@ def page(browser: Browser) -> Iterator[Page]:
 
 def _console_text(message: ConsoleMessage) -> list[str]:
     # The browser logs every refused request; the page shows the refusal.
-    is_refusal = "Failed to load resource" in message.text and "/api/v1/" in message.location["url"]
+    is_refusal = "Failed to load resource" in message.text and re.search("/(api|ws)/v1/", message.location["url"])
     return [] if is_refusal else [f"{message.type}: {message.text}"]

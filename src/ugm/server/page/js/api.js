@@ -2,6 +2,8 @@
  * Requests to the server. Every address is relative, because the application may be mounted below any path.
  */
 
+import { escaped } from "./route.js";
+
 /** The prefixes of paths: of the interface of ugm, and of the one that responds in the format of Apache YuniKorn. */
 const PREFIX = "api/v1/";
 export const YUNIKORN_PREFIX = "ws/v1/";
@@ -53,14 +55,14 @@ export async function getText(path) {
  * @param {Record<string, string | number | string[] | undefined>} query
  * @param {string} prefix
  */
-function request(path, query, prefix) {
+async function request(path, query, prefix) {
   const params = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
     if (value === undefined || value === "") continue;
     for (const one of Array.isArray(value) ? value : [value]) params.append(name, String(one));
   }
   const text = params.toString();
-  return fetch(`${prefix}${path}${text ? `?${text}` : ""}`, { signal: deadline() });
+  return fetch(`${addressOf(path, prefix)}${text ? `?${text}` : ""}`, { signal: deadline() });
 }
 
 /**
@@ -71,7 +73,7 @@ function request(path, query, prefix) {
  */
 export async function post(path, body) {
   const headers = { "content-type": "application/json", accept: "application/json" };
-  return answer(await fetch(`${PREFIX}${path}`, { method: "POST", headers, body: JSON.stringify(body), signal: deadline() }));
+  return answer(await fetch(addressOf(path, PREFIX), { method: "POST", headers, body: JSON.stringify(body), signal: deadline() }));
 }
 
 /**
@@ -93,7 +95,19 @@ export async function orNull(response) {
  * @param {...string} parts
  */
 export function path(partition, ...parts) {
-  return ["partition", partition, ...parts].map(encodeURIComponent).join("/");
+  return ["partition", partition, ...parts].map(escaped).join("/");
+}
+
+/**
+ * Return the address of a path. A browser removes the parts `.` and `..`, even if they are escaped, and would send the
+ * request for another object; therefore the path counts as unknown, as on the server.
+ *
+ * @param {string} path
+ * @param {string} prefix
+ */
+function addressOf(path, prefix) {
+  if (/(^|\/)\.\.?(\/|$)/.test(path)) throw new ApiError(404, "path-unknown", "there is no such path");
+  return prefix + path;
 }
 
 /** Return a signal that ends a request after some time. */
@@ -108,13 +122,28 @@ async function answer(response) {
   throw new ApiError(response.status, data?.code ?? "failed", data?.message ?? `the server responded with status ${response.status}`);
 }
 
-/** @param {string} text */
-function parseJson(text) {
+/**
+ * Parse JSON. The objects have no prototype, because their keys may be any names, such as that of a resource `constructor`.
+ *
+ * @param {string} text
+ */
+export function parseJson(text) {
   try {
-    return LONG_INTEGER.test(text) ? JSON.parse(text, exact) : JSON.parse(text);
+    return bare(LONG_INTEGER.test(text) ? JSON.parse(text, exact) : JSON.parse(text));
   } catch {
     return null;
   }
+}
+
+/**
+ * Remove the prototypes of all objects in a value. This is faster than to do so while the text is parsed.
+ *
+ * @param {any} value
+ */
+function bare(value) {
+  if (typeof value !== "object" || value === null) return value;
+  for (const one of Object.values(value)) bare(one);
+  return Array.isArray(value) ? value : Object.setPrototypeOf(value, null);
 }
 
 /**

@@ -20,7 +20,7 @@ import { clipped, emptyNote, nameLink, numberCell, table } from "./tables.js";
 const PAGE = 50;
 const ORDERS = /** @type {[string, string][]} */ ([["", "used share"], ["remaining", "remaining"], ["exhausted", "exhausted first"], ["name", "name"]]);
 /** The views with a detail of an owner. */
-const OWNERS = { user: "users", group: "groups", queue: "queues", "elastic group": "elastic", "quota node": "quota" };
+const OWNERS = new Map([["user", "users"], ["group", "groups"], ["queue", "queues"], ["elastic group", "elastic"], ["quota node", "quota"]]);
 
 export const title = "Budgets";
 
@@ -85,8 +85,7 @@ function row(partition, one, now) {
  * @param {Account} one
  */
 function owner(partition, { scope, owner: name, queue_path }) {
-  const view = OWNERS[/** @type {keyof typeof OWNERS} */ (scope)];
-  const found = name === "*" ? "every other group together" : nameLink(partition, view ?? "queues", name);
+  const found = name === "*" ? "every other group together" : nameLink(partition, OWNERS.get(scope) ?? "queues", name);
   return h("span", { class: "quiet" }, `${scope} `, found, scope !== "queue" && queue_path && queue_path !== "root" && [" in ", queueLink(partition, queue_path)]);
 }
 

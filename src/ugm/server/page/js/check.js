@@ -87,7 +87,7 @@ async function submit(event, partition) {
  */
 export function amounts(vcore, memory, others) {
   /** @type {Record<string, string>} */
-  const usage = {};
+  const usage = Object.create(null);
   if (vcore) usage.vcore = thousandths(vcore);
   if (memory) usage.memory = memory;
   for (const part of others.split(/[\s,]+/).filter(Boolean)) {

@@ -12,6 +12,9 @@ import { ago, count, momentText } from "./format.js";
 
 /** The largest number of lines of the configuration that are shown. */
 const MOST_LINES = 2000;
+/** The sources and roles of changes as text. A change that a program made before the start has only its author. */
+const SOURCES = new Map([["file", "the file, "], ["upload", "an upload, "]]);
+const ROLES = new Map([["watch", "the file watcher"], ["signal", "a signal"], ["program", "the program"]]);
 
 export const title = "Configuration";
 
@@ -41,9 +44,8 @@ export function show(_route, { text, attempts, health }) {
 
 /** @param {Attempt} one */
 function attempt(one) {
-  // A change that a program made before the server started has no other source than its author.
-  const source = { file: "the file, ", upload: "an upload, " }[one.source] ?? "";
-  const author = { operator: `an operator at ${one.client}`, watch: "the file watcher", signal: "a signal", program: "the program" }[one.role] ?? one.role;
+  const source = SOURCES.get(one.source) ?? "";
+  const author = one.role === "operator" ? `an operator at ${one.client}` : ROLES.get(one.role) ?? one.role;
   const changed = Object.entries(one.differences);
   return h(
     "li",

@@ -21,6 +21,8 @@ const COUNTS = /** @type {[string, bigint][]} */ ([
   ["G", 10n ** 9n],
   ["M", 10n ** 6n],
 ]);
+/** Display names of resources. */
+const NAMES = new Map([["vcore", "Cores"], ["memory", "Memory"]]);
 /** The digits of an amount in a narrow column. */
 const BRIEF = 4;
 /** The seconds of a day. */
@@ -171,8 +173,7 @@ function decimal(amount, unit, places) {
  * @param {string | null} resource
  */
 export function resourceName(resource) {
-  if (resource === null) return "Applications";
-  return { vcore: "Cores", memory: "Memory" }[resource] ?? resource;
+  return resource === null ? "Applications" : NAMES.get(resource) ?? resource;
 }
 
 /**
@@ -190,7 +191,7 @@ export function shortName(resource) {
  * @param {string[]} names
  */
 export function sortedNames(names) {
-  const rank = (/** @type {string} */ name) => ({ vcore: 0, memory: 1 })[name] ?? 2;
+  const rank = (/** @type {string} */ name) => (name === "vcore" ? 0 : name === "memory" ? 1 : 2);
   return [...names].sort((one, other) => rank(one) - rank(other) || byName(one, other));
 }
 

@@ -52,7 +52,7 @@ export async function loadHistory(partition, subject) {
 /** @returns {keyof typeof RANGES} */
 function rangeName() {
   const name = chosenRange.get();
-  return name in RANGES ? /** @type {keyof typeof RANGES} */ (name) : "hour";
+  return Object.hasOwn(RANGES, name) ? /** @type {keyof typeof RANGES} */ (name) : "hour";
 }
 
 /**
@@ -126,7 +126,7 @@ function measuresOf(samples) {
 /** @param {string} measure */
 function countOf(measure) {
   const name = /^\((.*)\)$/.exec(measure)?.[1] ?? "";
-  return name in COUNTS ? /** @type {keyof typeof COUNTS} */ (name) : null;
+  return Object.hasOwn(COUNTS, name) ? /** @type {keyof typeof COUNTS} */ (name) : null;
 }
 
 /** @param {string} measure */

@@ -17,39 +17,43 @@ const COMMON = /:\s\S+ \S+ requested,\s(?:\S+ of \S+ (used|pending),\s\S+ too mu
 /** The text of a budget, up to the outlook: it has amounts times seconds, and the page has hours. */
 const BUDGET = /:\s\S+ \S+-seconds requested,\s\S+ of \S+ used or promised(?=;)/;
 
+/** The views of owners. */
+const VIEWS = new Map([["user", "users"], ["group", "groups"]]);
+
 /**
  * One limit on one resource, or with null on the number of applications.
  *
  * @typedef {{limit: import("./types.js").EffectiveLimit, resource: string | null, used: import("./types.js").Amount,
  *   most: import("./types.js").Amount, free: bigint, binds: boolean}} Line
+ * @typedef {Map<string | null, import("./types.js").Amount>} Wanted requested amounts by resource
  */
 
 /**
  * Split limits by resource. A limit binds if it leaves nothing, or less than the request.
  *
  * @param {import("./types.js").EffectiveLimit[]} limits
- * @param {import("./types.js").Amounts} [wanted]
+ * @param {Wanted} [wanted]
  * @returns {Line[]}
  */
-export function linesOf(limits, wanted = {}) {
+export function linesOf(limits, wanted = new Map()) {
   const lines = limits.flatMap((limit) => [
     ...sortedNames(Object.keys(limit.max_resources ?? {})).map((resource) =>
       line(limit, resource, limit.usage[resource] ?? 0, limit.max_resources?.[resource] ?? 0),
     ),
     ...(limit.max_applications ? [line(limit, null, limit.running_applications, limit.max_applications)] : []),
   ]);
-  return lines.map((found) => ({ ...found, binds: found.free <= 0n || found.free < BigInt(wanted[found.resource ?? ""] ?? 0) }));
+  return lines.map((found) => ({ ...found, binds: found.free <= 0n || found.free < BigInt(wanted.get(found.resource) ?? 0) }));
 }
 
 /**
  * Return the requested amounts of the violated limits. Those of budgets are amounts times seconds, and do not count.
  *
  * @param {import("./types.js").Violation[]} violations
- * @returns {import("./types.js").Amounts}
+ * @returns {Wanted}
  */
 export function requested(violations) {
   const counted = violations.filter((found) => found.resource !== null && found.kind !== "budget");
-  return Object.fromEntries(counted.map((found) => [found.resource, found.requested]));
+  return new Map(counted.map((found) => [found.resource, found.requested]));
 }
 
 /**
@@ -69,9 +73,9 @@ function line(limit, resource, used, most) {
  * @param {string} partition
  * @param {string} caption
  * @param {import("./types.js").EffectiveLimit[]} limits
- * @param {import("./types.js").Amounts} [wanted] the requested amounts, if they were denied
+ * @param {Wanted} [wanted] the requested amounts, if they were denied
  */
-export function chain(partition, caption, limits, wanted = {}) {
+export function chain(partition, caption, limits, wanted = new Map()) {
   const lines = linesOf(limits, wanted);
   if (!lines.length) return h("p", { class: "quiet" }, "No limit applies here.");
   return table(caption, ["Limit of", "On", "Used", ["Free", "number"]], lines.map((found) => row(partition, found)), "chain stack");
@@ -103,7 +107,7 @@ function row(partition, found) {
 export function owner(partition, limit) {
   const wildcard = limit.limit_name === "*" && h("span", { class: "quiet" }, limit.name === "*" ? "" : " (by *)");
   if (limit.kind === "queue") return ["queue ", queueLink(partition, limit.queue_path || limit.name)];
-  const view = { user: "users", group: "groups" }[limit.kind];
+  const view = VIEWS.get(limit.kind);
   if (!view) return [`${limit.kind} ${limit.name}`, wildcard];
   return [`${limit.kind} `, nameLink(partition, view, limit.name), wildcard];
 }

@@ -5,6 +5,9 @@
  * groups and trees only say that there is something new to load. Without a stream, the page polls.
  */
 
+import { parseJson } from "./api.js";
+import { escaped } from "./route.js";
+
 /** Milliseconds without a message after which the connection counts as lost; the server sends one every 5 seconds. */
 const SILENCE = 15_000;
 /** Milliseconds until a stream that the server has refused is tried again. */
@@ -39,7 +42,7 @@ class LiveStream {
    * @param {string} topic
    */
   listen(partition, topic) {
-    const address = topic && `api/v1/partition/${encodeURIComponent(partition)}/stream?topic=${topic}`;
+    const address = topic && `api/v1/partition/${escaped(partition)}/stream?topic=${topic}`;
     if (address === this.address && (this.source || Date.now() - this.refusedAt < RETRY)) return;
     this.close();
     this.address = address;
@@ -49,7 +52,7 @@ class LiveStream {
       source.addEventListener(event, (found) => {
         if (source !== this.source) return;
         this.heardAt = Date.now();
-        apply(JSON.parse(/** @type {MessageEvent} */ (found).data));
+        apply(parseJson(/** @type {MessageEvent} */ (found).data));
       });
     on("state", (message) => this.apply(message, new Map()));
     on("change", (message) => this.apply(message, this.queues));

@@ -28,10 +28,10 @@ import * as waiting from "./waiting.js";
 import { announce } from "./announcements.js";
 
 const TREES = { elastic: treeView("elastic"), quota: treeView("quota") };
-/** @type {Record<string, {title: string, load: (route: any) => Promise<any>, show: (route: any, data: any) => any, shown?: () => void}>} */
-const VIEWS = { queues, users: utilizationView("users"), groups: utilizationView("groups"), ...TREES, budgets, shares, applications, waiting, preemption, denials, alerts, check, nodes, configuration, service };
-/** @type {Record<string, {load: (route: any) => Promise<any>, show: (route: any, data: any, view: any) => any, noun: string}>} */
-const DETAILS = {
+/** @type {Map<string, {title: string, load: (route: any) => Promise<any>, show: (route: any, data: any) => any, shown?: () => void}>} */
+const VIEWS = new Map(Object.entries({ queues, users: utilizationView("users"), groups: utilizationView("groups"), ...TREES, budgets, shares, applications, waiting, preemption, denials, alerts, check, nodes, configuration, service }));
+/** @type {Map<string, {load: (route: any) => Promise<any>, show: (route: any, data: any, view: any) => any, noun: string}>} */
+const DETAILS = new Map(Object.entries({
   queues: { load: queue.load, show: queue.show, noun: "Queue" },
   users: { load: owner.loadUser, show: owner.showUser, noun: "User" },
   groups: { load: owner.loadGroup, show: owner.showGroup, noun: "Group" },
@@ -39,12 +39,12 @@ const DETAILS = {
   quota: TREES.quota.detail,
   applications: { load: applications.loadDetail, show: applications.showDetail, noun: "Application" },
   preemption: { load: preemption.loadDetail, show: preemption.showDetail, noun: "Request" },
-};
+}));
 
 /** The views of quota models, which a partition may lack. */
 const OPTIONAL = new Set([...Object.keys(TREES), "budgets", "shares"]);
 /** The classes of quota models with a view of their own. */
-const MODELS = /** @type {Record<string, string>} */ ({ Budgets: "budgets", FairShares: "shares" });
+const MODELS = new Map([["Budgets", "budgets"], ["FairShares", "shares"]]);
 
 const state = {
   /** @type {import("./types.js").Health | null} */
@@ -70,10 +70,10 @@ const state = {
 };
 
 /** The topics of the stream, by view; other views poll. What runs or waits changes with the usage or requests of a user. */
-const TOPICS = /** @type {Record<string, string>} */ ({
+const TOPICS = new Map(Object.entries({
   ...{ queues: "queues", users: "users", groups: "groups", elastic: "trees", quota: "trees" },
   ...Object.fromEntries(["budgets", "shares", "applications", "waiting", "preemption", "alerts"].map((view) => [view, "users"])),
-});
+}));
 /** The seconds for which a view without a stream keeps the summary. */
 const SUMMARY = 10;
 /** The longest interval, in seconds, at which the figures count as live. */
@@ -93,16 +93,16 @@ async function load() {
     if (!state.health) state.health = await loadHealth();
     if (!correctRoute()) return;
     const { route } = state;
-    live.listen(route.partition, poller.paused || document.hidden ? "" : TOPICS[route.view] ?? "");
-    const view = /** @type {(typeof VIEWS)[string]} */ (VIEWS[route.view]);
+    live.listen(route.partition, poller.paused || document.hidden ? "" : TOPICS.get(route.view) ?? "");
+    const view = VIEWS.get(route.view);
     const now = Date.now() / 1000;
     const keepsSummary = !live.isConnected && state.data && state.summary.partition === route.partition && now - state.summary.at < SUMMARY;
     const [health, partition, kinds, data, detail] = await Promise.all([
       keepsSummary ? state.health : loadHealth(),
       keepsSummary ? state.data?.partition ?? null : loadPartition(route),
       loadKinds(route.partition),
-      view.load(route),
-      route.name ? DETAILS[route.view]?.load(route) : undefined,
+      view?.load(route),
+      route.name ? DETAILS.get(route.view)?.load(route) : undefined,
     ]);
     // The reader has navigated, or a newer poll has begun.
     if (number !== state.polls) return;
@@ -143,7 +143,7 @@ function loadHealth() {
 async function loadKinds(partition) {
   try {
     const { trees, models } = await treesOf(partition);
-    return [...trees.map((tree) => tree.kind), ...models.map(({ model }) => MODELS[model] ?? "")];
+    return [...trees.map((tree) => tree.kind), ...models.map(({ model }) => MODELS.get(model) ?? "")];
   } catch {
     // Other requests report the error.
     return [];
@@ -155,8 +155,8 @@ function correctRoute() {
   const { route } = state;
   const partitions = state.health?.partitions ?? [];
   const partition = partitions.includes(route.partition) ? route.partition : partitions[0] ?? "";
-  if (partition === route.partition && VIEWS[route.view]) return true;
-  history.replaceState(null, "", link(partition, VIEWS[route.view] ? route.view : "queues"));
+  if (partition === route.partition && VIEWS.has(route.view)) return true;
+  history.replaceState(null, "", link(partition, VIEWS.has(route.view) ? route.view : "queues"));
   navigate(false);
   return false;
 }
@@ -180,7 +180,7 @@ function render() {
   const isThere = state.data?.address === location.hash;
   draw(place, state.error && alarm(), state.health?.reason && banner(state.health), isThere && content());
   if (!isThere) return;
-  const view = VIEWS[state.route.view];
+  const view = VIEWS.get(state.route.view);
   view?.shown?.();
   document.title = [state.route.name, view?.title, state.route.partition, "ugm"].filter(Boolean).join(" - ");
   if (state.hasNavigated) moveFocus();
@@ -201,7 +201,7 @@ function header() {
   const { route, data } = state;
   const partitions = state.health?.partitions ?? [];
   const isThere = (/** @type {string} */ name) => name === route.view || (OPTIONAL.has(name) ? data?.kinds.includes(name) : name !== "service" || data?.partition?.has_service);
-  const views = Object.entries(VIEWS).filter(([name]) => isThere(name));
+  const views = [...VIEWS].filter(([name]) => isThere(name));
   return [
     h(
       "div",
@@ -228,7 +228,7 @@ function chooser(partitions) {
 /** The button that shows the views in a narrow window; it has the title of the current view. */
 function menuButton() {
   const click = () => setMenu(!state.isMenuOpen);
-  return h("button", { type: "button", class: "menu", "aria-expanded": String(state.isMenuOpen), on: { click } }, h("span", { class: "unseen" }, "View: "), VIEWS[state.route.view]?.title);
+  return h("button", { type: "button", class: "menu", "aria-expanded": String(state.isMenuOpen), on: { click } }, h("span", { class: "unseen" }, "View: "), VIEWS.get(state.route.view)?.title);
 }
 
 /** @param {boolean} isOpen */
@@ -289,8 +289,8 @@ function banner({ configuration }) {
 
 function content() {
   const { route, data } = state;
-  const view = VIEWS[route.view];
-  const detail = route.name ? DETAILS[route.view] : undefined;
+  const view = VIEWS.get(route.view);
+  const detail = route.name ? DETAILS.get(route.view) : undefined;
   return [
     h("section", { class: "list-side", key: route.view, "aria-labelledby": "heading" }, h("h2", { id: "heading", tabindex: "-1" }, view?.title), view?.show(route, data?.view)),
     detail &&
@@ -339,5 +339,5 @@ setInterval(updateAge, 1000);
 window.addEventListener("hashchange", () => navigate());
 window.addEventListener("refresh", () => poller.poll());
 window.addEventListener("redraw", render);
-window.addEventListener("resize", () => VIEWS[state.route.view]?.shown?.());
+window.addEventListener("resize", () => VIEWS.get(state.route.view)?.shown?.());
 poller.poll();

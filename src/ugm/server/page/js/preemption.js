@@ -26,7 +26,7 @@ import { cell, CLIP, clipped, emptyNote, LONG, MINOR, nameLink, table } from "./
 const PAGE = 50;
 const LISTED = 20;
 
-const OUTCOMES = {
+const OUTCOMES = new Map(Object.entries({
   fits: "It fits now: nothing has to be evicted.",
   awaits_terminating: "It fits as soon as terminating allocations are released.",
   blocked: "Evictions cannot help: the request is denied by a limit that they cannot relieve.",
@@ -35,9 +35,9 @@ const OUTCOMES = {
   early: "It has not waited long enough: the delay of its queue has not passed.",
   plan: "It would fit without these allocations:",
   none: "No permitted set of evictions makes room.",
-};
+}));
 /** What protects an allocation; the keys are those of the server. */
-const LAWS = {
+const LAWS = new Map(Object.entries({
   terminating: "already terminating",
   not_preemptible: "not preemptible",
   disabled: "the policy of the queue is disabled",
@@ -49,7 +49,7 @@ const LAWS = {
   not_entitled: "no guarantee entitles the request to its resources",
   guarantee: "a queue would fall below its guarantee",
   not_needed: "nothing protects them, but other victims cost less or no plan exists",
-};
+}));
 
 export const title = "Preemption";
 
@@ -145,7 +145,7 @@ export function showDetail(route, data) {
   return [
     h("p", null, nameLink(partition, "applications", request.application_id), " in ", queueLink(partition, request.queue_path), ` requests ${amountsText(request.usage)}.`),
     h("div", { class: "tools" }, h("span", { class: "quiet" }, `Planned ${momentText(at)}; nothing is evicted.`), h("button", { type: "button", on: { click: again } }, "Plan again")),
-    h("p", null, h("strong", null, OUTCOMES[/** @type {keyof typeof OUTCOMES} */ (plan.outcome)] ?? plan.outcome), plan.due !== null && ` It may preempt from ${momentText(plan.due)} on.`),
+    h("p", null, h("strong", null, OUTCOMES.get(plan.outcome) ?? plan.outcome), plan.due !== null && ` It may preempt from ${momentText(plan.due)} on.`),
     victims.length > 0 && h("ul", { class: "reasons" }, victims.map((one) => victim(partition, one))),
     victims.length > 0 && !plan.is_optimal && h("p", { class: "quiet" }, "The search was bounded: another set of victims may cost less."),
     plan.decision && reasons(partition, plan.decision.violations),
@@ -190,6 +190,6 @@ function others(found) {
   }
   if (!byLaw.size) return null;
   const line = (/** @type {string} */ law, /** @type {string[]} */ names) =>
-    h("li", { key: law }, `${counted(names.length, "allocation")}: ${LAWS[/** @type {keyof typeof LAWS} */ (law)] ?? law}`, h("div", { class: "quiet" }, names.slice(0, LISTED).map((name, index) => [index > 0 && ", ", clipped(name, "name-link")]), names.length > LISTED && ` and ${count(names.length - LISTED)} more`));
+    h("li", { key: law }, `${counted(names.length, "allocation")}: ${LAWS.get(law) ?? law}`, h("div", { class: "quiet" }, names.slice(0, LISTED).map((name, index) => [index > 0 && ", ", clipped(name, "name-link")]), names.length > LISTED && ` and ${count(names.length - LISTED)} more`));
   return [h("h3", null, "What protects the others"), h("ul", { class: "reasons" }, [...byLaw].map(([law, names]) => line(law, names)))];
 }

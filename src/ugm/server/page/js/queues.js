@@ -62,7 +62,7 @@ export async function load(route) {
 export function show(route, root) {
   last = { partition: route.partition, root };
   queues = [...every(root)].length;
-  const { names, hidden } = columnChoice.choose(shares(root, {}, new Map()));
+  const { names, hidden } = columnChoice.choose(shares(root, new Map(), new Map()));
   grid.columns = [
     { name: "Queue", kind: "name", sort: "name" },
     ...names.map((name) => /** @type {const} */ ({ name: resourceName(name), kind: "measure", sort: `of ${name}` })),
@@ -106,16 +106,16 @@ function redraw() {
  * Record the largest used share of every resource in any queue.
  *
  * @param {import("./types.js").Queue} queue
- * @param {import("./types.js").Amounts} above the lowest limits of the queues above
+ * @param {Map<string, import("./types.js").Amount>} above the lowest limits of the queues above
  * @param {Map<string, number>} found
  */
 function shares(queue, above, found) {
-  const limits = { ...above };
+  const limits = new Map(above);
   for (const [name, most] of Object.entries(queue.max_resources ?? {})) {
-    const known = limits[name];
-    limits[name] = known === undefined || most < known ? most : known;
+    const known = limits.get(name);
+    limits.set(name, known === undefined || most < known ? most : known);
   }
-  for (const name of new Set([queue.usage, queue.pending, queue.max_resources ?? {}].flatMap(Object.keys))) recordShare(found, name, queue.usage[name] ?? 0, limits[name]);
+  for (const name of new Set([queue.usage, queue.pending, queue.max_resources ?? {}].flatMap(Object.keys))) recordShare(found, name, queue.usage[name] ?? 0, limits.get(name));
   for (const child of queue.children) shares(child, limits, found);
   return found;
 }
@@ -125,7 +125,7 @@ function cells(row) {
   const { queue, ceilings } = row;
   return [
     nameCell(row, row.name, queue.is_draining && h("span", { class: "badge quiet" }, "draining")),
-    columnChoice.names.map((name) => h("div", { role: "gridcell", class: "measure" }, h("span", { class: "measure-name", "aria-hidden": "true" }, resourceName(name)), measure(name, queue, ceilings[name]))),
+    columnChoice.names.map((name) => h("div", { role: "gridcell", class: "measure" }, h("span", { class: "measure-name", "aria-hidden": "true" }, resourceName(name)), measure(name, queue, ceilings.get(name)))),
     h("div", { role: "gridcell", class: "sparks" }, sparklines.cell(queue.queue_path)),
     h("div", { role: "gridcell", class: "number" }, applications(queue)),
     h("div", { role: "gridcell", class: "number", title: amountsText(queue.pending) }, queue.pending_allocations ? count(queue.pending_allocations) : "–"),

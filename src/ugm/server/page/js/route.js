@@ -23,9 +23,18 @@ export function parse(hash) {
 export function link(partition, view, name = "", query = {}) {
   const params = new URLSearchParams();
   for (const [key, value] of Object.entries(query)) if (value !== undefined && value !== "") params.set(key, String(value));
-  const parts = [partition, view, ...(name ? [name] : [])].map(encodeURIComponent);
+  const parts = [partition, view, ...(name ? [name] : [])].map(escaped);
   const text = params.toString();
   return `#/${parts.join("/")}${text ? `?${text}` : ""}`;
+}
+
+/**
+ * Escape a part of an address. Half of a surrogate pair has no escape, and is replaced.
+ *
+ * @param {string} text
+ */
+export function escaped(text) {
+  return encodeURIComponent(text.replace(/\p{Surrogate}/gu, "\ufffd"));
 }
 
 /** @param {string} text */

@@ -7,10 +7,10 @@ import { byName, shareOf } from "./format.js";
 /**
  * @typedef {{amount: import("./types.js").Amount, setBy: string}} Ceiling
  * @typedef {import("./treegrid.js").GridRow & {queue: import("./types.js").Queue, name: string,
- *   ceilings: Record<string, Ceiling>}} Row
+ *   ceilings: Map<string, Ceiling>}} Row
  * @typedef {{isOpen: (queue: import("./types.js").Queue, level: number) => boolean, search: string,
  *   sort: string}} Choice the order: `name`, `share`, `applications`, `pending`, or `of` with a resource
- * @typedef {{queue: import("./types.js").Queue, ceilings: Record<string, Ceiling>}} Found
+ * @typedef {{queue: import("./types.js").Queue, ceilings: Map<string, Ceiling>}} Found
  */
 
 /**
@@ -24,7 +24,7 @@ export function visible(root, choice) {
   /** @type {Row[]} */
   const rows = [];
   const kept = choice.search ? matching(root, choice.search.toLowerCase()) : null;
-  add(rows, [root], 1, {}, { ...choice, kept });
+  add(rows, [root], 1, new Map(), { ...choice, kept });
   return rows;
 }
 
@@ -32,7 +32,7 @@ export function visible(root, choice) {
  * @param {Row[]} rows
  * @param {import("./types.js").Queue[]} queues
  * @param {number} level
- * @param {Record<string, Ceiling>} above
+ * @param {Map<string, Ceiling>} above
  * @param {Choice & {kept: Set<string> | null}} choice
  */
 function add(rows, queues, level, above, choice) {
@@ -68,7 +68,7 @@ function rank(found, sort) {
  * @param {Found} row
  */
 function fullness({ queue, ceilings }) {
-  const shares = Object.entries(ceilings).map(([name, { amount }]) => shareOfLimit(queue.usage[name] ?? 0, amount));
+  const shares = [...ceilings].map(([name, { amount }]) => shareOfLimit(queue.usage[name] ?? 0, amount));
   if (queue.max_applications) shares.push(queue.running_applications / queue.max_applications);
   return Math.max(-1, ...shares);
 }
@@ -85,15 +85,17 @@ function shareOfLimit(used, limit) {
 /**
  * Return the lowest limits of a queue and the queues above it, with the queue that sets each.
  *
- * @param {Record<string, Ceiling>} above
+ * @param {Map<string, Ceiling>} above
  * @param {import("./types.js").Queue} queue
  */
 function lowered(above, queue) {
   const own = Object.entries(queue.max_resources ?? {}).filter(
-    ([name, amount]) => amount <= (above[name]?.amount ?? amount),
+    ([name, amount]) => amount <= (above.get(name)?.amount ?? amount),
   );
   if (!own.length) return above;
-  return { ...above, ...Object.fromEntries(own.map(([name, amount]) => [name, { amount, setBy: queue.queue_path }])) };
+  const found = new Map(above);
+  for (const [name, amount] of own) found.set(name, { amount, setBy: queue.queue_path });
+  return found;
 }
 
 /**
