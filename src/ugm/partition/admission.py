@@ -428,6 +428,7 @@ class Admission:
             return ()
         if extends:
             return self._exchange_claims(old.claim(allocation_id), allocation_id, new, agreed=True)
+        self._models.expect_exchange(allocation_id, allocation_id)
         self._models.apply([("refund", old.claim(allocation_id)), ("charge", new.claim(allocation_id))])
         return ()
 
@@ -462,6 +463,7 @@ class Admission:
     def _exchange_claims(self, old: Claim, new_id: str, new: LedgerEntry, *, agreed: bool) -> tuple[Violation, ...]:
         """Exchange two claims of all other models if they agree and *agreed*; otherwise return their violations."""
         mark = len(self._state.undo)
+        self._models.expect_exchange(old.allocation_id, new_id)
         self._models.apply([("refund", old)])
         claim = new.claim(new_id)
         violations = self._models.check(claim) if _takes_more(old, claim) else ()
@@ -531,6 +533,7 @@ class Admission:
         before = self._timers.exceeded(queue)
         self._state.count_unoffered(usage)
         if self._models:
+            self._models.expect_exchange(allocation_id, allocation_id)
             self._models.apply([("refund", old.claim(allocation_id)), ("charge", new.claim(allocation_id))])
         self._state.holding_of(old.application).swap(old.usage, usage)
         self._state.write_resized(allocation_id, new, old.usage)

@@ -535,6 +535,14 @@ class ModelSet:
                 self._call(model, "remove_pending", pending_claim(claim))
             self._call(model, "charge", claim)
 
+    def expect_exchange(self, old_id: str, new_id: str) -> None:
+        """Announce that the next calls refund one allocation and charge another one for it, or the same again."""
+        for model in self._usable:
+            # Models of quota trees have this method. They are not imported here, because few partitions have any.
+            expect = getattr(model, "expect_exchange", None)
+            if expect is not None:
+                expect(old_id, new_id)
+
     def _call(self, model: QuotaModel, method: Method, claim: Claim) -> None:
         undo = self._lock.undo
         self._calling = model

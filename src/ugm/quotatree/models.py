@@ -93,6 +93,8 @@ class _Model(ReportingModel, ABC):
         self._latest: ConsumerInfo | None = None
         #: The ids of the claims that were charged before a reset and not since.
         self._withdrawn: Final[set[str]] = set()
+        #: The ids of two claims that are being exchanged.
+        self._exchanged: tuple[str, ...] = ()
         #: The last state of each tree.
         self._known: Mapping[str, KnownNodes] = {}
         if self._unknown({}) is not None:
@@ -177,6 +179,8 @@ class _Model(ReportingModel, ABC):
     def charge(self, claim: Claim) -> None:
         """Charge a claim, even if it does not fit, in any mode. A claim without a group is charged to no tree.
 
+        The group of a claim that replaces another one may have left the tree; see `expect_exchange`.
+
         Raises:
             RequestError: the claim is charged already, or its group is not in the tree.
         """
@@ -191,13 +195,21 @@ class _Model(ReportingModel, ABC):
                 info = self._latest = self._info(claim, self._groups(claim))
                 if info is not None:
                     infos.append(info)
-                    self._charging.charge(claim, info, fallback=consumer_id in self._withdrawn)
+                    self._charging.charge(claim, info, fallback=self._is_held_before(claim))
                 self._withdrawn.discard(consumer_id)
+            self._exchanged = ()
             if info is not None:
                 self._charged[consumer_id] = info, claim.priority
         except BaseException:
             self._repair(claim, infos)
             raise
+
+    def _is_held_before(self, claim: Claim) -> bool:
+        """Return whether the trees have held a claim, or the one that it replaces.
+
+        Its group may have left the tree since then.
+        """
+        return claim.allocation_id in self._withdrawn or claim.allocation_id in self._exchanged
 
     def _charge_checked(self, checked: Checked) -> bool:
         """Charge the claim that was checked last, and return whether its check is still valid."""
@@ -207,6 +219,7 @@ class _Model(ReportingModel, ABC):
             if not self._charging.charge_checked(checked):
                 return False
             self._withdrawn.discard(claim.allocation_id)
+            self._exchanged = ()
             self._charged[claim.allocation_id] = info, claim.priority
         except BaseException:
             self._repair(claim, [info])
@@ -319,6 +332,15 @@ class _Model(ReportingModel, ABC):
         A configuration may remove a group that still holds allocations.
         """
         self._withdrawn.update(allocation_ids)
+
+    def expect_exchange(self, old_id: str, new_id: str) -> None:
+        """Let the root hold the claim that is charged next, if its group has left the tree: it replaces another one.
+
+        Args:
+            old_id: the allocation that is refunded next.
+            new_id: the allocation that is charged afterwards; the refund may be undone instead.
+        """
+        self._exchanged = old_id, new_id
 
     def verify(self, held: Mapping[str, Claim], pending: Mapping[str, Claim]) -> Iterable[str]:  # noqa: ARG002 - not counted
         """Yield a message for each difference between the claims and the ledger, or the counters and the consumers."""

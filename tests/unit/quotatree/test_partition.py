@@ -211,6 +211,32 @@ def test_a_denial_after_the_group_is_gone(town: Town) -> None:
     town.verify()
 
 
+@pytest.mark.parametrize("between", [0, 3])
+def test_exchanges_after_the_group_is_gone(town: Town, between: int) -> None:
+    """An allocation whose group has left all trees can shrink, end earlier and replace a placeholder."""
+    town.partition.allocate("placeholder", "c", cpu(1), placeholder=True)
+    town.partition.allocate("1", "c", cpu(2), duration=100)
+    for number in range(between):
+        town.partition.allocate(f"other-{number}", "a", cpu(0))
+    for name in ("T", "U", "V"):
+        town.manager.get_tree_cache(name).delete_node("c")
+    town.manager.update_tree("T")
+    town.manager.update_forest("F")
+
+    assert town.partition.renew("1", 50)
+    assert town.partition.resize("1", cpu(1))
+    assert not town.partition.resize("1", cpu(2))
+    assert not town.partition.renew("1", 500)
+    assert town.partition.resize("1", cpu(0))
+    assert town.partition.replace("placeholder", "real", cpu(1))
+    town.verify()
+    assert town.partition.release("1")
+    assert town.partition.release("real")
+    with pytest.raises(RequestError, match="unknown group"):
+        town.partition.adopt("2", "c", cpu(1))
+    town.verify()
+
+
 def test_requested_again_after_a_release(town: Town) -> None:
     """An allocation that returns under its old id after a release is subject to the quotas."""
     town.partition.adopt("1", "a", cpu(3))
