@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from time import perf_counter
 from typing import Final, final
@@ -41,6 +40,7 @@ from ugm.service.error_codec import encode_error
 from ugm.service.errors import FencedError
 from ugm.service.leader_sessions import LeaderSessions
 from ugm.service.operations import ERROR, Kind, Operation, operations_of
+from ugm.service.query_turns import QueryTurns
 from ugm.service.server_connection import ServerConnection
 from ugm.service.session import Session
 from ugm.service.status import OperationTimes, ServiceStatus, StandbyStatus
@@ -71,8 +71,6 @@ _ROUND: Final = 2.0
 _TICK: Final = 1.0
 #: Looked up faster than a member of an enumeration.
 _SCAN: Final = Kind.SCAN
-#: The number of threads for queries over the whole partition.
-_SCANS: Final = 2
 
 
 @final
@@ -101,7 +99,7 @@ class Leader:
         self._tidying = self._loop.call_later(_TIDY, self._tidy)
         self._redirecting = self._loop.call_later(_ROUND, self._redirect_clients)
         self._ticking = self._loop.call_later(_TICK, self._tick)
-        self._scans: Final = ThreadPoolExecutor(_SCANS, thread_name_prefix="ugm query")
+        self._scans: Final = QueryTurns("ugm query")
 
     # Sessions
 
@@ -193,7 +191,7 @@ class Leader:
         self._tidying.cancel()
         self._redirecting.cancel()
         self._ticking.cancel()
-        self._scans.shutdown(wait=False, cancel_futures=True)
+        self._scans.close()
 
     # Operations
 
@@ -245,10 +243,12 @@ class Leader:
 
     def _scan(self, session: Session, number: int, operation: Operation, arguments: Raw) -> None:
         """Execute a query over the whole partition in another thread."""
+        # Without a copy, the query would keep the whole message in memory.
+        copied = bytes(arguments)
 
-        def work() -> None:
+        def work() -> Callable[[], None]:
             # A large answer would stop the loop while it is encoded.
-            data = frame(Replies([Reply(number, *operation.execute(self._partition, arguments))]))
-            self._loop.call_soon_threadsafe(self._committer.when_durable, partial(session.finish_query, number, data))
+            data = frame(Replies([Reply(number, *operation.execute(self._partition, copied))]))
+            return partial(self._committer.when_durable, partial(session.finish_query, number, data))
 
-        self._scans.submit(work)
+        self._scans.submit(session, number, len(copied), work)

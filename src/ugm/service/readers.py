@@ -14,9 +14,7 @@ The cost: two thread switches for each query. These connections are not in the l
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from time import monotonic
 from typing import Final, NamedTuple, final
@@ -33,6 +31,7 @@ from ugm.service.error_codec import encode_error
 from ugm.service.errors import ProtocolError
 from ugm.service.listing import ListingPartition
 from ugm.service.operations import ERROR, Operation, operations_of
+from ugm.service.query_turns import QueryTurns
 from ugm.service.server_connection import ServerConnection
 from ugm.service.session import Session
 from ugm.service.status import ServiceStatus, StandbyStatus
@@ -53,8 +52,6 @@ from ugm.service.wire import (
 
 __all__ = ["FollowedPartition", "ReadView", "Readers"]
 
-#: The number of threads for queries.
-_THREADS: Final = 2
 #: The maximum size of a text in the report of a standby, in characters.
 _LONGEST_TEXT: Final = 512
 #: The queries whose answer depends on quota models.
@@ -130,7 +127,7 @@ class Readers:
         status: returns the status of the service, for standbys.
     """
 
-    __slots__ = ("_pool", "_reports", "_status", "_view", "_when_durable", "last_standby")
+    __slots__ = ("_queries", "_reports", "_status", "_view", "_when_durable", "last_standby")
 
     #: The address of the standby that has reported last; empty if there was none.
     last_standby: str
@@ -147,7 +144,7 @@ class Readers:
         self._reports: Final[dict[ServerConnection, tuple[StandbyReport, float]]] = {}
         self._view: Final = view
         self._when_durable: Final = when_durable
-        self._pool: Final = ThreadPoolExecutor(_THREADS, thread_name_prefix="ugm reader")
+        self._queries: Final = QueryTurns("ugm reader")
 
     def welcome(self, connection: ServerConnection, hello: Hello) -> tuple[Session | None, LeaderMessage | None]:
         """Accept a client; its session is not in the log, and ends with the connection."""
@@ -166,20 +163,19 @@ class Readers:
         """
         operations = operations_of(message.requests)
         session.acknowledge(message.acknowledged)
-        loop, view = asyncio.get_running_loop(), self._view()
+        view = self._view()
         for number, (operation, request) in enumerate(zip(operations, message.requests, strict=True), message.first):
             if view is not None and session.begin(number, is_change=False):
-                work = partial(_answer, view, number, operation, bytes(request.arguments))
-                self._pool.submit(self._work, loop, session, view, work)
+                arguments = bytes(request.arguments)
+                work = partial(self._answer, session, view, number, operation, arguments)
+                self._queries.submit(session, number, len(arguments), work)
 
-    def _work(
-        self, loop: asyncio.AbstractEventLoop, session: Session, view: ReadView, work: Callable[[], Reply]
-    ) -> None:
-        """Execute a query unless its connection was lost, and pass the answer on to the loop."""
-        if session.peer is not None:
-            answer = work()
-            send = partial(self._send, session, view, answer.number, frame(Replies([answer])))
-            loop.call_soon_threadsafe(self._when_durable, send)
+    def _answer(
+        self, session: Session, view: ReadView, number: int, operation: Operation, arguments: bytes
+    ) -> Callable[[], None]:
+        """Execute a query, and return the function that sends the answer."""
+        data = frame(Replies([_answer(view, number, operation, arguments)]))
+        return partial(self._when_durable, partial(self._send, session, view, number, data))
 
     def _send(self, session: Session, view: ReadView, number: int, answer: bytes) -> None:
         """Send an answer with its age."""
@@ -237,7 +233,7 @@ class Readers:
 
     def close(self) -> None:
         """Stop the threads."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._queries.close()
 
 
 def _answer(view: ReadView, number: int, operation: Operation, arguments: bytes) -> Reply:

@@ -3,8 +3,9 @@
 The problem: a slow, silent or malicious client must not delay the others, or fill the memory of the leader.
 
 The idea: if a client does not read its answers, the service stops reading its messages, and disconnects it when too
-many answers wait. A connection executes a limited number of operations, and then waits until the others had their turn.
-A connection without a valid `Hello` is closed after a few seconds. `ClientLimits` has all bounds.
+many answers wait. The service also stops reading while the waiting queries of a client are too large. A connection
+executes a limited number of operations, and then waits until the others had their turn. A connection without a valid
+`Hello` is closed after a few seconds. `ClientLimits` has all bounds.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ class ClientLimits:
         requests: the number of operations in one message.
         outstanding: the number of operations of a session that are not acknowledged.
         turn: the number of operations that a connection executes before the others get a turn.
+        queued: the size of the arguments of queries that wait, in bytes, above which nothing more is read.
         unread: the number of bytes that a client has not read when it is disconnected.
         hello: the time for the first message, and for reading the last ones, in seconds.
         frame: the size of a frame in bytes.
@@ -71,6 +73,7 @@ class ClientLimits:
     requests: int = 1_000
     outstanding: int = 20_000
     turn: int = 256
+    queued: int = 16 * 2**20
     unread: int = 64 * 2**20
     hello: float = 5.0
     frame: int = MAX_FRAME
@@ -132,6 +135,8 @@ class ServerConnection(asyncio.Protocol):
         self._backlog: Final[deque[ClientMessage]] = deque()
         self._is_working = False
         self._is_unread = False
+        #: Whether the waiting queries are too large.
+        self._is_held = False
         self._is_following = self._is_ended = False
         #: The rest of frames that are sent in pieces, and its size.
         self._pieces: Final[deque[memoryview]] = deque()
@@ -170,7 +175,7 @@ class ServerConnection(asyncio.Protocol):
             return
         try:
             frames = self._reader.feed(data)
-            if len(frames) == 1 and not self._backlog:
+            if len(frames) == 1 and not self._backlog and not self._is_held:
                 # Nearly always, at least if the client has one outstanding operation.
                 self._handle(decode_client_message(frames[0]))
                 return
@@ -185,6 +190,15 @@ class ServerConnection(asyncio.Protocol):
         self._is_unread = True
         if self._transport is not None:
             self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """Read again when the waiting queries are small enough."""
+        if self._is_held and self.session is not None and self.session.queued <= self._limits.queued:
+            self._is_held = False
+            if self._is_working:
+                self._continue()
+            else:
+                self._resume()
 
     def resume_writing(self) -> None:
         """Read again from a client that has read its answers."""
@@ -212,7 +226,7 @@ class ServerConnection(asyncio.Protocol):
     def _work(self) -> None:
         """Handle messages of the backlog until the turn of this connection is over."""
         backlog, left = self._backlog, self._limits.turn
-        while backlog and left > 0:
+        while backlog and left > 0 and not self._is_held:
             message = backlog.popleft()
             self._handle(message)
             left -= len(message.requests) if type(message) is Execute else 1
@@ -220,7 +234,8 @@ class ServerConnection(asyncio.Protocol):
             self._is_working = True
             if self._transport is not None:
                 self._transport.pause_reading()
-                asyncio.get_running_loop().call_soon(self._continue)
+                if not self._is_held:
+                    asyncio.get_running_loop().call_soon(self._continue)
         elif self._is_working:
             self._is_working = False
             self._resume()
@@ -232,7 +247,7 @@ class ServerConnection(asyncio.Protocol):
             self._refuse(error)
 
     def _resume(self) -> None:
-        if self._transport is not None and not self._is_unread and not self._is_working:
+        if self._transport is not None and not self._is_unread and not self._is_working and not self._is_held:
             self._transport.resume_reading()
 
     def _handle(self, message: ClientMessage) -> None:
@@ -248,6 +263,8 @@ class ServerConnection(asyncio.Protocol):
             ):
                 self._refuse_unbounded(message)
             self._clients.execute(session, message)
+            if session.queued > limits.queued:
+                self._hold()
         elif type(message) is Ping:
             self.send(_PONG)
         elif type(message) is Follow:
@@ -259,6 +276,12 @@ class ServerConnection(asyncio.Protocol):
             self._readers.report(self, message)
         else:
             raise ProtocolError("unexpected", "a second greeting arrived")
+
+    def _hold(self) -> None:
+        """Read nothing more until queries have been executed."""
+        self._is_held = True
+        if self._transport is not None:
+            self._transport.pause_reading()
 
     def _follow(self, message: Follow) -> None:
         if self._is_following:

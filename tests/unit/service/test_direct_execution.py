@@ -45,6 +45,9 @@ class Peer:
     def close(self) -> None:
         """Do nothing."""
 
+    def resume(self) -> None:
+        """Do nothing."""
+
 
 @final
 class GeneralOnly:

@@ -285,6 +285,9 @@ class Peer:
     def close(self) -> None:
         """Do nothing."""
 
+    def resume(self) -> None:
+        """Do nothing."""
+
 
 def start_queries(readers: Readers, peer: Peer, *requests: OperationRequest) -> Session:
     """Execute operations of a session."""
@@ -329,7 +332,8 @@ def test_queries_of_a_lost_connection() -> None:
             await asyncio.to_thread(started.acquire)
         session.disconnect()
         may_end.set()
-        await asyncio.to_thread(readers._pool.shutdown)
+        await asyncio.to_thread(eventually, lambda: not session.undecided)
+        readers.close()
 
     asyncio.run(work())
     assert not started.acquire(blocking=False)
