@@ -7,9 +7,9 @@ configuration may contain have stricter rules; see `ugm.config.names`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
-from typing import Final, NoReturn, Self, final
+from typing import Final, NoReturn, final
 
 from ugm.errors import RequestError
 
@@ -83,7 +83,7 @@ class UserGroup:
         object.__setattr__(self, "groups", tuple([_require_name("group", group) for group in groups]))
 
     @classmethod
-    def recorded(cls, name: str, groups: Sequence[str]) -> Self:
+    def recorded(cls, name: str, groups: Sequence[str]) -> UserGroup:
         """Return a user from a journal; earlier versions did not bound the length of names.
 
         Raises:
@@ -91,13 +91,10 @@ class UserGroup:
         """
         for one in (name, *groups):
             _require_name("user", one[:MAX_NAME] if type(one) is str else one)
-        made = cls.__new__(cls)
-        object.__setattr__(made, "name", name)
-        object.__setattr__(made, "groups", tuple(groups))
-        return made
+        return _unchecked(name, tuple(groups))
 
     @classmethod
-    def charged(cls, name: str, group: str | None) -> Self:
+    def charged(cls, name: str, group: str | None) -> UserGroup:
         """Return a user from past usage, of whose groups only the charged one is known.
 
         It may be the wildcard ``*``, which stands for all groups that have no limit of their own.
@@ -107,9 +104,7 @@ class UserGroup:
         """
         if group != WILDCARD:
             return cls.recorded(name, () if group is None else (group,))
-        made = cls.recorded(name, ())
-        object.__setattr__(made, "groups", (WILDCARD,))
-        return made
+        return _unchecked(cls.recorded(name, ()).name, (WILDCARD,))
 
     def __setattr__(self, attribute: str, value: object) -> NoReturn:
         raise AttributeError(f"a UserGroup is immutable: {attribute!r} cannot be set")
@@ -128,8 +123,15 @@ class UserGroup:
     def __repr__(self) -> str:
         return f"UserGroup({self.name!r}, {self.groups!r})"
 
-    def __reduce__(self) -> tuple[type[UserGroup], tuple[str, tuple[str, ...]]]:
-        return UserGroup, (self.name, self.groups)
+    def __reduce__(self) -> tuple[Callable[[str, tuple[str, ...]], UserGroup], tuple[str, tuple[str, ...]]]:
+        return _unchecked, (self.name, self.groups)
+
+
+def _unchecked(name: str, groups: tuple[str, ...]) -> UserGroup:
+    made = UserGroup.__new__(UserGroup)
+    object.__setattr__(made, "name", name)
+    object.__setattr__(made, "groups", groups)
+    return made
 
 
 def is_text(value: object) -> bool:

@@ -29,6 +29,7 @@ from ugm.service.wire import (
     Hello,
     OperationRequest,
     Ping,
+    Pong,
     Replies,
     Reply,
     Welcome,
@@ -180,6 +181,8 @@ class RawClient:
         found: dict[int, Reply] = {}
         while len(found) < count:
             message = self.receive()
+            if type(message) is Pong:
+                continue
             assert type(message) is Replies, message
             for answer in message.answers:
                 assert answer.number not in found

@@ -301,7 +301,7 @@ class Admission:
         Args:
             requests: the requests, which were denied together.
             decision: the denial.
-            usage: the amounts that each limit has to allow, besides those that violate it.
+            usage: the whole amounts that every limit checks, as far as they are known.
         """
         if self._state.compiled.schedule is not None:
             decision = decision._replace(violations=self._state.compiled.with_rises(decision.violations, usage))
@@ -441,16 +441,22 @@ class Admission:
         if not violations:
             self._swap(old_id, old, new_id, new)
             return ALLOWED
-        return self._deny_exchange(new_id, new, violations)
+        growing = {name: amount for name, amount in new.usage.items() if amount > old.usage.get(name, 0)}
+        return self._deny_exchange(new_id, new, violations, growing=Resource(growing))
 
     def _deny_exchange(
-        self, allocation_id: str, new: LedgerEntry, violations: tuple[Violation, ...], duration: int | None = None
+        self,
+        allocation_id: str,
+        new: LedgerEntry,
+        violations: tuple[Violation, ...],
+        duration: int | None = None,
+        growing: Resource = _NOTHING,
     ) -> Decision:
         application_id, (_, placeholder, priority, preemptible, _) = new.application.application_id, new.traits
         request = AllocationRequest(
             allocation_id, application_id, new.usage, placeholder, priority, preemptible, duration
         )
-        return self.deny([request], Decision(violations))
+        return self.deny([request], Decision(violations), growing)
 
     def _swap(self, old_id: str, old: LedgerEntry, new_id: str, new: LedgerEntry) -> None:
         self._state.holding_of(old.application).swap(old.usage, new.usage)

@@ -101,7 +101,7 @@ class CompiledConfig(NamedTuple):
 
         Args:
             violations: the violations of the request.
-            usage: the amounts that each limit has to allow, besides those that violate it.
+            usage: the whole amounts that every limit checks, as far as they are known.
         """
         if self.schedule is None or self.changes_at >= NEVER:
             return violations

@@ -137,7 +137,7 @@ class ConfigSchedule:
         Args:
             violations: the violations of a request; those of quota models are returned as they are.
             second: the first second that counts.
-            usage: the amounts that each limit has to allow, besides those that violate it.
+            usage: the whole amounts that every limit checks, as far as they are known.
         """
         needed: dict[_PlaceKey, dict[str, int]] = {}
         for one in violations:

@@ -27,7 +27,7 @@ from ugm.partition.application import LedgerEntry
 from ugm.partition.model_calls import charge_calls
 from ugm.partition.model_set import ModelSet
 from ugm.partition.state import PartitionState
-from ugm.resources import Resource
+from ugm.resources import Resource, sum_of
 from ugm.tracking.batch import BatchCharge
 
 __all__ = ["allocate_all", "require_requests"]
@@ -70,7 +70,9 @@ def allocate_all(
         charges.roll_back()
         for undo_start in undo_starts:
             undo_start()
-        return admission.deny(requests, Decision(violations))
+        # Different applications need not have the same limits.
+        whole = sum_of(entry.usage for entry in entries.values()) if len(applications) == 1 else Resource()
+        return admission.deny(requests, Decision(violations), whole)
     for application in first_runs:
         state.record_group(application)
     for allocation_id, entry in entries.items():

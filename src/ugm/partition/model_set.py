@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from threading import get_ident
-from typing import Final, Protocol, TypeVar, final
+from typing import Final, Protocol, TypeVar, final, runtime_checkable
 
 from ugm._declared_models import ModelDefinition
 from ugm.budgets import Budgets
@@ -69,6 +69,15 @@ _LOGGER: Final = logging.getLogger(__name__)
 _ATTEMPTS: Final = 8
 
 
+@runtime_checkable
+class _HoldsExchanged(Protocol):
+    """A model that can hold an allocation without its group if it replaces another one."""
+
+    def accept_missing_groups(self, allocation_ids: Iterable[str]) -> None: ...
+
+    def expect_exchange(self, old_id: str, new_id: str) -> None: ...
+
+
 class FollowSchedule(Protocol):
     """A function that puts the limits of a schedule in force when an operation begins."""
 
@@ -96,6 +105,7 @@ class ModelSet:
         "_declared",
         "_deniers",
         "_exhausted",
+        "_holding_exchanged",
         "_lock",
         "_objecting",
         "_pending",
@@ -123,6 +133,8 @@ class ModelSet:
     _objecting: tuple[Claim, list[QuotaModel]] | None
     #: The models that have denied a claim, by the kinds of their violations.
     _deniers: dict[str, list[QuotaModel]]
+    #: The models whose claims are announced before they are exchanged.
+    _holding_exchanged: tuple[_HoldsExchanged, ...]
     #: The models that depend on the time.
     _timed: tuple[TimedModel, ...]
     #: The declared models with their definitions.
@@ -164,6 +176,8 @@ class ModelSet:
         self._declared, self._added, self.all = declared, added, models
         self._resettable = tuple((model, model if has_method(model, "reset") else None) for model in models)
         self._pending = tuple(model for model in models if is_pending_model(model))
+        # Models of quota trees. They are not imported here, because few partitions have any.
+        self._holding_exchanged = tuple(model for model in models if isinstance(model, _HoldsExchanged))
         self._deniers = {}
         self._note_timed()
 
@@ -191,7 +205,7 @@ class ModelSet:
             return self.all
         return [model for model in self.all if not self.is_unusable(model)]
 
-    def is_unusable(self, model: QuotaModel) -> bool:
+    def is_unusable(self, model: object) -> bool:
         """Return whether a model is not called, because its state is unknown."""
         if not self._suspended and not self._unknown:
             return False
@@ -537,11 +551,9 @@ class ModelSet:
 
     def expect_exchange(self, old_id: str, new_id: str) -> None:
         """Announce that the next calls refund one allocation and charge another one for it, or the same again."""
-        for model in self._usable:
-            # Models of quota trees have this method. They are not imported here, because few partitions have any.
-            expect = getattr(model, "expect_exchange", None)
-            if expect is not None:
-                expect(old_id, new_id)
+        for model in self._holding_exchanged:
+            if not self.is_unusable(model):
+                model.expect_exchange(old_id, new_id)
 
     def _call(self, model: QuotaModel, method: Method, claim: Claim) -> None:
         undo = self._lock.undo

@@ -205,7 +205,7 @@ class PartitionState:
         tree = self.tree
         self.undo.append((self._restore_config, (self.compiled, tree.structure())))
         self.compiled = compiled
-        names = (*compiled.specs.names, *tree.names_outside(compiled.specs))
+        names = (*compiled.specs.names, *tree.names_outside(compiled.specs, left_out))
         if tree.cluster is not None:
             # Applications may use counted resources that no node has and no limit names now.
             layout = self.active_limits.epoch.layout

@@ -265,8 +265,14 @@ class QueueTree:
         maxima = (self.cluster if queue.parent is None else queue.quota.max_resources for queue in queues)
         return smallest_amounts(item for maximum in maxima for item in (maximum or {}).items())
 
-    def names_outside(self, specs: QueueSpecs) -> Iterator[str]:
-        """Yield the resources of the quotas and templates of all queues that a configuration does not name."""
+    def names_outside(self, specs: QueueSpecs, left_out: QueueSpecs | None = None) -> Iterator[str]:
+        """Yield the resources of the quotas and templates of all queues that a configuration does not name.
+
+        Args:
+            specs: the queues of the configuration.
+            left_out: as for `reshape`.
+        """
         for path, queue in self.queues.items():
             if path not in specs.by_path:
-                yield from (*queue.spec.names, *queue.quota.names)
+                spec = left_out.by_path[path] if queue.managed and left_out is not None else queue.spec
+                yield from (*spec.names, *queue.quota.names)

@@ -4,8 +4,8 @@ The problem: a query over the whole partition may take long, and a client may se
 delay the queries of the other clients, or fill the memory of the service while they wait.
 
 The idea: each session has a line of waiting queries. A free thread takes the first query of the session whose turn it
-is, and then the next session has its turn. The queries of a session without a connection are dropped: its client sends
-them again. `Session.queued` is the size of the waiting arguments. The connection reads nothing more while it is too
+is, and then the next session has its turn. If a session has no connection then, all its queries are dropped: its client
+sends them again. `Session.queued_bytes` is the size of the arguments. The connection reads nothing more while it is too
 large.
 
 Invariant: everything except the queries themselves happens in the thread of the loop, so nothing needs a lock.
@@ -67,7 +67,7 @@ class QueryTurns:
             size: the size of its arguments in bytes.
             work: executes the query.
         """
-        session.queued += size
+        session.queued_bytes += size
         self._lines.setdefault(session, deque()).append(_Query(number, size, work))
         self._start()
 
@@ -102,15 +102,15 @@ class QueryTurns:
             if answer is None:
                 self._forget(session, query)
             else:
-                session.queued -= query.size
+                session.queued_bytes -= query.size
                 answer()
             if session.peer is not None:
-                session.peer.resume()
+                session.peer.note_executed()
         finally:
             self._start()
 
     def _forget(self, session: Session, query: _Query) -> None:
-        session.queued -= query.size
+        session.queued_bytes -= query.size
         session.undecided.pop(query.number, None)
 
     def close(self) -> None:

@@ -167,10 +167,10 @@ class Readers:
         for number, (operation, request) in enumerate(zip(operations, message.requests, strict=True), message.first):
             if view is not None and session.begin(number, is_change=False):
                 arguments = bytes(request.arguments)
-                work = partial(self._answer, session, view, number, operation, arguments)
+                work = partial(self._execute, session, view, number, operation, arguments)
                 self._queries.submit(session, number, len(arguments), work)
 
-    def _answer(
+    def _execute(
         self, session: Session, view: ReadView, number: int, operation: Operation, arguments: bytes
     ) -> Callable[[], None]:
         """Execute a query, and return the function that sends the answer."""

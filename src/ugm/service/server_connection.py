@@ -42,6 +42,8 @@ from ugm.service.wire import (
 __all__ = ["ClientLimits", "Clients", "ReadingClients", "ServerConnection"]
 
 _PONG: Final = frame(Pong())
+#: The time between two signs of life for a client whose messages are not read, in seconds. Clients wait longer.
+_ASSURANCE: Final = 0.1
 #: The maximum size of a greeting in bytes.
 _LARGEST_GREETING: Final = 1 << 16
 #: Larger frames are sent in pieces of this size, in bytes.
@@ -62,7 +64,7 @@ class ClientLimits:
         requests: the number of operations in one message.
         outstanding: the number of operations of a session that are not acknowledged.
         turn: the number of operations that a connection executes before the others get a turn.
-        queued: the size of the arguments of queries that wait, in bytes, above which nothing more is read.
+        queued_bytes: the size of the arguments of waiting queries in bytes, above which nothing more is read.
         unread: the number of bytes that a client has not read when it is disconnected.
         hello: the time for the first message, and for reading the last ones, in seconds.
         frame: the size of a frame in bytes.
@@ -73,7 +75,7 @@ class ClientLimits:
     requests: int = 1_000
     outstanding: int = 20_000
     turn: int = 256
-    queued: int = 16 * 2**20
+    queued_bytes: int = 16 * 2**20
     unread: int = 64 * 2**20
     hello: float = 5.0
     frame: int = MAX_FRAME
@@ -145,6 +147,8 @@ class ServerConnection(asyncio.Protocol):
         self._largest = 0
         #: Ends the connection if the client does not read the last messages.
         self._closing: asyncio.TimerHandle | None = None
+        #: Shows a client whose pings are not read that this process is alive.
+        self._assuring: asyncio.TimerHandle | None = None
         self.session: Session | None = None
         #: Called when the connection is lost.
         self.on_lost: Callable[[ServerConnection], None] = _ignore
@@ -191,10 +195,11 @@ class ServerConnection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.pause_reading()
 
-    def resume(self) -> None:
-        """Read again when the waiting queries are small enough."""
-        if self._is_held and self.session is not None and self.session.queued <= self._limits.queued:
+    def note_executed(self) -> None:
+        """Read again if the waiting queries are small enough."""
+        if self._is_held and self.session is not None and self.session.queued_bytes <= self._limits.queued_bytes:
             self._is_held = False
+            self._stop_assuring()
             if self._is_working:
                 self._continue()
             else:
@@ -213,6 +218,7 @@ class ServerConnection(asyncio.Protocol):
         for timer in (self._greeting, self._closing):
             if timer is not None:
                 timer.cancel()
+        self._stop_assuring()
         self._transport = self._output = None
         self._backlog.clear()
         self._pieces.clear()
@@ -263,7 +269,7 @@ class ServerConnection(asyncio.Protocol):
             ):
                 self._refuse_unbounded(message)
             self._clients.execute(session, message)
-            if session.queued > limits.queued:
+            if session.queued_bytes > limits.queued_bytes:
                 self._hold()
         elif type(message) is Ping:
             self.send(_PONG)
@@ -282,6 +288,17 @@ class ServerConnection(asyncio.Protocol):
         self._is_held = True
         if self._transport is not None:
             self._transport.pause_reading()
+            if self._assuring is None:
+                self._assure()
+
+    def _assure(self) -> None:
+        self.send(_PONG)
+        self._assuring = asyncio.get_running_loop().call_later(_ASSURANCE, self._assure)
+
+    def _stop_assuring(self) -> None:
+        if self._assuring is not None:
+            self._assuring.cancel()
+            self._assuring = None
 
     def _follow(self, message: Follow) -> None:
         if self._is_following:

@@ -31,8 +31,8 @@ class Peer(Protocol):
         """Close the connection."""
         ...
 
-    def resume(self) -> None:
-        """Read more messages if they were held back because of waiting queries; called when one was executed."""
+    def note_executed(self) -> None:
+        """Note that a query was executed in another thread. More messages may be read now."""
         ...
 
 
@@ -48,7 +48,7 @@ class Session:
         acknowledged: the last number whose answer the client has received, together with all before.
         is_fenced: whether every change is refused.
         lost_at: the time of `time.monotonic` when the connection was lost; 0 for never.
-        queued: the size of the arguments of queries that wait, in bytes.
+        queued_bytes: the size of the arguments of queries that wait or are executed in other threads.
     """
 
     __slots__ = (
@@ -60,7 +60,7 @@ class Session:
         "lost_at",
         "name",
         "peer",
-        "queued",
+        "queued_bytes",
         "undecided",
         "unlogged",
     )
@@ -73,7 +73,7 @@ class Session:
         self.acknowledged: int = 0
         self.is_fenced: bool = False
         self.lost_at: float = 0.0
-        self.queued: int = 0
+        self.queued_bytes: int = 0
         #: The answers to changes that are durable.
         self._kept: Final[dict[int, Reply]] = {}
         #: The numbers whose answers are not ready or not durable, and whether they may change something. The answer to

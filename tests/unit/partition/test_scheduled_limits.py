@@ -247,6 +247,24 @@ def test_a_queue_that_is_left_out(clock: Clock, tmp_path: Path) -> None:
         assert partition.queue_maximum("root.a") == memory(6)
 
 
+def test_resources_of_a_queue_that_is_left_out(clock: Clock) -> None:
+    """A resource that only the maximum without the schedule names is counted when the queue has left."""
+    queue = (
+        "{name: a, resources: {max: {gpu: 2}}, ugm: {schedule: [{hours: '22:00-06:00', maxresources: {memory: 6}}]}}"
+    )
+    partition = Partition(parse_config(f"partitions: [{{queues: [{queue}]}}]").partition(), clock=clock)
+    clock.now = NIGHT
+    partition.submit("app", SUE, "root.a")
+    assert partition.allocate("a", "app", Resource(gpu=3))
+    without = parse_config("partitions: [{queues: [{name: b}]}]").partition()
+
+    assert [one.resource for one in partition.plan(without).exceeded] == ["gpu"]
+    partition.configure(without)
+    assert [one.resource for one in partition.exceeded_limits()] == ["gpu"]
+    assert not partition.allocate("b", "app", Resource(gpu=1))
+    partition.verify()
+
+
 def test_failed_call_after_a_change(clock: Clock) -> None:
     """A call that fails after a change of the limits leaves them in force."""
     partition = running(clock)
@@ -551,6 +569,12 @@ def test_a_change_that_lowers_another_resource(clock: Clock) -> None:
             assert (decision.can_wait, violation.rise) == expected
     assert partition.allocate("b", "app", Resource(gpu=6))
     assert partition.resize("b", Resource(vcore=3000, gpu=6)).can_wait, "the usage of gpu does not grow"
+    assert partition.resize("b", Resource(gpu=1))
+    assert not partition.resize("b", Resource(vcore=3000, gpu=3)).can_wait
+    gangs = {
+        count: [(f"c-{number}", "app", Resource(vcore=1000, gpu=1)) for number in range(count)] for count in (2, 3)
+    }
+    assert [partition.allocate_all(gang).can_wait for gang in gangs.values()] == [True, False]
 
 
 _FIRST = datetime(2027, 3, 1, tzinfo=ZoneInfo("UTC"))

@@ -68,9 +68,9 @@ with running(Path(sys.argv[1])) as service, started(service) as partition:
                 change("of the child", "app", memory(1))
             except UnavailableError as error:
                 print(error.reason.startswith(f"the connection belongs to process {os.getppid()};"), flush=True)
-        partition.close()
-        os._exit(0)
-    os.waitpid(child, 0)
+        partition.connection.close()
+        os._exit(7)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     print(partition.allocate("of the parent", "app", memory(1001)).allowed)
     print([one.allocation_id for one in partition.allocations()])
 """
@@ -82,7 +82,7 @@ def test_a_forked_process(quick_folder: Path) -> None:
     command = [sys.executable, "-c", FORK, str(quick_folder)]
     paths = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(command, env=paths, text=True, capture_output=True, timeout=60, check=True)  # noqa: S603 - of this test
-    assert done.stdout.split() == ["True", "True", "False", "[]"]
+    assert done.stdout.split() == ["True", "True", "7", "False", "[]"]
 
 
 def ask(partition: ConnectedPartition, seed: int) -> None:

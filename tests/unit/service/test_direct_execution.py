@@ -45,7 +45,7 @@ class Peer:
     def close(self) -> None:
         """Do nothing."""
 
-    def resume(self) -> None:
+    def note_executed(self) -> None:
         """Do nothing."""
 
 

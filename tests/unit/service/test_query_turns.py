@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from threading import Event
+from time import sleep
 
 import pytest
 
@@ -15,10 +16,11 @@ from support.partition_fixtures import memory
 from support.service_fixtures import RawClient, eventually, request, running, started
 from ugm import Partition
 from ugm.service import ServiceSettings
+from ugm.service.leader import Leader
 from ugm.service.query_turns import QueryTurns
-from ugm.service.server_connection import ClientLimits
+from ugm.service.server_connection import ClientLimits, ServerConnection
 from ugm.service.session import Session
-from ugm.service.wire import Execute
+from ugm.service.wire import Execute, Hello
 
 #: More than the threads execute at once.
 MANY = 10
@@ -36,7 +38,7 @@ class Peer:
     def close(self) -> None:
         """Do nothing."""
 
-    def resume(self) -> None:
+    def note_executed(self) -> None:
         """Count the call."""
         self.resumed += 1
 
@@ -81,9 +83,9 @@ def test_sessions_take_turns() -> None:
         waiting, many, one = Waiting(), connected("many"), connected("one")
         waiting.submit(many, MANY)
         waiting.submit(one, 2)
-        assert (many.queued, one.queued) == (MANY, 2)
+        assert (many.queued_bytes, one.queued_bytes) == (MANY, 2)
         await waiting.end(many, one)
-        assert (many.queued, one.queued) == (0, 0)
+        assert (many.queued_bytes, one.queued_bytes) == (0, 0)
         assert many.peer is not None
         assert many.peer.resumed == MANY  # type: ignore[attr-defined] # of this test
         return waiting.begun
@@ -105,7 +107,7 @@ def test_queries_of_a_lost_connection() -> None:
         await waiting.end(lost, other)
         assert waiting.begun.count("lost") == 2
         assert waiting.begun.count("other") == MANY
-        assert (lost.queued, lost.undecided) == (0, {})
+        assert (lost.queued_bytes, lost.undecided) == (0, {})
         assert lost.begin(3, is_change=False)
 
     asyncio.run(work())
@@ -126,7 +128,7 @@ def test_failing_queries(caplog: pytest.LogCaptureFixture) -> None:
             waiting.turns.submit(session, number, 1, fail)
         waiting.submit(session, 1)
         await waiting.end(session)
-        assert (waiting.begun, session.queued) == (["one"], 0)
+        assert (waiting.begun, session.queued_bytes) == (["one"], 0)
 
     asyncio.run(work())
 
@@ -157,13 +159,13 @@ def test_arguments_of_waiting_queries_are_bounded(quick_folder: Path, monkeypatc
 
     def watched(turns: QueryTurns, session: Session, *arguments: object) -> None:
         nonlocal largest
-        largest = max(largest, session.queued)
+        largest = max(largest, session.queued_bytes)
         finish(turns, session, *arguments)  # type: ignore[arg-type] # handed on
 
     usage = Partition.user_usage
     monkeypatch.setattr(Partition, "user_usage", held)
     monkeypatch.setattr(QueryTurns, "_finish", watched)
-    settings = ServiceSettings(limits=ClientLimits(queued=3 * LARGE))
+    settings = ServiceSettings(limits=ClientLimits(queued_bytes=3 * LARGE))
     with running(quick_folder, settings=settings) as service, RawClient(service) as client:
         client.open()
         with started(service) as partition:
@@ -176,9 +178,28 @@ def test_arguments_of_waiting_queries_are_bounded(quick_folder: Path, monkeypatc
     assert 3 * LARGE < largest < 5 * LARGE
 
 
+def test_a_client_that_is_held_back_stays_connected(quick_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client whose messages are not read for a while learns that the leader is alive."""
+    connections: list[object] = []
+    welcome = Leader.welcome
+
+    def counted(leader: Leader, connection: ServerConnection, hello: Hello) -> object:
+        connections.append(connection)
+        return welcome(leader, connection, hello)
+
+    monkeypatch.setattr(Leader, "welcome", counted)
+    monkeypatch.setattr(Partition, "user_usage", lambda *_: sleep(1))
+    settings = ServiceSettings(limits=ClientLimits(queued_bytes=0))
+    with running(quick_folder, settings=settings) as service, started(service) as partition:
+        queries = [partition.promise(partition.user_usage, f"{number}") for number in range(2)]
+        assert [query.result(30) for query in queries] == [None] * 2
+        assert partition.allocate("a", "app", memory(1))
+    assert len(connections) == 1
+
+
 def test_every_query_is_held_back(quick_folder: Path) -> None:
     """With the smallest bound, the queries of many messages are executed one after another."""
-    settings = ServiceSettings(limits=ClientLimits(queued=0))
+    settings = ServiceSettings(limits=ClientLimits(queued_bytes=0))
     with running(quick_folder, settings=settings) as service, started(service) as partition:
         queries = [partition.promise(partition.user_usage, f"{number}") for number in range(300)]
         check = partition.promise(partition.check, "app", memory(1))

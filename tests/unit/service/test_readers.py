@@ -285,7 +285,7 @@ class Peer:
     def close(self) -> None:
         """Do nothing."""
 
-    def resume(self) -> None:
+    def note_executed(self) -> None:
         """Do nothing."""
 
 
