@@ -110,6 +110,7 @@ def _has_ambiguous_length(request: h11.Request) -> bool:
 class _Connection(H11Protocol):
     """A connection with a phase."""
 
+    conn: h11.Connection
     waiting: WaitingConnections
     timeouts: ConnectionTimeouts
 
