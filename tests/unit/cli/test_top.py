@@ -14,7 +14,7 @@ import subprocess
 import sys
 import termios
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, Final
 
 import pytest
@@ -334,8 +334,15 @@ def test_interrupted_in_a_terminal(url: str) -> None:
     """Ctrl-C ends the view with success."""
     with terminal(60, url) as (process, ours):
         read_until(ours, "quit")
-        process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0
+        # CPython discards an exception that arrives in a finalizer, so a single signal may be lost.
+        for _ in range(3):
+            process.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(20)
+                break
+            while select.select([ours], [], [], 0)[0]:
+                os.read(ours, 65536)
+        assert process.poll() == 0
 
 
 def test_lost_server(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
