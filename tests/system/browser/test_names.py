@@ -184,13 +184,21 @@ def test_details(page: Page, world: World) -> None:
                 expect(page.locator(".detail-side > .quiet")).to_have_text(found.format(known))
 
 
+#: Waits for the tree, which the server pushes, and returns the amounts in use.
+AMOUNTS = """
+async () => {
+  const {live} = await import("./js/live.js");
+  for (let waits = 0; waits < 600 && !live.tree(); waits += 1) await new Promise((go) => setTimeout(go, 100));
+  return Object.entries(live.tree().usage).map(String);
+}
+"""
+
+
 def test_pushed_amounts(page: Page) -> None:
     """The amounts in the tree that the server pushes are exact, whatever the resource is called."""
     with _served(MEMBERS) as address:
         page.goto(address)
-        # The tree is dropped when the page chooses its first view.
-        amounts = "import('./js/live.js').then(({live}) => live.tree() && Object.entries(live.tree().usage).map(String))"
-        usage = page.wait_for_function(amounts).json_value()
+        usage = page.evaluate(AMOUNTS)
         assert set(usage) >= {f"{name},{HUGE}" for name in MEMBERS}
         page.goto("about:blank")
 
