@@ -48,7 +48,7 @@ def test_leading_schedulers_die(kind: str, tmp_path: Path) -> None:
         examination = Examination(location)
         acknowledged = {process: examination.require_reported(lines) for process, lines in reports.items()}
         assert not [line for lines in reports.values() for line in lines if "wrong" in line]
-        assert sum(acknowledged.values()) > 100, acknowledged
+        assert sum(acknowledged.values()) > 20, acknowledged
         _release_of_the_dead(location, listen, [reports[process][0]["session"] for process in schedulers.ended])
 
 
