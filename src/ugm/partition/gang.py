@@ -70,8 +70,9 @@ def allocate_all(
         charges.roll_back()
         for undo_start in undo_starts:
             undo_start()
-        # Different applications need not have the same limits.
-        whole = sum_of(entry.usage for entry in entries.values()) if len(applications) == 1 else Resource()
+        # Only a schedule needs the sum. Different applications need not have the same limits.
+        adds = state.compiled.schedule is not None and len(applications) == 1
+        whole = sum_of(entry.usage for entry in entries.values()) if adds else Resource()
         return admission.deny(requests, Decision(violations), whole)
     for application in first_runs:
         state.record_group(application)

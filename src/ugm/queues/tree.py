@@ -144,8 +144,7 @@ class QueueTree:
                 queue.spec, queue.managed, queue.was_configured, queue.quota_override = spec, True, False, None
         for queue in list(self.root.below()):
             if queue.parent is not None and queue.queue_path not in specs.by_path:
-                if queue.managed and left_out is not None:
-                    queue.spec = left_out.by_path[queue.queue_path]
+                queue.spec = _spec_outside(queue, left_out)
                 self._release(queue, queue.parent)
         # Parents come before their children, and are deleted with the last of them.
         for queue in list(self.queues.values()):
@@ -274,5 +273,9 @@ class QueueTree:
         """
         for path, queue in self.queues.items():
             if path not in specs.by_path:
-                spec = left_out.by_path[path] if queue.managed and left_out is not None else queue.spec
-                yield from (*spec.names, *queue.quota.names)
+                yield from (*_spec_outside(queue, left_out).names, *queue.quota.names)
+
+
+def _spec_outside(queue: Queue, left_out: QueueSpecs | None) -> QueueSpec:
+    """Return the spec of a queue that the next configuration does not name."""
+    return queue.spec if left_out is None or not queue.managed else left_out.by_path[queue.queue_path]

@@ -322,8 +322,9 @@ class ReplayGauges:
             # The limits of other quota models belong to no queue, so only the name distinguishes them.
             key = _LimitKey(limit.kind, limit.queue_path, limit.limit_name if counts else limit.name, resource)
             configured = self.configured.setdefault(key, ConfiguredLimit(key, place, most))
-            gauge = Gauge(configured, name, OrderedLines(self.order), is_exact=is_exact)
-            gauge.is_always_enforced = self.enforces_groups or limit.kind != TrackingType.GROUP
+            is_always = self.enforces_groups or limit.kind != TrackingType.GROUP
+            lines: OrderedLines[JobClass] = OrderedLines(self.order)
+            gauge = Gauge(configured, name, lines, is_exact=is_exact, is_always_enforced=is_always)
             if not is_exact:
                 gauge.awaited = self._awaited
                 gauge.group = self.lending.group(place, name, resource)
