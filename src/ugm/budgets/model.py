@@ -434,7 +434,8 @@ class Budgets(ReportingModel):
         now = self._now
         expected = {key: Account(each.terms, each.owner, now) for key, each in self._table.stored.items()}
         for claim in held.values():
-            for account in self._charged.get(claim.allocation_id) or self._accounts_of(claim):
+            charged = self._charged.get(claim.allocation_id)
+            for account in self._accounts_of(claim) if charged is None else charged:
                 key = account.terms.budget.name, account.owner, account.terms.resource
                 wanted = account.terms.wanted(claim.usage.amounts)
                 if wanted:

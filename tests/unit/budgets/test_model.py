@@ -189,6 +189,12 @@ def test_elastic_groups_and_quota_nodes() -> None:
         elastic_groups=chain,
         quota_nodes=chain,
     )
+    parents["ml"] = []
+    setting.allocate("0", "sue-b")
+    parents["ml"] = ["ml", "science"]
+    # It is not charged, although its group is one of them now.
+    setting.partition.verify()
+    setting.partition.release("0")
     setting.allocate("1", "sue-b")
     setting.allocate("2", "sue")
     assert setting.remaining() == [7 * 3600, 7 * 3600]
