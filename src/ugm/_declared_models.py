@@ -57,7 +57,7 @@ class ModelDefinition:
     @property
     def has_past(self) -> bool:
         """True if the model depends on past usage: it is a `ugm.model.PersistentModel`."""
-        return isinstance(self.content, DeclaredBudgets)
+        return isinstance(self.content, DeclaredBudgets | FairShareConfig)
 
     def check(self) -> None:
         """Check that the model can be made.

@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Final, final
 
+from ugm._json_values import Json
 from ugm.errors import RequestError, number_text
-from ugm.fairness.decayed_usage import DecayedUsage, OwnerHistory
+from ugm.fairness.decayed_usage import DecayedUsage, OwnerHistory, require_time
 from ugm.operation_lock import locked
 
 __all__ = ["MAX_BINS", "MAX_DECAY_DIGITS", "BinnedUsage", "bins_for", "decay_fault"]
@@ -87,6 +88,22 @@ class _Bins(OwnerHistory):
         made = _Bins(self.since, self._length, self._anchor, self._count)
         made.rate, made.amounts = self.rate, self.amounts.copy()
         return made
+
+    def is_empty(self) -> bool:
+        return not any(self.amounts.values())
+
+    def save(self) -> Json:
+        # Hexadecimal, because Python formats only 4,300 decimal digits.
+        return [
+            [number, *(f"{part:x}" for part in amount.as_integer_ratio())]
+            for number, amount in sorted(self.amounts.items())
+            if amount
+        ]
+
+    def load(self, data: Json) -> None:
+        for number, numerator, denominator in data:
+            amount = Fraction(int(numerator, 16), int(denominator, 16))
+            self.amounts[require_time(number)] = amount.numerator if amount.denominator == 1 else amount
 
     def number(self, at: int) -> int:
         """Return the number of the bin of a second."""

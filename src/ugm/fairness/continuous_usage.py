@@ -14,6 +14,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final, final
 
+from ugm._json_values import Json
 from ugm.errors import RequestError
 from ugm.fairness.decayed_usage import DecayedUsage, OwnerHistory
 
@@ -58,6 +59,17 @@ class _Decaying(OwnerHistory):
         made = _Decaying(self.since, self._half_life)
         made.rate, made.value = self.rate, self.value
         return made
+
+    def is_empty(self) -> bool:
+        return not self.value
+
+    def save(self) -> str:
+        return str(self.value)
+
+    def load(self, data: Json) -> None:
+        self.value = Decimal(data)
+        if not self.value.is_finite():
+            raise ValueError(data)
 
     def accrue(self, at: int) -> None:
         self.value = self.value_at(at)

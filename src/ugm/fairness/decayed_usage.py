@@ -13,12 +13,13 @@ the call after that, the next call stores the copies.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final, Generic, NamedTuple, Self, TypeVar
 
+from ugm._json_values import Json
 from ugm.errors import ReentrantCallError, RequestError
 from ugm.fairness.cost import CostRate
 from ugm.operation_lock import OwnedLock, locked
@@ -55,6 +56,18 @@ class OwnerHistory(ABC):
     @abstractmethod
     def copied(self) -> Self:
         """Return a copy, which can be changed alone."""
+
+    @abstractmethod
+    def is_empty(self) -> bool:
+        """Return whether nothing was counted."""
+
+    @abstractmethod
+    def save(self) -> Json:
+        """Return what is counted, for JSON."""
+
+    @abstractmethod
+    def load(self, data: Json) -> None:
+        """Count what `save` has returned."""
 
 
 class _Run(NamedTuple):
@@ -119,7 +132,7 @@ class DecayedUsage(ABC, Generic[HistoryT]):
     @property
     @locked
     def owners(self) -> tuple[str, ...]:
-        """The owners that have ever used something, sorted."""
+        """The owners that use or have used something that counts, sorted."""
         return tuple(sorted(self._stored_histories()))
 
     # Changes
@@ -210,6 +223,30 @@ class DecayedUsage(ABC, Generic[HistoryT]):
             history.add_span(self._cost.of(usage), begin, end)
         self._store(change)
 
+    @locked
+    def save(self, at: int) -> list[Json]:
+        """Return what all owners have used up to a time, for JSON. What they use now is left out.
+
+        A time before the last change stands for the last change.
+        """
+        time, found = self._time(at), []
+        for owner, history in sorted(self._histories.items()):
+            past = history.copied()
+            if past.rate:
+                past.accrue(time)
+            if not past.is_empty():
+                found.append([owner, past.since, past.save()])
+        return found
+
+    @locked
+    def load(self, data: Iterable[Json], at: int) -> None:
+        """Bring a new measure into the state that `save` has returned for a time."""
+        change = self._prepared(at)
+        for owner, since, past in data:
+            history = change.histories[owner] = self._new_history(require_time(since))
+            history.load(past)
+        self._store(change)
+
     def _prepared(self, at: int) -> _Change[HistoryT]:
         """Return an empty change at a time.
 
@@ -235,7 +272,12 @@ class DecayedUsage(ABC, Generic[HistoryT]):
         if change.forgets:
             self._runs, self._histories = {}, {}
         self._last = change.last
-        self._histories.update(change.histories)
+        for owner, history in change.histories.items():
+            if history.rate or not history.is_empty():
+                self._histories[owner] = history
+            else:
+                # As if the use had never begun, for example because a gang was denied.
+                self._histories.pop(owner, None)
         for run_id, run in change.runs.items():
             if run is None:
                 self._runs.pop(run_id, None)

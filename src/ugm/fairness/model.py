@@ -14,6 +14,7 @@ from typing import Any, Final, final
 from ugm._json_values import JsonMapping
 from ugm.errors import RequestError
 from ugm.fairness.decayed_usage import DecayedUsage
+from ugm.fairness.latest_groups import LatestGroups
 from ugm.fairness.rank import FairRank, RankExplanation
 from ugm.fairness.share_tree import Shares, ShareTree
 from ugm.identity import UserGroup
@@ -55,12 +56,12 @@ class FairShares(ReportingModel):
     ben comes before ana: ben has level infinity, ana has level 1/2
     """
 
-    __slots__ = ("_accounts", "_listed", "_tree", "decay", "default_shares", "groups", "now", "tree", "usage")
+    __slots__ = ("_accounts", "_groups", "_listed", "_tree", "decay", "default_shares", "now", "tree", "usage")
 
     #: What the users have used, by name.
     usage: DecayedUsage[Any]
-    #: The groups of each user that has used something, when it last did.
-    groups: dict[str, tuple[str, ...]]
+    #: The groups of each user that has used something, when it last began to.
+    _groups: LatestGroups
     #: The tree that was used last, with the users that it adds to `tree`.
     _tree: tuple[frozenset[str], ShareTree]
     #: The time of the last call of the partition.
@@ -81,7 +82,7 @@ class FairShares(ReportingModel):
         self.usage = usage
         #: Identifies how usage is measured.
         self.decay: Final = decay
-        self.groups = {}
+        self._groups = LatestGroups()
         self.now = 0
         self._tree = frozenset(), tree
         #: The account of each group: the one that has its name, of several the first by path.
@@ -93,8 +94,9 @@ class FairShares(ReportingModel):
     # Called by the partition
 
     def at(self, now: int) -> None:
-        """Note the time, in seconds."""
+        """Note the time of an operation, in seconds."""
         self.now = now
+        self._groups.begin()
 
     def check(self, claim: Claim) -> tuple[()]:  # noqa: ARG002 - nothing is limited
         """Return no limit: shares only order requests."""
@@ -102,39 +104,48 @@ class FairShares(ReportingModel):
 
     def charge(self, claim: Claim) -> None:
         """Count a claim for its user from now on."""
-        user = claim.user
-        self.usage.add_use(user.name, claim.usage, self.now)
-        if user.groups:
-            self.groups[user.name] = user.groups
+        self.usage.add_use(claim.user.name, claim.usage, self.now)
+        self._groups.charge(claim)
 
     def refund(self, claim: Claim) -> None:
         """Stop counting a claim. What it has used stays."""
         self.usage.remove_use(claim.user.name, claim.usage, self.now)
+        self._groups.refund(claim)
 
     def reset(self) -> None:
         """Forget all claims. What they have used up to now stays."""
         self.usage.stop_all(self.now)
+        self._groups.reset()
 
     def forget(self) -> None:
         """Forget all claims and all past usage."""
         self.usage.clear()
-        self.groups.clear()
+        self._groups = LatestGroups()
         self.now = 0
 
-    def keep_usage_of(self, before: object) -> bool:
-        """Continue the usage of the shares that these replace, and return whether the claims are included.
+    # The past
+
+    def save(self) -> JsonMapping:
+        """Return the past usage up to the last call, as plain data for `load`; claims are left out."""
+        return {"now": self.now, "usage": self.usage.save(self.now), "groups": self._groups.to_dict()}
+
+    def load(self, data: JsonMapping) -> None:
+        """Bring new shares with the same decay into the state that `save` has returned, without claims."""
+        self.now = data["now"]
+        self.usage.load(data["usage"], self.now)
+        self._groups = LatestGroups({user: tuple(groups) for user, groups in data["groups"].items()})
+
+    def continue_past(self, old: FairShares) -> None:
+        """Continue the usage of the shares that these replace, up to the last call; without claims.
 
         If usage is measured in another way, its value now is what counts of it later.
         """
-        if not isinstance(before, FairShares):
-            return False
-        self.groups = dict(before.groups)
-        if before.decay == self.decay:
-            self.usage, self.now = before.usage, before.now
-            return True
-        for user, value in before.usage.at(before.now).items():
-            self.usage.add(user, value, before.now)
-        return False
+        self._groups = old._groups.copy()
+        if old.decay == self.decay:
+            self.usage.load(old.usage.save(self.now), self.now)
+            return
+        for user, value in old.usage.at(self.now).items():
+            self.usage.add(user, value, self.now)
 
     # The ranking of users
 
@@ -149,12 +160,12 @@ class FairShares(ReportingModel):
     def capture_rank(self, users: Iterable[UserGroup] = ()) -> Callable[[], FairRank]:
         """Return a function that returns the order of the users at this moment, for a caller that holds a lock now."""
         now, unlisted = self.now, dict(self._unlisted(users))
-        return lambda: self._tree_with(unlisted).rank(self.usage.at(now))
+        return lambda: self._tree_with(unlisted).rank(self._usage_at(now))
 
     def _unlisted(self, users: Iterable[UserGroup]) -> Iterator[tuple[str, Shares]]:
         """Yield the path and the shares of each user that the tree does not list."""
         if self.default_shares:
-            known = {name: self.groups.get(name, ()) for name in self.usage.owners}
+            known = {name: self._groups.of(name) for name in self.usage.owners}
             for name, groups in {**{user.name: user.groups for user in users}, **known}.items():
                 # A name with a slash would be a path.
                 if name not in self._listed and "/" not in name and name:
@@ -175,6 +186,10 @@ class FairShares(ReportingModel):
             self._tree = frozenset(unlisted), tree
         return tree
 
+    def _usage_at(self, now: int) -> dict[str, Fraction]:
+        """Return the usage of the users at a time. A name with a slash is left out: it would be the path of another."""
+        return {user: value for user, value in self.usage.at(now).items() if "/" not in user}
+
     def explain(self, first: str, second: str) -> RankExplanation:
         """Return the reason for the order of two users now.
 
@@ -186,7 +201,7 @@ class FairShares(ReportingModel):
             RequestError: one of them is not ranked.
         """
         tree = self._tree_with(dict(self._unlisted(())))
-        return _explained(tree, self.usage.at(self.now), first, second)
+        return _explained(tree, self._usage_at(self.now), first, second)
 
     # Reports
 

@@ -409,11 +409,11 @@ class RankKey:
 
     def __call__(self, application: OrderedApplication) -> int:
         """Return the number of users that come before the user of an application."""
-        return self.rank.position(self._users[application.application_id])
+        return self.rank.position_of_user(self._users[application.application_id])
 
     def text(self, application: OrderedApplication) -> str:
         """Return the place of the user of an application as a text."""
-        return self.rank.describe(self._users[application.application_id])
+        return self.rank.describe_user(self._users[application.application_id])
 
 
 @final

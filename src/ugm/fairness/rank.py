@@ -223,6 +223,14 @@ class FairRank:
         """Return the paths of the accounts that compete, sorted; dissolved accounts do not."""
         return sorted(path for path, (_, child) in self._parents.items() if not child.is_user)
 
+    def position_of_user(self, name: str) -> int:
+        """Return the same as `position` for the name of a user, which is no path, even if it has a slash."""
+        return self.position("" if "/" in name else name)
+
+    def describe_user(self, name: str) -> str:
+        """Return the same as `describe` for the name of a user."""
+        return self.describe("" if "/" in name else name)
+
     def position(self, owner: str) -> int:
         """Return the number of tie groups before a user, given its path or a name that only one user has.
 

@@ -1,29 +1,34 @@
 """The declared quota models whose limits depend on past usage, kept up to date with the changes of a log.
 
-The problem: a budget must be exact after a restart, also if the changes before a compaction are gone, and if the
-configuration has changed the budget meanwhile.
+The problem: budgets and fair shares must be exact after a restart, also if the changes before a compaction are gone,
+and if the configuration has changed them meanwhile.
 
 The idea: a compaction stores the past of each such model with the state of the partition. The models are made from it,
 are charged with the allocations of that state, and are then called with every later change at its time, as the
 partition has called them.
+
+Older versions have stored no past of fair shares. It is then that of the history, as far as it tells.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Final, cast, final
 
 from ugm._declared_models import ModelDefinition
 from ugm.budgets import AccountState, Budgets
 from ugm.errors import RequestError
+from ugm.fairness import FairShares
 from ugm.journal.claim_history import ClaimHistory
 from ugm.journal.contents import JournalContents, JournalEntry, StartState
+from ugm.journal.model_history import calls_before
 from ugm.model import PersistentModel
 from ugm.partition.checkpoint import ModelRecord
-from ugm.partition.declared_models import DeclaredModel, ModelFactory, replace_declared
+from ugm.partition.declared_models import DeclaredModel, ModelFactory, repeat_past, replace_declared
 from ugm.partition.events import BudgetChanged, ConfigurationChanged, Event
-from ugm.partition.model_calls import Call
+from ugm.partition.model_calls import Call, PastCall
 
 __all__ = ["DeclaredPast", "declared_accounts", "declared_models"]
 
@@ -66,6 +71,7 @@ class DeclaredPast:
 
     Args:
         start: the state before the first change.
+        before: returns the calls for the usage before that state.
     """
 
     __slots__ = ("_claims", "_held", "_second", "models")
@@ -77,12 +83,14 @@ class DeclaredPast:
     #: The time of the last change.
     _second: int
 
-    def __init__(self, start: StartState) -> None:
+    def __init__(self, start: StartState, before: Callable[[ClaimHistory], Iterable[PastCall]] = lambda _: ()) -> None:
         self._claims: Final = ClaimHistory(start.checkpoint.applications)
         self._held, self._second = {}, start.at // 1000
         past = {(record.kind, record.name): record for record in start.checkpoint.models}
         self.models = tuple(
-            _resumed(one, past.get(one.key), self._second) for one in start.compiled.models if one.has_past
+            _resumed(one, past.get(one.key), partial(before, self._claims), self._second)
+            for one in start.compiled.models
+            if one.has_past
         )
         for allocation in start.checkpoint.allocations:
             self._call(self._claims.start(allocation))
@@ -90,7 +98,7 @@ class DeclaredPast:
     @classmethod
     def of(cls, contents: JournalContents) -> DeclaredPast:
         """Return the models after the last change of a log."""
-        past = cls(contents.start)
+        past = cls(contents.start, partial(calls_before, contents))
         for entry in contents.changes():
             past.process(entry)
         return past
@@ -135,13 +143,20 @@ class DeclaredPast:
         self.models = replace_declared(self.models, with_past, factory.make)
 
 
-def _resumed(definition: ModelDefinition, record: ModelRecord | None, second: int) -> DeclaredModel:
+def _resumed(
+    definition: ModelDefinition,
+    record: ModelRecord | None,
+    before: Callable[[], Iterable[PastCall]],
+    second: int,
+) -> DeclaredModel:
     """Return a model without claims that continues a stored past, or begins if none is stored."""
     model = cast("PersistentModel", definition.build())
     if record is not None:
         try:
             model.load(record.past)
-        except (LookupError, ValueError, TypeError) as error:
+        except (LookupError, ValueError, TypeError, ArithmeticError) as error:
             raise RequestError("models", definition.kind, "its stored past belongs to another configuration") from error
+    elif isinstance(model, FairShares):
+        repeat_past(model, before())
     model.at(second)
     return DeclaredModel(definition, model)

@@ -5,19 +5,19 @@ the same state as the model of the partition. Instants are rounded down to secon
 
 For the time before the last compaction, a journal has the usage of applications, without the allocations. The model
 then gets a claim for each interval. If the application has ended since, its user has only the group that the usage was
-charged to, and its tags are not known.
+charged to, and its tags are not known. Declared models have their own past; see `ugm.journal.declared_past`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from heapq import merge
 from operator import itemgetter
 
 from ugm.identity import UserGroup
 from ugm.journal.claim_history import ClaimHistory, ClaimOwner
 from ugm.journal.contents import JournalContents
-from ugm.journal.log import Log
 from ugm.journal.usage_intervals import decode_intervals
 from ugm.model import Claim
 from ugm.partition.event_codec import decode_rows
@@ -25,14 +25,18 @@ from ugm.partition.events import BudgetChanged
 from ugm.partition.model_calls import Call, PastCall
 from ugm.resources import Resource
 
-__all__ = ["past_calls"]
+__all__ = ["calls_before", "past_calls"]
 
 
-def past_calls(log: Log) -> Iterator[PastCall]:
-    """Yield all calls of a model since the beginning of a log, each with its second, in their order."""
-    with log.open_contents() as contents:
+def past_calls(open_contents: Callable[[], AbstractContextManager[JournalContents]]) -> Iterator[PastCall]:
+    """Yield all calls of a model since the beginning of a log, each with its second, in their order.
+
+    Args:
+        open_contents: opens the log.
+    """
+    with open_contents() as contents:
         start, claims = contents.start, ClaimHistory(contents.start.checkpoint.applications)
-        yield from _of_history(contents, claims)
+        yield from calls_before(contents, claims)
         for allocation in start.checkpoint.allocations:
             yield from ((start.at // 1000, call) for call in claims.start(allocation))
         for entry in contents.changes():
@@ -44,7 +48,7 @@ def past_calls(log: Log) -> Iterator[PastCall]:
                     yield from ((second, call) for call in claims.calls((event,)))
 
 
-def _of_history(contents: JournalContents, claims: ClaimHistory) -> Iterator[PastCall]:
+def calls_before(contents: JournalContents, claims: ClaimHistory) -> Iterator[PastCall]:
     """Yield the calls for the usage before the last compaction."""
     found: list[tuple[int, Call]] = []
     changes: list[PastCall] = []

@@ -178,7 +178,7 @@ def open_partition(
         model_set.clock.follow(opened.change_queue)
         state = opened.state
         require_added_models(state.added_models, are_given=models is not None)
-        calls, past = partial(ledger_calls, state), partial(past_calls, opened.log)
+        calls, past = partial(ledger_calls, state), partial(past_calls, opened.log.open_contents)
         declared = declared_models(state.compiled.models, opened.log.open_contents())
         model_set.restore(state.compiled.models, state.cluster.total, calls, past, declared)
         partition = _assembled(opened, model_set, outbox)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
+from time import time
 
 from ugm.fairness import FairShares
 from ugm.identity import UserGroup
+from ugm.journal.declared_past import declared_models
 from ugm.journal.locations import LogLocation, log_at
-from ugm.journal.model_history import past_calls
 from ugm.journal.usage_intervals import decode_intervals
-from ugm.operation_lock import OperationLock
 from ugm.partition.compiled_config import CompiledConfig
-from ugm.partition.model_set import ModelSet
 from ugm.partition.usage_feed import UsageFeed
 
 __all__ = ["load_usage", "restored_shares"]
@@ -67,7 +65,8 @@ def restored_shares(path: LogLocation, compiled: CompiledConfig) -> FairShares |
     Raises:
         JournalError: the journal cannot be read.
     """
-    definitions = [definition for definition in compiled.models if definition.kind == "fair shares"]
-    models = ModelSet((), OperationLock())
-    models.restore(definitions, None, list, partial(past_calls, log_at(path)))
-    return models.fair_shares()
+    models = [one.model for one in declared_models(compiled.models, log_at(path).open_contents())]
+    shares = next((model for model in models if isinstance(model, FairShares)), None)
+    if shares is not None:
+        shares.at(max(shares.now, int(time())))
+    return shares

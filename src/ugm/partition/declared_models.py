@@ -3,8 +3,7 @@
 When another configuration is put in force, a model whose definition is the same stays. Each of the others is replaced
 by a new model, which is charged with the whole ledger. The old models are not changed, so this can be undone.
 
-Some models depend on the past. A new one continues the past of the model that it replaces. When a partition is
-restored, it repeats all calls of the past instead.
+Some models depend on the past. A new one continues the past of the model that it replaces.
 """
 
 from __future__ import annotations
@@ -30,13 +29,6 @@ class _AcceptsMissingGroups(Protocol):
     def accept_missing_groups(self, allocation_ids: Iterable[str]) -> None: ...
 
 
-@runtime_checkable
-class _KeepsPastUsage(Protocol):
-    """A declared model that can continue the usage of the model that it replaces."""
-
-    def keep_usage_of(self, before: object) -> bool: ...
-
-
 class DeclaredModel(NamedTuple):
     """A model that the configuration declares."""
 
@@ -53,8 +45,6 @@ class ModelFactory(NamedTuple):
     calls: Callable[[], Sequence[Call]]
     #: Returns the second at which a model begins, if it depends on the time.
     time: Callable[[], int]
-    #: Returns all calls of the past, for models that repeat it; None if the past is unknown.
-    past: Callable[[], Iterable[PastCall]] | None = None
 
     def make(self, definition: ModelDefinition, before: QuotaModel | None = None) -> QuotaModel:
         """Return a charged model.
@@ -64,16 +54,11 @@ class ModelFactory(NamedTuple):
             before: the model that it replaces, whose past it continues; None for none, or if its state is unknown.
         """
         model = definition.build()
-        if self.past is not None and isinstance(model, HistoryModel) and not definition.has_past:
-            repeat_past(model, self.past())
-            model.at(self.time())
-            return model
         if isinstance(model, TimedModel):
             model.at(self.time())
         if isinstance(model, PersistentModel) and before is not None:
             model.continue_past(before)
-        if not (isinstance(model, _KeepsPastUsage) and model.keep_usage_of(before)):
-            self._charge(model)
+        self._charge(model)
         return model
 
     def _charge(self, model: QuotaModel) -> None:

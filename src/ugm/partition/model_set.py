@@ -260,7 +260,8 @@ class ModelSet:
         definitions: Iterable[ModelDefinition],
         total: Resource | None,
         calls: Callable[[], Sequence[Call]],
-        past: Callable[[], Iterable[PastCall]] | None = None,
+        *,
+        changes: bool = True,
     ) -> None:
         """Replace the declared models by those of some definitions. A model whose definition is the same stays.
 
@@ -268,9 +269,9 @@ class ModelSet:
             definitions: the definitions.
             total: the sum of the nodes; None if there is none.
             calls: returns the calls that charge a new model with the ledger.
-            past: as for `restore`.
+            changes: whether the operation is a change, and not a restoration.
         """
-        factory = ModelFactory(total, calls, partial(self.clock.now, changes=past is None), past)
+        factory = ModelFactory(total, calls, partial(self.clock.now, changes=changes))
 
         def make(definition: ModelDefinition, before: QuotaModel | None) -> QuotaModel:
             return factory.make(definition, None if before is None or self.is_unusable(before) else before)
@@ -293,7 +294,7 @@ class ModelSet:
             definitions: the definitions of the declared models.
             total: the sum of the nodes; None if there is none.
             calls: returns the calls that charge a new model with the ledger.
-            past: returns all calls of the past, for models that depend on it; None if the past is unknown.
+            past: returns all calls of the past, for models of the program that depend on it; None if it is unknown.
             declared: declared models with their claims and their past, which are not made again.
         """
         self.resize(None, total)
@@ -309,7 +310,7 @@ class ModelSet:
             if not any(model is other for other in repeated):
                 charge_all(model, present)
         self._set(tuple(declared), self._added)
-        self.declare(definitions, total, calls, past)
+        self.declare(definitions, total, calls, changes=past is None)
 
     def resize(self, before: Resource | None, after: Resource | None) -> None:
         """Pass the sum of the nodes on to the models that depend on it."""

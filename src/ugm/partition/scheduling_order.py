@@ -105,7 +105,7 @@ def by_share(rank: FairRank) -> ApplicationKey:
     >>> tree = ShareTree({}, {"ana": 1, "ben": 1})
     >>> keys = {"root.research": by_share(tree.rank({"ana": 5}))}
     """
-    return lambda application: rank.position(application.user.name)
+    return lambda application: rank.position_of_user(application.user.name)
 
 
 def turns_of(

@@ -108,7 +108,7 @@ def build_engine(
         models = ModelSet(settings.models or (), state.active_limits.lock)
         if change_queue is not None:
             models.clock.follow(committer.log)
-        past = None if opened is None else partial(past_calls, opened.log)
+        past = None if opened is None else partial(past_calls, opened.log.open_contents)
         declared = () if opened is None else declared_models(state.compiled.models, opened.log.open_contents())
         partition = ServicePartition(state, models, outbox, committer.log, past, declared)
         if change_queue is not None:

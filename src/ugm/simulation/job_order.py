@@ -207,7 +207,7 @@ class _ByShare(JobOrder):
         self._shares.at(self._now)
         rank = self._shares.rank(self._users.values())
         for name, (position,) in self._positions.items():
-            position.place = rank.position(name)
+            position.place = rank.position_of_user(name)
         self._ranked_at, self.is_ranked = self._now, True
 
     def change(self, now: int, queue_path: str, user: UserGroup, usage: Resource, jobs: int) -> None:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from ugm import Partition, RequestError, Resource, UserGroup, parse_config
+from support.interruption_points import Interruption, points_in
+from ugm import AllocationRequest, Claim, Partition, RequestError, Resource, UserGroup, parse_config
 from ugm.config import PartitionConfig
 from ugm.fairness import BinnedUsage, FairShares, ShareTree
 from ugm.fairness.model import explain_shares
 from ugm.journal import open_partition
+from ugm.journal.declared_past import DeclaredPast
+from ugm.journal.locations import log_at
+from ugm.journal.model_history import calls_before
 from ugm.partition import AbstractPartition
 
 CORE: Final = Resource(vcore=1000)
@@ -146,6 +152,182 @@ def test_usage_survives_a_restart(tmp_path: Path) -> None:
                 opened.journal.compact()
 
 
+ACCOUNTS: Final = f"accounts: {{lab: 1, ops: 3}}, users: {{lab/sue: 1}}, defaultshares: 1, {BINS}"
+
+
+def places(partition: AbstractPartition) -> dict[str, str]:
+    """Return the usage of each ranked user by path."""
+    [report] = (report for report in partition.model_reports() if report.model == "FairShares")
+    return {one["path"]: one["usage"] for one in report.state["users"]}
+
+
+def moved(make: Callable[..., Any], shares: str = ACCOUNTS) -> Scene:
+    """Return a scene with a user that uses something in ``ops``, and has an application of ``lab``."""
+    scene = Scene(make, shares)
+    for name, group in (("lab", "lab"), ("ops", "ops")):
+        scene.partition.submit(name, UserGroup("ann", (group,)), "root.prod")
+        assert scene.partition.allocate(name, name, CORE)
+        scene.now += 10
+    scene.partition.submit("ben", UserGroup("ben", ("lab",)), "root.prod")
+    return scene
+
+
+def test_denied_gang_moves_nobody(tmp_path: Path) -> None:
+    """A gang that is denied halfway leaves all users in their accounts, and ranks nobody."""
+    path = str(tmp_path / "j")
+    scene = moved(lambda shares, clock: open_partition(path, shares, clock=lambda: clock() * 1000))
+    scene.partition.configure(limited(ACCOUNTS))
+    before = places(scene.partition)
+    gang = [AllocationRequest("g", "lab", CORE), AllocationRequest("h", "ben", Resource(vcore=5000))]
+    assert not scene.partition.allocate_all(gang)
+    assert places(scene.partition) == before == {"lab/sue": "0", "ops/ann": "30"}
+    scene.partition.journal.close()
+    with open_partition(path, clock=lambda: scene.now * 1000) as opened:
+        assert places(opened) == before
+        assert opened.allocate_all([AllocationRequest("g", "lab", CORE)])
+        assert places(opened) == {"lab/sue": "0", "lab/ann": "30"}
+
+
+def limited(shares: str) -> PartitionConfig:
+    """Return the same configuration as `config` with a limit for ``ben``."""
+    queue = "{name: prod, properties: {application.sort.policy: share}}"
+    limits = "limits: [{users: [ben], maxresources: {vcore: 1}}]"
+    return parse_config(f"partitions: [{{{limits}, queues: [{queue}], ugm: {{fairshare: {{{shares}}}}}}}]").partition()
+
+
+class FailingRefund:
+    """A quota model whose refunds fail, if they have to, after those of the shares."""
+
+    fails = False
+
+    def check(self, claim: Claim) -> tuple[()]:  # noqa: ARG002 - nothing is limited
+        """Limit nothing."""
+        return ()
+
+    def charge(self, claim: Claim) -> None:
+        """Accept every claim."""
+
+    def refund(self, claim: Claim) -> None:  # noqa: ARG002 - as above
+        """Fail, or accept the refund."""
+        if self.fails:
+            raise ValueError("it cannot be refunded")
+
+    def reset(self) -> None:
+        """Count nothing, as before."""
+
+
+def test_failed_release_moves_nobody() -> None:
+    """A release that fails is undone, which is no new use; a resized allocation stays in its account, too."""
+    model = FailingRefund()
+    scene = moved(lambda shares, clock: Partition(shares, models=[model], clock=clock))
+    model.fails = True
+    with pytest.raises(ValueError, match="cannot be refunded"):
+        scene.partition.release("lab")
+    model.fails = False
+    assert set(places(scene.partition)) == {"lab/sue", "ops/ann"}
+    assert scene.partition.resize("lab", Resource(vcore=2000))
+    assert set(places(scene.partition)) == {"lab/sue", "ops/ann"}
+    scene.partition.verify()
+
+
+def test_plan_moves_nobody() -> None:
+    """A plan lets allocations leave and come back, which is no new use."""
+    groups = "{name: a, min: {vcore: 1}, max: {vcore: 8}}, {name: b, min: {vcore: 1}, max: {vcore: 8}}"
+    by = "groupby: [{source: queue, names: {root.prod: a, root.other: b}}]"
+    queues = "[{name: prod, properties: {application.sort.policy: share}}, {name: other}]"
+    shares = f"fairshare: {{{ACCOUNTS}}}, elastic: {{total: {{vcore: 2}}, groups: [{groups}], {by}}}"
+    combined = parse_config(f"partitions: [{{queues: {queues}, ugm: {{{shares}}}}}]").partition()
+    scene = moved(lambda _, clock: Partition(combined, clock=clock))
+    scene.partition.submit("other", UserGroup("kim"), "root.other")
+    plan = scene.partition.plan_reclaim("other", CORE)
+    assert plan.victims
+    assert set(places(scene.partition)) == {"lab/sue", "ops/ann"}
+
+
+@pytest.mark.parametrize("gang", [[CORE], [CORE, Resource(vcore=5000)]])
+def test_interrupted_charge(gang: list[Resource]) -> None:
+    """Wherever a charge or its undoing is interrupted, the accounts are those before or after the operation."""
+    scene = moved(Partition)
+    requests = [AllocationRequest(str(number), ("lab", "ben")[number], usage) for number, usage in enumerate(gang)]
+
+    @contextmanager
+    def prepared() -> Iterator[Callable[[], object]]:
+        nonlocal scene
+        scene = moved(Partition)
+        scene.partition.configure(limited(ACCOUNTS))
+        yield lambda: scene.partition.allocate_all(requests)
+
+    points = [point for point in points_in(prepared) if "fairness" in point.code.co_filename][::7]
+    for point in points:
+        with prepared() as call:
+            interruption = Interruption(point)
+            interruption.run(call)
+        assert interruption.has_raised
+        is_held = scene.partition.allocation("0") is not None
+        assert places(scene.partition) == {"lab/sue": "0", f"{'lab' if is_held else 'ops'}/ann": "30"}
+        scene.partition.verify()
+    assert len(points) > 30
+
+
+def test_account_of_a_user_whose_applications_have_ended(tmp_path: Path) -> None:
+    """It stays the same after a compaction, of which the history does not know the groups."""
+    path = str(tmp_path / "j")
+    scene = moved(lambda shares, clock: open_partition(path, shares, clock=lambda: clock() * 1000))
+    for name in ("lab", "ops"):
+        scene.partition.release(name)
+        scene.partition.remove(name)
+    scene.now += 5
+    before = places(scene.partition)
+    assert before == {"lab/sue": "0", "ops/ann": "30"}
+    for _ in range(3):
+        scene.partition.journal.compact()
+        scene.partition.journal.close()
+        scene.partition = open_partition(path, clock=lambda: scene.now * 1000)
+        assert places(scene.partition) == before
+    scene.partition.journal.close()
+
+
+def test_journal_of_an_older_version(tmp_path: Path) -> None:
+    """Where a compaction has stored no past of the shares, it is that of the history."""
+    path = str(tmp_path / "j")
+    scene = Scene(lambda shares, clock: open_partition(path, shares, clock=lambda: clock() * 1000))
+    scene.run("ana", 60)
+    scene.partition.journal.compact()
+    scene.run("ben", 30)
+    scene.partition.journal.close()
+    with log_at(path).open_contents() as contents:
+        start = contents.start
+        assert start.checkpoint.models
+        older = start._replace(checkpoint=start.checkpoint._replace(models=()))
+        past = DeclaredPast(older, partial(calls_before, contents))
+        for entry in contents.changes():
+            past.process(entry)
+    [(_, shares)] = past.models
+    assert isinstance(shares, FairShares)
+    assert shares.usage.at(scene.now) == {"ana": 60, "ben": 30}
+
+
+def test_added_and_changed_shares_after_a_restart(tmp_path: Path) -> None:
+    """Shares that are added begin without a past, and those of another decay continue, also after a restart."""
+    path = str(tmp_path / "j")
+    none = parse_config("partitions: [{queues: [{name: prod}]}]").partition()
+    scene = Scene(lambda _, clock: open_partition(path, none, clock=lambda: clock() * 1000))
+    scene.run("sue", 40)
+    scene.partition.configure(config(ACCOUNTS))
+    scene.run("ben", 30)
+    scene.partition.configure(config(ACCOUNTS.replace(BINS, "halflife: 50")))
+    scene.run("ann", 20)
+    before = places(scene.partition)
+    assert before["lab/sue"] == "0"
+    for compacts in (False, True, True):
+        if compacts:
+            scene.partition.journal.compact()
+        scene.partition.journal.close()
+        scene.partition = open_partition(path, clock=lambda: scene.now * 1000)
+        assert places(scene.partition) == before
+    scene.partition.journal.close()
+
+
 def test_changed_shares_keep_the_usage() -> None:
     """Other shares keep the usage; another decay begins with the value of now; without shares, nothing is kept."""
     scene = Scene(Partition)
@@ -208,7 +390,17 @@ def test_names_that_are_paths() -> None:
     rank = shares.rank([UserGroup("a"), UserGroup("b/c")])
 
     assert rank.order == (("a/a",),)
-    assert rank.describe("b/c") == "no place"
+    assert rank.describe("b/c") == rank.describe_user("b/c") == "no place"
+
+
+def test_user_with_the_path_of_another_one() -> None:
+    """A user whose name is the path of a listed user has no place, and uses nothing of its shares."""
+    scene = Scene(Partition, f"accounts: {{lab: 1, ops: 1}}, users: {{lab/sue: 1, ops/ben: 1}}, {BINS}")
+    scene.run("ben", 1)
+    scene.run("lab/sue", 90)
+    assert usage(scene.partition) == {"ben": 1, "sue": 0}
+    assert scene.wait("lab/sue", "ben", "sue") == ["sue", "ben", "lab/sue"]
+    assert scene.partition.order()[1].explain().endswith("place 2 of 2 against no place")
 
 
 def test_long_usage_as_plain_data() -> None:

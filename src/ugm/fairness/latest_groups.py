@@ -1,0 +1,103 @@
+"""The groups of each user when it last began to use something: they place a user that the share tree does not list.
+
+The problem: a partition charges and refunds claims that are undone, for a gang that is denied, for a plan, or because
+an operation has failed. Undone calls must leave the groups as they were, also if their undoing is interrupted.
+
+The idea: within one operation, a refund of a noted claim restores the groups before it, and a claim that is charged
+again after its refund is not noted. So both are exact inverses, and a resized allocation stays in its account.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, final
+
+from ugm.model import Claim
+
+__all__ = ["LatestGroups"]
+
+_NO_GROUPS: Final[tuple[str, ...]] = ()
+
+
+@final
+class LatestGroups:
+    """The groups of users, which follow the claims of a quota model."""
+
+    __slots__ = ("_by_user", "_is_rebuilt", "_noted", "_operation", "_refunded", "_tracked")
+
+    _by_user: dict[str, tuple[str, ...]]
+    #: The number of the present operation, and that of the operation whose steps are known.
+    _operation: int
+    _tracked: int
+    #: The claims that the operation has noted, with the groups before, by the identity of the claim.
+    _noted: dict[int, tuple[Claim, tuple[str, ...]]]
+    #: The allocations that the operation has refunded.
+    _refunded: set[str]
+    #: Whether the claims are charged again after a reset.
+    _is_rebuilt: bool
+
+    def __init__(self, by_user: Mapping[str, tuple[str, ...]] | None = None) -> None:
+        self._by_user = dict(by_user or {})
+        self._operation = self._tracked = 0
+        self._noted, self._refunded = {}, set()
+        self._is_rebuilt = False
+
+    def begin(self) -> None:
+        """Begin an operation."""
+        self._operation += 1
+        self._is_rebuilt = False
+
+    def charge(self, claim: Claim) -> None:
+        """Note the groups of a user that begins to use something. A user without groups stays where it is."""
+        user = claim.user
+        before = self._by_user.get(user.name, _NO_GROUPS)
+        if not user.groups or user.groups == before:
+            return
+        self._track()
+        if claim.allocation_id in self._refunded:
+            self._refunded.discard(claim.allocation_id)
+        elif not self._is_rebuilt:
+            self._noted[id(claim)] = claim, before
+            self._set(user.name, user.groups)
+
+    def refund(self, claim: Claim) -> None:
+        """Undo the charge of a claim in the present operation. An earlier charge stays noted."""
+        self._track()
+        noted = self._noted.get(id(claim))
+        if noted is None:
+            self._refunded.add(claim.allocation_id)
+            return
+        self._set(claim.user.name, noted[1])
+        del self._noted[id(claim)]
+
+    def reset(self) -> None:
+        """Undo what the operation before has noted, which has failed halfway. All claims are charged again."""
+        if self._tracked == self._operation - 1:
+            for claim, before in reversed(self._noted.values()):
+                self._set(claim.user.name, before)
+        self._noted, self._refunded = {}, set()
+        self._is_rebuilt = True
+
+    def _track(self) -> None:
+        """Forget the steps of an earlier operation."""
+        if self._tracked != self._operation:
+            self._noted, self._refunded = {}, set()
+            self._tracked = self._operation
+
+    def _set(self, user: str, groups: tuple[str, ...]) -> None:
+        if groups:
+            self._by_user[user] = groups
+        else:
+            self._by_user.pop(user, None)
+
+    def of(self, user: str) -> tuple[str, ...]:
+        """Return the groups of a user; none for a user that has used nothing."""
+        return self._by_user.get(user, _NO_GROUPS)
+
+    def copy(self) -> LatestGroups:
+        """Return the same groups without an operation."""
+        return LatestGroups(self._by_user)
+
+    def to_dict(self) -> dict[str, list[str]]:
+        """Return the groups of all users, for JSON."""
+        return {user: list(groups) for user, groups in self._by_user.items()}
