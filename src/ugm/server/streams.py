@@ -66,12 +66,18 @@ class EventStreams:
         except ApiError as error:
             await error_response(error)(scope, receive, send)
             return
+        is_compressed = accepts_gzip(request.headers)
+        if request.method == "HEAD":
+            # The response to HEAD has no body, so it must end at once, without occupying a stream.
+            await _send_start(send, is_compressed=is_compressed)
+            await _send_part(send, b"", is_last=True)
+            return
         subscription = feed.subscribe(topics)
         # `ugm.server.connections` calls it when the server stops.
         scope["ugm.stop"] = subscription.close
         watch = asyncio.create_task(_close_on_disconnect(receive, subscription))
         try:
-            await _send_messages(send, subscription, is_compressed=accepts_gzip(request.headers))
+            await _send_messages(send, subscription, is_compressed=is_compressed)
         finally:
             feed.unsubscribe(subscription)
             watch.cancel()
@@ -93,8 +99,7 @@ async def _close_on_disconnect(receive: Receive, subscription: LiveSubscription)
 
 
 async def _send_messages(send: Send, subscription: LiveSubscription, *, is_compressed: bool) -> None:
-    coding = [(b"content-encoding", b"gzip")] if is_compressed else []
-    await send({"type": "http.response.start", "status": 200, "headers": [*_HEADERS, *coding]})
+    await _send_start(send, is_compressed=is_compressed)
     # The first bytes tell a client that it is connected.
     await _send_part(send, _GZIP_HEADER if is_compressed else b":\n\n")
     checksum = size = 0
@@ -102,8 +107,13 @@ async def _send_messages(send: Send, subscription: LiveSubscription, *, is_compr
         checksum, size = zlib.crc32(message.plain, checksum), size + len(message.plain)
         await _send_part(send, message.compressed if is_compressed else message.plain)
     end = _LAST_BLOCK + checksum.to_bytes(4, "little") + (size & 0xFFFFFFFF).to_bytes(4, "little")
-    await send({"type": "http.response.body", "body": end if is_compressed else b"", "more_body": False})
+    await _send_part(send, end if is_compressed else b"", is_last=True)
 
 
-async def _send_part(send: Send, body: bytes) -> None:
-    await send({"type": "http.response.body", "body": body, "more_body": True})
+async def _send_start(send: Send, *, is_compressed: bool) -> None:
+    coding = [(b"content-encoding", b"gzip")] if is_compressed else []
+    await send({"type": "http.response.start", "status": 200, "headers": [*_HEADERS, *coding]})
+
+
+async def _send_part(send: Send, body: bytes, *, is_last: bool = False) -> None:
+    await send({"type": "http.response.body", "body": body, "more_body": not is_last})

@@ -133,6 +133,20 @@ def test_a_stopping_server_ends_its_streams() -> None:
     assert all(name == "idle" for name, _ in rest)
 
 
+@pytest.mark.parametrize("coding", [PLAIN, "gzip"])
+def test_the_head_of_a_stream(coding: str) -> None:
+    """A response to HEAD has the headers of a stream and ends at once, so the connection can be used again."""
+    request = f"HEAD {PREFIX}/stream HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: {coding}\r\n"
+    with running(served(busy())) as port, socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        connection.sendall(f"{request}\r\n{request}Connection: close\r\n\r\n".encode())
+        answer = b"".join(iter(lambda: connection.recv(1 << 16), b""))
+
+    assert answer.count(b"HTTP/1.1 200 ") == 2
+    assert answer.count(b"text/event-stream") == 2
+    assert answer.count(b"content-encoding: gzip") == 2 * (coding == "gzip")
+    assert answer.endswith(b"\r\n\r\n")
+
+
 @pytest.mark.parametrize(
     ("path", "status", "code"),
     [
