@@ -72,6 +72,10 @@ def uvicorn_config(app: Starlette, timeouts: ConnectionTimeouts | None = None) -
         app,
         http=protocol_class(min(_MOST_WAITING, files // 3), timeouts or ConnectionTimeouts(body=body)),
         ws="none",
+        # Any client can send the headers of proxies. With them it would choose its name in the audit log.
+        proxy_headers=False,
+        # Otherwise uvicorn reads it from the environment.
+        workers=1,
         log_level="warning",
         access_log=False,
         server_header=False,

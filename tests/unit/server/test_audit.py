@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from support.server_fixtures import CONFIG, DECIDE, PREFIX, SECRET, TOKEN, UPLOAD, YAML, busy, client
+from support.server_fixtures import CONFIG, DECIDE, PREFIX, SECRET, TOKEN, UPLOAD, YAML, busy, client, running, served
 from ugm import RequestError
 from ugm.server import create_app
 from ugm.server.audit import AuditLog
@@ -93,6 +94,20 @@ def test_wrong_tokens(lines: list[dict[str, Any]]) -> None:
         ("anonymous", "PUT", "/api/v1/config", "read-only"),
     ]
     assert "guess" not in str(lines)
+
+
+def test_headers_of_proxies(lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client is the peer of the connection, whatever the headers of a request and the environment say."""
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")
+    monkeypatch.setenv("WEB_CONCURRENCY", "many")
+    forged = {"X-Forwarded-For": "6.6.6.6", "X-Forwarded-Proto": "https", "Forwarded": "for=6.6.6.6"}
+    with running(served()) as port:
+        connection = HTTPConnection("127.0.0.1", port, timeout=60)
+        connection.request("POST", f"{PREFIX}/release", "{}", forged)
+        assert connection.getresponse().status == 401
+        connection.close()
+
+    assert [line["client"] for line in lines] == ["127.0.0.1"]
 
 
 def test_operations(lines: list[dict[str, Any]]) -> None:
