@@ -21,6 +21,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ugm.server.representation import accepts_gzip
+
 __all__ = ["PageFile", "PageFiles", "minified"]
 
 _MEDIA_TYPES: Final = {
@@ -114,7 +116,7 @@ class PageFiles:
         if found.etag in re.split(r"\s*,\s*", request.headers.get("if-none-match", "")):
             return Response(status_code=304, headers=headers)
         headers["content-type"] = found.media_type
-        if not re.search(r"\bgzip\b", request.headers.get("accept-encoding", "")):
+        if not accepts_gzip(request.headers):
             return Response(found.content, headers=headers)
         return Response(found.compressed, headers={**headers, "content-encoding": "gzip"})
 

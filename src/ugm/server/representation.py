@@ -6,8 +6,9 @@ sends the ETag of its copy gets the status 304 without a body, if nothing has ch
 
 from __future__ import annotations
 
+import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
@@ -23,6 +24,8 @@ _LEAST_COMPRESSED: Final = 1024
 _LEVEL: Final = 1
 #: zlib writes the format of gzip.
 _GZIP_BITS: Final = 31
+#: A coding in `Accept-Encoding`, and its weight.
+_CODING: Final = re.compile(r"([^\s;]+)(?:[ \t]*;[ \t]*q=(0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?))?", re.IGNORECASE)
 
 
 class Representation(NamedTuple):
@@ -68,6 +71,21 @@ def prepare(payload: Payload, as_of: float, *, compress: bool) -> Representation
 
 
 def accepts_gzip(headers: Mapping[str, str]) -> bool:
-    """Return whether a client accepts bodies that are compressed with gzip."""
-    codings = (coding.replace(" ", "").lower() for coding in headers.get("accept-encoding", "").split(","))
-    return any(coding in ("gzip", "*") or (coding.startswith("gzip;q=") and coding != "gzip;q=0") for coding in codings)
+    """Return whether a client accepts bodies that are compressed with gzip (RFC 9110, section 12.5.3).
+
+    >>> accepts_gzip({"accept-encoding": "br, GZIP; q=0.5"})
+    True
+    >>> accepts_gzip({"accept-encoding": "gzip;q=0.0, *"})
+    False
+    """
+    weights = dict(_weights(headers.get("accept-encoding", "")))
+    # The weight of all others does not apply to a coding that has its own.
+    return weights.get("gzip", weights.get("*", 0.0)) > 0
+
+
+def _weights(header: str) -> Iterator[tuple[str, float]]:
+    """Yield the codings of a header with their weights, without malformed ones."""
+    for coding in header.split(","):
+        found = _CODING.fullmatch(coding.strip())
+        if found is not None:
+            yield found[1].lower(), float(found[2] or 1)

@@ -66,7 +66,9 @@ def test_files_are_sent_once() -> None:
     one = client()
     first = one.get("/js/dom.js", headers={"accept-encoding": "gzip"})
     plain = one.get("/js/dom.js", headers={"accept-encoding": "identity"})
+    refused = one.get("/js/dom.js", headers={"accept-encoding": "gzip;q=0"})
     assert (first.headers["content-encoding"], first.text) == ("gzip", plain.text)
+    assert "content-encoding" not in plain.headers | refused.headers
     again = one.get("/js/dom.js", headers={"if-none-match": first.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
     other = one.get("/js/dom.js", headers={"if-none-match": '"other"'})

@@ -62,11 +62,32 @@ def test_long_bodies_are_compressed() -> None:
 
 @pytest.mark.parametrize(
     ("header", "expected"),
-    [("gzip, deflate", True), ("br;q=1.0, GZIP ;q=0.5", True), ("*", True), ("identity", False), ("gzip;q=0", False)],
+    [
+        ("gzip, deflate", True),
+        ("br;q=1.0, GZIP ;q=0.5", True),
+        ("gzip\t;\tQ=1.", True),
+        ("*", True),
+        ("*;q=0, gzip;q=0.001", True),
+        ("identity", False),
+        ("identity, gzip; Q=0", False),
+        ("gzip;q=0.0", False),
+        ("gzip;q=0.000, *", False),
+        ("gzip;q=0.", False),
+        ("*;q=0", False),
+    ],
 )
 def test_only_accepted_codings_are_used(header: str, expected: bool) -> None:  # noqa: FBT001 - a parameter of the test
     """Only clients that name gzip, or all codings, get compressed bodies."""
     assert accepts_gzip({"accept-encoding": header}) is expected
+
+
+@pytest.mark.parametrize(
+    "weight", ["q=", "q=x", "q=-1", "q=2", "q=1.5", "q=0.1234", "q=1e9", "q=nan", "q= 1", "x=1", ""]
+)
+def test_a_coding_with_a_malformed_weight_is_ignored(weight: str) -> None:
+    """A coding whose weight is malformed counts as not named."""
+    assert not accepts_gzip({"accept-encoding": f"br, gzip;{weight}"})
+    assert accepts_gzip({"accept-encoding": f"gzip;{weight}, *;q=0.5"})
 
 
 def test_a_client_without_preferences_gets_plain_bodies() -> None:
