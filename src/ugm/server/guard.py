@@ -4,7 +4,8 @@ Any page can make a browser send requests to this server, even if the server run
 checks protect the partitions:
 
 - ``Host`` must name this server. A page of another site can let its own name resolve to this machine; the browser then
-  regards the responses as belonging to that site, but ``Host`` still contains the other name.
+  regards the responses as belonging to that site, but ``Host`` still contains the other name. If the target of the
+  request names a host, too (the absolute form, which clients of proxies use), it must be the same.
 - Requests that another site caused are refused, whether they read or write. Browsers declare them in
   ``Sec-Fetch-Site`` and ``Origin``. Links to the page are allowed, because the other site cannot read the response.
 - A body must have the documented media type (see `ugm.server.requests`), which a form of another site cannot send.
@@ -18,7 +19,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from ipaddress import ip_address
 from typing import Final, NamedTuple, final
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -43,6 +44,8 @@ _HEADERS: Final = (
 )
 #: A name or address, and a port.
 _AUTHORITY: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/@\[\]]+)(?::([0-9]{1,5}))?")
+#: The target of a request in the absolute form (RFC 9112, section 3.2.2), without its query: an origin, and a path.
+_ABSOLUTE_TARGET: Final = re.compile(rb"(https?://[^/#]*)(/.*)?", re.IGNORECASE)
 _PORTS: Final = {"http": 80, "https": 443}
 #: The values of `Sec-Fetch-Site` for requests that the reader or the page of this server has caused.
 _OWN_SITES: Final = frozenset(("same-origin", "none"))
@@ -149,18 +152,20 @@ class OriginGuard:
                 message["headers"] = [*message["headers"], *_HEADERS]
             await send(message)
 
-        error = self._find_error(scope)
+        error = self._find_error(scope, _take_origin(scope))
         if error is not None:
             self._write_refusal(scope, error.code)
         app = self._app if error is None else error_response(error, has_unread_body=has_body(scope))
         await app(scope, receive, send_with_headers)
 
-    def _find_error(self, scope: Scope) -> ApiError | None:
+    def _find_error(self, scope: Scope, target_origin: str | None) -> ApiError | None:
         headers = _headers(scope)
         hosts = headers.get("host", [])
         authority = _parse(hosts[0]) if len(hosts) == 1 else None
         if authority is None:
             return ApiError(400, "host-invalid", "the request needs one header Host with the name of the server")
+        if target_origin is not None and not _is_origin_of(target_origin, authority):
+            return ApiError(400, "host-invalid", "the target of the request names another host than the header Host")
         if not self._hosts.is_own(authority, scope.get("server")):
             message = f"unknown host {authority.host[:100]!r}; the server can be started with it as an allowed host"
             return ApiError(421, "host-unknown", message)
@@ -177,16 +182,39 @@ class OriginGuard:
         return not _OWN_SITES.issuperset(sites) and not _is_link(headers, method)
 
     def _is_own_origin(self, origin: str, authority: _Authority) -> bool:
-        try:
-            parts = urlsplit(origin)
-        except ValueError:
-            return False
-        found, default = _parse(parts.netloc), _PORTS.get(parts.scheme)
-        if found is None or default is None:
-            return False
+        found = _parse_origin(origin)
         # A proxy may change the Host. Then the name that the browser uses must be allowed.
-        same = found._replace(port=found.port or default) == authority._replace(port=authority.port or default)
-        return same or self._hosts.is_allowed(found)
+        return _is_origin_of(origin, authority) or (found is not None and self._hosts.is_allowed(found[0]))
+
+
+def _take_origin(scope: Scope) -> str | None:
+    """Remove the origin from the path of a request with an absolute target, and return it; None without one."""
+    found = _ABSOLUTE_TARGET.fullmatch(scope.get("raw_path") or b"")
+    if found is None or scope["path"].startswith("/"):
+        return None
+    path = found[2] or b"/"
+    # In place, because the connection reads from its scope what the endpoint writes into it.
+    scope.update(path=unquote(path.decode("latin-1")), raw_path=path)
+    return found[1].decode("latin-1")
+
+
+def _parse_origin(origin: str) -> tuple[_Authority, int] | None:
+    """Return the authority of an origin, and the default port of its scheme; None if it is malformed."""
+    try:
+        parts = urlsplit(origin)
+    except ValueError:
+        return None
+    found, default = _parse(parts.netloc), _PORTS.get(parts.scheme)
+    return None if found is None or default is None else (found, default)
+
+
+def _is_origin_of(origin: str, authority: _Authority) -> bool:
+    """Return whether an origin has the host and the port of a ``Host``."""
+    parsed = _parse_origin(origin)
+    if parsed is None:
+        return False
+    found, default = parsed
+    return found._replace(port=found.port or default) == authority._replace(port=authority.port or default)
 
 
 def _is_link(headers: Mapping[str, list[str]], method: str) -> bool:
