@@ -14,6 +14,10 @@ In all phases but *work*, the server waits for the client. Each of these phases 
 not extend. A fixed number of connections may wait. If there are more, the client with the most waiting connections
 loses the one that has waited longest. A connection with a complete request is not affected.
 
+A client may close its side of the connection after a complete request, and still reads the response. So the connection
+stays open until the response is complete. In the other phases it is closed at once, and an endless stream ends, because
+a client that has gone looks the same.
+
 A request whose body has two different ends is invalid, because a proxy may have seen the other end.
 """
 
@@ -21,7 +25,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, Literal, NamedTuple, TypeAlias, final
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast, final
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
@@ -118,6 +122,8 @@ class _Connection(H11Protocol):
     _timer: asyncio.TimerHandle | None = None
     #: Whether the client does not read the response.
     _is_unread: bool = False
+    #: Whether the client has closed its side of the connection.
+    _is_half_closed: bool = False
     #: Whether the connection is closed.
     _is_closed: bool = False
 
@@ -134,8 +140,21 @@ class _Connection(H11Protocol):
         super().data_received(data)
         self._update_phase()
 
+    def eof_received(self) -> bool:  # type: ignore[override]  # as in asyncio; uvicorn never keeps a connection
+        """Return whether the connection stays open, because the client may still read a response."""
+        # A connection with TLS cannot be closed on one side.
+        self._is_half_closed = self._is_responding and self.transport.can_write_eof()
+        if self._is_half_closed:
+            # `ugm.server.dispatch` skips expensive work for clients that have probably gone.
+            self._scope["ugm.half-closed"] = True
+            self._stop_stream()
+        return self._is_half_closed
+
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        # The client may have sent further requests before.
+        if self._is_half_closed and not self._is_responding:
+            self.transport.close()
         self._update_phase()
 
     def pause_writing(self) -> None:
@@ -150,11 +169,7 @@ class _Connection(H11Protocol):
 
     def shutdown(self) -> None:
         super().shutdown()
-        # A stream of events does not end by itself.
-        cycle: RequestResponseCycle | None = self.cycle
-        stop: Callable[[], None] | None = None if cycle is None else dict(cycle.scope).get("ugm.stop")  # type: ignore[assignment]  # set by `ugm.server.streams`
-        if stop is not None:
-            stop()
+        self._stop_stream()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_closed = True
@@ -165,6 +180,25 @@ class _Connection(H11Protocol):
         """Close the connection at once, and drop unsent data."""
         self._leave()
         self.transport.abort()
+
+    @property
+    def _is_responding(self) -> bool:
+        """Whether a complete request has no complete response."""
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is not None and not cycle.response_complete and not cycle.more_body
+
+    @property
+    def _scope(self) -> dict[str, Any]:
+        """The scope of the latest request, which the application shares; empty before the first one."""
+        cycle: RequestResponseCycle | None = self.cycle
+        return {} if cycle is None else cast("dict[str, Any]", cycle.scope)
+
+    def _stop_stream(self) -> None:
+        """End a stream of events, which does not end by itself."""
+        # Set by `ugm.server.streams`.
+        stop: Callable[[], None] | None = self._scope.get("ugm.stop")
+        if stop is not None:
+            stop()
 
     def _update_phase(self) -> None:
         """Enter the current phase, if it has changed."""

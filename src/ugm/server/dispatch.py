@@ -106,7 +106,7 @@ class RequestCoalescer(Generic[_T]):
             # Later requests must not share this result: it may be older than they are.
             del self._waiting[key]
             if is_disconnected is not None and await is_disconnected():
-                raise ApiError(400, "client-gone", "the client has disconnected")
+                raise ApiError(400, "client-gone", "the client closed the connection before its request was read")
             if self._pacer is None:
                 return await asyncio.to_thread(make)
             result, elapsed, spent = await asyncio.to_thread(_timed, make)
@@ -235,7 +235,7 @@ class RequestDispatcher:
         if route.is_quick:
             return represent().response(request.headers) if route.method == "GET" else payload_response(make())
         if route.reads_config:
-            return payload_response(await self._configs.run(object(), make, request.is_disconnected))
+            return payload_response(await self._configs.run(object(), make, lambda: _has_gone(request)))
         if route.role is Role.DECIDE:
             return payload_response(await self._operations.run(object(), make))
         if route.method != "GET":
@@ -284,6 +284,12 @@ def _reporting_stop() -> Iterator[None]:
         yield
     except asyncio.CancelledError:
         raise ApiError(503, "busy", "the server is stopping") from None
+
+
+async def _has_gone(request: Request) -> bool:
+    """Return whether a client has disconnected, or closed its side of the connection, which usually means the same."""
+    # `ugm.server.connections` sets it.
+    return "ugm.half-closed" in request.scope or await request.is_disconnected()
 
 
 def _starting(

@@ -8,14 +8,17 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.client import HTTPConnection
-from typing import Final
+from typing import Any, Final
 from urllib.request import urlopen
 
 import pytest
 
 from support import page_server as pages
-from support.server_fixtures import busy, running, served
+from support.server_fixtures import CONFIG, DECIDE_SECRET, PREFIX, busy, running, served
+from ugm.server import dispatch
 from ugm.server.connections import ConnectionTimeouts, WaitingConnections
+from ugm.server.dispatch import _payload
+from ugm.server.payloads import Payload
 from ugm.server.serving import uvicorn_config
 
 pytestmark = pytest.mark.ci
@@ -130,6 +133,86 @@ def test_an_answer_that_nobody_reads() -> None:
                 break
         else:
             pytest.fail("the connection is still open")
+
+
+@pytest.fixture
+def _slow_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Delay every answer, so that the end of the client's data arrives before it."""
+
+    def answer(*arguments: Any) -> Payload:  # noqa: ANN401 - handed on
+        time.sleep(0.3)
+        return _payload(*arguments)
+
+    monkeypatch.setattr(dispatch, "_payload", answer)
+
+
+def answer_to_half_closed(port: int, sent: bytes) -> tuple[float, bytes]:
+    """Send bytes and half-close the connection, and return the seconds until the server closes it, and the answer."""
+    with clients(port, 1, sent) as (connection,):
+        connection.shutdown(socket.SHUT_WR)
+        return closed_after(connection)
+
+
+@pytest.mark.usefixtures("_slow_answers")
+def test_half_closed_after_requests() -> None:
+    """A client that closes its side after its requests gets all responses, and then the connection is closed."""
+    body = b'{"allocation_id": "held"}'
+    head = (
+        f"POST {PREFIX}/release HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {DECIDE_SECRET}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    with running(served()) as port:
+        _, one = answer_to_half_closed(port, head.encode() + body)
+        seconds, three = answer_to_half_closed(port, (head.encode() + body) * 3)
+
+    assert one.endswith(b'{"existed":true}')
+    assert three.count(b'{"existed":false}') == 3
+    assert seconds < ConnectionTimeouts().head / 2
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", HEAD, HEAD + b"\r\n" + HEAD, BODY, BODY + b"x"], ids=["nothing", "head", "second", "body", "part"]
+)
+def test_half_closed_within_a_request(sent: bytes) -> None:
+    """A client that closes its side while its request is incomplete cannot complete it, so it loses the connection."""
+    with running(served()) as port:
+        seconds, answer = answer_to_half_closed(port, sent)
+
+    assert seconds < ConnectionTimeouts().head / 2
+    assert answer.count(b"HTTP/1.1 ") == sent.count(b"\r\n\r\nGET")
+
+
+def test_half_closed_stream() -> None:
+    """A stream ends when the client closes its side, because a client that has gone looks the same."""
+    with running(served()) as port:
+        seconds, answer = answer_to_half_closed(port, HEAD.replace(b"health", b"partition/default/stream") + b"\r\n")
+
+    assert answer.endswith(b"\r\n0\r\n\r\n")
+    assert seconds < ConnectionTimeouts().head / 2
+
+
+def test_half_closed_and_nothing_read() -> None:
+    """A client that closes its side and does not read a large response loses its connection in time."""
+    partition, _ = pages.crowd(1500, 10)
+    request = HEAD.replace(b"health", b"partition/default/queues") + b"\r\n"
+    with running(served(partition), QUICK) as port, clients(port, 1, request * 20) as (connection,):
+        connection.shutdown(socket.SHUT_WR)
+        time.sleep(5)
+        _, answer = closed_after(connection)
+
+    assert 0 < answer.count(b"HTTP/1.1 200 ") < 20
+
+
+@pytest.mark.usefixtures("_slow_answers")
+def test_half_closed_before_a_configuration_is_read() -> None:
+    """A configuration that waits is skipped if the client closes its side, because it has probably gone."""
+    content = CONFIG.encode()
+    request = BODY.replace(b"100000", str(len(content)).encode()) + content
+    with running(served()) as port, clients(port, 1, request):
+        _, answer = answer_to_half_closed(port, request)
+
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b'"client-gone"' in answer
 
 
 class _Fake:
