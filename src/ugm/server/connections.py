@@ -228,10 +228,11 @@ class _Connection(H11Protocol):
         self.waiting.remove(self._client, self)
 
     def _time_out(self) -> None:
-        if self._phase == "head" and self.conn.trailing_data[0]:
+        if self._phase == "head" and self.conn.trailing_data[0] and not self.transport.is_closing():
             self.transport.write(_TOO_SLOW)
-            self._leave()
+            # It takes effect only when the client has read everything.
             self.transport.close()
+            self._timer = self.loop.call_later(self.timeouts.answer, self.abort)
         else:
             self.abort()
 

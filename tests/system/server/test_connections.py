@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import time
@@ -12,6 +13,7 @@ from typing import Any, Final
 from urllib.request import urlopen
 
 import pytest
+from uvicorn.server import ServerState
 
 from support import page_server as pages
 from support.server_fixtures import CONFIG, DECIDE_SECRET, PREFIX, busy, running, served
@@ -83,6 +85,48 @@ def test_half_a_request_ends() -> None:
 
     assert answer.startswith(b"HTTP/1.1 408 ")
     assert 0.3 < seconds < 20
+
+
+class _Unread(asyncio.Transport):
+    """A transport whose client reads nothing, so that closing it has no effect."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[str] = []
+        self.aborted = asyncio.Event()
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Record the status of a response."""
+        self.calls.append(bytes(data[9:12]).decode())
+
+    def close(self) -> None:
+        """Record the call."""
+        self.calls.append("close")
+
+    def is_closing(self) -> bool:
+        """Return whether it was closed."""
+        return "close" in self.calls
+
+    def abort(self) -> None:
+        """Record the call."""
+        self.calls.append("abort")
+        self.aborted.set()
+
+
+def test_half_a_request_and_an_unread_answer() -> None:
+    """The time limit of answers also applies after the error for a request that is incomplete in time."""
+
+    async def connect() -> list[str]:
+        transport, config = _Unread(), uvicorn_config(served(), QUICK)
+        config.load()
+        connection = config.http_protocol_class(config, ServerState(), {})  # type: ignore[call-arg]  # as uvicorn does
+        connection.connection_made(transport)
+        connection.data_received(HEAD)
+        async with asyncio.timeout(20):
+            await transport.aborted.wait()
+        return transport.calls
+
+    assert asyncio.run(connect()) == ["408", "close", "abort"]
 
 
 def test_silence_ends() -> None:
