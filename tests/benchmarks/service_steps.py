@@ -84,7 +84,7 @@ def frames(size: int) -> Iterator[bytes]:
 
 async def _connected(leader: Leader, transport: Transport) -> ServerConnection:
     unused: Any = None
-    connection = ServerConnection(leader, unused, ClientLimits(), "", is_full=False)
+    connection = ServerConnection(leader, unused, ClientLimits(), "")
     connection.connection_made(transport)
     connection.data_received(frame(Hello(VERSION, "client", "", "", 0)))
     return connection

@@ -14,6 +14,7 @@ from typing import Final, final
 from ugm.errors import RequestError
 from ugm.service.addresses import Address
 from ugm.service.server_connection import ClientLimits, Clients, ReadingClients, ServerConnection
+from ugm.service.tls_acceptor import TlsAcceptor
 from ugm.service.wire import LeaderMessage, frame
 
 __all__ = ["Listener", "remove_stale_socket"]
@@ -58,18 +59,24 @@ class Listener:
         self._readers: Final = readers
         self._addresses: Final = addresses
         self._token: Final = token
-        self._tls: Final = tls
         self._limits: Final = limits
+        self._acceptor: Final = None if tls is None else self._new_acceptor(tls)
         self._connections: Final[set[ServerConnection]] = set()
         #: Set when the last connection has ended.
         self._is_empty: Final = asyncio.Event()
         self._is_closed = False
         self._servers: Final[list[asyncio.Server]] = []
 
+    def _new_acceptor(self, tls: SSLContext) -> TlsAcceptor:
+        return TlsAcceptor(tls, self._limits.hello, self._has_room, self._connection)
+
     @property
     def connections(self) -> int:
-        """The number of open connections."""
-        return len(self._connections)
+        """The number of open connections, with those whose TLS handshake is in progress."""
+        return len(self._connections) + (0 if self._acceptor is None else self._acceptor.handshakes)
+
+    def _has_room(self) -> bool:
+        return self.connections < self._limits.connections
 
     async def open(self) -> tuple[Address, ...]:
         """Begin to listen, and return the addresses with their ports.
@@ -77,7 +84,11 @@ class Listener:
         Raises:
             OSError: an address is in use or cannot be used.
         """
-        return tuple([await self._open(address) for address in self._addresses])
+        try:
+            return tuple([await self._open(address) for address in self._addresses])
+        except BaseException:
+            await self._stop_accepting()
+            raise
 
     async def _open(self, address: Address) -> Address:
         loop = asyncio.get_running_loop()
@@ -86,28 +97,34 @@ class Listener:
                 await loop.create_unix_server(self._connection, sock=_unix_socket(address.path), backlog=_WAITING)
             )
             return address
-        tls = self._tls if address.is_encrypted else None
+        if address.is_encrypted and self._acceptor is not None:
+            port = await self._acceptor.listen(address.host, address.port, _WAITING)
+            return Address("", address.host, port, is_encrypted=True)
         server = await loop.create_server(
-            self._connection, address.host, address.port, ssl=tls, reuse_address=True, backlog=_WAITING
+            self._connection, address.host, address.port, reuse_address=True, backlog=_WAITING
         )
         self._servers.append(server)
-        port = server.sockets[0].getsockname()[1]
-        return Address("", address.host, port, address.is_encrypted)
+        return Address("", address.host, server.sockets[0].getsockname()[1], is_encrypted=False)
 
     def _connection(self) -> ServerConnection:
-        connection = ServerConnection(
-            self.clients,
-            self._readers,
-            self._limits,
-            self._token,
-            is_full=len(self._connections) >= self._limits.connections,
-        )
-        connection.on_lost = self._forget
+        connection = ServerConnection(self.clients, self._readers, self._limits, self._token)
+        connection.on_made, connection.on_lost = self._admit, self._forget
+        return connection
+
+    def _admit(self, connection: ServerConnection) -> bool:
+        """Note a connection that is made, and return whether there is room for it.
+
+        A connection is noted here and not before, because asyncio reports no loss of one that was never made.
+        """
+        if self._acceptor is not None:
+            self._acceptor.forget(connection)
+        # Another process may lead since the TLS handshake began.
+        connection.clients, has_room = self.clients, self._has_room()
         self._connections.add(connection)
+        self._is_empty.clear()
         if self._is_closed:
             connection.abort()
-        self._is_empty.clear()
-        return connection
+        return has_room
 
     def _forget(self, connection: ServerConnection) -> None:
         self._connections.discard(connection)
@@ -137,6 +154,8 @@ class Listener:
     async def _stop_accepting(self) -> None:
         """Close the servers after the connections that were just accepted have their transports."""
         self._is_closed, loop = True, asyncio.get_running_loop()
+        if self._acceptor is not None:
+            self._acceptor.stop_accepting()
         for server in self._servers:
             for listening in server.sockets:
                 loop.remove_reader(listening)
@@ -144,6 +163,8 @@ class Listener:
             await asyncio.sleep(0)
         for server in self._servers:
             server.close()
+        if self._acceptor is not None:
+            await self._acceptor.end_handshakes()
 
     def _remove_paths(self) -> None:
         for address in self._addresses:

@@ -59,14 +59,14 @@ class ClientLimits:
     """The bounds of a listener.
 
     Attributes:
-        connections: the number of open connections.
+        connections: the number of open connections, with those whose TLS handshake is in progress.
         sessions: the number of sessions, with or without a connection.
         requests: the number of operations in one message.
         outstanding: the number of operations of a session that are not acknowledged.
         turn: the number of operations that a connection executes before the others get a turn.
         queued_bytes: the size of the arguments of waiting queries in bytes, above which nothing more is read.
         unread: the number of bytes that a client has not read when it is disconnected.
-        hello: the time for the first message, and for reading the last ones, in seconds.
+        hello: the time for a TLS handshake, for the first message, and for reading the last ones, in seconds.
         frame: the size of a frame in bytes.
     """
 
@@ -113,6 +113,11 @@ class ReadingClients(Clients, Protocol):
         ...
 
 
+def _admit(connection: ServerConnection) -> bool:  # noqa: ARG001 - every connection
+    """Admit every connection."""
+    return True
+
+
 def _ignore(connection: ServerConnection) -> None:
     """Do nothing."""
 
@@ -121,14 +126,12 @@ def _ignore(connection: ServerConnection) -> None:
 class ServerConnection(asyncio.Protocol):
     """The connection of one client."""
 
-    def __init__(
-        self, clients: Clients, readers: ReadingClients, limits: ClientLimits, token: str, *, is_full: bool
-    ) -> None:
-        self._clients: Clients = clients
+    def __init__(self, clients: Clients, readers: ReadingClients, limits: ClientLimits, token: str) -> None:
+        #: Who serves the connection: the clients of the process when the connection is made, or the readers.
+        self.clients: Clients = clients
         self._readers: Final = readers
         self._limits: Final = limits
         self._token: Final = token
-        self._is_full: Final = is_full
         self._reader: Final = FrameReader(min(limits.frame, _LARGEST_GREETING))
         self._transport: asyncio.Transport | None = None
         #: The transport as long as something can be sent.
@@ -150,7 +153,10 @@ class ServerConnection(asyncio.Protocol):
         #: Shows a client whose pings are not read that this process is alive.
         self._assuring: asyncio.TimerHandle | None = None
         self.session: Session | None = None
-        #: Called when the connection is lost.
+        #: Called when the connection is made, which never happens if a TLS handshake fails; returns whether there is
+        #: room for it.
+        self.on_made: Callable[[ServerConnection], bool] = _admit
+        #: Called when the connection is lost, if it was made.
         self.on_lost: Callable[[ServerConnection], None] = _ignore
 
     # Called by asyncio
@@ -160,12 +166,12 @@ class ServerConnection(asyncio.Protocol):
         # The transports of other loops, such as that of uvloop, do not inherit from this class.
         made = cast("asyncio.Transport", transport)
         self._transport = made
+        has_room = self.on_made(self)
         if self._is_ended:
-            made.abort()
             return
         self._output = made
         _detect_lost_peer(made)
-        if self._is_full:
+        if not has_room:
             self._refuse(ProtocolError("too-many-connections", "too many clients are connected"))
             return
         self._greeting = asyncio.get_running_loop().call_later(self._limits.hello, self._greeting_is_late)
@@ -224,7 +230,7 @@ class ServerConnection(asyncio.Protocol):
         self._pieces.clear()
         if self.session is not None and self.session.peer is self:
             self.session.disconnect()
-        self._clients.disconnected(self)
+        self.clients.disconnected(self)
         self.on_lost(self)
 
     # Messages
@@ -268,7 +274,7 @@ class ServerConnection(asyncio.Protocol):
                 or session.outstanding > limits.outstanding
             ):
                 self._refuse_unbounded(message)
-            self._clients.execute(session, message)
+            self.clients.execute(session, message)
             if session.queued_bytes > limits.queued_bytes:
                 self._hold()
         elif type(message) is Ping:
@@ -276,9 +282,9 @@ class ServerConnection(asyncio.Protocol):
         elif type(message) is Follow:
             self._follow(message)
         elif type(message) is Bye:
-            self._clients.leave(session)
+            self.clients.leave(session)
             self.close()
-        elif type(message) is StandbyReport and self._clients is self._readers:
+        elif type(message) is StandbyReport and self.clients is self._readers:
             self._readers.report(self, message)
         else:
             raise ProtocolError("unexpected", "a second greeting arrived")
@@ -304,7 +310,7 @@ class ServerConnection(asyncio.Protocol):
         if self._is_following:
             raise ProtocolError("unexpected", "a second subscription arrived")
         self._is_following = True
-        self._clients.follow(self, message)
+        self.clients.follow(self, message)
 
     def _refuse_unbounded(self, message: Execute) -> NoReturn:
         """Raise the error for operations that exceed a bound."""
@@ -330,8 +336,8 @@ class ServerConnection(asyncio.Protocol):
             raise ProtocolError("token", "the token is not valid")
         self._reader.limit = self._limits.frame
         if message.is_reader:
-            self._clients = self._readers
-        self.session, answer = self._clients.welcome(self, message)
+            self.clients = self._readers
+        self.session, answer = self.clients.welcome(self, message)
         if self._greeting is not None:
             self._greeting.cancel()
         if answer is not None:
@@ -371,7 +377,7 @@ class ServerConnection(asyncio.Protocol):
             transport.write(piece)
 
     def abort(self) -> None:
-        """End the connection at once, also if it is just being made."""
+        """End the connection at once; it was made."""
         self._is_ended, self._output = True, None
         if self._transport is not None:
             self._transport.abort()

@@ -1,0 +1,149 @@
+"""TLS handshakes that fail or never end: they take no room from clients, and no time from the end of a service."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from time import monotonic
+from typing import NoReturn
+
+import pytest
+
+from support.certificates import Certificate, certificate, encrypted
+from support.service_fixtures import eventually
+from ugm.service import Service, ServiceSettings
+from ugm.service.server_connection import ClientLimits
+from ugm.service.tls_acceptor import TlsAcceptor
+
+__all__ = ["certificate"]
+
+#: The first bytes of clients that do not speak TLS.
+FOREIGN = (b"", b"GET / HTTP/1.0\r\n\r\n")
+
+
+def limited(connections: int, hello: float = 60.0) -> ServiceSettings:
+    """Return settings with bounds for clients."""
+    return ServiceSettings(limits=ClientLimits(connections=connections, hello=hello))
+
+
+def opened(service: Service) -> socket.socket:
+    """Return a socket that is connected to a service, and says nothing."""
+    return socket.create_connection(("127.0.0.1", service.addresses[0].port), timeout=20)
+
+
+def is_closed(client: socket.socket) -> bool:
+    """Wait until the service sends something or closes a connection, and return whether it is closed."""
+    with suppress(ConnectionError):
+        return client.recv(1) == b""
+    return True
+
+
+@contextmanager
+def stalled(service: Service, count: int) -> Iterator[list[socket.socket]]:
+    """Keep handshakes in progress."""
+    with ExitStack() as stack:
+        clients = [stack.enter_context(opened(service)) for _ in range(count)]
+        eventually(lambda: service._listener.connections == count)
+        yield clients
+
+
+def test_failed_handshakes_take_no_room(certificate: Certificate) -> None:
+    """Clients that give up, speak another protocol or trust other certificates leave nothing behind."""
+    with certificate.running(limited(2)) as service:
+        for turn in range(6):
+            with opened(service) as client:
+                client.sendall(FOREIGN[turn % 2])
+        with pytest.raises(ssl.SSLError), opened(service) as client:
+            ssl.create_default_context().wrap_socket(client, server_hostname="localhost")
+        eventually(lambda: service._listener.connections == 0)
+        with certificate.connected(encrypted(service)) as partition:
+            assert partition.allocation_ids() == ()
+
+
+def test_stalled_handshakes_end(certificate: Certificate) -> None:
+    """A handshake ends after the time for a greeting."""
+    with certificate.running(limited(2, hello=0.2)) as service, stalled(service, 2) as clients:
+        assert all(map(is_closed, clients))
+        eventually(lambda: service._listener.connections == 0)
+
+
+def test_handshakes_are_bounded(certificate: Certificate) -> None:
+    """Handshakes count as connections. A client for which there is no room is disconnected at once."""
+    with certificate.running(limited(2)) as service:
+        with stalled(service, 2) as clients, opened(service) as further:
+            assert is_closed(further)
+            assert service._listener.connections == 2
+            clients.pop().close()
+            eventually(lambda: service._listener.connections == 1)
+            with certificate.connected(encrypted(service)) as partition:
+                assert partition.allocation_ids() == ()
+                assert service._listener.connections == 2
+        eventually(lambda: service._listener.connections == 0)
+
+
+def test_service_ends_during_handshakes(certificate: Certificate) -> None:
+    """A service that ends waits for no handshake, and ends all of them."""
+    with certificate.running(limited(4)) as service, stalled(service, 3) as clients:
+        began = monotonic()
+        service.stop()
+        assert monotonic() - began < 20
+        assert all(map(is_closed, clients))
+
+
+def test_handshake_during_an_election(certificate: Certificate) -> None:
+    """A connection is served by the process that leads when its handshake ends."""
+    with certificate.running() as service, stalled(service, 1) as [client]:
+        listener = service._listener
+        leader, listener.clients = listener.clients, service._standby
+        with certificate.of_client().wrap_socket(client, server_hostname="localhost"):
+            eventually(lambda: listener._connections)
+            [connection] = listener._connections
+            assert connection.clients is service._standby
+            listener.clients = leader
+
+
+def test_address_that_is_in_use(certificate: Certificate) -> None:
+    """A service that cannot use one of its addresses leaves no socket open."""
+    with certificate.running() as service:
+        address = f"tls://127.0.0.1:0,tls://127.0.0.1:{service.addresses[0].port}"
+        other = Service(None, address, security=service._security)
+        with pytest.raises(OSError, match="in use"):
+            other.start()
+
+
+class Exhausted(socket.socket):
+    """A socket of a system without descriptors."""
+
+    attempts = 0
+    third: asyncio.Event
+
+    def accept(self) -> NoReturn:
+        """Fail."""
+        self.attempts += 1
+        if self.attempts == 3:
+            self.third.set()
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+def test_no_descriptors(certificate: Certificate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the system has no descriptor for a client, the acceptor pauses, and listens again."""
+
+    async def work() -> None:
+        acceptor = TlsAcceptor(certificate.of_server(), 1, lambda: True, lambda: pytest.fail("nothing is accepted"))
+        with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()[:2]):
+            listening = Exhausted(fileno=server.detach())
+            listening.third = asyncio.Event()
+            acceptor._sockets.append(listening)
+            acceptor._resume(listening)
+            await asyncio.wait_for(listening.third.wait(), 20)
+            acceptor.stop_accepting()
+            await asyncio.sleep(0.02)
+            assert listening.attempts == 3
+
+    monkeypatch.setattr("ugm.service.tls_acceptor._PAUSE", 0.01)
+    asyncio.run(work())
