@@ -167,7 +167,8 @@ class ClientSocket:
     def abort(self) -> None:
         """End the connection, so that the reader notices at once; from any thread."""
         with suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+            # The method of an encrypted socket gives up the encryption first, and other threads would send plain text.
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def release_if_held(self) -> None:
         """Release the lock that a sender of this thread still holds after an exception."""
@@ -175,6 +176,14 @@ class ClientSocket:
 
     def close(self) -> None:
         """Close the connection; called by the reader."""
+        # Closing also gives up the encryption first. From now on nothing can be sent, even if it is interrupted there.
+        self.abort()
+        # A thread in the middle of sending would use the descriptor, which may soon be that of another file.
+        self._guard.hold(self._socket.close)
+
+    def leave_to_parent(self) -> None:
+        """Close the descriptor of a forked process; the connection of its parent stays open."""
+        # A thread that held the lock does not exist in this process.
         self._socket.close()
 
 

@@ -575,7 +575,9 @@ class ClientConnection:
         """End the session and close the connection. Allocations stay. In a forked process, the session goes on."""
         if self._is_in_fork:
             self._is_closed = True
-            self._drop()
+            connection, self._socket = self._socket, None
+            if connection is not None:
+                connection.leave_to_parent()
             return
         # From now on, the thread in the background ends the calls that are left, even if this method is interrupted.
         self._is_closed = True

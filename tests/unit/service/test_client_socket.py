@@ -1,0 +1,118 @@
+"""The socket of a blocking client: nothing is sent in clear text while an encrypted connection ends."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from threading import Thread
+from time import monotonic
+from typing import Any, Final
+
+import pytest
+
+from support.certificates import Certificate, certificate, encrypted
+from support.locks import is_locked
+from ugm.service.addresses import Address
+from ugm.service.client_socket import ClientSocket
+from ugm.service.wire import Ping, frame
+
+__all__ = ["certificate"]
+
+#: How long a thread gets to send while the connection ends, in seconds.
+_MOMENT: Final = 0.1
+
+
+@pytest.fixture(name="connection")
+def _connection(certificate: Certificate) -> Iterator[ClientSocket]:
+    with certificate.running() as service:
+        address, deadline = Address.parse(encrypted(service)), monotonic() + 20
+        with closing(ClientSocket(address, certificate.of_client(), deadline, 0)) as connection:
+            yield connection
+
+
+@pytest.fixture(name="clear_text")
+def _clear_text(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Return what is sent without encryption from now on."""
+    sent: list[bytes] = []
+    send = socket.socket.send
+
+    def note(self: socket.socket, data: bytes, flags: int = 0) -> int:
+        if isinstance(self, ssl.SSLSocket) and self.fileno() >= 0:
+            sent.append(data)
+        return send(self, data, flags)
+
+    monkeypatch.setattr(socket.socket, "send", note)
+    return sent
+
+
+def send(connection: ClientSocket) -> None:
+    """Send something, as another thread does."""
+    with suppress(OSError):
+        connection.send(frame(Ping()))
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, name: str, action: Callable[[], object]) -> None:
+    """Do something before a plain socket does what the encrypted one has begun."""
+    method: Callable[..., Any] = getattr(socket.socket, name)
+
+    def replaced(self: socket.socket, *arguments: Any) -> None:  # noqa: ANN401 - as the method
+        if isinstance(self, ssl.SSLSocket):
+            action()
+        method(self, *arguments)
+
+    monkeypatch.setattr(socket.socket, name, replaced)
+
+
+def test_abort_keeps_the_encryption(
+    connection: ClientSocket, clear_text: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What another thread sends while a connection is aborted is encrypted, and sending fails afterwards."""
+    meanwhile(monkeypatch, "shutdown", lambda: send(connection))
+    connection.abort()
+    with pytest.raises((ssl.SSLError, BrokenPipeError)):
+        connection.send(frame(Ping()))
+    assert clear_text == []
+
+
+def test_close_waits_for_senders(
+    connection: ClientSocket, clear_text: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What another thread sends while a connection is closed is not sent."""
+    senders: list[Thread] = []
+
+    def send_in_thread() -> None:
+        senders.append(Thread(target=send, args=(connection,)))
+        senders[-1].start()
+        senders[-1].join(_MOMENT)
+
+    meanwhile(monkeypatch, "_real_close", send_in_thread)
+    connection.close()
+    for sender in senders:
+        sender.join()
+    assert senders
+    assert clear_text == []
+
+
+def test_interrupted_close(connection: ClientSocket, clear_text: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an interruption that keeps the descriptor open, nothing arrives at the leader, and no lock is held."""
+
+    def interrupt() -> None:
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    meanwhile(monkeypatch, "_real_close", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        connection.close()
+    assert not is_locked(connection._guard)
+    with pytest.raises(BrokenPipeError):
+        connection.send(frame(Ping()))
+    assert clear_text == []
+
+
+def test_closed_connection(connection: ClientSocket) -> None:
+    """A thread that still has a connection that was closed gets an error, and closing it again does nothing."""
+    connection.close()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        connection.send(frame(Ping()))
