@@ -3,17 +3,26 @@
 All calls that are made in one iteration of the loop are sent in one message. One task connects, sends pings while calls
 are open, and gives up calls whose deadline has passed. If an exception from outside ends the task, another one begins
 with a new connection. A call stays open until its future is complete, so the new connection sends it again.
+
+A forked process uses no connection of its parent. Both would give the same numbers to different calls, and each would
+read answers to the calls of the other. So the descriptors of a forked process are replaced at once. Its loop may be a
+copy of the loop of its parent, and then both share what the system knows about the descriptors to wait for. So nothing
+is registered or removed there.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import socket
 import ssl
 from collections.abc import Awaitable, Iterable
+from contextlib import suppress
 from copy import copy
 from time import monotonic
 from typing import Any, Final, cast, final
+from weakref import WeakSet
 
 from msgspec import Raw
 
@@ -153,14 +162,29 @@ class _Channel(asyncio.Protocol):
         self.close()
 
     def send(self, data: bytes) -> None:
-        """Send data without waiting."""
-        if self._transport is not None and not self._transport.is_closing():
+        """Send data without waiting. A forked process sends nothing."""
+        if self._transport is not None and not self._transport.is_closing() and not self._owner.is_in_fork:
             self._transport.write(data)
 
     def close(self) -> None:
-        """Close the connection."""
-        if self._transport is not None:
+        """Close the connection; in a forked process, close its own descriptor only."""
+        if self._owner.is_in_fork:
+            self.leave_to_parent()
+        elif self._transport is not None:
             self._transport.abort()
+
+    def leave_to_parent(self) -> None:
+        """Replace the descriptor of a forked process by that of a socket without a connection.
+
+        The transport still has the number of the descriptor, so it must not become that of another file. If the loop of
+        the parent goes on in this process, the transport gets an error.
+        """
+        transport, self._transport = self._transport, None
+        connection = None if transport is None else transport.get_extra_info("socket")
+        if connection is not None:
+            # Without a descriptor for another socket, this one stays, and nothing uses it.
+            with suppress(OSError), socket.socket() as replacement:
+                os.dup2(replacement.fileno(), connection.fileno(), inheritable=False)
 
 
 @final
@@ -187,9 +211,12 @@ class AsyncClientConnection:
         self._deadline: Final = deadline
         self._is_read_only: Final = read_only
         self._timing: Final = timing or Timing()
+        self._process: Final = os.getpid()
         self._loop: Final = asyncio.get_running_loop()
         self._open: Final = OpenCalls()
         self._channel: _Channel | None = None
+        #: The connections that are open, also while they are being made.
+        self._channels: Final[WeakSet[_Channel]] = WeakSet()
         self._is_scheduled = False
         self._is_closed = False
         self._work: asyncio.Task[None] | None = None
@@ -200,6 +227,7 @@ class AsyncClientConnection:
         self.term: int = 0
         #: The staleness of the last answer to a read-only connection.
         self.staleness: Staleness | None = None
+        _CONNECTIONS.add(self)
 
     async def open(self) -> None:
         """Connect to the leader.
@@ -214,7 +242,15 @@ class AsyncClientConnection:
     # Calls
 
     def call(self, operation: Operation, arguments: bytes) -> Awaitable[Any]:
-        """Execute an operation; the awaitable returns its result."""
+        """Execute an operation; the awaitable returns its result.
+
+        Raises:
+            RequestError: the operation is no query and the connection is read-only, or its arguments are too large.
+            UnavailableError: the connection was closed, or this process was forked from the one that opened it.
+        """
+        if self.is_in_fork:
+            reason = f"the connection belongs to process {self._process}; a forked one needs its own"
+            raise UnavailableError(self.choice.names, reason)
         if self._is_closed:
             raise UnavailableError(self.choice.names, "the connection is closed")
         if self._is_read_only:
@@ -229,6 +265,17 @@ class AsyncClientConnection:
             self._loop.call_soon(self._flush)
             self._is_scheduled = True
         return future
+
+    @property
+    def is_in_fork(self) -> bool:
+        """True in a process that was forked from the one that opened the connection."""
+        return os.getpid() != self._process
+
+    def leave_to_parent(self) -> None:
+        """Close the connection in a forked process; the session of the parent goes on."""
+        for channel in tuple(self._channels):
+            channel.leave_to_parent()
+        self._is_closed, self._channel = True, None
 
     def _flush(self) -> None:
         self._is_scheduled = False
@@ -264,7 +311,7 @@ class AsyncClientConnection:
 
     async def _connect(self, deadline: float) -> None:
         reason = "no address was tried"
-        while (left := deadline - monotonic()) > 0:
+        while (left := deadline - monotonic()) > 0 and not self.is_in_fork:
             address = self.choice.next()
             try:
                 async with asyncio.timeout(min(left, self._timing.connect)):
@@ -305,9 +352,16 @@ class AsyncClientConnection:
 
     async def _dial(self, address: Address) -> tuple[asyncio.Transport, _Channel]:
         if address.path:
-            return await self._loop.create_unix_connection(lambda: _Channel(self, address), address.path)
+            return await self._loop.create_unix_connection(lambda: self._new_channel(address), address.path)
         tls = (self._tls or ssl.create_default_context()) if address.is_encrypted else None
-        return await self._loop.create_connection(lambda: _Channel(self, address), address.host, address.port, ssl=tls)
+        return await self._loop.create_connection(
+            lambda: self._new_channel(address), address.host, address.port, ssl=tls
+        )
+
+    def _new_channel(self, address: Address) -> _Channel:
+        channel = _Channel(self, address)
+        self._channels.add(channel)
+        return channel
 
     def _start_work(self) -> None:
         if not self._is_closed:
@@ -338,7 +392,7 @@ class AsyncClientConnection:
 
     async def _keep_connected(self) -> None:
         """Connect again whenever the connection is lost, and give up calls whose deadline has passed."""
-        while not self._is_closed:
+        while not self._is_closed and not self.is_in_fork:
             # It repeats itself, unless it is interrupted.
             self._expire()
             channel = self._channel
@@ -359,6 +413,10 @@ class AsyncClientConnection:
 
     def _expire(self) -> None:
         """Give up the calls whose deadline has passed, and send calls that are left; now and regularly."""
+        if self.is_in_fork:
+            # Tasks of the parent may go on in this process, and wait for these calls.
+            self._end()
+            return
         if self._expiry is not None:
             self._expiry.cancel()
         self._expiry = self._loop.call_later(self._timing.silence / 4, self._expire)
@@ -371,6 +429,8 @@ class AsyncClientConnection:
 
     def _check(self, channel: _Channel) -> None:
         """Drop a channel that is lost, and ping one that is silent while calls are open."""
+        if self.is_in_fork:
+            return
         silence = monotonic() - channel.received
         is_silent = channel.pinged and silence > self._timing.patience
         if is_silent and not channel.lost.done():
@@ -382,7 +442,10 @@ class AsyncClientConnection:
             channel.send(_PING)
 
     async def close(self) -> None:
-        """End the session and close the connection. Allocations stay."""
+        """End the session and close the connection. Allocations stay. In a forked process, the session goes on."""
+        if self.is_in_fork:
+            self.leave_to_parent()
+            return
         if self._channel is not None:
             self._channel.send(frame(Bye()))
         self._end()
@@ -390,3 +453,18 @@ class AsyncClientConnection:
             self._work.cancel()
             # Unlike awaiting the task, this does not take the cancellation of the caller for that of the task.
             await asyncio.wait((self._work,))
+
+
+#: The connections of this process.
+_CONNECTIONS: Final[WeakSet[AsyncClientConnection]] = WeakSet()
+
+
+def _leave_connections() -> None:
+    """Close the connections of the parent in a forked process, before its copy of a loop can read from them."""
+    for connection in tuple(_CONNECTIONS):
+        connection.leave_to_parent()
+
+
+# A loop that goes on in a forked process reads before it calls anything here.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_connections)
