@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from itertools import islice
+from math import inf
 from typing import Final, Protocol, final
 
 import msgspec
@@ -61,7 +62,7 @@ class Call(Protocol):
 class OpenCalls:
     """The calls of one session that are not answered yet, in the order of their numbers."""
 
-    __slots__ = ("_last", "calls", "unsent")
+    __slots__ = ("_earliest", "_last", "calls", "unsent")
 
     #: By number. Any thread may test at any time whether there are any.
     calls: Final[dict[int, Call]]
@@ -73,15 +74,21 @@ class OpenCalls:
         self.calls = {}
         self.unsent = deque()
         self._last = 0
+        #: No open call has an earlier deadline.
+        self._earliest = inf
 
     def add(self, call: Call) -> None:
         """Add a call and number it."""
+        if call.deadline < self._earliest:  # noqa: PLR1730 - `min` takes longer
+            self._earliest = call.deadline
         self._last = call.number = number = self._last + 1
         self.calls[number] = call
         self.unsent.append(number)
 
     def add_only(self, call: Call) -> bytes:
         """Add a call while none is open, and return the message with it, which the caller sends at once."""
+        if call.deadline < self._earliest:  # noqa: PLR1730 - `min` takes longer
+            self._earliest = call.deadline
         self._last = call.number = number = self._last + 1
         self.calls[number] = call
         return frame(Execute(number, number - 1, [call.request]))
@@ -150,7 +157,13 @@ class OpenCalls:
         return list(self.calls.values())
 
     def expired(self, now: float) -> list[Call]:
-        """Return the calls whose deadline has passed."""
+        """Return the calls whose deadline has passed, which stay open.
+
+        The calls are searched only when a deadline may have passed, because clients ask after every message.
+        """
+        if now < self._earliest:
+            return []
+        self._earliest = min((call.deadline for call in self.calls.values()), default=inf)
         return [call for call in self.calls.values() if call.deadline <= now]
 
 

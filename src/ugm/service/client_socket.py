@@ -35,6 +35,8 @@ __all__ = ["PATIENCE", "ClientSocket"]
 _AddressInfo: TypeAlias = tuple[int, int, int, str, tuple[Any, ...]]
 
 _RECEIVE: Final = 1 << 16
+#: The number of records of an encrypted connection that are read at once.
+_RECORDS: Final = 64
 #: The number of bytes that wait to be sent at which the socket accepts no more.
 _CONGESTED: Final = 1 << 20
 _WAIT: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -137,11 +139,7 @@ class ClientSocket:
 
     def _receive_frames(self) -> list[bytes]:
         try:
-            if self._is_encrypted:
-                with self._guard:
-                    data = self._socket.recv(_RECEIVE)
-            else:
-                data = self._socket.recv(_RECEIVE)
+            data = self._receive_records() if self._is_encrypted else self._socket.recv(_RECEIVE)
         except _WAIT:
             return []
         if not data:
@@ -149,9 +147,27 @@ class ClientSocket:
         self.active_at, self.is_pinged = monotonic(), False
         return self._frames.feed(data)
 
+    def _receive_records(self) -> bytes:
+        """Receive the records that have arrived, up to a bound. Many of them contain one short answer each."""
+        with self._guard:
+            records = [self._socket.recv(_RECEIVE)]
+            size = len(records[0])
+            with suppress(*_WAIT):
+                # At the end of the connection the last one is empty, and so is the first one of the next call. Polling
+                # takes a sixth of the time of a call that receives nothing.
+                while records[-1] and size < _RECEIVE and len(records) < _RECORDS and self._has_input(0):
+                    records.append(self._socket.recv(_RECEIVE))
+                    size += len(records[-1])
+            return b"".join(records)
+
+    def _has_pending(self) -> bool:
+        """Return whether a part of a record waits to be received, which the system does not know."""
+        with self._guard:
+            return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
+
     def _has_arrived(self, timeout: float) -> bool:
         """Wait for data, and send what waits to be sent."""
-        if self._is_encrypted and isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
+        if self._is_encrypted and self._has_pending():
             return True
         if not self._unsent:
             return self._has_input(timeout)

@@ -122,5 +122,41 @@ def test_deadlines() -> None:
     late, early = Waiting(1, deadline=5), Waiting(2, deadline=3)
     calls.add(late)
     calls.add(early)
+    assert calls.expired(2) == []
     assert calls.expired(4) == [early]
     assert calls.all() == [late, early]
+    assert calls.expired(4) == [early]
+    calls.discard(early.number)
+    assert calls.expired(4) == []
+    assert calls.expired(5) == [late]
+    calls.discard(late.number)
+    assert calls.expired(5) == []
+    calls.add_only(alone := Waiting(3, deadline=1))
+    assert calls.expired(5) == [alone]
+
+
+class Searched(Waiting):
+    """A call that counts how often its deadline is read."""
+
+    searches = 0
+
+    @property
+    def deadline(self) -> float:
+        """A time far away."""
+        Searched.searches += 1
+        return 100.0
+
+    @deadline.setter
+    def deadline(self, _: float) -> None:
+        """Keep the time."""
+
+
+def test_search_for_deadlines() -> None:
+    """While no deadline can have passed, no call is searched, however often a client asks."""
+    calls = OpenCalls()
+    for _ in range(50):
+        calls.add(Searched(0))
+    added = Searched.searches
+    for _ in range(1000):
+        assert calls.expired(99) == []
+    assert Searched.searches == added

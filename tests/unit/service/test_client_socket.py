@@ -14,6 +14,7 @@ import pytest
 
 from support.certificates import Certificate, certificate, encrypted
 from support.locks import is_locked
+from support.partition_fixtures import SUE, memory
 from ugm.service.addresses import Address
 from ugm.service.client_socket import ClientSocket
 from ugm.service.wire import Ping, frame
@@ -116,3 +117,43 @@ def test_closed_connection(connection: ClientSocket) -> None:
     connection.close()
     with pytest.raises(OSError, match="Bad file descriptor"):
         connection.send(frame(Ping()))
+
+
+@pytest.mark.parametrize(("count", "bound"), [(10, None), (10, 3), (1, None), (0, None)])
+def test_records_are_received_at_once(
+    connection: ClientSocket, monkeypatch: pytest.MonkeyPatch, count: int, bound: int | None
+) -> None:
+    """All records that have arrived are received at once, up to a bound, and then the end of the connection."""
+    records = iter([bytes([number]) * 5 for number in range(count)] + [b""] * 2)
+    monkeypatch.setattr(ssl.SSLSocket, "recv", lambda *_: next(records))
+    monkeypatch.setattr(ClientSocket, "_has_input", lambda *_: True)
+    if bound is not None:
+        monkeypatch.setattr("ugm.service.client_socket._RECORDS", bound)
+    expected = b"".join(bytes([number]) * 5 for number in range(bound or count))
+    assert connection._receive_records() == expected
+    assert bound or connection._receive_records() == b""
+
+
+def test_records_that_are_not_complete(connection: ClientSocket, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The records before one that has not arrived completely are received."""
+    results: Iterator[bytes | OSError] = iter([b"first", ssl.SSLWantReadError()])
+
+    def receive(*_: object) -> bytes:
+        result = next(results)
+        if isinstance(result, bytes):
+            return result
+        raise result
+
+    monkeypatch.setattr(ssl.SSLSocket, "recv", receive)
+    monkeypatch.setattr(ClientSocket, "_has_input", lambda *_: True)
+    assert connection._receive_records() == b"first"
+
+
+def test_promises(certificate: Certificate) -> None:
+    """Many promised calls, large and small, get their own answers."""
+    with certificate.running() as service, certificate.connected(encrypted(service)) as partition:
+        assert partition.submit("app", SUE, "root.a")
+        names = [f"{number}-{'n' * (number % 3 * 100)}" for number in range(600)]
+        futures = [partition.promise(partition.allocate, name, "app", memory(0)) for name in names]
+        assert all(future.result(timeout=60).allowed for future in futures)
+        assert sorted(partition.allocation_ids()) == sorted(names)
