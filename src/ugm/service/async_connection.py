@@ -30,6 +30,7 @@ from ugm.errors import RequestError
 from ugm.service.addresses import Address, AddressChoice, LeaderAccess, parse_addresses
 from ugm.service.calls import Call, OpenCalls, require_query
 from ugm.service.errors import DeadlineError, ProtocolError, UnavailableError
+from ugm.service.last_failure import LastFailure
 from ugm.service.operations import Operation
 from ugm.service.timing import Timing
 from ugm.service.wire import (
@@ -222,7 +223,7 @@ class AsyncClientConnection:
         self._work: asyncio.Task[None] | None = None
         self._expiry: asyncio.TimerHandle | None = None
         #: Why there is no connection.
-        self._reason = "no address was tried"
+        self._failure: Final = LastFailure()
         self.session: str = ""
         self.term: int = 0
         #: The staleness of the last answer to a read-only connection.
@@ -310,7 +311,6 @@ class AsyncClientConnection:
     # Connecting
 
     async def _connect(self, deadline: float) -> None:
-        reason = "no address was tried"
         while (left := deadline - monotonic()) > 0 and not self.is_in_fork:
             address = self.choice.next()
             try:
@@ -319,17 +319,18 @@ class AsyncClientConnection:
             except (OSError, TimeoutError, ProtocolError) as error:
                 if isinstance(error, ProtocolError) and error.code in FINAL_REFUSALS:
                     raise
-                reason = f"{address}: {error}"
+                self._failure.note(address, error, is_cut_short=left < self._timing.connect / 2)
                 if isinstance(error, TimeoutError):
                     self.choice.avoid(address)
                 if not self.choice.has_suggestion:
                     await asyncio.sleep(min(self._timing.pause, left))
                 continue
             self._channel = channel
+            self._failure.end()
             self._open.send_again()
             self._flush()
             return
-        raise DeadlineError(self.choice.names, reason)
+        raise DeadlineError(self.choice.names, self._failure.reason)
 
     async def _greet(self, address: Address) -> _Channel:
         _, channel = await self._dial(address)
@@ -404,9 +405,8 @@ class AsyncClientConnection:
 
     async def _try_connect(self) -> None:
         try:
-            await self._connect(monotonic() + self._timing.connect)
-        except DeadlineError as error:
-            self._reason = error.reason
+            with suppress(DeadlineError):
+                await self._connect(monotonic() + self._timing.connect)
         except ProtocolError as error:
             self._fail(self._open.all(), error)
             await asyncio.sleep(self._timing.silence)
@@ -423,7 +423,7 @@ class AsyncClientConnection:
         expired = self._open.expired(monotonic())
         if expired:
             reason = f"no answer within {self._deadline:g} s"
-            reason = reason if self._channel else f"{reason}; {self._reason}"
+            reason = reason if self._channel else f"{reason}; {self._failure.reason}"
             self._fail(expired, DeadlineError(self.choice.names, reason))
         self._flush()
 

@@ -43,6 +43,7 @@ from ugm.service.calls import Call, OpenCalls, require_query
 from ugm.service.client_calls import ClientCall, Promise, PromisedCall, PromiseMode
 from ugm.service.client_socket import PATIENCE, ClientSocket
 from ugm.service.errors import DeadlineError, ProtocolError, UnavailableError
+from ugm.service.last_failure import LastFailure
 from ugm.service.operations import Operation
 from ugm.service.timing import Timing
 from ugm.service.wire import (
@@ -130,7 +131,7 @@ class ClientConnection:
         #: The staleness of the last answer to a read-only connection.
         self.staleness: Staleness | None = None
         #: Why there is no connection.
-        self._reason = "no address was tried"
+        self._failure: Final = LastFailure()
         self._refusal: ProtocolError | None = None
         self._open_session()
 
@@ -140,7 +141,7 @@ class ClientConnection:
             if self._refusal is not None:
                 raise self._refusal
             if monotonic() >= end:
-                raise DeadlineError(self._choice.names, self._reason)
+                raise DeadlineError(self._choice.names, self._failure.reason)
             self._try_connect(end)
 
     # Calls
@@ -319,7 +320,7 @@ class ClientConnection:
 
     def _late(self) -> DeadlineError:
         reason = f"no answer within {self._deadline:g} s"
-        return DeadlineError(self._choice.names, reason if self._socket else f"{reason}; {self._reason}")
+        return DeadlineError(self._choice.names, reason if self._socket else f"{reason}; {self._failure.reason}")
 
     def _wake_readers(self, count: int = 2) -> None:
         """Let waiting threads read: by default the two oldest, because one of them may be giving up."""
@@ -385,7 +386,7 @@ class ClientConnection:
 
     def _note_lost(self, connection: ClientSocket, error: OSError | ProtocolError) -> None:
         """Close a connection that has failed; the next read connects again."""
-        self._reason = f"{connection.address}: {error}"
+        self._failure.note(connection.address, error)
         self._drop()
         if isinstance(error, TimeoutError):
             self._choice.avoid(connection.address)
@@ -451,10 +452,11 @@ class ClientConnection:
     def _try_connect(self, deadline: float) -> None:
         """Try one address; connect, resume the session and send all open calls again."""
         address = self._choice.next()
+        left = deadline - monotonic()
         try:
-            connection = self._connected(address, min(deadline, monotonic() + self._timing.connect))
+            connection = self._connected(address, monotonic() + min(left, self._timing.connect))
         except (OSError, ProtocolError) as error:
-            self._reason = f"{address}: {error}"
+            self._failure.note(address, error, is_cut_short=left < self._timing.connect / 2)
             if isinstance(error, ProtocolError):
                 self._note_refusal(error)
             if isinstance(error, TimeoutError):
@@ -462,6 +464,7 @@ class ClientConnection:
             if not self._choice.has_suggestion:
                 sleep(min(self._timing.pause, max(deadline - monotonic(), 0)))
             return
+        self._failure.end()
         self._resume(connection)
 
     def _connected(self, address: Address, limit: float) -> ClientSocket:

@@ -33,6 +33,7 @@ from ugm.partition.compiled_config import CompiledConfig
 from ugm.service.addresses import Address, AddressChoice, LeaderAccess, parse_addresses
 from ugm.service.denials import decode_denials
 from ugm.service.errors import DeadlineError, ProtocolError
+from ugm.service.last_failure import LastFailure
 from ugm.service.wire import (
     FINAL_REFUSALS,
     MAX_ANSWERS,
@@ -167,7 +168,8 @@ class EventStream:
         self._reader: Final = reader
         self._session = ""
         self._term = 0
-        self._reason = "no address was tried"
+        #: Why there is no connection.
+        self._failure: Final = LastFailure()
         #: Set when the leader has accepted the subscription.
         self.has_begun: Final = asyncio.Event()
 
@@ -189,7 +191,7 @@ class EventStream:
         if task.done():
             task.result()
         if not self.has_begun.is_set():
-            raise DeadlineError(self._choice.names, self._reason)
+            raise DeadlineError(self._choice.names, self._failure.reason)
         return task
 
     async def _run(self) -> None:
@@ -203,11 +205,11 @@ class EventStream:
             try:
                 await self._follow(address)
             except (OSError, EOFError) as error:
-                self._reason = f"{address}: {error}"
+                self._failure.note(address, error)
                 if isinstance(error, TimeoutError):
                     self._choice.avoid(address)
             except ProtocolError as error:
-                self._reason = f"{address}: {error}"
+                self._failure.note(address, error)
                 if error.code in FINAL_REFUSALS or error.code == TOO_FAR_BEHIND:
                     raise
                 if error.code == SESSION_UNKNOWN:
