@@ -147,3 +147,12 @@ def test_no_descriptors(certificate: Certificate, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr("ugm.service.tls_acceptor._PAUSE", 0.01)
     asyncio.run(work())
+
+
+def test_client_that_is_gone(certificate: Certificate) -> None:
+    """A client that is gone before it is accepted changes nothing."""
+    acceptor = TlsAcceptor(certificate.of_server(), 0, lambda: True, lambda: pytest.fail("nothing is accepted"))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(0)
+        acceptor._accept(listening)
+    assert acceptor.handshakes == 0
