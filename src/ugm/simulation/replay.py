@@ -372,7 +372,9 @@ class _Replay:
         if self.reservations is not None:
             self.reservations.request(job_class, job)
         elif self.counts_pending:
-            self.partition.request(job.application_id, job.application_id, job.usage)
+            name = job.application_id
+            # A pending request can only be granted with its own duration.
+            self.partition.request(name, name, job_class.usage, duration=job_class.duration)
 
     def _reject(self, job_class: JobClass, job: Job) -> None:
         self.partition.remove(job.application_id)

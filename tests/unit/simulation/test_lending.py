@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import cache
 from io import StringIO
 from itertools import pairwise
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, get_args
 
 import pytest
 from hypothesis import example, given, settings
@@ -32,6 +32,7 @@ from ugm.simulation import (
     GroupReclaim,
     Job,
     JobMapping,
+    JobOrderName,
     Recorder,
     Report,
     read_swf,
@@ -285,19 +286,22 @@ def borrowing(
     kind: str,
     recorder: Recorder | None = None,
     *,
+    config: PartitionConfig = CONFIG,
     reclaims: bool = True,
     reserves: bool = False,
+    order: JobOrderName = "fifo",
 ) -> Report:
     """Replay jobs of the groups a and b, with 4 and 6 guaranteed of 10."""
     cluster = Resource(gpu=10)
     return simulate(
         jobs,
-        CONFIG,
+        config,
         cluster=cluster,
         recorder=recorder,
         models=lambda: lending_models(kind, {"a": 4, "b": 6}, 10),
         reclaims=reclaims,
         reserves=reserves,
+        order=order,
     )
 
 
@@ -324,6 +328,28 @@ def test_an_evicted_job_keeps_its_promise_with_reservations(kind: str) -> None:
 
     assert [one.jobs for one in report.reclaims] == [2]
     assert (report.submitted, report.started, report.still_waiting, report.is_clean) == (6, 6, 0, True)
+
+
+@pytest.mark.parametrize("order", get_args(JobOrderName))
+@pytest.mark.parametrize("kind", KINDS)
+def test_groups_with_budgets(kind: str, order: JobOrderName) -> None:
+    """Delayed and evicted jobs are pending with the duration that they promise to the budget."""
+    config = parse_config("""
+        partitions:
+        - queues: [{name: q}]
+          ugm: {budgets: [{name: all, amounts: {gpu: 1000}, unit: hour}]}
+    """).partition()
+    reports = [
+        borrowing((*JOBS, job(10, 20, 10, "b", 9)), kind, config=chosen, order=order, reserves=reserves)
+        for chosen in (CONFIG, config)
+        for reserves in (False, True)
+    ]
+
+    for without, report in zip(reports[:2], reports[2:], strict=True):
+        assert [one.jobs for one in report.reclaims] == [2]
+        assert (report.started, report.still_waiting, report.is_clean) == (7, 0, True)
+        assert report.waiting == without.waiting
+        assert report.reclaims == without.reclaims
 
 
 @pytest.mark.parametrize("kind", KINDS)
