@@ -58,6 +58,11 @@ class BudgetLog:
     def __post_init__(self) -> None:
         self._watch = ThresholdWatch(self.partition)
 
+    @property
+    def follows_changes(self) -> bool:
+        """True if the log reads the accounts or the limits when these change, also while no job waits."""
+        return self.has_budgets or self.has_thresholds
+
     def deny(self, violations: Iterable[Violation]) -> None:
         """Note the time of a denial."""
         for one in violations:

@@ -143,8 +143,8 @@ def simulate(  # noqa: PLR0913 - one for each option
         The report, which only depends on the arguments.
 
     Raises:
-        RequestError: the jobs are not in order, a job has the number of another job that has not ended, or an argument
-            is of another type.
+        RequestError: the jobs are not in order, a job has the number of another job that has not ended, the start is
+            not in the years 2 to 9999, or an argument is of another type.
 
     >>> from ugm import parse_config
     >>> from ugm.simulation import Job
@@ -416,7 +416,12 @@ class _Replay:
             self.timeline.now = second
 
     def _next_event(self) -> int:
-        """Return the next second at which a job ends, limits change, or budgets are renewed."""
+        """Return the next second at which a job ends, or at which a change of limits or budgets may matter."""
+        if not self.waiting_jobs and not self.budgets.follows_changes:
+            # A job may run through a million changes, and none of them does anything.
+            return self.running.next_end
+        if self.timeline.next_change <= self.now:
+            self.timeline.find_next_change()
         return min(self.running.next_end, self.timeline.next_change)
 
     def _end_jobs(self) -> Iterable[Gauge]:

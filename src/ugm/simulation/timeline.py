@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import date
 from typing import Final, final
 
 from ugm.budgets import Budget, Period
 from ugm.budgets.calendar import LAST_SECOND, NEVER, calendar_of
 from ugm.configuration import PartitionConfig
+from ugm.errors import RequestError
 from ugm.partition.config_schedule import ConfigSchedule
 
 __all__ = ["Timeline"]
+
+#: The first second that is supported: January 1 of the year 2, whose week begins in the year 1 in every time zone.
+_FIRST_SECOND: Final = (date(2, 1, 1) - date(1970, 1, 1)).days * 86_400
 
 
 @final
@@ -21,6 +26,9 @@ class Timeline:
         start: the second since 1970 at which the workload starts.
         config: the configuration, whose limits may change with the time.
         budgets: the budgets, which may be renewed.
+
+    Raises:
+        RequestError: no calendar has the start.
     """
 
     __slots__ = ("_calendars", "_schedule", "_start", "next_change", "now")
@@ -31,6 +39,8 @@ class Timeline:
     next_change: int
 
     def __init__(self, start: int, config: PartitionConfig, budgets: Iterable[Budget]) -> None:
+        if not _FIRST_SECOND <= start <= LAST_SECOND:
+            raise RequestError("start", start, "expected a second of the years 2 to 9999")
         periods = {(budget.period, budget.zone) for budget in budgets if budget.period is not Period.NONE}
         self._calendars: Final = [calendar_of(period, zone) for period, zone in sorted(periods)]
         self._schedule: Final = ConfigSchedule.compile(config)
@@ -58,4 +68,5 @@ class Timeline:
         if self._schedule is not None:
             changes.append(self._schedule.next_change(second))
         found = min(changes, default=NEVER)
-        self.next_change = NEVER if found == NEVER else found - self._start
+        # The clock stops at the last second, so a later change never comes.
+        self.next_change = NEVER if found > LAST_SECOND else found - self._start

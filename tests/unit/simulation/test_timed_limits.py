@@ -6,11 +6,13 @@ import gzip
 import os
 from collections import Counter, deque
 from collections.abc import Iterator
+from cProfile import Profile
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from heapq import heappop, heappush
 from pathlib import Path
+from pstats import Stats
 from typing import Final, TypeAlias
 
 import pytest
@@ -149,6 +151,18 @@ def test_a_scheduled_limit() -> None:
     assert (limit.limit, limit.peak, limit.delayed_seconds, limit.rejected) == (4, 4, MIDNIGHT, 1)
 
 
+def test_changes_while_no_job_waits() -> None:
+    """A job that runs through many changes of limits costs no more, and a later job waits for the next change."""
+    calls = []
+    for days in (1, 10_000):
+        profile, noon = Profile(), MIDNIGHT + days * DAY - 12 * 3600
+        report = profile.runcall(simulate, [job(1, 0, noon, 1), job(2, noon, 10, 4)], nightly(2, 4), start=START)
+        calls.append(Stats(profile).total_calls)  # type: ignore[attr-defined] # not in the stubs
+
+        assert (report.started, report.waiting.max, report.end_time) == (2, 12 * 3600, MIDNIGHT + days * DAY + 10)
+    assert calls[1] < 1.2 * calls[0]
+
+
 def test_a_limit_of_users_by_schedule() -> None:
     """Entries of limits change the number of applications and the resources, and apply to all queues below."""
     entry = ScheduledLimit(hours="00:00-06:00", max_applications=2)
@@ -174,6 +188,19 @@ def test_the_clock_stops() -> None:
     report = simulate([job(1, 0, 40), job(2, 5, 30)], declaring(lab(60)), start=START, until=MIDNIGHT + 10)
 
     assert (report.still_waiting, [one.settled for one in report.budgets]) == (0, [40, 10])
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "America/New_York"])
+def test_the_first_start(zone: str) -> None:
+    """The workload may start in any year from 2 to 9999, in every time zone and with every period."""
+    first, last = -62_104_060_800, 253_402_214_399
+    for period in list(Period)[1:]:
+        for start in (first, last):
+            config = declaring(lab(60, period=period.value, zone=zone, carry="all"))
+            assert simulate([job(1, 0, 40), job(2, 5, 20)], config, start=start).started == 2
+        for start in (first - 1, last + 1, -(10**12), 10**12):
+            with pytest.raises(RequestError, match=r"start .*: expected a second of the years 2 to 9999"):
+                simulate([], declaring(), start=start)
 
 
 def test_preemption_refuses_them() -> None:
