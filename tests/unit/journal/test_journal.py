@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import pickle
 import sqlite3
@@ -13,7 +14,7 @@ from concurrent.futures import Future
 from contextlib import closing, suppress
 from pathlib import Path
 from threading import Thread
-from typing import Literal, TypeAlias
+from typing import Literal, NoReturn, TypeAlias
 
 import pytest
 
@@ -36,6 +37,7 @@ from ugm.journal.ack_marker import AckMarker
 from ugm.journal.disk_reserve import DiskReserve
 from ugm.journal.file_writer import change_row
 from ugm.journal.store import row_checksum
+from ugm.journal.store_reader import StoreReader
 
 Durability: TypeAlias = Literal["each", "group"]
 
@@ -479,6 +481,56 @@ def test_backup(path: Path) -> None:
             partition.journal.backup(copy)
     with open_partition(copy) as again:
         assert state_of(again) == state
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError("full")])
+def test_an_interrupted_backup(path: Path, error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It leaves no file, so that it can be repeated."""
+    copy = Path(f"{path}-copy")
+    with begin(path) as partition:
+        before = set(path.parent.iterdir())
+
+        def fail(_self: StoreReader, target: Path) -> NoReturn:
+            target.write_text("half")
+            Path(f"{target}-journal").write_text("half")
+            raise error
+
+        with monkeypatch.context() as patch:
+            patch.setattr(StoreReader, "copy_to", fail)
+            with pytest.raises(JournalError if isinstance(error, OSError) else KeyboardInterrupt):
+                partition.journal.backup(copy)
+        assert set(path.parent.iterdir()) == before
+        partition.journal.backup(copy)
+        assert set(path.parent.iterdir()) == before | {copy}
+    assert inspect(copy) == inspect(path)
+
+
+def test_a_backup_replaces_no_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that another process creates under the name of the copy remains."""
+    copy, copy_to = Path(f"{path}-copy"), StoreReader.copy_to
+
+    def compete(reader: StoreReader, target: Path) -> None:
+        copy_to(reader, target)
+        copy.write_text("other")
+
+    monkeypatch.setattr(StoreReader, "copy_to", compete)
+    with begin(path) as partition, pytest.raises(JournalError, match="the copy cannot be written"):
+        partition.journal.backup(copy)
+
+    assert copy.read_text() == "other"
+
+
+def test_a_backup_without_hard_links(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system without hard links has backups, too."""
+
+    def fail(*_paths: Path) -> NoReturn:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", fail)
+    with begin(path) as partition:
+        partition.journal.backup(Path(f"{path}-copy"))
+
+    assert inspect(Path(f"{path}-copy")) == inspect(path)
 
 
 def test_an_older_version(path: Path) -> None:
