@@ -94,7 +94,7 @@ def _nanos(text: str, digits: str, places: int, suffix: str) -> int:
     """Return the value of *digits*, with the point before the last *places*, in nanos."""
     twos, tens = _powers(text, suffix)
     tens -= places
-    number = int(digits)
+    number = _number(digits)
     if number and len(digits.lstrip("0")) + tens > _MAX_DIGITS:
         raise QuantityError(text, _TOO_LARGE)
     tens += _NANO
@@ -112,10 +112,18 @@ def _powers(text: str, suffix: str) -> tuple[int, int]:
         return _BINARY[suffix], 0
     if not suffix[-1].isdigit():
         raise QuantityError(text, f"unknown suffix {suffix!r}")
-    exponent = int(suffix[1:])
-    if abs(exponent) > _MAX_EXPONENT:
+    exponent = _number(suffix[1:].lstrip("+-"))
+    if exponent > _MAX_EXPONENT:
         raise QuantityError(text, "the exponent has more than 32 bits")
-    return 0, exponent
+    return 0, -exponent if suffix[1] == "-" else exponent
+
+
+def _number(digits: str) -> int:
+    """Convert digits, of which a setting of Python may allow no more than 640 at once."""
+    half = _MAX_LENGTH // 2
+    rest = digits[half:]
+    unit: int = 10 ** len(rest)
+    return int(digits[:half]) * unit + int(rest or "0")
 
 
 def _divide_up(number: int, tens: int) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from ugm import QuantityError
@@ -88,6 +90,25 @@ def test_decimal_not_capped(text: str, amount: int) -> None:
 def test_long_numbers_are_exact() -> None:
     """Thirty-five digits of thousandths are not rounded to a float, nor to the digits of a decimal context."""
     assert parse_quantity("12345678901234567890123456789012345m") == 12345678901234567890123456789013
+
+
+@pytest.mark.parametrize("digits", [0, 640])
+def test_long_numbers_with_a_setting_of_python(digits: int) -> None:
+    """The number of digits that Python converts at once does not matter."""
+    before = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(digits)
+    try:
+        assert parse_quantity("0" * 999 + "7") == 7
+        assert parse_quantity("." + "1" * 999) == 1
+        assert parse_quantity("9" * 99 + "." + "0" * 899 + "1") == 10**99
+        assert parse_quantity("1e-" + "0" * 900 + "3", cpu=True) == 1
+        assert parse_quantity("1E" + "0" * 900 + "3") == 1000
+        with pytest.raises(QuantityError, match="more than 100 digits before the point"):
+            parse_quantity("9" * 1000)
+        with pytest.raises(QuantityError, match="the exponent has more than 32 bits"):
+            parse_quantity("1e" + "9" * 998)
+    finally:
+        sys.set_int_max_str_digits(before)
 
 
 @pytest.mark.parametrize(
