@@ -6,6 +6,7 @@ The command needs the extra ``cli``; `main` prints how to install it.
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 from contextlib import suppress
@@ -23,6 +24,7 @@ _OUTPUT_ERRORS: Final = frozenset((errno.EBADF, errno.EDQUOT, errno.EFBIG, errno
 
 def main() -> None:
     """Run the command with the arguments of the process."""
+    _escape_unknown_characters()
     try:
         from ugm.cli.commands import ugm  # noqa: PLC0415 - imports optional packages
     except ModuleNotFoundError as error:
@@ -38,6 +40,13 @@ def main() -> None:
         if error.errno not in _OUTPUT_ERRORS or error.filename is not None:
             raise
         _end(error)
+
+
+def _escape_unknown_characters() -> None:
+    """Let the output escape characters that its encoding does not have, such as those of a name."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _end(error: OSError) -> NoReturn:

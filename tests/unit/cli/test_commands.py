@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gzip
+import io
 import json
 import os
 import re
@@ -476,6 +477,22 @@ def test_main(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
 
     assert caught.value.code == 0
     assert "simulate" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("files")
+def test_an_encoding_without_a_character(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A character that the encoding of the output does not have is escaped."""
+    config = CONFIG.replace("user1", "us\u00e9r") + "    ugm: {names: any}\n"
+    Path("limits.yaml").write_text(config, encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["ugm", "explain", "limits.yaml", "--user", "us\u00e9r", "--queue", "root.other"])
+    output = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(output, encoding="ascii"))
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    sys.stdout.flush()
+
+    assert caught.value.code == 0
+    assert rb"us\xe9r" in output.getvalue()
 
 
 @pytest.mark.parametrize(
