@@ -212,6 +212,17 @@ def test_time_axis(origin: int, width: int, columns: int, texts: list[str]) -> N
     assert [span.text for span in root.iterfind(".//div[@class='time']/span")] == texts
 
 
+def test_time_axis_after_the_year_9999() -> None:
+    """Times without a date are those since the start of the log, also if only the last ones have no date."""
+    last = 253_402_214_399
+    axis = TimeAxis(0, last - 86_400)
+
+    assert axis.text(86_400) == "9999-12-30 23:59"
+    assert axis.text(86_401) == "day 1, 00:00"
+    assert list(axis.ticks(86_400, 43_200)) == [(1, "30 Dec"), (43_201, "12:00")]
+    assert list(axis.ticks(86_401, 43_200)) == [(0, "0 h"), (43_200, "12 h"), (86_400, "24 h")]
+
+
 def test_element() -> None:
     """Text and attributes are escaped, markup is not, and control characters are made visible."""
     assert element("p", "<", Markup("<br/>"), "\x1b", title='"') == '<p title="&quot;">&lt;<br/>\\x1b</p>'

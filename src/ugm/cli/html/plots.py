@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Final, Literal, NamedTuple
 
+from ugm.budgets.calendar import LAST_SECOND
 from ugm.cli.html.marks import Markup, element, joined
 from ugm.simulation.series import Envelope
 
@@ -63,19 +64,23 @@ class TimeAxis(NamedTuple):
     def text(self, second: int) -> str:
         """Format a second of the log as a date, or as a day and a time since the start of the log.
 
+        Seconds after the year 9999 have no date.
+
         >>> TimeAxis(0).text(90_061), TimeAxis(0, 1_132_444_805).text(90_061)
         ('day 1, 01:01', '2005-11-21 01:01')
         """
-        if self.start is None:
+        if self.start is None or self.start + second > LAST_SECOND:
             return f"day {second // 86400}, {second // 3600 % 24:02}:{second // 60 % 60:02}"
         return _date(self.start + second).strftime("%Y-%m-%d %H:%M")
 
     def ticks(self, seconds: int, step: int) -> Iterator[tuple[int, str]]:
         """Yield the seconds of the log at which the axis has a tick, each with its text."""
-        shift = self.start or 0
+        end = self.origin + seconds
+        start = None if self.start is None or self.start + end > LAST_SECOND else self.start
+        shift = start or 0
         first = -(-(self.origin + shift) // step) * step - shift
-        for second in range(first, self.origin + seconds, step):
-            yield second, _tick(second, step) if self.start is None else _calendar_tick(self.start + second)
+        for second in range(first, end, step):
+            yield second, _tick(second, step) if start is None else _calendar_tick(start + second)
 
 
 def _date(second: int) -> datetime:
