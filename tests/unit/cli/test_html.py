@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import NoReturn
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -265,6 +270,72 @@ def test_command_without_the_folder(command: Callable[..., Result]) -> None:
     assert result.exit_code == 2
     assert "Invalid value for '--html': the folder 'reports' does not exist" in result.stderr
     assert result.stdout == ""
+
+
+def test_command_replaces_a_page(command: Callable[..., Result], tmp_path: Path) -> None:
+    """An existing page is replaced through symbolic links, and keeps its permissions."""
+    page_file, link = tmp_path / "page.html", tmp_path / "link.html"
+    page_file.write_text("old")
+    page_file.chmod(0o604)
+    link.symlink_to(page_file)
+    before = set(tmp_path.iterdir())
+    result = command("--html", str(link))
+
+    assert result.exit_code == 0
+    assert link.is_symlink()
+    assert page_file.read_text(encoding="utf-8").endswith("</html>\n")
+    assert page_file.stat().st_mode & 0o777 == 0o604
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_command_keeps_the_old_page(
+    command: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If the new page cannot be completed, the old one remains, and no other file."""
+    (tmp_path / "page.html").write_text("old")
+    before = set(tmp_path.iterdir())
+    write = Path.write_text
+
+    def fail(file: Path, text: str, **options: str) -> NoReturn:
+        write(file, text[:10], **options)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", fail)
+    result = command("--html", str(tmp_path / "page.html"))
+
+    assert (result.exit_code, result.stderr) == (
+        1,
+        f"{tmp_path / 'page.html'}: cannot be written: No space left on device\n",
+    )
+    assert (tmp_path / "page.html").read_text() == "old"
+    assert set(tmp_path.iterdir()) == before
+
+
+def test_command_writes_into_a_closed_folder(command: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
+    """If no file can be created in the folder, the existing one is overwritten."""
+
+    def fail(file: Path, **_options: bool) -> NoReturn:
+        raise PermissionError(errno.EACCES, "Permission denied", str(file))
+
+    Path("page.html").write_text("old")
+    monkeypatch.setattr(Path, "touch", fail)
+
+    assert command("--html", "page.html").exit_code == 0
+    assert Path("page.html").read_text(encoding="utf-8").endswith("</html>\n")
+
+
+@pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="the system has no file of the standard output")
+def test_command_to_the_standard_output(command: Callable[..., Result], tmp_path: Path) -> None:
+    """The page may be written to the standard output, also if that is a file, which is not replaced."""
+    assert command("--html", "/dev/null").exit_code == 0
+    program = [sys.executable, "-c", "from ugm.cli import main; main()"]
+    arguments = ["simulate", "jobs.swf", "--config", "limits.yaml", "--html", "/dev/stdout"]
+    with (tmp_path / "page.html").open("wb") as stream:
+        subprocess.run([*program, *arguments], stdout=stream, check=True)  # noqa: S603 - our own program
+        inode = os.fstat(stream.fileno()).st_ino
+
+    assert (tmp_path / "page.html").stat().st_ino == inode
+    assert b"</html>" in (tmp_path / "page.html").read_bytes()
 
 
 def test_command_that_cannot_write(command: Callable[..., Result]) -> None:
