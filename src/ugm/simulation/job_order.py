@@ -2,6 +2,11 @@
 
 Each order divides the waiting jobs into *lines*, for example by queue or by user. The jobs of a line are ordered by
 their submission, and the lines by a key that changes during the replay.
+
+The keys of ``priority`` and ``fair`` have values of several levels of queues. They order siblings like the values of
+`ugm.Partition.order`. If two siblings tie, a partition takes the one with the earliest waiting job that it has not
+tried in this pass. A replay does not try most waiting jobs, and would have to find that job in all queues below for
+each start. So it compares the values of the levels below both siblings, and then the submission of the jobs.
 """
 
 from __future__ import annotations
@@ -30,6 +35,9 @@ JobOrderName: TypeAlias = Literal["fifo", "fair", "share", "priority"]
 _EQUAL_SHARES: Final = FairShareConfig(default_shares=1)
 #: The seconds of the log between two rankings of the users, as in SchedMD Slurm.
 _PERIOD: Final = 300
+
+#: The levels of queues below the root at which every queue has a ratio.
+_LEVELS: Final = 6
 
 #: The key of a line; the smallest one is first.
 _Key: TypeAlias = tuple[Any, ...]
@@ -81,7 +89,11 @@ class _BySubmission(JobOrder):
 
 @final
 class _ByPriority(JobOrder):
-    """The queues with the higher ``priority.offset`` come first, compared from the root down."""
+    """The queues with the higher ``priority.offset`` come first, compared from the root down.
+
+    Without fences, the priorities of a path are those of its last queue plus the same offsets, so the highest level
+    decides alone. Each fence hides the priorities below it, which decide between the queues there.
+    """
 
     def __init__(self, config: PartitionConfig) -> None:
         self._settings: Final = QueueSettings(config)
@@ -102,20 +114,27 @@ class _ByPriority(JobOrder):
         return self._keys[line]
 
     def _key(self, queue_path: str) -> _Key:
-        priority, priorities = 0, []
-        for path in ancestors(queue_path):
+        priority, priorities = 0, [0]
+        # The root has no siblings.
+        for path in list(ancestors(queue_path))[:-1]:
             settings = self._settings.of(path)
-            priority = settings.offset if settings.is_fenced else priority + settings.offset
-            priorities.append(-priority)
-        # The root has no siblings, and there is nothing to compare below a queue of priority 0.
-        while len(priorities) > 1 and not priorities[0]:
+            if settings.is_fenced:
+                priorities.append(-priority)
+                priority = 0
+            priority += settings.offset
+        priorities.append(-priority)
+        # A queue without a fence has the priority 0 below it.
+        while len(priorities) > 1 and not priorities[1]:
             priorities.pop(0)
-        return tuple(reversed(priorities[:-1]))
+        return tuple(reversed(priorities))
 
 
 @final
 class _ByRatio(JobOrder):
-    """The queues that use the smaller part of their guarantee or maximum come first, compared from the root down."""
+    """The queues that use the smaller part of their guarantee or maximum come first, compared from the root down.
+
+    A queue counts as its own child at the levels below it, down to `_LEVELS`.
+    """
 
     def __init__(self, partition: AbstractPartition, cluster: Resource | None) -> None:
         self._partition: Final = partition
@@ -149,11 +168,14 @@ class _ByRatio(JobOrder):
         return found
 
     def _key(self, line: str) -> _Key:
-        # The root has no siblings, and there is nothing to compare below a queue without usage.
-        ratios = [self._ratio(path) for path in ancestors(line)][:-1]
-        while ratios and not ratios[0][0]:
-            ratios.pop(0)
-        return tuple(reversed(ratios))
+        # The root has no siblings.
+        ratios = [self._ratio(path) for path in ancestors(line)][-2::-1]
+        if ratios and ratios[-1][0]:
+            return (*ratios, *ratios[-1:] * (_LEVELS - len(ratios)))
+        # No ratio is smaller than 0, so zeros at the end do not matter. Short keys are compared faster.
+        while ratios and not ratios[-1][0]:
+            ratios.pop()
+        return tuple(ratios)
 
     def _ratio(self, path: str) -> tuple[float, Ratio]:
         found = self._ratios.get(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -523,19 +524,18 @@ def workload(arrivals: list[tuple[int, int, str, UserGroup, Resource]]) -> list[
 
 
 def naive_key(partition: Any, cluster: Resource | None, order: JobOrderName, one: Job) -> tuple[object, int]:  # noqa: ANN401 - of queues that exist
-    """Return the key of the queue of a waiting job, from the root down, without zeros at its end."""
+    """Return the key of the queue of a waiting job: ratios from the root down, or the priorities between fences."""
     path = partition.application(one.application_id).queue_path
-    settings, priority, found = QueueSettings(partition.config), 0, []
-    for each in ancestors(path):
+    settings, priorities, ratios = QueueSettings(partition.config), [0], []
+    for each in list(ancestors(path))[-2::-1]:
         below_root = [partition.queue(above).max_resources for above in reversed(list(ancestors(each))[:-1])]
         state, maxima = partition.queue(each), [cluster, *below_root]
-        priority = settings.of(each).offset + (0 if settings.of(each).is_fenced else priority)
-        ratio = Ratio.used(state.usage, state.guaranteed or {}, fair_maximum(maxima)).fraction
-        found.append({"fifo": 0, "priority": -priority, "fair": ratio}[order])
-    found = found[:-1]
-    while found and not found[0]:
-        found.pop(0)
-    return tuple(reversed(found)), one.number
+        ratios.append(Ratio.used(state.usage, state.guaranteed or {}, fair_maximum(maxima)).fraction)
+        priorities[-1] -= settings.of(each).offset
+        priorities += [0] * settings.of(each).is_fenced
+    # A missing priority is 0, and a missing ratio is the last one.
+    ratios += ratios[-1:] * (4 - len(ratios))
+    return {"fifo": (), "priority": (*priorities, 0, 0, 0)[:4], "fair": tuple(ratios)}[order], one.number
 
 
 def in_turn(waiting: list[Job], key: Callable[[Job], Any]) -> Iterator[Job]:
@@ -640,6 +640,96 @@ def turns(order: JobOrderName, fairshare: FairShareConfig | None = None) -> list
     assert report.is_clean
     means = {name: waits.max for name, waits in report.users}
     return [means[name] for name in ("sue", "bob", "eve")]
+
+
+def branch(name: str, *offsets: int, policy: str = "default", vcore: int | None = None) -> QueueConfig:
+    """Return a queue with one child at each level, with the offsets from the top down."""
+    most = QueueResources(max=None if vcore is None else Resource(vcore=vcore))
+    properties = {"priority.offset": str(offsets[0]), "priority.policy": policy}
+    below = (branch(name, *offsets[1:]),) if offsets[1:] else ()
+    return QueueConfig(name, queues=below, properties=properties, resources=most)
+
+
+def one_by_one(queues: tuple[QueueConfig, ...], paths: list[str], order: JobOrderName, slots: int = 1) -> list[int]:
+    """Return the waits of jobs in some queues, of which few may run, each for 100 s, and which all have to wait."""
+    config = limited(queues=queues)
+    config = replace(config, queues=(replace(config.root, max_applications=slots),))
+    jobs = [
+        replace(job(number, number, 100, queue=path), user=UserGroup(f"u{number}")) for number, path in enumerate(paths)
+    ]
+    report = simulate(jobs, config, order=order)
+
+    assert report.is_clean
+    return [wait.max for _, wait in sorted(report.users, key=lambda one: int(one[0][1:]))]
+
+
+def order_by_partition(queues: tuple[QueueConfig, ...], paths: list[str], slots: int) -> list[int]:
+    """Return the waits if each job that starts is the first one in the order of a partition."""
+    partition = Partition(limited(queues=queues))
+    waits, running = [0] * len(paths), deque[tuple[int, str]]()
+    for now in range(len(paths) * 101):
+        while running and running[0][0] == now:
+            partition.remove(running.popleft()[1])
+        if now < len(paths):
+            assert partition.submit(f"{now}", SUE, paths[now])
+            partition.request(f"{now}", f"{now}", Resource(vcore=1))
+        while len(running) < slots and (turns := partition.order()):
+            name = turns[0].request.allocation_id
+            assert partition.allocate(name, name, Resource(vcore=1))
+            running.append((now + 100, name))
+            waits[int(name)] = now - int(name)
+    return waits
+
+
+@pytest.mark.parametrize(
+    ("queues", "paths"),
+    [
+        ((branch("a", 2), branch("c", 0, 2)), ["root.c.c", "root.a"]),
+        ((branch("c", 1, 1), branch("d", 0, 2)), ["root.c.c", "root.d.d"]),
+        ((branch("c", 1, -1), branch("d", 0, 0, 0)), ["root.c.c", "root.d.d.d"]),
+        ((branch("a", 2), branch("c", 2, 0, policy="fence")), ["root.c.c", "root.a"]),
+    ],
+)
+def test_equal_priorities_at_different_depths(queues: tuple[QueueConfig, ...], paths: list[str]) -> None:
+    """If two branches have equal priorities, the older job is first, wherever the offsets are."""
+    queues = (*queues, branch("first", 0))
+
+    assert one_by_one(queues, ["root.first", *paths], "priority") == [0, 99, 198]
+    assert one_by_one(queues, ["root.first", *reversed(paths)], "priority") == [0, 99, 198]
+
+
+def test_priorities_below_a_fence() -> None:
+    """They decide between the queues of the fence, and not between the fence and its siblings."""
+    low, high = branch("low", 0), branch("high", 5)
+    fence = replace(branch("f", 1, policy="fence"), queues=(low, high))
+    queues = (fence, branch("a", 2), branch("first", 0))
+
+    waits = one_by_one(queues, ["root.first", "root.f.low", "root.f.high", "root.a"], "priority")
+    assert waits == [0, 299, 198, 97]
+
+
+OFFSETS = st.lists(st.integers(-1, 1), min_size=1, max_size=3)
+
+
+@given(
+    st.tuples(OFFSETS, OFFSETS, OFFSETS),
+    st.lists(st.sampled_from("abc"), max_size=12),
+    st.sampled_from(["priority", "fair"]),
+    st.integers(1, 3),
+)
+def test_the_order_of_a_partition(
+    offsets: tuple[list[int], ...], names: list[str], order: JobOrderName, slots: int
+) -> None:
+    """Without queues that have several children below the root, each job starts in the order of a partition."""
+    # A partition compares first the priorities and then the ratios.
+    queues = tuple(
+        branch(name, *(one if order == "priority" else [0] * len(one)), vcore=None if order == "priority" else 9)
+        for name, one in zip("abc", offsets, strict=True)
+    )
+    paths = {name: ".".join(["root", *[name] * len(one)]) for name, one in zip("abc", offsets, strict=True)}
+    jobs = [paths[name] for name in names]
+
+    assert one_by_one(queues, jobs, order, slots) == order_by_partition(queues, jobs, slots)
 
 
 def test_shares_decide() -> None:
