@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from time import monotonic, sleep
 from typing import Final, final
 
@@ -28,11 +27,12 @@ from ugm.journal.contents import JournalContents, open_contents, replay
 from ugm.journal.disk_reserve import DiskReserve
 from ugm.journal.errors import JournalDamagedError, JournalError, JournalHeldError
 from ugm.journal.file_compaction import FileCompaction
-from ugm.journal.file_use import resolve_path, sync_directory
+from ugm.journal.file_use import resolve_path
 from ugm.journal.file_writer import FileWriter
 from ugm.journal.leader_file import LeaderFile, end_leader, read_leader
 from ugm.journal.log import Candidate, LeaderRecord, Log, LogTail
 from ugm.journal.migration import migrate
+from ugm.journal.new_file import new_file
 from ugm.journal.open_mark import mark_open
 from ugm.journal.store import connect, create, has_content
 from ugm.journal.store_reader import CHANGES_AT_ONCE, StoredChange, open_reader
@@ -109,26 +109,10 @@ class FileLog(Log):
     def backup(self, target: Path) -> None:
         """Copy the file, as it is now."""
         try:
-            # The target appears when it is complete, so that an interrupted backup can be repeated.
-            with TemporaryDirectory(prefix="ugm-backup-", dir=target.parent) as folder:
-                draft = Path(folder, "copy")
-                with open_reader(self.location) as source:
-                    source.copy_to(draft)
-                _move_to_new_file(draft, target)
+            with new_file(target) as draft, open_reader(self.location) as source:
+                source.copy_to(draft)
         except (sqlite3.Error, OSError) as error:
             raise JournalError(self.location, f"the copy cannot be written: {error}") from error
-
-
-def _move_to_new_file(draft: Path, target: Path) -> None:
-    """Give a file another name, which no other file has."""
-    try:
-        os.link(draft, target)
-    except FileExistsError:
-        raise
-    except OSError:
-        # Not every file system has hard links.
-        draft.rename(target)
-    sync_directory(target.parent)
 
 
 @final

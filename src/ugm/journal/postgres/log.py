@@ -25,6 +25,7 @@ from ugm.journal.compaction_process import CompactionProcess, CompactionTask
 from ugm.journal.contents import JournalContents, replay
 from ugm.journal.errors import JournalError, JournalHeldError
 from ugm.journal.log import Candidate, LeaderRecord, Leadership, Log
+from ugm.journal.new_file import new_file
 from ugm.journal.postgres.compaction import compact
 from ugm.journal.postgres.connection import Database, Row, TimeLimits
 from ugm.journal.postgres.reader import PostgresTail, open_contents, read_leader
@@ -92,10 +93,9 @@ class PostgresLog(Log):
     def backup(self, target: Path) -> None:
         """Copy the log, as it is now, to a journal file."""
         try:
-            with self.open_contents() as contents:
-                _write_file(target, contents)
+            with new_file(target) as draft, self.open_contents() as contents:
+                _write_file(draft, contents)
         except (sqlite3.Error, OSError, JournalError) as error:
-            target.unlink(missing_ok=True)
             raise JournalError(self.location, f"the copy cannot be written: {error}") from error
 
     def start_compaction(self, *, usage_since: int | None) -> BackgroundCompaction:
