@@ -40,11 +40,12 @@ The other modules:
   ``open_mark`` ensures that the file is read under the name under which it was written.
 - The contents: ``change_data`` defines a change, ``client_sessions`` the clients of a service,
   ``store`` and ``store_reader`` the tables of a file; ``contents`` decodes and replays them.
-- The whole log: ``migration`` converts old files, ``inspection`` reads a log, ``compaction`` computes a checkpoint, and
-  ``background``, ``compaction_process`` and ``file_compaction`` do so while the log is in use.
+- The whole log: ``migration`` converts old files, ``inspection`` reads a log, ``new_file`` names a complete backup,
+  ``compaction`` computes a checkpoint, and ``background``, ``compaction_process`` and ``file_compaction`` do so while
+  the log is in use.
 - Usage over time: ``usage_intervals``, ``usage``, ``usage_load`` for decayed usage, ``model_history`` for quota
-  models of the program and ``declared_past`` for budgets of a configuration, both with ``claim_history``;
-  ``pending_intervals`` for pending requests.
+  models of the program and ``declared_past`` for budgets and fair shares of a configuration, both with
+  ``claim_history``; ``pending_intervals`` for pending requests.
 """
 
 from ugm.journal.compaction import Compaction
