@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def _escape_unknown_characters() -> None:
-    """Let the output escape characters that its encoding does not have, such as those of a name."""
+    """Let the output for people escape characters that its encoding does not have, such as those of a name."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ugm.cli.options import read_config
-from ugm.cli.output import print_json
+from ugm.cli.output import print_data, print_json
 from ugm.config import Exported, dump_config, export_config
 from ugm.errors import printable
 
@@ -29,7 +29,7 @@ def export_command(*, file: str, as_json: bool) -> None:
         return
     for part in exported.left_out:
         click.echo(printable(f"{file}: {part}"), err=True)
-    click.echo(_yaml(exported), nl=False)
+    print_data(_yaml(exported))
 
 
 def _yaml(exported: Exported) -> str:

@@ -8,15 +8,12 @@ from contextlib import suppress
 from io import BufferedReader, RawIOBase
 from pathlib import Path
 from stat import S_IMODE
-from typing import Final, cast
+from typing import cast
 
 from ugm.cli.options import STDIN
 from ugm.cli.output import exit_with_error
 
 __all__ = ["opened", "write_page"]
-
-#: The folders of devices and of open files, such as the standard output, which must not be replaced.
-_SPECIAL: Final = ("/dev", "/proc")
 
 
 def opened(workload: Path) -> BufferedReader:
@@ -30,18 +27,22 @@ def opened(workload: Path) -> BufferedReader:
 def write_page(file: Path, text: str) -> None:
     """Write a page; if that fails, print the error and end the process.
 
-    An existing file is replaced when the whole page has been written, and keeps its permissions.
+    An existing file is replaced when the whole page has been written, and keeps its permissions. A file with several
+    names, and one that belongs to another user, is written in place.
     """
     try:
-        if not (_is_replaceable(file) and _replace(file.resolve(), text)):
+        if not (_is_replaceable(file) and _replace(file, text)):
             _write(file, text)
     except OSError as error:
         exit_with_error(f"{file}: cannot be written: {error.strerror or error}")
 
 
 def _is_replaceable(file: Path) -> bool:
-    is_special = any(map(file.absolute().is_relative_to, _SPECIAL))
-    return file.is_file() and not is_special and os.access(file, os.W_OK)
+    # The standard output is a link, too.
+    if file.is_symlink() or not file.is_file() or not os.access(file, os.W_OK):
+        return False
+    found = file.stat()
+    return found.st_nlink == 1 and found.st_uid == getattr(os, "geteuid", lambda: found.st_uid)()
 
 
 def _write(file: Path, text: str) -> None:
@@ -52,7 +53,7 @@ def _replace(file: Path, text: str) -> bool:
     """Replace the content of a regular file, and return True; False if no file can be created in its folder."""
     draft = file.with_name(f".ugm-{os.getpid()}")
     try:
-        draft.touch(exist_ok=False)
+        draft.touch(0o600, exist_ok=False)
     except OSError:
         return False
     try:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import csv
 import json
-import sys
 from collections import deque
 from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
+from io import StringIO
 from pathlib import Path
 from typing import Any, Final, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ugm._json_values import JsonMapping, JsonObject
-from ugm.cli.output import counted, instant, local, print_json, with_instants
+from ugm.cli.output import counted, instant, local, print_data, print_json, with_instants
 from ugm.journal import UsageRow, backup, compact, export, inspect, usage
 from ugm.journal.locations import URL_SCHEMES, log_at
 from ugm.journal.log import Log
@@ -229,12 +229,14 @@ def _hours(resource: str, amount: int) -> str:
 
 
 def _print_csv(lines: Sequence[UsageRow], by: Grouping, _zone: ZoneInfo) -> None:
-    writer = csv.writer(sys.stdout, lineterminator="\n")
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["from", "until", by, "resource", "resource_seconds"])
     for line in lines:
         for resource, amount in line.amounts.items():
             times = instant(line.begin), instant(line.end)
             writer.writerow([*times, line.name or "", resource, format_seconds(amount)])
+    print_data(text.getvalue())
 
 
 def _print_json(lines: Sequence[UsageRow], by: Grouping, _zone: ZoneInfo) -> None:

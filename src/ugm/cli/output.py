@@ -24,11 +24,13 @@ from ugm.errors import printable
 
 __all__ = [
     "PROBLEMS",
+    "UNWRITTEN",
     "bar",
     "counted",
     "exit_with_error",
     "instant",
     "local",
+    "print_data",
     "print_json",
     "section",
     "shown",
@@ -38,6 +40,9 @@ __all__ = [
 
 #: The exit status if a file has problems, or a server does not answer.
 PROBLEMS: Final = 1
+
+#: The exit status if the output cannot be written. Status 1 would mean a difference or a problem of a file.
+UNWRITTEN: Final = 2
 
 #: The share of a limit at which a bar has the warning colour.
 _NEAR: Final = 0.8
@@ -49,6 +54,16 @@ def exit_with_error(error: object, *, status: int = PROBLEMS) -> NoReturn:
     """Print an error, and end the process."""
     click.echo(str(error), err=True)
     sys.exit(status)
+
+
+def print_data(text: str) -> None:
+    """Print a text for programs; if the encoding of the output lacks one of its characters, end with an error."""
+    try:
+        text.encode(sys.stdout.encoding)
+    except UnicodeEncodeError as error:
+        character = ascii(error.object[error.start])
+        exit_with_error(f"the output has no character {character} in its encoding, {error.encoding}", status=UNWRITTEN)
+    click.echo(text, nl=False)
 
 
 def print_json(value: object) -> None:

@@ -152,10 +152,16 @@ class _Connection(H11Protocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        # The client may have sent further requests before.
-        if self._is_half_closed and not self._is_responding:
-            self.transport.close()
+        if self._is_half_closed:
+            self._go_on_half_closed()
         self._update_phase()
+
+    def _go_on_half_closed(self) -> None:
+        """Answer the next request that the client has sent before it closed its side, or close the connection."""
+        if self._is_responding:
+            self._scope["ugm.half-closed"] = True
+        else:
+            self.transport.close()
 
     def pause_writing(self) -> None:
         super().pause_writing()

@@ -73,8 +73,10 @@ class EventStreams:
             await _send_part(send, b"", is_last=True)
             return
         subscription = feed.subscribe(topics)
-        # `ugm.server.connections` calls it when the server stops.
+        # `ugm.server.connections` calls it when the server stops, or the client closes its side of the connection.
         scope["ugm.stop"] = subscription.close
+        if "ugm.half-closed" in scope:
+            subscription.close()
         watch = asyncio.create_task(_close_on_disconnect(receive, subscription))
         try:
             await _send_messages(send, subscription, is_compressed=is_compressed)

@@ -216,7 +216,7 @@ class AsyncClientConnection:
         self._loop: Final = asyncio.get_running_loop()
         self._open: Final = OpenCalls()
         self._channel: _Channel | None = None
-        #: The connections that are open, also while they are being made.
+        #: The connections that are open.
         self._channels: Final[WeakSet[_Channel]] = WeakSet()
         self._is_scheduled = False
         self._is_closed = False

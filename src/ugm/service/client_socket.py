@@ -152,7 +152,8 @@ class ClientSocket:
         with self._guard:
             records = [self._socket.recv(_RECEIVE)]
             size = len(records[0])
-            with suppress(*_WAIT):
+            # What has arrived counts, also if the connection is broken after it. The next call finds that out.
+            with suppress(OSError):
                 # At the end of the connection the last one is empty, and so is the first one of the next call. Polling
                 # takes a sixth of the time of a call that receives nothing.
                 while records[-1] and size < _RECEIVE and len(records) < _RECORDS and self._has_input(0):
@@ -194,8 +195,13 @@ class ClientSocket:
         """Close the connection; called by the reader."""
         # Closing also gives up the encryption first. From now on nothing can be sent, even if it is interrupted there.
         self.abort()
-        # A thread in the middle of sending would use the descriptor, which may soon be that of another file.
-        self._guard.hold(self._socket.close)
+        # A thread in the middle of sending would use the descriptor, which may soon be that of another file. It does
+        # not send for long on an ended connection, but it may have been interrupted before it released the lock.
+        self._guard.acquire(timeout=PATIENCE)
+        try:
+            self._socket.close()
+        finally:
+            self._guard.release_if_held()
 
     def leave_to_parent(self) -> None:
         """Close the descriptor of a forked process; the connection of its parent stays open."""

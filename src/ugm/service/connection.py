@@ -222,7 +222,8 @@ class ClientConnection:
         if connection is not None:
             connection.release_if_held()
             # The thread that reads next finds this, and sends all open calls again.
-            connection.abort()
+            if not self._is_in_fork:
+                connection.abort()
         self._reading.release_if_held()
         # More than the usual two, because some of these calls may be answered, but not removed yet.
         self._guard.hold(self._wake_readers, len(self._open.calls))
@@ -444,7 +445,11 @@ class ClientConnection:
 
     def _drop(self) -> None:
         connection, self._socket = self._socket, None
-        if connection is not None:
+        if connection is None:
+            return
+        if self._is_in_fork:
+            connection.leave_to_parent()
+        else:
             connection.close()
 
     # Connecting
@@ -578,9 +583,7 @@ class ClientConnection:
         """End the session and close the connection. Allocations stay. In a forked process, the session goes on."""
         if self._is_in_fork:
             self._is_closed = True
-            connection, self._socket = self._socket, None
-            if connection is not None:
-                connection.leave_to_parent()
+            self._drop()
             return
         # From now on, the thread in the background ends the calls that are left, even if this method is interrupted.
         self._is_closed = True

@@ -66,6 +66,8 @@ class Listener:
         self._is_empty: Final = asyncio.Event()
         self._is_closed = False
         self._servers: Final[list[asyncio.Server]] = []
+        #: The paths of the sockets that are open.
+        self._paths: Final[list[Path]] = []
 
     def _new_acceptor(self, tls: SSLContext) -> TlsAcceptor:
         return TlsAcceptor(tls, self._limits.hello, self._has_room, self._connection)
@@ -88,14 +90,16 @@ class Listener:
             return tuple([await self._open(address) for address in self._addresses])
         except BaseException:
             await self._stop_accepting()
+            self._remove_paths()
+            self._abort_connections()
             raise
 
     async def _open(self, address: Address) -> Address:
         loop = asyncio.get_running_loop()
         if address.path:
-            self._servers.append(
-                await loop.create_unix_server(self._connection, sock=_unix_socket(address.path), backlog=_WAITING)
-            )
+            listening = _unix_socket(address.path)
+            self._paths.append(Path(address.path))
+            self._servers.append(await loop.create_unix_server(self._connection, sock=listening, backlog=_WAITING))
             return address
         if address.is_encrypted and self._acceptor is not None:
             port = await self._acceptor.listen(address.host, address.port, _WAITING)
@@ -145,8 +149,7 @@ class Listener:
         if self._connections:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._is_empty.wait(), _FAREWELL)
-        for connection in tuple(self._connections):
-            connection.abort()
+        self._abort_connections()
         # A connection that is just being accepted ends after some iterations of the loop.
         for _ in range(_ITERATIONS):
             await asyncio.sleep(0)
@@ -166,11 +169,14 @@ class Listener:
         if self._acceptor is not None:
             await self._acceptor.end_handshakes()
 
+    def _abort_connections(self) -> None:
+        for connection in tuple(self._connections):
+            connection.abort()
+
     def _remove_paths(self) -> None:
-        for address in self._addresses:
-            if address.path:
-                with suppress(OSError):
-                    Path(address.path).unlink()
+        for path in self._paths:
+            with suppress(OSError):
+                path.unlink()
 
 
 def _require_secure(address: Address, token: str, tls: SSLContext | None) -> None:

@@ -377,7 +377,7 @@ class ServerConnection(asyncio.Protocol):
             transport.write(piece)
 
     def abort(self) -> None:
-        """End the connection at once; it was made."""
+        """End the connection at once; called only after it was made."""
         self._is_ended, self._output = True, None
         if self._transport is not None:
             self._transport.abort()

@@ -10,6 +10,7 @@ A client that is accepted while there is no room is disconnected at once, becaus
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import socket
@@ -26,6 +27,8 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 #: The time without accepting when the system has no descriptor or memory for a client, in seconds.
 _PAUSE: Final = 1.0
+#: The errors of a system that has no descriptor or memory for a client.
+_EXHAUSTED: Final = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 #: asyncio requires a positive time.
 _SHORTEST: Final = 0.001
 
@@ -72,25 +75,29 @@ class TlsAcceptor:
         loop = asyncio.get_running_loop()
         # This server never serves. It looks up the host and binds the sockets.
         server = await loop.create_server(asyncio.Protocol, host, port, reuse_address=True, start_serving=False)
-        opened = [socket.socket(fileno=os.dup(each.fileno())) for each in server.sockets]
-        server.close()
-        self._sockets.extend(opened)
-        for listening in opened:
-            listening.settimeout(0)
-            listening.listen(backlog)
-            loop.add_reader(listening, self._accept, listening)
-        own_port: int = opened[0].getsockname()[1]
+        try:
+            own_port: int = server.sockets[0].getsockname()[1]
+            for bound in server.sockets:
+                self._listen(socket.socket(fileno=os.dup(bound.fileno())), backlog)
+        finally:
+            server.close()
         return own_port
+
+    def _listen(self, bound: socket.socket, backlog: int) -> None:
+        self._sockets.append(bound)
+        bound.settimeout(0)
+        bound.listen(backlog)
+        asyncio.get_running_loop().add_reader(bound, self._accept, bound)
 
     def _accept(self, listening: socket.socket) -> None:
         """Accept one client: handshakes take time, and the other connections get their turn in between."""
         try:
             accepted, _ = listening.accept()
-        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-            return
         except OSError as error:
-            _LOGGER.warning("no client can be accepted: %s", error)
-            self._pause(listening)
+            # Otherwise the client has gone, or the network has failed.
+            if error.errno in _EXHAUSTED:
+                _LOGGER.warning("no client can be accepted: %s", error)
+                self._pause(listening)
             return
         if not self._has_room():
             accepted.close()

@@ -235,6 +235,16 @@ def test_half_closed_stream() -> None:
     assert seconds < ConnectionTimeouts().head / 2
 
 
+def test_half_closed_streams() -> None:
+    """Streams whose requests were sent before the client closed its side end as well."""
+    request = HEAD.replace(b"health", b"partition/default/stream") + b"\r\n"
+    with running(served()) as port:
+        seconds, answer = answer_to_half_closed(port, request * 2)
+
+    assert answer.count(b"HTTP/1.1 200 ") == answer.count(b"\r\n0\r\n\r\n") == 2
+    assert seconds < ConnectionTimeouts().head / 2
+
+
 def test_half_closed_and_nothing_read() -> None:
     """A client that closes its side and does not read a large response loses its connection in time."""
     partition, _ = pages.crowd(1500, 10)

@@ -495,6 +495,24 @@ def test_an_encoding_without_a_character(monkeypatch: pytest.MonkeyPatch) -> Non
     assert rb"us\xe9r" in output.getvalue()
 
 
+def test_data_in_an_encoding_without_a_character(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Data are not escaped: an exported file would have another meaning. The error names the encoding."""
+    config = CONFIG.replace("user1", "us\u00e9r") + "    ugm: {names: any}\n"
+    Path("limits.yaml").write_text(config, encoding="utf-8")
+    monkeypatch.setattr(sys, "argv", ["ugm", "export", "limits.yaml"])
+    output = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(output, encoding="ascii"))
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    sys.stdout.flush()
+
+    assert caught.value.code == 2
+    assert output.getvalue() == b""
+    assert "the output has no character '\\xe9' in its encoding, ascii\n" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("typed", "completed"),
     [

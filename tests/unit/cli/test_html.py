@@ -297,6 +297,8 @@ def test_command_keeps_the_old_page(
     write = Path.write_text
 
     def fail(file: Path, text: str, **options: str) -> NoReturn:
+        # Nobody else can read it before it has the permissions of the page.
+        assert file.stat().st_mode & 0o077 == 0
         write(file, text[:10], **options)
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -311,10 +313,19 @@ def test_command_keeps_the_old_page(
     assert set(tmp_path.iterdir()) == before
 
 
+def test_command_keeps_all_names_of_a_page(command: Callable[..., Result]) -> None:
+    """A page with several names has the new content under all of them."""
+    Path("page.html").write_text("old")
+    Path("other.html").hardlink_to("page.html")
+
+    assert command("--html", "page.html").exit_code == 0
+    assert Path("other.html").read_text(encoding="utf-8").endswith("</html>\n")
+
+
 def test_command_writes_into_a_closed_folder(command: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
     """If no file can be created in the folder, the existing one is overwritten."""
 
-    def fail(file: Path, **_options: bool) -> NoReturn:
+    def fail(file: Path, *_: object, **_options: bool) -> NoReturn:
         raise PermissionError(errno.EACCES, "Permission denied", str(file))
 
     Path("page.html").write_text("old")

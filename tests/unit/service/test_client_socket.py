@@ -112,6 +112,17 @@ def test_interrupted_close(connection: ClientSocket, clear_text: list[bytes], mo
     assert clear_text == []
 
 
+def test_close_while_a_sender_was_interrupted(connection: ClientSocket, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If a thread never releases the lock, the connection is closed after a while nevertheless."""
+    monkeypatch.setattr("ugm.service.client_socket.PATIENCE", _MOMENT)
+    sender = Thread(target=connection._guard.acquire)
+    sender.start()
+    sender.join()
+    connection.close()
+    with pytest.raises(ValueError, match="file descriptor"):
+        connection._poll.register(connection._socket)
+
+
 def test_closed_connection(connection: ClientSocket) -> None:
     """A thread that still has a connection that was closed gets an error, and closing it again does nothing."""
     connection.close()
@@ -134,9 +145,12 @@ def test_records_are_received_at_once(
     assert bound or connection._receive_records() == b""
 
 
-def test_records_that_are_not_complete(connection: ClientSocket, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The records before one that has not arrived completely are received."""
-    results: Iterator[bytes | OSError] = iter([b"first", ssl.SSLWantReadError()])
+@pytest.mark.parametrize("error", [ssl.SSLWantReadError(), ssl.SSLError("wrong version number")])
+def test_records_that_are_not_complete(
+    connection: ClientSocket, monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
+    """The records before one that is broken, or has not arrived completely, are received."""
+    results: Iterator[bytes | OSError] = iter([b"first", error])
 
     def receive(*_: object) -> bytes:
         result = next(results)

@@ -9,14 +9,17 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from time import monotonic
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
 from support.certificates import Certificate, certificate, encrypted
 from support.service_fixtures import eventually
 from ugm.service import Service, ServiceSettings
+from ugm.service.addresses import Address
+from ugm.service.listener import Listener
 from ugm.service.server_connection import ClientLimits
 from ugm.service.tls_acceptor import TlsAcceptor
 
@@ -114,6 +117,35 @@ def test_address_that_is_in_use(certificate: Certificate) -> None:
         other = Service(None, address, security=service._security)
         with pytest.raises(OSError, match="in use"):
             other.start()
+
+
+def test_listener_that_fails_halfway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If one address cannot be used, the clients and the sockets of the others are closed."""
+    path = tmp_path / "s"
+    unused: Any = None
+    addresses = Address.parse(f"unix:{path}"), Address.parse("tcp://localhost:1")
+    listener = Listener(unused, unused, addresses, token="", tls=None, limits=ClientLimits())
+    open_one, clients = listener._open, []
+
+    async def open_or_fail(address: Address) -> Address:
+        if address.path:
+            return await open_one(address)
+        clients.append(await asyncio.open_unix_connection(path))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert listener.connections == 1
+        raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+
+    async def work() -> None:
+        with pytest.raises(OSError, match="in use"):
+            await listener.open()
+        [(reader, writer)] = clients
+        assert await asyncio.wait_for(reader.read(), 20) == b""
+        writer.close()
+
+    monkeypatch.setattr(listener, "_open", open_or_fail)
+    asyncio.run(work())
+    assert not path.exists()
 
 
 class Exhausted(socket.socket):
