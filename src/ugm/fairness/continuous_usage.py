@@ -45,19 +45,23 @@ def _computed_power(seconds: int, half_life: int) -> Decimal:
 class _Decaying(OwnerHistory):
     """The value of one owner at the time of its last change."""
 
-    __slots__ = ("_half_life", "value")
+    __slots__ = ("_before", "_half_life", "value")
 
     #: At `since`.
     value: Decimal
+    #: The rate, the time and the value before `since`, if only the rate has changed then. A rate that changes back in
+    #: the same second restores them: what was undone leaves no trace in the last digits.
+    _before: tuple[int, int, Decimal] | None
 
     def __init__(self, at: int, half_life: int) -> None:
         super().__init__(at)
         self.value = Decimal(0)
+        self._before = None
         self._half_life: Final = half_life
 
     def copied(self) -> _Decaying:
         made = _Decaying(self.since, self._half_life)
-        made.rate, made.value = self.rate, self.value
+        made.rate, made.value, made._before = self.rate, self.value, self._before
         return made
 
     def is_empty(self) -> bool:
@@ -71,18 +75,25 @@ class _Decaying(OwnerHistory):
         if not self.value.is_finite():
             raise ValueError(data)
 
+    def change_rate(self, rate: int, at: int) -> None:
+        before = self._before if self.since == at else (self.rate, self.since, self.value)
+        super().change_rate(rate, at)
+        if before is not None and self.rate == before[0]:
+            (self.rate, self.since, self.value), before = before, None
+        self._before = before
+
     def accrue(self, at: int) -> None:
         self.value = self.value_at(at)
-        self.since = at
+        self.since, self._before = at, None
 
     def add_span(self, rate: int, begin: int, end: int) -> None:
         age = self.since - end
         part = _DIGITS.multiply(self._integral(rate, end - begin), _power(age, self._half_life))
-        self.value = _DIGITS.add(self.value, part)
+        self.value, self._before = _DIGITS.add(self.value, part), None
 
     def add_amount(self, amount: Decimal) -> None:
         """Add an amount at `since`."""
-        self.value = _DIGITS.add(self.value, amount)
+        self.value, self._before = _DIGITS.add(self.value, amount), None
 
     def value_at(self, now: int) -> Decimal:
         """Return the value at a time that is not before the last change."""

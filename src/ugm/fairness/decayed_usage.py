@@ -49,6 +49,11 @@ class OwnerHistory(ABC):
             self.add_span(self.rate, self.since, at)
         self.since = at
 
+    def change_rate(self, rate: int, at: int) -> None:
+        """Let the owner use more or less from a time on."""
+        self.accrue(at)
+        self.rate += rate
+
     @abstractmethod
     def add_span(self, rate: int, begin: int, end: int) -> None:
         """Count a cost per second from *begin* up to *end*."""
@@ -224,27 +229,28 @@ class DecayedUsage(ABC, Generic[HistoryT]):
         self._store(change)
 
     @locked
-    def save(self, at: int) -> list[Json]:
-        """Return what all owners have used up to a time, for JSON. What they use now is left out.
-
-        A time before the last change stands for the last change.
-        """
-        time, found = self._time(at), []
-        for owner, history in sorted(self._histories.items()):
-            past = history.copied()
-            if past.rate:
-                past.accrue(time)
-            if not past.is_empty():
-                found.append([owner, past.since, past.save()])
-        return found
+    def save(self) -> list[Json]:
+        """Return what all owners have used, and what they use since a time, for JSON."""
+        found = sorted(self._stored_histories().items())
+        return [[owner, history.since, history.rate, history.save()] for owner, history in found]
 
     @locked
     def load(self, data: Iterable[Json], at: int) -> None:
-        """Bring a new measure into the state that `save` has returned for a time."""
+        """Bring a new measure into the state that `save` has returned, up to a time; nobody uses anything then.
+
+        If the owners use the same again from that time on, the state is exactly as it was.
+
+        Raises:
+            ValueError, TypeError, ArithmeticError: the data are not those of `save`.
+        """
         change = self._prepared(at)
-        for owner, since, past in data:
+        for owner, since, rate, past in data:
+            if type(owner) is not str:
+                raise TypeError(owner)
             history = change.histories[owner] = self._new_history(require_time(since))
             history.load(past)
+            history.rate = require_time(rate)
+            history.change_rate(-rate, max(at, since))
         self._store(change)
 
     def _prepared(self, at: int) -> _Change[HistoryT]:
@@ -293,8 +299,7 @@ class DecayedUsage(ABC, Generic[HistoryT]):
 
     def _add_rate(self, change: _Change[HistoryT], owner: str, rate: int) -> None:
         history, now = self._changed(change, owner)
-        history.accrue(now)
-        history.rate += rate
+        history.change_rate(rate, now)
 
     def _changed(self, change: _Change[HistoryT], owner: str) -> tuple[HistoryT, int]:
         """Return the history of an owner in a change, and the time of the change."""

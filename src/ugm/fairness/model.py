@@ -15,7 +15,7 @@ from ugm._json_values import JsonMapping
 from ugm.errors import RequestError
 from ugm.fairness.decayed_usage import DecayedUsage
 from ugm.fairness.latest_groups import LatestGroups
-from ugm.fairness.rank import FairRank, RankExplanation
+from ugm.fairness.rank import FairRank, RankExplanation, is_path
 from ugm.fairness.share_tree import Shares, ShareTree
 from ugm.identity import UserGroup
 from ugm.model import Claim, ReportingModel
@@ -127,13 +127,13 @@ class FairShares(ReportingModel):
 
     def save(self) -> JsonMapping:
         """Return the past usage up to the last call, as plain data for `load`; claims are left out."""
-        return {"now": self.now, "usage": self.usage.save(self.now), "groups": self._groups.to_dict()}
+        return {"now": self.now, "usage": self.usage.save(), "groups": self._groups.to_dict()}
 
     def load(self, data: JsonMapping) -> None:
         """Bring new shares with the same decay into the state that `save` has returned, without claims."""
         self.now = data["now"]
         self.usage.load(data["usage"], self.now)
-        self._groups = LatestGroups({user: tuple(groups) for user, groups in data["groups"].items()})
+        self._groups = LatestGroups({user: _loaded(groups) for user, groups in dict(data["groups"]).items()})
 
     def continue_past(self, old: FairShares) -> None:
         """Continue the usage of the shares that these replace, up to the last call; without claims.
@@ -142,10 +142,14 @@ class FairShares(ReportingModel):
         """
         self._groups = old._groups.copy()
         if old.decay == self.decay:
-            self.usage.load(old.usage.save(self.now), self.now)
+            self.usage.load(old.usage.save(), self.now)
             return
         for user, value in old.usage.at(self.now).items():
             self.usage.add(user, value, self.now)
+
+    def expect_ledger(self) -> None:
+        """Expect the claims of the ledger, which began earlier, up to the next call of `at`."""
+        self._groups.expect_ledger()
 
     # The ranking of users
 
@@ -167,8 +171,7 @@ class FairShares(ReportingModel):
         if self.default_shares:
             known = {name: self._groups.of(name) for name in self.usage.owners}
             for name, groups in {**{user.name: user.groups for user in users}, **known}.items():
-                # A name with a slash would be a path.
-                if name not in self._listed and "/" not in name and name:
+                if name not in self._listed and not is_path(name) and name:
                     yield self._path(name, groups), self.default_shares
 
     def _path(self, name: str, groups: Iterable[str]) -> str:
@@ -188,7 +191,7 @@ class FairShares(ReportingModel):
 
     def _usage_at(self, now: int) -> dict[str, Fraction]:
         """Return the usage of the users at a time. A name with a slash is left out: it would be the path of another."""
-        return {user: value for user, value in self.usage.at(now).items() if "/" not in user}
+        return {user: value for user, value in self.usage.at(now).items() if not is_path(user)}
 
     def explain(self, first: str, second: str) -> RankExplanation:
         """Return the reason for the order of two users now.
@@ -242,6 +245,12 @@ def explain_shares(definition: JsonMapping, state: JsonMapping, first: str, seco
     users = {one["path"]: definition["users"].get(one["path"], definition["default_shares"]) for one in state["users"]}
     usage = {one["path"]: _fraction(one["usage"]) for one in state["users"]}
     return _explained(ShareTree(definition["accounts"], users), usage, first, second)
+
+
+def _loaded(groups: object) -> tuple[str, ...]:
+    if not isinstance(groups, list) or not all(type(group) is str for group in groups):
+        raise TypeError(groups)
+    return tuple(groups)
 
 
 def _fraction(text: str) -> Fraction:

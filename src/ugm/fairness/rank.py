@@ -31,6 +31,7 @@ __all__ = [
     "RankedNode",
     "UsedShares",
     "Verdict",
+    "is_path",
     "level_text",
 ]
 
@@ -126,6 +127,11 @@ class RankExplanation(NamedTuple):
             return f"{head}: all compared levels are equal"
         levels = (f"{node.path} has level {level_text(node.level)}" for node in last)
         return f"{head}: {', '.join(levels)}"
+
+
+def is_path(name: str) -> bool:
+    """Return whether the name of a user would be the path of another one."""
+    return "/" in name
 
 
 @final
@@ -225,11 +231,11 @@ class FairRank:
 
     def position_of_user(self, name: str) -> int:
         """Return the same as `position` for the name of a user, which is no path, even if it has a slash."""
-        return self.position("" if "/" in name else name)
+        return self.position("" if is_path(name) else name)
 
     def describe_user(self, name: str) -> str:
         """Return the same as `describe` for the name of a user."""
-        return self.describe("" if "/" in name else name)
+        return self.describe("" if is_path(name) else name)
 
     def position(self, owner: str) -> int:
         """Return the number of tie groups before a user, given its path or a name that only one user has.

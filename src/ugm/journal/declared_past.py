@@ -83,7 +83,7 @@ class DeclaredPast:
     #: The time of the last change.
     _second: int
 
-    def __init__(self, start: StartState, before: Callable[[ClaimHistory], Iterable[PastCall]] = lambda _: ()) -> None:
+    def __init__(self, start: StartState, before: Callable[[ClaimHistory], Iterable[PastCall]]) -> None:
         self._claims: Final = ClaimHistory(start.checkpoint.applications)
         self._held, self._second = {}, start.at // 1000
         past = {(record.kind, record.name): record for record in start.checkpoint.models}
@@ -159,4 +159,6 @@ def _resumed(
     elif isinstance(model, FairShares):
         repeat_past(model, before())
     model.at(second)
+    if isinstance(model, FairShares):
+        model.expect_ledger()
     return DeclaredModel(definition, model)

@@ -54,13 +54,13 @@ def load_usage(path: LogLocation, feed: UsageFeed) -> None:
 
 
 def restored_shares(path: LogLocation, compiled: CompiledConfig) -> FairShares | None:
-    """Return the shares of users that a configuration declares, with all usage that a journal knows.
+    """Return the shares of users that the configuration of a journal declares, with their usage.
 
     For a process that only reads the journal. The time is that of the system clock.
 
     Args:
         path: the location of the journal.
-        compiled: the configuration.
+        compiled: the configuration in force at its end.
 
     Raises:
         JournalError: the journal cannot be read.

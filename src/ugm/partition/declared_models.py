@@ -29,6 +29,13 @@ class _AcceptsMissingGroups(Protocol):
     def accept_missing_groups(self, allocation_ids: Iterable[str]) -> None: ...
 
 
+@runtime_checkable
+class _ExpectsLedger(Protocol):
+    """A declared model for which it matters when a claim began."""
+
+    def expect_ledger(self) -> None: ...
+
+
 class DeclaredModel(NamedTuple):
     """A model that the configuration declares."""
 
@@ -67,6 +74,8 @@ class ModelFactory(NamedTuple):
             model.set_cluster(self.total)
         if isinstance(model, _AcceptsMissingGroups):
             model.accept_missing_groups(claim.allocation_id for _, claim in calls)
+        if isinstance(model, _ExpectsLedger):
+            model.expect_ledger()
         charge_all(model, calls)
 
 

@@ -370,7 +370,10 @@ class Reservations:
         models.undo_since(mark)
         if not violations:
             return None
-        return violations[0]._replace(kind="reservation", name=one.request.allocation_id, limit_name="")
+        # A plain violation: those of models may know whether waiting helps, which is another question.
+        denial = violations[0]
+        amounts = denial.resource, denial.limit, denial.used, denial.requested
+        return Violation("reservation", one.request.allocation_id, denial.queue_path, "", *amounts)
 
     def _comes_before(self, waiting: CandidateRequest, reserved: CandidateRequest) -> bool:
         """Return whether a request has a higher priority than a reserved one, where their queues part."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.partition_fixtures import BOB, SUE, config, memory
-from ugm import AllocationRequest, Partition, Resource, parse_config
+from ugm import AllocationRequest, Partition, Resource, UserGroup, parse_config
 from ugm.configuration import PartitionConfig
 from ugm.events import Event, ReservationChanged
 from ugm.journal import open_partition
@@ -258,3 +258,21 @@ def test_reports() -> None:
     assert str(expected._replace(start=None)) == "x.0 has the reservation of root; its start is unknown"
     [turn] = partition.order()
     assert (turn.reservation, turn.to_dict()["start"], turn.to_dict()["reserved_for"]) == (expected, 1100, ["root"])
+
+
+def test_budget_at_the_start() -> None:
+    """A request that would leave too little of a budget to a reserved one is denied until that has started."""
+    chosen = parse_config(
+        "partitions: [{queues: [{name: a, resources: {max: {gpu: 6}}, properties: {ugm.reservation: enabled}}],"
+        " ugm: {budgets: [{name: lab, group: lab, amounts: {gpu: 9000}, mode: safe, period: none}]}}]"
+    ).partition()
+    partition = clocked(chosen)
+    partition.add_node("n", Resource(gpu=100))
+    for name in ("run", "big", "small"):
+        partition.submit(name, UserGroup(name, ("lab",)), "root.a")
+    assert partition.allocate("run", "run", Resource(gpu=4), duration=100)
+    assert partition.request("big", "big", Resource(gpu=4), duration=1500)
+    assert partition.request("small", "small", Resource(gpu=1), duration=4000)
+    _, denied = (head.allocate() for head in partition.scheduling_pass())
+
+    assert [(one.kind, one.name, one.can_wait) for one in denied.violations] == [("reservation", "big", True)]
