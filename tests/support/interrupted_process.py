@@ -6,6 +6,7 @@ As a script, it makes allocations of memory fail:
 
 from __future__ import annotations
 
+import gc
 import random
 import sys
 from collections.abc import Callable, Iterator
@@ -101,6 +102,8 @@ def _starve(scene: Scene, operation: Operation, step: int, many: int) -> Iterato
     for start in count(0, step):
         scene.build()
         failed, partition = False, scene.partition
+        # A full collection would discard the pairs.
+        gc.disable()
         _keep_pairs()
         try:
             hooks.set_nomemory(start, start + many)
@@ -109,6 +112,7 @@ def _starve(scene: Scene, operation: Operation, step: int, many: int) -> Iterato
             failed = True
         finally:
             hooks.remove_mem_hooks()
+            gc.enable()
         assert not is_locked(scene.partition._lock), start
         assert scene.state() in states, start
         scene.require_sound()

@@ -184,13 +184,16 @@ class EventStream:
         begun = asyncio.create_task(self.has_begun.wait())
         try:
             await asyncio.wait((task, begun), timeout=self._access.deadline, return_when=asyncio.FIRST_COMPLETED)
+        except BaseException:
+            # Nobody gets the task, also if the leader has just accepted the subscription.
+            task.cancel()
+            raise
         finally:
             begun.cancel()
-            if not self.has_begun.is_set():
-                task.cancel()
         if task.done():
             task.result()
         if not self.has_begun.is_set():
+            task.cancel()
             raise DeadlineError(self._choice.names, self._failure.reason)
         return task
 

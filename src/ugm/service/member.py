@@ -134,8 +134,8 @@ def join(
     """
     security = security or Security()
     service = _service_of(location, listen, config, models, security, settings)
-    service.start(deadline)
     try:
+        service.start(deadline)
         connection = ClientConnection(
             str(service.addresses[0]),
             client=client or service.name,
@@ -144,6 +144,7 @@ def join(
             deadline=deadline,
         )
     except BaseException:
+        # Also after an interruption, when the service may be starting.
         service.stop()
         raise
     return JoinedPartition(connection, service)

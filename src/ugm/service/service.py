@@ -228,6 +228,8 @@ class Service:
             tls=self._security.tls,
             limits=self._settings.limits,
         )
+        #: Whether the service was stopped, perhaps before its loop runs.
+        self._is_stopped = False
         self._stopping: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: Thread | None = None
@@ -272,8 +274,12 @@ class Service:
         """
         ready, self._give_up_at = Event(), monotonic() + patience
         self._thread = Thread(target=self._run_in_thread, args=(ready,), name="ugm service", daemon=True)
-        self._thread.start()
-        ready.wait()
+        try:
+            self._thread.start()
+            ready.wait()
+        except BaseException:
+            self.stop()
+            raise
         if self._failure is not None:
             raise self._failure
 
@@ -292,13 +298,18 @@ class Service:
         run_with_active_wait(self.serve(on_ready), self._settings.active_wait if self._log is None else 0)
 
     def stop(self) -> None:
-        """End the service, from any thread. Changes that are decided become durable first."""
+        """End the service, from any thread. Changes that are decided become durable first.
+
+        A service that is stopped before it serves, or while it starts, ends at once, and cannot be started again.
+        """
+        self._is_stopped = True
         loop, stopping = self._loop, self._stopping
         if loop is not None and stopping is not None:
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(stopping.set)
         self._caller.close()
-        if self._thread is not None:
+        # A thread that runs only later finds that the service was stopped.
+        if self._thread is not None and self._thread.is_alive():
             self._thread.join()
 
     def _connect(self) -> ClientConnection:
@@ -309,6 +320,8 @@ class Service:
     async def serve(self, on_ready: Callable[[], object] | None = None) -> None:
         """Serve until `stop` is called, in the loop of the caller."""
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
+        if self._is_stopped:
+            return
         self.addresses = await self._listener.open()
         try:
             self._on_ready = on_ready

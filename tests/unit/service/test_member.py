@@ -8,16 +8,18 @@ import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from support.partition_fixtures import SUE, memory
 from support.service_fixtures import CONFIG, eventually
 from ugm import RequestError, join
-from ugm.journal import JournalError
-from ugm.service import FencedError, JoinedPartition, ServiceSettings, join_async
+from ugm.journal import JournalError, open_partition
+from ugm.service import FencedError, JoinedPartition, Service, ServiceSettings, join_async
 
 
 def members(folder: Path) -> list[Path]:
@@ -158,3 +160,60 @@ def test_unusable_log(quick_folder: Path) -> None:
     with pytest.raises(JournalError):
         join(quick_folder / "j", deadline=0.1)
     eventually(lambda: members(quick_folder) == [])
+
+
+def is_serving() -> bool:
+    """Return whether the thread of a service is alive."""
+    return any(thread.name == "ugm service" for thread in threading.enumerate())
+
+
+def test_interrupted_join(quick_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member that is interrupted when its service has started leaves nothing behind."""
+    start = Service.start
+
+    def interrupt(service: Service, patience: float) -> None:
+        start(service, patience)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Service, "start", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        join(quick_folder / "j", config=CONFIG)
+    assert not is_serving()
+    open_partition(quick_folder / "j").journal.close()
+
+
+def test_interrupted_start(quick_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service whose start is interrupted ends."""
+
+    class Interrupted(threading.Event):
+        def wait(self, _timeout: float | None = None) -> NoReturn:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("ugm.service.service.Event", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        Service(None, f"unix:{quick_folder}/s", config=CONFIG).start()
+    assert not is_serving()
+
+
+def test_stop_before_the_loop_runs(quick_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service that is stopped while it starts ends, and so does one that was stopped before."""
+    service, serve = Service(None, f"unix:{quick_folder}/s", config=CONFIG), Service.serve
+
+    async def serve_late(service: Service, on_ready: Callable[[], object] | None = None) -> None:
+        while not service._is_stopped:  # noqa: ASYNC110 - set by another thread
+            await asyncio.sleep(0.001)
+        await serve(service, on_ready)
+
+    monkeypatch.setattr(Service, "serve", serve_late)
+    starting = threading.Thread(target=service.start, daemon=True)
+    starting.start()
+    eventually(is_serving)
+    stopping = threading.Thread(target=service.stop, daemon=True)
+    stopping.start()
+    stopping.join(20)
+    starting.join(20)
+    assert not stopping.is_alive()
+    assert not starting.is_alive()
+    service.start()
+    eventually(lambda: not is_serving())
+    assert service.addresses == ()

@@ -321,3 +321,31 @@ def test_interrupted_subscribing(client: ConnectedPartition, has_begun: bool, mo
     eventually(lambda: not any(thread.name == "ugm subscription" for thread in enumerate_threads()), 5)
     client.allocate("one", "app", memory(1))
     assert not events.ids
+
+
+def test_cancelled_when_it_begins(service: Service, client: ConnectedPartition) -> None:
+    """A subscription that is cancelled just when the leader has accepted it gets no events, and has no task."""
+    events = Events()
+
+    async def cancel_accepted(subscribing: asyncio.Task[Any]) -> None:
+        began = asyncio.Event.set
+
+        def begin(event: asyncio.Event) -> None:
+            began(event)
+            subscribing.cancel()
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("ugm.service.event_stream.asyncio.Event.set", begin)
+            with pytest.raises(asyncio.CancelledError):
+                await subscribing
+
+    async def work() -> None:
+        async with await connect_async(str(service.addresses[0])) as partition:
+            others = asyncio.all_tasks()
+            await cancel_accepted(asyncio.create_task(partition.subscribe(events)))
+            await asyncio.sleep(0.1)
+            assert {task for task in asyncio.all_tasks() if "EventStream" in repr(task)} <= others
+
+    asyncio.run(work())
+    client.allocate("later", "app", memory(1))
+    assert events.batches == []
