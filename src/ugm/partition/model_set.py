@@ -185,6 +185,11 @@ class ModelSet:
         return bool(self.all)
 
     @property
+    def counts_pending(self) -> bool:
+        """True if a model counts pending requests."""
+        return bool(self._pending)
+
+    @property
     def added(self) -> tuple[QuotaModel, ...]:
         """The models of the program."""
         return self._added

@@ -10,7 +10,7 @@ Only scheduling passes and the waiting list respect reservations. A call of `all
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple, final
+from typing import Final, NamedTuple, Self, final
 
 from ugm.decision import Decision, Violation
 from ugm.fairness.sort_settings import QueueSettings
@@ -370,10 +370,7 @@ class Reservations:
         models.undo_since(mark)
         if not violations:
             return None
-        # A plain violation: those of models may know whether waiting helps, which is another question.
-        denial = violations[0]
-        amounts = denial.resource, denial.limit, denial.used, denial.requested
-        return Violation("reservation", one.request.allocation_id, denial.queue_path, "", *amounts)
+        return ReservationViolation.of(one.request.allocation_id, violations[0])
 
     def _comes_before(self, waiting: CandidateRequest, reserved: CandidateRequest) -> bool:
         """Return whether a request has a higher priority than a reserved one, where their queues part."""
@@ -408,7 +405,9 @@ class Reservations:
 
     def _follow(self, now: int) -> None:
         """Bring the plan up to date."""
-        is_outdated, self._now = self._take_marks(), now
+        # What a quota model denies may depend on the time.
+        is_later = now != self._now and bool(self._models) and self._models.clock.is_read_first
+        is_outdated, self._now = self._take_marks() or is_later, now
         if is_outdated or self._planned is None or (self._planned and _has_passed(self._planned, now)):
             # If planning is interrupted, the next call does it.
             self._planned = None
@@ -430,7 +429,7 @@ class Reservations:
         changed = [(name, request_id) for name, ids in marks.applications.items() for request_id in ids]
         self._ends.follow(request_id for _, request_id in changed)
         marks.take()
-        return freed or any(not self._is_pending(*one) for one in changed)
+        return freed or self._models.counts_pending or any(not self._is_pending(*one) for one in changed)
 
     def _is_pending(self, application_id: str, allocation_id: str) -> bool:
         application = self._state.applications.get(application_id)
@@ -466,10 +465,33 @@ class Reservations:
         return CandidateRequest(allocation_id, entry.granted(now), entry.traits.duration_or_end)
 
 
+class ReservationViolation(Violation):
+    """A reserved request that a quota model would deny after another one."""
+
+    _denial: Violation
+
+    @classmethod
+    def of(cls, allocation_id: str, denial: Violation) -> Self:
+        """Return the violation for a reserved request and its denial."""
+        amounts = denial.resource, denial.limit, denial.used, denial.requested
+        made = cls("reservation", allocation_id, denial.queue_path, "", *amounts)
+        made._denial = denial
+        return made
+
+    @property
+    def can_wait(self) -> bool:
+        """True: the request may fit after the reserved one has ended."""
+        return True
+
+    def _what(self) -> str:
+        return f"it would be denied after this request ({self._denial})"
+
+
 def is_blocked_by_queues(violations: Iterable[Violation]) -> bool:
     """Return whether only queue limits or the size of the cluster deny a request, and waiting can help."""
     found = tuple(violations)
-    return bool(found) and all(one.kind == TrackingType.QUEUE and one.can_wait for one in found)
+    # A limit that a schedule raises later can be waited for, but nothing can be reserved below it now.
+    return bool(found) and all(one.kind == TrackingType.QUEUE and one.requested <= one.limit for one in found)
 
 
 def _has_passed(planned: Iterable[PlannedStart], now: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pytest
@@ -276,3 +277,87 @@ def test_budget_at_the_start() -> None:
     _, denied = (head.allocate() for head in partition.scheduling_pass())
 
     assert [(one.kind, one.name, one.can_wait) for one in denied.violations] == [("reservation", "big", True)]
+
+
+ELASTIC = parse_config(
+    "partitions: [{queues: [{name: a, resources: {max: {gpu: 15}}, properties: {ugm.reservation: enabled}}, {name: b}],"
+    " ugm: {elastic: {total: {gpu: 20}, groups: [{name: ga, min: {gpu: 4}, max: {gpu: 20}},"
+    " {name: gb, min: {gpu: 4}, max: {gpu: 20}}], groupby: [{source: queue, names: {root.a: ga, root.b: gb}}]}}}]"
+).partition()
+
+
+def blocked_by_group() -> Partition:
+    """Return a partition with a reserved request of 15 in a group whose share others can take."""
+    partition = Partition(ELASTIC, clock=lambda: 1000)
+    partition.submit("A", SUE, "root.a")
+    partition.submit("B", BOB, "root.b")
+    assert partition.allocate("run", "A", Resource(gpu=2), duration=60)
+    partition.request("large", "A", Resource(gpu=15), duration=600)
+    assert not partition.allocate_in_pass(AllocationRequest("large", "A", Resource(gpu=15), duration=600))
+    assert partition.reservations() == (Reservation("large", "A", ("root.a",), 1060),)
+    return partition
+
+
+def test_denial_of_a_reserved_request() -> None:
+    """A request after which a quota model would deny a reserved one can wait, and the denial has the reason."""
+    partition = blocked_by_group()
+    small = AllocationRequest("small", "B", Resource(gpu=8), duration=6000)
+    denied = partition.allocate_in_pass(small)
+
+    assert denied.can_wait
+    [violation] = denied.violations
+    assert str(violation) == (
+        "reservation 'large': it would be denied after this request"
+        " (elastic group 'ga': 15 gpu requested, 2 of 12 used, 5 too much)"
+    )
+    assert str(pickle.loads(pickle.dumps(violation))) == str(violation)  # noqa: S301 - of this test
+    partition.release("run")
+    assert partition.allocate_in_pass(AllocationRequest("large", "A", Resource(gpu=15), duration=600))
+    partition.release("large")
+    assert partition.allocate_in_pass(small)
+
+
+def test_pending_request_that_takes_a_share() -> None:
+    """A reservation ends when a new pending request lets a quota model deny the reserved one."""
+    partition = blocked_by_group()
+    partition.request("small", "B", Resource(gpu=8), duration=6000)
+
+    assert run_pass(partition) == ["small"]
+    assert partition.reservations() == ()
+
+
+def test_budget_that_is_used_up() -> None:
+    """A reservation ends when time has used up the budget of its request."""
+    now = 1000
+    chosen = parse_config(
+        "partitions: [{queues: [{name: a, resources: {max: {gpu: 10}}, properties: {ugm.reservation: enabled}}],"
+        " ugm: {budgets: [{name: each, user: sue, amounts: {gpu: 6000}, mode: admit}]}}]"
+    ).partition()
+    partition = Partition(chosen, clock=lambda: now)
+    partition.submit("A", UserGroup("sue"), "root.a")
+    partition.submit("B", UserGroup("ben"), "root.a")
+    assert partition.allocate("run", "A", Resource(gpu=6))
+    partition.request("large", "A", Resource(gpu=9), duration=60)
+    assert run_pass(partition) == []
+    assert reserved(partition) == [("large", ("root.a",), None)]
+    now += 2000
+    partition.request("small", "B", Resource(gpu=2))
+
+    assert run_pass(partition) == ["small"]
+    assert partition.reservations() == ()
+
+
+def test_limit_that_a_schedule_raises() -> None:
+    """A request that fits only when a schedule has raised a limit reserves nothing until then, in any pass."""
+    events: list[Event] = []
+    schedule = 'ugm: {schedule: [{hours: "20:00-23:00", maxresources: {gpu: 16}}]}'
+    queue = f"{{name: a, resources: {{max: {{gpu: 4}}}}, properties: {{ugm.reservation: enabled}}, {schedule}}}"
+    chosen = parse_config(f"partitions: [{{queues: [{queue}]}}]").partition()
+    partition = Partition(chosen, subscribers=[lambda _, batch: events.extend(batch)], clock=lambda: 1_795_435_200)
+    partition.submit("A", SUE, "root.a")
+    partition.request("late", "A", Resource(gpu=8), duration=600)
+    for _ in range(3):
+        [head] = partition.scheduling_pass()
+        assert head.allocate().can_wait
+    assert not [event for event in events if isinstance(event, ReservationChanged)]
+    assert partition.reservations() == ()
