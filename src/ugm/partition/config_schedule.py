@@ -119,6 +119,10 @@ class ConfigSchedule:
             return None
         return cls(config)
 
+    def __reduce__(self) -> tuple[type[Self], tuple[PartitionConfig]]:
+        """Return how another process makes an equal schedule: the caches cannot be sent."""
+        return type(self), (self._config,)
+
     def active(self, second: int) -> ActiveEntries:
         """Return the entries that are in force at a second: of each place the first one that applies."""
         return tuple(place.active(second) for place in self._places)

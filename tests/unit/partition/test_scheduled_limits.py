@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from datetime import datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -159,6 +160,7 @@ def test_plan(clock: Clock) -> None:
     assert [one.at for one in plan.scheduled][:2] == [MONDAY + 10 * HOUR, MONDAY + 18 * HOUR]
     assert [[each.limit for each in one.exceeded] for one in plan.scheduled[:2]] == [[6], [4]]
     assert plan.to_dict()["scheduled"][0]["at"] == MONDAY + 10 * HOUR
+    assert pickle.loads(pickle.dumps(plan)).to_dict() == plan.to_dict()  # noqa: S301 - of this test
     clock.now = MONDAY + 10 * HOUR
     partition.apply(plan, confirm=True)
     assert [one.limit for one in partition.exceeded_limits()] == [6]
