@@ -145,7 +145,8 @@ def test_many(scene: Scene) -> None:
 
 def test_large_change_alone(scene: Scene) -> None:
     """A thread sends the rest of a large change and takes the answer, although the loop does nothing."""
-    scene.append(b"x" * 20_000_000, is_watched=False)
+    # A fast server may have taken everything at once.
+    scene.append(b"x" * 20_000_000, is_watched=None)
     scene.expect(2)
 
 
