@@ -12,12 +12,12 @@ import sys
 from contextlib import suppress
 from typing import Final, NoReturn
 
+from ugm.cli.exit_status import UNWRITTEN
+
 __all__ = ["main"]
 
 #: The packages that the extra ``cli`` installs.
 _REQUIRED: Final = frozenset(("click", "rich"))
-#: The exit status if the output cannot be written. Status 1 would mean a difference or a problem of a file.
-_UNWRITTEN: Final = 2
 #: The errors of a disk or device that is full or broken. A closed pipe ends the command with status 1 and no message.
 _OUTPUT_ERRORS: Final = frozenset((errno.EBADF, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ENOSPC))
 
@@ -57,4 +57,4 @@ def _end(error: OSError) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - not a path of the user
             os.dup2(nowhere.fileno(), stream.fileno())
-    sys.exit(_UNWRITTEN)
+    sys.exit(UNWRITTEN)

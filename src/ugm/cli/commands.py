@@ -21,6 +21,7 @@ from ugm import ConfigError, Problem, RequestError, UgmError
 from ugm.cli.budgets import budgets_command
 from ugm.cli.demo import demo_command
 from ugm.cli.differences import differences, render_differences
+from ugm.cli.exit_status import PROBLEMS
 from ugm.cli.explain import explain_command
 from ugm.cli.export import export_command
 from ugm.cli.journal import journal, usage_command
@@ -30,7 +31,7 @@ from ugm.cli.options import (
     read_review,
 )
 from ugm.cli.order import order_command
-from ugm.cli.output import PROBLEMS, counted, exit_with_error, print_json
+from ugm.cli.output import counted, exit_with_error, print_json
 from ugm.cli.serve import serve_command
 from ugm.cli.simulate import simulate_command
 from ugm.cli.top import top_command

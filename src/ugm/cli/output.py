@@ -20,11 +20,10 @@ from rich.table import Table
 from rich.text import Text
 
 from ugm._json_values import JsonMapping, JsonObject
+from ugm.cli.exit_status import PROBLEMS, UNWRITTEN
 from ugm.errors import printable
 
 __all__ = [
-    "PROBLEMS",
-    "UNWRITTEN",
     "bar",
     "counted",
     "exit_with_error",
@@ -37,12 +36,6 @@ __all__ = [
     "table",
     "with_instants",
 ]
-
-#: The exit status if a file has problems, or a server does not answer.
-PROBLEMS: Final = 1
-
-#: The exit status if the output cannot be written. Status 1 would mean a difference or a problem of a file.
-UNWRITTEN: Final = 2
 
 #: The share of a limit at which a bar has the warning colour.
 _NEAR: Final = 0.8

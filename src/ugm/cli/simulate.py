@@ -14,6 +14,7 @@ import click
 from rich.console import Console
 
 from ugm.cli.comparison import render_comparison
+from ugm.cli.exit_status import PROBLEMS
 from ugm.cli.files import opened, write_page
 from ugm.cli.html.comparison import comparison_page
 from ugm.cli.html.page import page
@@ -28,7 +29,7 @@ from ugm.cli.options import (
     read_prefixes,
     read_tags,
 )
-from ugm.cli.output import PROBLEMS, instant, print_json
+from ugm.cli.output import instant, print_json
 from ugm.cli.preempt import PreemptionCase, PreemptionSource, replay_preemption, show_preemption
 from ugm.cli.progress import watching
 from ugm.cli.report import render

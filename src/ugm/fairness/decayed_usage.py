@@ -68,11 +68,11 @@ class OwnerHistory(ABC):
 
     @abstractmethod
     def save(self) -> Json:
-        """Return what is counted, for JSON."""
+        """Return the counts, for JSON."""
 
     @abstractmethod
     def load(self, data: Json) -> None:
-        """Count what `save` has returned."""
+        """Restore the counts that `save` has returned."""
 
 
 class _Run(NamedTuple):
@@ -236,7 +236,7 @@ class DecayedUsage(ABC, Generic[HistoryT]):
 
     @locked
     def load(self, data: Iterable[Json], at: int) -> None:
-        """Bring a new measure into the state that `save` has returned, up to a time; nobody uses anything then.
+        """Bring a new measure into the state that `save` has returned, up to a time, at which all use ends.
 
         If the owners use the same again from that time on, the state is exactly as it was.
 

@@ -126,11 +126,15 @@ class FairShares(ReportingModel):
     # The past
 
     def save(self) -> JsonMapping:
-        """Return the past usage up to the last call, as plain data for `load`; claims are left out."""
+        """Return the past usage, with the rates at which it grows, as plain data for `load`; claims are left out."""
         return {"now": self.now, "usage": self.usage.save(), "groups": self._groups.to_dict()}
 
     def load(self, data: JsonMapping) -> None:
-        """Bring new shares with the same decay into the state that `save` has returned, without claims."""
+        """Bring new shares with the same decay into the state of `save` at its last call, without claims.
+
+        Raises:
+            LookupError, ValueError, TypeError, ArithmeticError: the data are not those of `save`.
+        """
         self.now = data["now"]
         self.usage.load(data["usage"], self.now)
         self._groups = LatestGroups({user: _loaded(groups) for user, groups in dict(data["groups"]).items()})

@@ -1,4 +1,4 @@
-"""A file that appears under its name when it is complete, so that what is interrupted can be repeated."""
+"""New files that appear under their names when they are complete, so that an interrupted copy can be repeated."""
 
 from __future__ import annotations
 

@@ -25,9 +25,8 @@ from ugm.arguments import require_items
 from ugm.budgets import AccountState, Budgets
 from ugm.decision import EffectiveLimit, Violation
 from ugm.errors import RequestError, fields_text
-from ugm.fairness import FairShares
 from ugm.identity import UserGroup
-from ugm.model import Claim, PersistentModel, QuotaModel, ReportingModel
+from ugm.model import Claim, QuotaModel, ReportingModel
 from ugm.partition.checkpoint import ModelRecord
 from ugm.partition.config_plan import CopiedModels, ModelEffects
 from ugm.partition.model_calls import Call
@@ -119,10 +118,8 @@ class ModelQueries:
         past = [
             ModelRecord(*one.definition.key, one.model.save())
             for one in self._models.declared
-            # Fair shares limit nothing, and their past may be large.
-            if isinstance(one.model, PersistentModel)
-            and not isinstance(one.model, FairShares)
-            and not self._models.is_unusable(one.model)
+            # Fair shares have a past, too, but limit nothing that a plan shows.
+            if isinstance(one.model, Budgets) and not self._models.is_unusable(one.model)
         ]
         time = self._models.clock.now(changes=False) if timed else None
         return CopiedModels(now, planned, time, past)

@@ -189,7 +189,7 @@ class _Connection(H11Protocol):
 
     @property
     def _is_responding(self) -> bool:
-        """Whether a complete request has no complete response."""
+        """True if a complete request has no complete response."""
         cycle: RequestResponseCycle | None = self.cycle
         return cycle is not None and not cycle.response_complete and not cycle.more_body
 

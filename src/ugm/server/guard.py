@@ -58,6 +58,18 @@ class _Authority(NamedTuple):
     port: int | None
 
 
+class _Origin(NamedTuple):
+    """The host and the port of an origin, and the default port of its scheme."""
+
+    authority: _Authority
+    default: int
+
+    def has(self, authority: _Authority) -> bool:
+        """Return whether this origin has the host and the port of a ``Host``."""
+        own, default = self
+        return own._replace(port=own.port or default) == authority._replace(port=authority.port or default)
+
+
 def _parse(text: str) -> _Authority | None:
     found = _AUTHORITY.fullmatch(text)
     if found is None:
@@ -164,7 +176,8 @@ class OriginGuard:
         authority = _parse(hosts[0]) if len(hosts) == 1 else None
         if authority is None:
             return ApiError(400, "host-invalid", "the request needs one header Host with the name of the server")
-        if target_origin is not None and not _is_origin_of(target_origin, authority):
+        target = None if target_origin is None else _parse_origin(target_origin)
+        if target_origin is not None and (target is None or not target.has(authority)):
             return ApiError(400, "host-invalid", "the target of the request names another host than the header Host")
         if not self._hosts.is_own(authority, scope.get("server")):
             message = f"unknown host {authority.host[:100]!r}; the server can be started with it as an allowed host"
@@ -183,8 +196,10 @@ class OriginGuard:
 
     def _is_own_origin(self, origin: str, authority: _Authority) -> bool:
         found = _parse_origin(origin)
+        if found is None:
+            return False
         # A proxy may change the Host. Then the name that the browser uses must be allowed.
-        return _is_origin_of(origin, authority) or (found is not None and self._hosts.is_allowed(found[0]))
+        return found.has(authority) or self._hosts.is_allowed(found.authority)
 
 
 def _take_origin(scope: Scope) -> str | None:
@@ -198,23 +213,14 @@ def _take_origin(scope: Scope) -> str | None:
     return found[1].decode("latin-1")
 
 
-def _parse_origin(origin: str) -> tuple[_Authority, int] | None:
-    """Return the authority of an origin, and the default port of its scheme; None if it is malformed."""
+def _parse_origin(origin: str) -> _Origin | None:
+    """Return the parts of an origin; None if it is malformed."""
     try:
         parts = urlsplit(origin)
     except ValueError:
         return None
     found, default = _parse(parts.netloc), _PORTS.get(parts.scheme)
-    return None if found is None or default is None else (found, default)
-
-
-def _is_origin_of(origin: str, authority: _Authority) -> bool:
-    """Return whether an origin has the host and the port of a ``Host``."""
-    parsed = _parse_origin(origin)
-    if parsed is None:
-        return False
-    found, default = parsed
-    return found._replace(port=found.port or default) == authority._replace(port=authority.port or default)
+    return None if found is None or default is None else _Origin(found, default)
 
 
 def _is_link(headers: Mapping[str, list[str]], method: str) -> bool:

@@ -1,7 +1,7 @@
 """The acceptor of ``tls`` addresses: it accepts clients, and bounds the TLS handshakes that are in progress.
 
-The problem: anybody who reaches a ``tls`` address can begin a handshake, and fail or never end it. The servers of
-asyncio tell nobody about such a handshake, so it could neither be counted nor forgotten.
+The problem: any client that reaches a ``tls`` address can begin a handshake, and fail or never end it. The servers of
+asyncio do not report such a handshake, so it could neither be counted nor forgotten.
 
 The idea: the sockets are accepted here, each handshake is a task of its own, and it is forgotten when its task ends.
 A client that is accepted while there is no room is disconnected at once, because even a refusal would need a handshake.

@@ -479,37 +479,35 @@ def test_main(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str
     assert "simulate" in capsys.readouterr().out
 
 
-@pytest.mark.usefixtures("files")
-def test_an_encoding_without_a_character(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A character that the encoding of the output does not have is escaped."""
+def printed_in_ascii(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[object, bytes]:
+    """Return the status and the output of a command about a user with a letter that ASCII does not have."""
     config = CONFIG.replace("user1", "us\u00e9r") + "    ugm: {names: any}\n"
     Path("limits.yaml").write_text(config, encoding="utf-8")
-    monkeypatch.setattr(sys, "argv", ["ugm", "explain", "limits.yaml", "--user", "us\u00e9r", "--queue", "root.other"])
+    monkeypatch.setattr(sys, "argv", ["ugm", *arguments])
     output = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(output, encoding="ascii"))
     with pytest.raises(SystemExit) as caught:
         cli.main()
     sys.stdout.flush()
-
-    assert caught.value.code == 0
-    assert rb"us\xe9r" in output.getvalue()
+    return caught.value.code, output.getvalue()
 
 
+@pytest.mark.usefixtures("files")
+def test_an_encoding_without_a_character(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A character that the encoding of the output does not have is escaped."""
+    arguments = "explain", "limits.yaml", "--user", "us\u00e9r", "--queue", "root.other"
+    status, output = printed_in_ascii(monkeypatch, *arguments)
+
+    assert status == 0
+    assert rb"us\xe9r" in output
+
+
+@pytest.mark.usefixtures("files")
 def test_data_in_an_encoding_without_a_character(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Data are not escaped: an exported file would have another meaning. The error names the encoding."""
-    config = CONFIG.replace("user1", "us\u00e9r") + "    ugm: {names: any}\n"
-    Path("limits.yaml").write_text(config, encoding="utf-8")
-    monkeypatch.setattr(sys, "argv", ["ugm", "export", "limits.yaml"])
-    output = io.BytesIO()
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(output, encoding="ascii"))
-    with pytest.raises(SystemExit) as caught:
-        cli.main()
-    sys.stdout.flush()
-
-    assert caught.value.code == 2
-    assert output.getvalue() == b""
+    assert printed_in_ascii(monkeypatch, "export", "limits.yaml") == (2, b"")
     assert "the output has no character '\\xe9' in its encoding, ascii\n" in capsys.readouterr().err
 
 
