@@ -429,7 +429,8 @@ class ManagedTree(Forest):
         """
         tree, log, last_change = self.tree, UndoLog(), self.last_change
         try:
-            tree.log, self.last_change = log, None
+            tree.log = log
+            self.last_change = None
             result = action(argument)
             tree.log = None
         except BaseException:
@@ -501,7 +502,7 @@ def _tree_plan(managed: ManagedTree, log: UndoLog, consumer_id: str) -> TreePlan
     newcomer = managed.tree.consumers.get(consumer_id)
     moves = tuple(
         Move(consumer.id, before.name, consumer.node.name if consumer.node else None)
-        for consumer, (before, _) in log.before.items()
+        for consumer, (before, _) in log.items()
         if before is not None and before is not consumer.node
     )
     return TreePlan(managed.name, newcomer.node.name if newcomer and newcomer.node else None, moves)
@@ -514,7 +515,7 @@ def _roll_back(trees: Iterable[ManagedTree], consumer_id: str, preempted: Iterab
     """
     for managed in trees:
         tree = managed.tree
-        touched = {} if tree.log is None else {consumer.id: consumer for consumer in tree.log.before}
+        touched = {} if tree.log is None else {consumer.id: consumer for consumer in tree.log}
         tree.deallocate(consumer_id)
         for victim in preempted:
             if victim in touched and victim not in tree.consumers:

@@ -59,20 +59,20 @@ class Search:
     path: tuple[TreeNode, ...]
     policy: VictimPolicy
     #: The node that can hold the consumer; None if there is none.
-    home: TreeNode | None = None
+    home: TreeNode | None = field(default=None, init=False)
     #: The consumers that slide out of a level: to the parent, or from the root out of the tree.
-    slid: dict[int, list[Consumer]] = field(default_factory=dict)
+    slid: dict[int, list[Consumer]] = field(default_factory=dict, init=False)
     #: The consumers that go to the end of their node's list, in this order; none if the first walk succeeds.
-    requeued: dict[Consumer, None] = field(default_factory=dict)
+    requeued: dict[Consumer, None] = field(default_factory=dict, init=False)
     #: The consumers that are preempted to make room, in this order.
-    victims: dict[Consumer, None] = field(default_factory=dict)
+    victims: dict[Consumer, None] = field(default_factory=dict, init=False)
     #: The amounts that the victims free at each level.
-    freed: dict[int, int] = field(default_factory=dict)
+    freed: dict[int, int] = field(default_factory=dict, init=False)
     #: The level of the last visited node.
-    reached: int = 0
+    reached: int = field(default=0, init=False)
     #: The amounts that the last visited node would lack even without the preemptible consumers; None if the consumer
     #: may not preempt at all.
-    missing: Amounts | None = None
+    missing: Amounts | None = field(default=None, init=False)
 
     def run(self, fits_below: int = 0, *, thorough: bool = False) -> TreeNode | None:
         """Search for a home, and return it; None if there is none.
@@ -114,8 +114,7 @@ class Search:
         packed, mask = consumer.packed, consumer.mask
         path = self.path
         home = path[0] if fits_below else None
-        for level in range(fits_below, len(path)):
-            node = path[level]
+        for level, node in enumerate(path[fits_below:], fits_below):
             free = node.free
             if freed:
                 free += freed.get(level, 0)

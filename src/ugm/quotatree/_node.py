@@ -16,12 +16,12 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from operator import attrgetter
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
 from ugm.quotatree._packed import Amounts, PackedQueue, Packing
 from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
 
-__all__ = ["Consumer", "Rank", "TreeNode", "shared_rank"]
+__all__ = ["Consumer", "Places", "Rank", "TreeNode", "shared_rank"]
 
 _by_arrival = attrgetter("sequence")
 
@@ -88,6 +88,10 @@ class Consumer:
     def amounts(self) -> Amounts:
         """The requested amounts, by position of the resource in the tree."""
         return self.packing.unpack_request(self.packed, self.mask)
+
+
+#: For each consumer a place: the node, if any, and the position in the order there.
+Places: TypeAlias = dict[Consumer, "tuple[TreeNode | None, int]"]
 
 
 @final
@@ -211,8 +215,10 @@ class TreeNode:
         if queue is not None:
             queue.append(consumer)
 
-    def remove(self, consumer: Consumer) -> None:
-        """Remove a consumer, without refunding it."""
+    def remove(self, consumer: Consumer, log: Places | None) -> None:
+        """Remove a consumer, without refunding it. Its first place is logged."""
+        if log is not None:
+            log.setdefault(consumer, (self, consumer.sequence))
         del self._members[consumer]
         rank, totals = consumer.rank, self.totals
         total = totals[rank] - consumer.freed
@@ -220,9 +226,8 @@ class TreeNode:
             totals[rank] = total
         else:
             del totals[rank]
-        ranked = self._ranked
-        if ranked is not None:
-            self._remove_ranked(consumer, ranked)
+        if self._ranked is not None:
+            self._remove_ranked(consumer, self._ranked)
         queue = consumer.queue
         if queue is not None:
             queue.remove(consumer)

@@ -10,13 +10,13 @@ An `UndoLog` records the place of every consumer that a change touches. `QuotaTr
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count, pairwise
 from typing import Final, final
 from weakref import WeakSet
 
 from ugm.quotatree._home_search import Search
-from ugm.quotatree._node import Consumer, TreeNode, shared_rank
+from ugm.quotatree._node import Consumer, Places, TreeNode, shared_rank
 from ugm.quotatree._packed import Packing
 from ugm.quotatree.answers import AllocationPlan, AllocationResponse
 from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
@@ -45,26 +45,27 @@ class TreeOptions:
 
 
 @final
-@dataclass(slots=True, eq=False)
-class UndoLog:
-    """The previous places of the consumers of one tree that a change touched."""
+class UndoLog(Places):
+    """The previous places of the consumers of one tree that a change touched.
 
-    #: For each consumer its first place: the node, if any, and its position in the order there.
-    before: dict[Consumer, tuple[TreeNode | None, int]] = field(default_factory=dict)
-    #: The pairs of victim and preemptor that were recorded.
-    preemptions: list[tuple[ConsumerInfo, ConsumerInfo]] = field(default_factory=list)
+    Attributes:
+        preemptions: the pairs of victim and preemptor that were recorded.
+    """
+
+    # A tuple, because most changes preempt nobody, and every change makes a log.
+    preemptions: tuple[tuple[ConsumerInfo, ConsumerInfo], ...] = ()
 
     @property
     def is_undone(self) -> bool:
         """True if every consumer is back at its node, possibly at another position."""
-        return all(consumer.node is node for consumer, (node, _) in self.before.items())
+        return all(consumer.node is node for consumer, (node, _) in self.items())
 
     def forget_preemptions(self) -> None:
         """Remove the recorded preemptions from the victims."""
         for victim, preemptor in self.preemptions:
             if victim.preempted_by is not None:
                 victim.preempted_by.discard(preemptor)
-        self.preemptions.clear()
+        self.preemptions = ()
 
 
 @final
@@ -208,7 +209,7 @@ class QuotaTree:
     def place(self, consumer: Consumer, node: TreeNode) -> None:
         """Allocate a consumer at a node, regardless of the quotas."""
         if self.log is not None:
-            self.log.before.setdefault(consumer, (None, 0))
+            self.log.setdefault(consumer, (None, 0))
         packed = consumer.packed
         for above in node.path:
             above.free -= packed
@@ -218,11 +219,10 @@ class QuotaTree:
     def deallocate(self, consumer_id: str) -> bool:
         """Release a consumer and move others down where they fit now. Return whether it was allocated."""
         consumer = self.consumers.get(consumer_id)
-        if consumer is None or consumer.node is None:
+        if consumer is None or (node := consumer.node) is None:
             return False
-        node = consumer.node
         # First, because it logs the place of the consumer.
-        self._detach(consumer, node)
+        node.remove(consumer, self.log)
         del self.consumers[consumer_id]
         consumer.node = None
         packed = consumer.packed
@@ -237,20 +237,16 @@ class QuotaTree:
         parent = node.path[1]
         for consumer in node.borrowers.fitting(node.free):
             node.free -= consumer.packed
-            self._move(consumer, parent, node)
+            parent.remove(consumer, self.log)
+            node.append(consumer, next(self._arrivals))
 
     # Steps
-
-    def _detach(self, consumer: Consumer, node: TreeNode) -> None:
-        if self.log is not None:
-            self.log.before.setdefault(consumer, (node, consumer.sequence))
-        node.remove(consumer)
 
     def _carry_out(self, consumer: Consumer, search: Search, home: TreeNode) -> tuple[str, ...]:
         """Make the changes that a search has found, in its order."""
         if search.requeued:
             self._requeue(search.requeued)
-        preempted = list(search.victims)
+        preempted = [*search.victims]
         for victim in preempted:
             self._evict(victim)
         for level, slid in search.slid.items():
@@ -263,22 +259,19 @@ class QuotaTree:
             else:
                 for other in slid:
                     node.free += other.packed
-                    self._move(other, node, parent)
+                    node.remove(other, self.log)
+                    parent.append(other, next(self._arrivals))
         self.place(consumer, home)
+        if not preempted:
+            return ()
         for victim in preempted:
             self._record_preemption(victim.info, consumer.info)
-        return tuple(victim.id for victim in preempted) if preempted else ()
-
-    def _move(self, consumer: Consumer, source: TreeNode, target: TreeNode) -> None:
-        if self.log is not None:
-            self.log.before.setdefault(consumer, (source, consumer.sequence))
-        source.remove(consumer)
-        target.append(consumer, next(self._arrivals))
+        return tuple(victim.id for victim in preempted)
 
     def _evict(self, consumer: Consumer) -> None:
         if consumer.node is not None:
             _charge(consumer, consumer.node, -1)
-            self._detach(consumer, consumer.node)
+            consumer.node.remove(consumer, self.log)
             consumer.node = None
         del self.consumers[consumer.id]
 
@@ -286,16 +279,18 @@ class QuotaTree:
         for consumer in consumers:
             node = consumer.node
             if node is not None:
-                self._move(consumer, node, node)
+                node.remove(consumer, self.log)
+                node.append(consumer, next(self._arrivals))
 
     def _record_preemption(self, victim: ConsumerInfo, preemptor: ConsumerInfo) -> None:
         known = victim.preempted_by
         if known is None:
             known = victim.preempted_by = WeakSet()
         if preemptor not in known:
-            known.add(preemptor)
+            # First the log, so that an interruption between the two is undone.
             if self.log is not None:
-                self.log.preemptions.append((victim, preemptor))
+                self.log.preemptions += ((victim, preemptor),)
+            known.add(preemptor)
 
     # Undo
 
@@ -305,13 +300,13 @@ class QuotaTree:
         Takes time proportional to the number of consumers at the nodes to which any of them returns.
         """
         touched: dict[TreeNode, list[Consumer]] = {}
-        for consumer in log.before:
+        for consumer in log:
             if consumer.node is not None:
                 _charge(consumer, consumer.node, -1)
-                consumer.node.remove(consumer)
+                consumer.node.remove(consumer, None)
                 consumer.node = None
             self.consumers.pop(consumer.id, None)
-        for consumer, (node, sequence) in log.before.items():
+        for consumer, (node, sequence) in log.items():
             if node is not None:
                 _charge(consumer, node, 1)
                 node.append(consumer, sequence)
@@ -328,7 +323,7 @@ class QuotaTree:
         is interrupted as well. Takes time proportional to the number of nodes and consumers.
         """
         self.log = log
-        for consumer, (node, sequence) in sorted(log.before.items(), key=lambda item: item[1][0] is not None):
+        for consumer, (node, sequence) in sorted(log.items(), key=lambda item: item[1][0] is not None):
             consumer.node, consumer.sequence = node, sequence
             if node is not None:
                 self.consumers[consumer.id] = consumer

@@ -221,7 +221,7 @@ class Charging:
         for managed in forest.trees.values():
             tree = managed.tree
             managed.last_change = None
-            tree.recover(tree.log or UndoLog())
+            tree.recover(UndoLog() if tree.log is None else tree.log)
             held = [consumer for consumer in tree.consumers.values() if consumer.info in leaving]
             for consumer in sorted(held, key=lambda consumer: consumer.sequence, reverse=True):
                 managed.begin().run(partial(tree.deallocate, consumer.id))

@@ -90,14 +90,13 @@ class QuotaManager:
         consumers = self._registry.consumers
         try:
             with self._lock:
-                known = info.consumer_id in consumers
-                if not known:
+                if info.consumer_id not in consumers:
                     consumers[info.consumer_id] = info
+                    return
         except BaseException:
             self._lock.release_if_held()
             raise
-        if known:
-            raise RequestError("consumer_id", info.consumer_id, "a consumer with this id is already registered")
+        raise RequestError("consumer_id", info.consumer_id, "a consumer with this id is already registered")
 
     @locked
     def remove_consumer(self, consumer_id: str) -> None:
@@ -341,7 +340,10 @@ class QuotaManager:
         try:
             with self._lock:
                 managed = self._registry.find_tree(tree_name)
-                if managed is None or not is_name(consumer_id) or consumer_id not in managed.tree.consumers:
+                # Callers without a type checker may pass anything. A call of `is_name` would be too slow here.
+                if managed is None or not isinstance(consumer_id, str):
+                    return False
+                if consumer_id not in managed.tree.consumers:
                     return False
                 return managed.change(managed.tree.deallocate, consumer_id)
         except BaseException:

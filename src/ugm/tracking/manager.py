@@ -122,7 +122,8 @@ class Manager:
             holding = None
         try:
             with lock:
-                epoch, lock.valid_epoch = lock.valid_epoch, CHANGING
+                epoch = lock.valid_epoch
+                lock.valid_epoch = CHANGING
                 if (
                     holding is not None
                     and holding.user is user
@@ -151,9 +152,11 @@ class Manager:
         holding = self._index.find(queue_path, application_id, user)
         is_new = holding.epoch is DETACHED
         violations = holding.admit(vector)
-        if is_new and not violations:
+        if violations:
+            return Decision(violations)
+        if is_new:
             self._index.add(holding)
-        return Decision(violations) if violations else ALLOWED
+        return ALLOWED
 
     def increase_tracked_resource(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> bool:
         """Call `increase` and return whether it was allowed."""
@@ -260,7 +263,8 @@ class Manager:
             holding = None
         try:
             with lock:
-                epoch, lock.valid_epoch = lock.valid_epoch, CHANGING
+                epoch = lock.valid_epoch
+                lock.valid_epoch = CHANGING
                 if (
                     holding is not None
                     and holding.user is user

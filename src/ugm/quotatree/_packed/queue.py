@@ -57,9 +57,8 @@ class PackedQueue(Generic[R]):
 
     def append(self, request: R) -> None:
         """Add a request behind all others."""
-        blocks = self._blocks
-        if blocks is not None:
-            blocks.append(request)
+        if self._blocks is not None:
+            self._blocks.append(request)
             return
         few = self._few
         few[request] = None
@@ -68,13 +67,12 @@ class PackedQueue(Generic[R]):
 
     def remove(self, request: R) -> None:
         """Remove a request."""
-        blocks = self._blocks
-        if blocks is None:
+        if self._blocks is None:
             del self._few[request]
         else:
-            blocks.remove(request)
-            if blocks.count < _BLOCKS_UNTIL:
-                self._store(dict.fromkeys(blocks))
+            self._blocks.remove(request)
+            if self._blocks.count < _BLOCKS_UNTIL:
+                self._store(dict.fromkeys(self._blocks))
 
     def sort(self) -> None:
         """Restore the order of arrival after a request has returned to an earlier place."""
