@@ -16,7 +16,7 @@ remaining requests of a queue comes first. `first_request` finds it, or raises `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final, NamedTuple, TypeAlias, final
 
@@ -109,10 +109,11 @@ class OrderView:
             found.is_refused = source.path in self.refused
         return found
 
-    def remove(self, application_id: str, request_id: str) -> None:
-        """Remove a request."""
+    def remove(self, application_id: str, request_ids: Iterable[str]) -> None:
+        """Remove requests of an application."""
         application = self.applications[application_id]
-        del application.requests[request_id]
+        for request_id in request_ids:
+            del application.requests[request_id]
         if not application.requests:
             del self.applications[application_id]
         application.refresh()

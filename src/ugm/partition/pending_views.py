@@ -17,7 +17,7 @@ of the limits that it frees. So the time for a wake-up grows with the tested req
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple, TypeAlias, final
 
 from ugm.counters import fits
@@ -209,7 +209,7 @@ class PendingViews:
     def _leave(self, application_id: str, request_id: str) -> None:
         found = self.requests[application_id][request_id]
         if found.view is not None:
-            self._remove(found.view, application_id, request_id)
+            self._remove(found.view, application_id, [request_id])
             self.requests[application_id][request_id] = found._replace(view=None)
 
     def block(self, application: Application, request_id: str, limit: BlockingLimit) -> None:
@@ -240,9 +240,16 @@ class PendingViews:
             for path in ancestors(application.queue.queue_path) if views else ():
                 limit = BlockingLimit(owner, path, is_count=False)
                 one = views.get((size, limit))
-                if one is not None and not one.is_open:
+                if one is not None and not one.is_open and not self._is_exempt(application, owner):
                     return limit
         return None
+
+    def _is_exempt(self, application: Application, owner: Owner) -> bool:
+        """Return whether the limits of an owner do not apply to a running application: those of its group may not."""
+        holding = application.holding
+        if owner[0] != TrackingType.GROUP or holding is None or not self._state.active_limits.user_limits_win:
+            return False
+        return all(counter.owner is not holding.group for counter in holding.enforced(holding.chain()))
 
     def unblock_later(self, application_id: str, entry: OrderEntry) -> None:
         """Let the requests of an application take part that come after one that has started it."""
@@ -252,16 +259,17 @@ class PendingViews:
                 self._move(application_id, [found.entry], view, found.size.view)
 
     def _move(self, application_id: str, entries: list[OrderEntry], source: PendingView, target: PendingView) -> None:
+        if not entries:
+            return
         known = self.requests[application_id]
-        for entry in entries:
-            name = entry[2].request_id
-            self._remove(source, application_id, name)
+        names = [entry[2].request_id for entry in entries]
+        self._remove(source, application_id, names)
+        for name in names:
             known[name] = known[name]._replace(view=target)
-        if entries:
-            target.view.add(application_id, entries)
+        target.view.add(application_id, entries)
 
-    def _remove(self, one: PendingView, application_id: str, request_id: str) -> None:
-        one.view.remove(application_id, request_id)
+    def _remove(self, one: PendingView, application_id: str, request_ids: Collection[str]) -> None:
+        one.view.remove(application_id, request_ids)
         if one.limit is not None and not one.view.applications:
             views = self._limited[one.limit.owner]
             del views[one.size, one.limit]
@@ -407,12 +415,14 @@ class PendingViews:
         if application is None or ordered is None or self._starts.get(application_id) != _start_of(application):
             changed.update(known)
         pending = {} if ordered is None else ordered.requests
+        outdated = []
         for name in changed:
             found, entry = known.get(name), pending.get(name)
             if entry is None:
                 self.offered.pop(name, None)
             if found is not None and (found.entry is not entry or found.view is not found.size.view):
-                self._forget(application_id, name)
+                outdated.append(name)
+        self._forget(application_id, outdated)
         if application is None or ordered is None:
             self._starts.pop(application_id, None)
             return
@@ -451,14 +461,27 @@ class PendingViews:
             self._reachable[found] = None
         return found
 
-    def _forget(self, application_id: str, request_id: str) -> None:
-        """Forget a request."""
+    def _forget(self, application_id: str, request_ids: Collection[str]) -> None:
+        """Forget requests of an application.
+
+        Each view removes all of them at once: an application that has ended has no place in the order any more.
+        """
+        if not request_ids:
+            return
         known = self.requests[application_id]
-        found = known.pop(request_id)
+        by_view: dict[PendingView, list[str]] = {}
+        for name in request_ids:
+            found = known.pop(name)
+            if found.view is not None:
+                by_view.setdefault(found.view, []).append(name)
+            self._discount(found)
         if not known:
             del self.requests[application_id]
-        if found.view is not None:
-            self._remove(found.view, application_id, request_id)
+        for view, names in by_view.items():
+            self._remove(view, application_id, names)
+
+    def _discount(self, found: ViewedRequest) -> None:
+        """Count a request no longer, and forget its priority and size if no other request has them."""
         priority = -found.entry[0]
         self.priorities[priority] -= 1
         if not self.priorities[priority]:

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, Self, final
 from ugm.decision import Decision, Violation
 from ugm.fairness.sort_settings import QueueSettings
 from ugm.identity import TrackingType, ancestors
+from ugm.model import SetupViolation
 from ugm.partition.admission import Admission
 from ugm.partition.allocation import AllocationRequest, AllocationState
 from ugm.partition.application import LedgerEntry
@@ -362,6 +363,9 @@ class Reservations:
         models = self._models
         # A model that depends on the time may count a request that has ended.
         if not models or (waiting.ends_by(self._now, one.start) and not models.clock.is_read_first):
+            return None
+        if any(isinstance(violation, SetupViolation) for violation in models.check(waiting.claim)):
+            # A model need not be able to charge a claim for which it is not set up. It denies the request itself.
             return None
         undo = self._state.undo
         mark, is_pending = len(undo), waiting.allocation_id in waiting.application.pending
