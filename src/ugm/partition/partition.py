@@ -79,12 +79,8 @@ from ugm.partition.order_copy import GroupTree, OrderCopy
 from ugm.partition.owner_limits import copy_user_usage
 from ugm.partition.pending_usage import PendingHeadroom
 from ugm.partition.planned_start import Reservation
-from ugm.partition.preemption import (
-    PreemptionPlanning,
-    require_preemption_call,
-    require_preemption_plan,
-    require_reduction_call,
-)
+from ugm.partition.preemption import PreemptionPlanning
+from ugm.partition.preemption_call import require_preemption_call, require_preemption_plan, require_reduction_call
 from ugm.partition.queries import CopiedAllocations, Queries
 from ugm.partition.reclaim import ReclaimPlanning, require_reclaim_plan
 from ugm.partition.reclaim_plan import ReclaimPlan

@@ -17,21 +17,21 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple, final
 
-from ugm.arguments import require_application_id, require_name, require_resource
-from ugm.decision import Decision, Violation
+from ugm.arguments import require_resource
+from ugm.decision import Decision
 from ugm.errors import RequestError
-from ugm.identity import TrackingType
-from ugm.model import Claim
 from ugm.partition.admission import Admission
 from ugm.partition.allocation import AllocationRequest, AllocationState
 from ugm.partition.application import LedgerEntry
-from ugm.partition.gang import require_requests
 from ugm.partition.model_set import ModelSet
+from ugm.partition.model_victims import explained_evictions, permitted_evictions
+from ugm.partition.preemption_call import PreemptionCall
+from ugm.partition.preemption_trial import PreemptionTrial, TrialAnswer
 from ugm.partition.reduction_timers import ReductionTimers, SettingsCache
 from ugm.partition.reports import OwnedAllocation, PreemptionStatus
 from ugm.partition.state import PartitionState
 from ugm.partition.subject_queries import QueryRequest, SubjectQueries
-from ugm.partition.world_copy import WorldCopy, facts_of
+from ugm.partition.world_copy import WorldCopy
 from ugm.preemption import (
     Outcome,
     PlacedRequest,
@@ -44,96 +44,19 @@ from ugm.preemption import (
 )
 from ugm.preemption import plan_preemption as plan_for_queues
 from ugm.preemption import plan_reductions as reductions_of
-from ugm.preemption.plan import queue_input
+from ugm.preemption.eligibility import Situation
+from ugm.preemption.plan import QueueInput, queue_input
 from ugm.preemption.queue_usage_tree import QueueUsageTree
 from ugm.preemption.settings import PreemptionSettings
-from ugm.resources import Resource
 from ugm.tracking.self_check import ReadLocked
 
-__all__ = [
-    "PreemptionCall",
-    "PreemptionPlanning",
-    "require_preemption_call",
-    "require_preemption_plan",
-    "require_reduction_call",
-]
+__all__ = ["PreemptionPlanning"]
 
 
 _TERMINATING: Final = AllocationState.TERMINATING
 
 #: The outcomes of plans that evict nothing, whatever models would do.
 _FINAL: Final = frozenset((Outcome.BLOCKED, Outcome.NEVER, Outcome.MUST_NOT_PREEMPT, Outcome.EARLY, Outcome.NONE))
-
-
-class PreemptionCall(NamedTuple):
-    """The checked arguments of `PreemptionPlanning.plan`."""
-
-    request: AllocationRequest
-    since: int
-    now: int | None
-    may_preempt: bool
-    within_queue: bool
-    placed: Sequence[AllocationRequest]
-
-    @property
-    def query(self) -> QueryRequest:
-        """The request as a query."""
-        _, _, usage, _, priority, preemptible, duration = self.request
-        return QueryRequest(usage, priority, preemptible, duration)
-
-
-def require_preemption_call(
-    request: AllocationRequest,
-    since: int,
-    now: int | None,
-    placed: Iterable[AllocationRequest | tuple[str, str, Resource]],
-    *,
-    may_preempt: bool,
-    within_queue: bool,
-) -> PreemptionCall:
-    """Return the arguments after checking them.
-
-    Raises:
-        RequestError: an argument is invalid.
-    """
-    if not isinstance(request, AllocationRequest):
-        raise RequestError("request", request, "expected an AllocationRequest")
-    require_resource("usage", request.usage)
-    for argument, value in (("since", since), ("now", 0 if now is None else now)):
-        if type(value) is not int:
-            raise RequestError(argument, value, "expected whole seconds")
-    for argument, flag in (("may_preempt", may_preempt), ("within_queue", within_queue)):
-        if type(flag) is not bool:
-            raise RequestError(argument, flag, "expected True or False")
-    listed = require_requests(placed, "placed")
-    for one in listed:
-        require_name("allocation_id", one.allocation_id)
-        require_application_id(one.application_id)
-    return PreemptionCall(request, since, now, may_preempt, within_queue, listed)
-
-
-def require_reduction_call(now: int | None, *, overshoot: bool) -> tuple[int | None, bool]:
-    """Return the arguments of a plan of reductions, after checking them.
-
-    Raises:
-        RequestError: an argument is invalid.
-    """
-    if now is not None and type(now) is not int:
-        raise RequestError("now", now, "expected whole seconds")
-    if type(overshoot) is not bool:
-        raise RequestError("overshoot", overshoot, "expected True or False")
-    return now, overshoot
-
-
-def require_preemption_plan(plan: object) -> PreemptionPlan | ReductionPlan:
-    """Return a plan, after checking its type.
-
-    Raises:
-        RequestError: it is not a plan.
-    """
-    if not isinstance(plan, PreemptionPlan | ReductionPlan):
-        raise RequestError("plan", plan, "expected a PreemptionPlan or a ReductionPlan")
-    return plan
 
 
 class _Copy(NamedTuple):
@@ -148,11 +71,18 @@ class _Copy(NamedTuple):
     #: Whether the request is pending, and whether it would be granted.
     is_pending: bool
     is_allowed: bool
-    #: The answer of limits that no eviction resolves.
-    blocked: Decision | None
-    #: The limits of models that deny the request, and the allocations that the models would evict.
-    in_models: tuple[Violation, ...]
-    evictions: tuple[str, ...]
+    #: The answer of all limits once the terminating allocations are released.
+    answer: TrialAnswer
+
+    @property
+    def blocked(self) -> Decision | None:
+        """The answer of limits that no eviction resolves."""
+        return Decision(self.answer.blocking) if self.answer.blocking else None
+
+    @property
+    def placed(self) -> tuple[PlacedRequest, ...]:
+        """All requests that count as granted."""
+        return (*self.given, *self.recorded)
 
 
 class _ReductionCopy(NamedTuple):
@@ -179,7 +109,7 @@ class PreemptionPlanning:
         reserve: lets a pending request reserve capacity in the queues that do so.
     """
 
-    __slots__ = ("_admission", "_counts", "_models", "_queries", "_reserve", "_settings", "_state", "_timers")
+    __slots__ = ("_admission", "_counts", "_models", "_queries", "_reserve", "_settings", "_state", "_timers", "_trial")
 
     def __init__(
         self,
@@ -196,6 +126,7 @@ class PreemptionPlanning:
         self._admission: Final = admission
         self._reserve: Final = reserve
         self._queries: Final = queries
+        self._trial: Final = PreemptionTrial(state, models, admission, queries)
         self._timers: Final = timers
         self._settings: Final = settings
         #: The number of plans by outcome.
@@ -215,7 +146,7 @@ class PreemptionPlanning:
         """
         copy = read(self._copy, call)
         settings = self._settings.of(copy.world.compiled)
-        if copy.in_models:
+        if copy.answer.in_models:
             plan = self._plan_with_models(call, copy, settings, read)
         else:
             plan = _plan(copy, settings, call)
@@ -226,16 +157,11 @@ class PreemptionPlanning:
 
     def _copy(self, call: PreemptionCall) -> _Copy:
         request = call.request
-        decision = self._queries.check(request.application_id, call.query)
-        world = WorldCopy.of(self._state)
-        claim = self._queries.claim(request.application_id, call.query)
-        leaving = list(self._state.terminating_entries().items())
-        violations = self._violations(call, claim, leaving)
-        own = [one for one in violations if one.kind in tuple(TrackingType)]
-        blocking = tuple(one for one in own if one.kind != TrackingType.QUEUE or one.resource is None)
-        in_models = tuple(violations[len(own) :])
+        _, application_id, usage, _, priority, preemptible, duration = request
+        decision = self._queries.check(application_id, QueryRequest(usage, priority, preemptible, duration))
+        placed = self._trial.placed_entries(request.allocation_id, call.placed)
         return _Copy(
-            world,
+            WorldCopy.of(self._state),
             PreemptionRequest(
                 request.allocation_id,
                 request.application_id,
@@ -249,17 +175,17 @@ class PreemptionPlanning:
             self._placed(request.allocation_id),
             self._models.clock.now(changes=False) if call.now is None else call.now,
             self._is_pending(request.allocation_id),
-            decision.allowed,
-            Decision(blocking) if blocking else None,
-            in_models,
-            self._models.evictions(claim) if in_models else (),
+            decision.allowed and (not placed or bool(self._trial.answer(request, placed, {}))),
+            self._trial.answer(request, placed, self._state.terminating_entries()),
         )
 
     def _given_placed(self, call: PreemptionCall) -> tuple[PlacedRequest, ...]:
         """Return the requests that the caller names and for which no recorded plan has made room."""
         known = {call.request.allocation_id, *self._state.placed_entries()}
         named = {one.allocation_id: one for one in call.placed}
-        return tuple(PlacedRequest(self._path_of(one), one.usage) for name, one in named.items() if name not in known)
+        return tuple(
+            self._placed_request(one) for name, one in named.items() if name not in known and self._held(name) is None
+        )
 
     def _placed(self, but_for: str = "") -> tuple[PlacedRequest, ...]:
         """Return the pending requests for which earlier plans have made room, except one."""
@@ -269,29 +195,26 @@ class PreemptionPlanning:
             if name != but_for
         )
 
-    def _path_of(self, placed: AllocationRequest) -> str:
-        require_resource("usage", placed.usage)
-        return self._admission.require_application(placed.application_id).queue.queue_path
-
-    def _violations(
-        self, call: PreemptionCall, claim: Claim, leaving: Sequence[tuple[str, LedgerEntry]]
-    ) -> tuple[Violation, ...]:
-        """Return every limit that the request would exceed after the release of some allocations."""
-        return self._queries.violations_without(call.request.application_id, call.request.usage, claim, leaving)
+    def _placed_request(self, placed: AllocationRequest) -> PlacedRequest:
+        name, application_id, usage, _, priority, preemptible, duration = placed
+        require_resource("usage", usage)
+        path = self._admission.require_application(application_id).queue.queue_path
+        return PlacedRequest(path, usage, name, application_id, priority, preemptible, duration)
 
     def _plan_with_models(
         self, call: PreemptionCall, copy: _Copy, settings: PreemptionSettings, read: ReadLocked
     ) -> PreemptionPlan:
         """Return a plan for a request that models deny."""
-        evicted = [name for name in copy.evictions if _may_be_evicted(copy, name)]
+        in_models, evictions = copy.answer.in_models, copy.answer.evictions
+        evicted = permitted_evictions(copy.world, copy.request, evictions)
         plan = _plan(copy, settings, call, evicted)
         if plan.outcome in _FINAL:
             return plan
         denied = PreemptionPlan(
-            copy.request, Outcome.NONE, copy.now, decision=Decision(copy.in_models), missing=plan.missing
+            copy.request, Outcome.NONE, copy.now, decision=Decision(in_models), missing=plan.missing
         )
         # Without evictions of models, the victims of the queues may free enough in the models as well.
-        if len(evicted) < len(copy.evictions) or not read(self._fits, call, evicted, plan):
+        if len(evicted) < len(evictions) or not read(self._fits, call, evicted, plan):
             return denied
         for name in list(evicted):
             rest = [one for one in evicted if one != name]
@@ -299,18 +222,20 @@ class PreemptionPlanning:
             is_smaller = other.outcome not in _FINAL and len(other.victims) <= len(plan.victims)
             if is_smaller and read(self._fits, call, rest, other):
                 plan, evicted = other, rest
-        victims = _model_victims(copy.world, evicted)
+        victims = explained_evictions(copy.world, evicted)
         protected = tuple(kept for one in plan.protected if (kept := one.without(evicted)).allocation_ids)
         return replace(plan, outcome=Outcome.PLAN, by_model=victims, protected=protected)
 
     def _fits(self, call: PreemptionCall, evicted: Sequence[str], plan: PreemptionPlan) -> bool:
         """Return whether the request fits once victims and terminating allocations are released."""
-        names = [*evicted, *(victim.allocation_id for victim in plan.victims)]
+        return bool(self._answer_without(call, [*evicted, *(victim.allocation_id for victim in plan.victims)]))
+
+    def _answer_without(self, call: PreemptionCall, names: Iterable[str] = ()) -> TrialAnswer:
+        """Return the answer of all limits without some allocations and the terminating ones."""
         ledger = self._state.ledger
-        leaving = [(name, entry) for name in names if (entry := ledger.get(name)) is not None]
-        leaving += [one for one in self._state.terminating_entries().items() if one[0] not in names]
-        claim = self._queries.claim(call.request.application_id, call.query)
-        return not self._violations(call, claim, leaving)
+        leaving = {name: entry for name in names if (entry := ledger.get(name)) is not None}
+        placed = self._trial.placed_entries(call.request.allocation_id, call.placed)
+        return self._trial.answer(call.request, placed, leaving | self._state.terminating_entries())
 
     # Status
 
@@ -372,7 +297,7 @@ class PreemptionPlanning:
         held = {victim.allocation_id: self._held(victim.allocation_id) for victim in victims}
         if not any(held.values()) and not self._waits_without_room(plan):
             return ()
-        objection = self._changed_victim(victims, held) or self._changed_subject(plan) or self._changed_queue(plan)
+        objection = self._changed_victim(victims, held) or self._changed_subject(plan) or self._changed_rest(plan)
         if objection:
             self._count("stale")
             raise RequestError("plan", _headline(plan), f"the plan is stale: {objection}")
@@ -413,8 +338,11 @@ class PreemptionPlanning:
     def _changed_request(self, plan: PreemptionPlan) -> str:
         request = plan.request
         name = request.allocation_id
-        if request.application_id not in self._state.applications:
-            return f"application {request.application_id!r} has ended"
+        application = self._state.applications.get(request.application_id)
+        if application is None or application.failing:
+            return f"application {request.application_id!r} {'has ended' if application is None else 'is failing'}"
+        if application.queue.queue_path != request.queue_path:
+            return f"application {request.application_id!r} is in queue {application.queue.queue_path} now"
         entry = self._state.ledger.get(name)
         if entry is None:
             return f"request {name!r} was withdrawn" if plan.is_pending else ""
@@ -438,18 +366,22 @@ class PreemptionPlanning:
                 return f"allocation {victim.allocation_id!r} has changed"
         return ""
 
-    def _changed_queue(self, plan: PreemptionPlan | ReductionPlan) -> str:
-        nodes = QueueUsageTree(self._world_of(plan)).nodes
-        for before in plan.inputs:
-            node = nodes.get(before.queue_path)
-            if node is None:
-                return f"queue {before.queue_path} does not exist any more"
-            now = queue_input(node)
-            if now != before:
-                fields = zip(before._fields, before, now, strict=True)
-                changed = ", ".join(name for name, old, new in fields if old != new)
-                return f"queue {before.queue_path} has changed ({changed})"
-        return ""
+    def _changed_rest(self, plan: PreemptionPlan | ReductionPlan) -> str:
+        """Return what has changed about queues, policies or limits; empty for nothing."""
+        tree = QueueUsageTree(self._world_of(plan))
+        changed = _changed_queue(plan.inputs, tree)
+        if changed or isinstance(plan, ReductionPlan):
+            return changed
+        return _changed_policy(plan, tree) or self._changed_answer(plan)
+
+    def _changed_answer(self, plan: PreemptionPlan) -> str:
+        """Return the reason why the request does not need the victims now, or why they do not suffice."""
+        call = PreemptionCall.of_plan(plan)
+        if self._answer_without(call):
+            return "the request fits without evictions now"
+        own, in_models, _ = self._answer_without(call, [one.allocation_id for one in (*plan.by_model, *plan.victims)])
+        denial = next(iter((*own, *in_models)), None)
+        return "" if denial is None else f"the request would not fit: {denial}"
 
     def _world_of(self, plan: PreemptionPlan | ReductionPlan) -> World:
         """Return the queues and allocations as they are now, with the assumptions of a plan."""
@@ -464,36 +396,32 @@ class PreemptionPlanning:
 def _plan(
     copy: _Copy, settings: PreemptionSettings, call: PreemptionCall, evicted: Sequence[str] = ()
 ) -> PreemptionPlan:
-    world = copy.world.world(settings, (*copy.given, *copy.recorded), set(evicted))
+    world = copy.world.world(settings, copy.placed, set(evicted))
     plan = plan_for_queues(world, copy.request, copy.now, within_queue=call.within_queue, blocked=copy.blocked)
-    return replace(plan, placed=copy.given, is_pending=copy.is_pending) if plan else plan
+    _, _, _, _, _, preemptible, duration = call.request
+    return replace(plan, placed=copy.given, is_pending=copy.is_pending, preemptible=preemptible, duration=duration)
 
 
-def _may_be_evicted(copy: _Copy, allocation_id: str) -> bool:
-    """Return whether the rules about single allocations that do not depend on queues permit an eviction."""
-    world, request = copy.world, copy.request
-    if allocation_id not in world.names:
-        return False
-    index = world.names.index(allocation_id)
-    stored = world.stored[index]
-    if stored is None:
-        return False
-    facts = facts_of(allocation_id, world.owners[index], stored)
-    if facts.is_terminating or not facts.preemptible or facts.application_id == request.application_id:
-        return False
-    least = request.priority + (facts.queue_path != request.queue_path)
-    return facts.priority < least
+def _changed_queue(inputs: Iterable[QueueInput], tree: QueueUsageTree) -> str:
+    for before in inputs:
+        node = tree.nodes.get(before.queue_path)
+        if node is None:
+            return f"queue {before.queue_path} does not exist any more"
+        now = queue_input(node)
+        if now != before:
+            fields = zip(before._fields, before, now, strict=True)
+            changed = ", ".join(name for name, old, new in fields if old != new)
+            return f"queue {before.queue_path} has changed ({changed})"
+    return ""
 
 
-def _model_victims(world: WorldCopy, names: Sequence[str]) -> tuple[Victim, ...]:
-    found = []
-    for name in names:
-        index = world.names.index(name)
-        stored = world.stored[index]
-        if stored is not None:
-            facts = facts_of(name, world.owners[index], stored)
-            found.append(Victim(name, facts.application_id, facts.queue_path, facts.usage, facts.priority))
-    return tuple(found)
+def _changed_policy(plan: PreemptionPlan, tree: QueueUsageTree) -> str:
+    situation = Situation(tree, plan.request, within_queue=True)
+    for victim in plan.victims:
+        policy = situation.policy_protection(victim.queue_path)
+        if policy is not None:
+            return f"allocation {victim.allocation_id!r} is protected now ({policy})"
+    return ""
 
 
 def _headline(plan: PreemptionPlan | ReductionPlan) -> str:

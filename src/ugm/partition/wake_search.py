@@ -15,21 +15,19 @@ is held only for the copy; see `WakeSearch.prepare`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple, TypeAlias, final
+from typing import Final, NamedTuple, final
 
 from ugm.counters import fits
 from ugm.decision import Violation
 from ugm.fairness.order_tree import OrderedApplication, OrderedQueue, OrderedRequest, OrderEntry
 from ugm.fairness.order_view import OrderRules, OrderShape, UndecidedOrderError, first_request
 from ugm.identity import TrackingType, ancestors
-from ugm.model import Claim
 from ugm.operation_lock import OperationLock
 from ugm.partition.admission import Admission
 from ugm.partition.allocation import AllocationRequest, AllocationState
 from ugm.partition.application import Application, LedgerEntry
 from ugm.partition.change_marks import ChangeMarks
 from ugm.partition.config_schedule import NEVER
-from ugm.partition.model_calls import charge_calls, pending_claim
 from ugm.partition.model_set import ModelSet
 from ugm.partition.order_copy import OrderCopy
 from ugm.partition.pending_views import BlockingLimit, Owner, PendingViews
@@ -37,7 +35,7 @@ from ugm.partition.planned_start import CandidateRequest
 from ugm.partition.reservations import Reservations
 from ugm.partition.scheduling_order import ApplicationOrder, allocation_request
 from ugm.partition.state import PartitionState
-from ugm.tracking.holding import Holding
+from ugm.partition.trial_charges import TrialCharges
 
 __all__ = ["WakeSearch"]
 
@@ -46,18 +44,6 @@ _OWNERS: Final = frozenset((TrackingType.USER, TrackingType.GROUP, TrackingType.
 
 #: The longest wait for a change of limits by a schedule, in seconds.
 _LONGEST_PAUSE: Final = 86400
-
-#: What `Application.start` changes.
-_Start: TypeAlias = tuple[Holding | None, str | None, bool]
-
-
-class _Charged(NamedTuple):
-    """A request that the pass has charged, with the data to refund it."""
-
-    entry: LedgerEntry
-    claim: Claim
-    #: The attributes of the application before.
-    before: _Start
 
 
 class _Copied(NamedTuple):
@@ -92,9 +78,9 @@ class WakeSearch:
 
     __slots__ = (
         "_admission",
-        "_charged",
         "_charged_owners",
         "_charged_paths",
+        "_charges",
         "_epoch",
         "_held_back",
         "_is_reserving",
@@ -141,7 +127,7 @@ class WakeSearch:
         self._charged_owners: set[Owner] = set()
         #: The requests that the pass has taken out of the order.
         self._taken: list[tuple[OrderedApplication, OrderEntry]] = []
-        self._charged: list[_Charged] = []
+        self._charges: Final = TrialCharges(state, models, admission)
         #: Whether the pass respects and makes reservations.
         self._is_reserving = False
         #: The kinds of requests that reservations hold back, until the plan is another one.
@@ -169,7 +155,7 @@ class WakeSearch:
         except BaseException:
             # The lock undoes and rebuilds what was charged.
             self._order = self._pending = None
-            self._charged.clear()
+            self._charges.forget()
             self._taken.clear()
             raise
         return woken
@@ -226,7 +212,7 @@ class WakeSearch:
 
     def _start_again(self) -> None:
         """Undo a pass that has not ended."""
-        for charged in self._charged:
+        for charged in self._charges.made:
             self._views.withdraw_offer(charged.claim.allocation_id)
         self._restore()
         self._reopen()
@@ -385,7 +371,7 @@ class WakeSearch:
             self._charge_limits(request_id, entry)
         place = views.requests[ordered.application_id][request_id].entry
         views.offer(ordered.application_id, request_id)
-        if self._charged[-1].before[0] is None:
+        if self._charges.made[-1].starts:
             # It is charged to its group from now on, and counts in the maximum numbers of applications already.
             views.unblock_later(ordered.application_id, place)
         self._all.tree.add_usage(ordered, request.usage)
@@ -393,26 +379,16 @@ class WakeSearch:
         views.refuse_sizes(ancestors(ordered.queue.path))
 
     def _charge_limits(self, request_id: str, entry: LedgerEntry) -> None:
-        state, application, claim = self._state, entry.application, entry.claim(request_id)
-        before = application.holding, application.group, application.has_run
-        self._charged.append(_Charged(entry, claim, before))
-        if self._models:
-            self._models.apply(charge_calls(claim, pending=True))
-        holding = state.holding_of(application)
-        holding.charge(self._admission.vector(entry.usage))
-        if application.holding is None:
-            state.undo.append((application.undo_start, before))
-            state.holding_index.add(holding)
-            application.start(holding)
+        application = entry.application
+        self._charges.charge(request_id, entry)
         self._charged_owners.update(_owners_of(application))
         self._charged_paths.update(ancestors(application.queue.queue_path))
 
     def _restore(self) -> None:
         """Undo everything that the pass has charged and taken."""
         tree, views = self._all.tree, self._views
-        while self._charged:
-            charged = self._charged.pop()
-            self._refund(*charged)
+        while self._charges.made:
+            charged = self._charges.refund_last()
             ordered = tree.applications[charged.entry.application.application_id]
             tree.set_usage(ordered, charged.entry.application.held() or {})
             views.note_application(ordered)
@@ -422,16 +398,6 @@ class WakeSearch:
             application.put_back(entry)
         for application in changed.values():
             tree.update(application)
-
-    def _refund(self, entry: LedgerEntry, claim: Claim, before: _Start) -> None:
-        application = entry.application
-        holding = self._state.holding_of(application)
-        holding.try_refund(self._admission.vector(entry.usage))
-        if before[0] is None:
-            self._state.holding_index.end(holding)
-            application.undo_start(*before)
-        if self._models:
-            self._models.apply([("refund", claim), ("add_pending", pending_claim(claim))])
 
     # Following the partition
 

@@ -163,6 +163,13 @@ class Situation:
         slack = {**slack, **{name: min(amount, slack.get(name, amount)) for name, amount in own.items()}}
         return QueueRole(above.level, is_disabled, slack, (*above.guarded, node))
 
+    def policy_protection(self, queue_path: str) -> PreemptionProtection | None:
+        """Return the policy that protects all allocations of a queue; None if none does."""
+        role = self.roles[queue_path]
+        if role.is_disabled:
+            return PreemptionProtection.DISABLED
+        return PreemptionProtection.FENCE if role.level > self._fence else None
+
     def _group_protection(self, group: AllocationGroup) -> PreemptionProtection | None:  # noqa: PLR0911 - one for each rule
         """Return the first rule that protects all allocations of a group, for any usage."""
         role = self.roles[group.node.path]
@@ -170,10 +177,9 @@ class Situation:
             return PreemptionProtection.TERMINATING
         if not group.preemptible:
             return PreemptionProtection.NOT_PREEMPTIBLE
-        if role.is_disabled:
-            return PreemptionProtection.DISABLED
-        if role.level > self._fence:
-            return PreemptionProtection.FENCE
+        policy = self.policy_protection(group.node.path)
+        if policy is not None:
+            return policy
         if group.is_of_requester:
             return PreemptionProtection.SAME_APPLICATION
         is_in_leaf = group.node is self.path[0]

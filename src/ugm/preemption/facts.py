@@ -68,10 +68,19 @@ class AllocationFacts(NamedTuple):
 
 
 class PlacedRequest(NamedTuple):
-    """A request for which an earlier plan made room, and which counts as granted."""
+    """A request for which an earlier plan made room, and which counts as granted.
+
+    The queues need its queue and usage only. The limits of users, groups and quota models need the rest.
+    """
 
     queue_path: str
     usage: Resource
+    allocation_id: str = ""
+    application_id: str = ""
+    priority: int = 0
+    preemptible: bool = True
+    #: The promised duration in seconds, if there is one.
+    duration: int | None = None
 
 
 class PreemptionRequest(NamedTuple):

@@ -205,6 +205,9 @@ class PreemptionPlan:
     placed: tuple[PlacedRequest, ...] = ()
     #: Whether the request was pending in the partition. Then the plan is stale once the request is withdrawn.
     is_pending: bool = False
+    #: Attributes of the request that only quota models use: whether others may evict it, and its promised duration.
+    preemptible: bool = True
+    duration: int | None = None
 
     def __bool__(self) -> bool:
         return self.outcome is Outcome.PLAN

@@ -94,12 +94,26 @@ def test_a_second_call_changes_nothing() -> None:
 
 LOWERED: Final = parse_config(CONFIG.replace("memory: 2", "memory: 1")).partition()
 
+#: The queue batch is not preempted any more.
+DISABLED: Final = parse_config(
+    CONFIG.replace("{memory: 2}}", "{memory: 2}}\n            properties: {preemption.policy: disabled}")
+).partition()
+
+#: A limit denies the request.
+DENYING: Final = parse_config(
+    CONFIG.replace("properties: {preemption.delay: 1m30s}", "limits: [{users: [sue], maxresources: {memory: 2}}]")
+).partition()
+
 #: Changes that make a plan stale, with the reason.
 STALE: Final[Mapping[str, Callable[[Partition], object]]] = {
     "allocation 'batch-2' has changed": lambda p: p.resize("batch-2", memory(2)),
     "queue root has changed (kept)": lambda p: p.preempt("lab-1"),
     "queue root has changed (maximum)": lambda p: p.update_node("cluster", memory(12)),
     "queue root.batch has changed (guaranteed)": lambda p: p.configure(LOWERED),
+    "allocation 'batch-2' is protected now (disabled)": lambda p: p.configure(DISABLED),
+    "the request would not fit: user 'sue' in root.prod: 3 memory requested, never more than 2 allowed"
+    " (limit for 'sue')": lambda p: p.configure(DENYING),
+    "application 'prod' is failing": lambda p: (p.allocate("prod-0", "prod", Resource()), p.fail("prod")),
 }
 
 
@@ -430,3 +444,148 @@ def test_a_placed_request_keeps_its_reservation() -> None:
     partition.release("batch-4")
     partition.allocate("prod-1", "prod", memory(2))
     assert partition.reservations() == ()
+
+
+#: A user limit of 4, and groups of users with at most 4 each.
+LIMITED: Final = """
+partitions:
+  - name: default
+    queues:
+      - name: prod
+        resources: {guaranteed: {memory: 8}}
+        properties: {preemption.delay: 0s}
+        limits: [{users: [ana], maxresources: {memory: 4}}]
+      - name: batch
+"""
+
+#: The same with a quota model.
+IN_ELASTIC: Final = """
+partitions:
+  - name: default
+    queues: [{name: prod, properties: {preemption.delay: 0s}}, {name: batch}]
+    ugm:
+      elastic:
+        total: {memory: 10}
+        groups: [{name: team, min: {memory: 4}, max: {memory: 4}}]
+        groupby: [{source: user, names: {ana: team, ben: team}}]
+"""
+IN_TREE: Final = """
+partitions:
+  - name: default
+    queues: [{name: prod, properties: {preemption.delay: 0s}}, {name: batch}]
+    ugm:
+      quotatrees:
+        - tree:
+            kind: QuotaTree
+            metadata: {name: t}
+            spec:
+              resourceNames: [memory]
+              nodes:
+                all: {parent: nil, hard: "true", quota: {memory: "4"}}
+                team: {parent: all, hard: "true", quota: {memory: "4"}}
+          groupby: [{source: user, names: {ana: team, ben: team}}]
+"""
+
+
+def two_requests(text: str, size: int, *, free: int = 0) -> Partition:
+    """Return a partition in which ben holds all memory but the free one, and ana has two requests in prod."""
+    partition = Partition(parse_config(text).partition(), cluster=memory(2 * size + free), clock=lambda: 1000)
+    for name, user, queue in (("first", "ana", "prod"), ("second", "ana", "prod"), ("used", "ben", "batch")):
+        partition.submit(name, UserGroup(user), f"root.{queue}")
+    for number in (1, 2):
+        assert partition.allocate(f"used-{number}", "used", memory(size))
+    for name in ("first", "second"):
+        partition.request(f"{name}-new", name, memory(size), priority=5)
+    return partition
+
+
+def plan_for(partition: Partition, name: str, size: int, **options: Any) -> PreemptionPlan:  # noqa: ANN401 - as above
+    """Return a plan for one of the two requests."""
+    return partition.plan_preemption(request(size, name, priority=5), since=0, **options)
+
+
+def test_placed_requests_count_in_limits_of_users() -> None:
+    """No victim is evicted for a request that a limit denies once the request of an earlier plan is granted."""
+    partition = two_requests(LIMITED, 4)
+    assert partition.carry_out(plan_for(partition, "first", 4))
+    made = plan_for(partition, "second", 4)
+
+    assert made.outcome is Outcome.BLOCKED
+    assert made.decision is not None
+    assert [str(one) for one in made.decision.violations] == [
+        "user 'ana' in root.prod: 4 memory requested, 4 of 4 used, 4 too much (limit for 'ana')"
+    ]
+
+
+@pytest.mark.parametrize("text", [IN_ELASTIC, IN_TREE])
+def test_placed_requests_count_in_quota_models(text: str) -> None:
+    """A plan chooses victims of its own instead of those of an earlier plan."""
+    partition = two_requests(text, 2)
+    first = plan_for(partition, "first", 2)
+    partition.carry_out(first)
+    second = plan_for(partition, "second", 2)
+
+    assert second.outcome is Outcome.PLAN
+    assert {victim.allocation_id for made in (first, second) for victim in made.by_model} == {"used-1", "used-2"}
+    partition.carry_out(second)
+    for number in (1, 2):
+        partition.release(f"used-{number}")
+    assert partition.allocate(*request(2, "first")[:3], priority=5)
+    assert partition.allocate(*request(2, "second")[:3], priority=5)
+    partition.verify()
+
+
+@pytest.mark.parametrize("text", [IN_ELASTIC, IN_TREE])
+def test_named_requests_count_in_quota_models(text: str) -> None:
+    """The same for a request that the caller names, also for the later comparison with the partition."""
+    partition = two_requests(text, 2)
+    made = plan_for(partition, "second", 2, placed=[request(2, "first", priority=5)])
+
+    assert sorted(victim.allocation_id for victim in made.by_model) == ["used-1", "used-2"]
+    assert sorted(partition.carry_out(made)) == ["used-1", "used-2"]
+
+
+#: The size of the group after which a plan of a quota model is stale, with the reason.
+STALE_IN_ELASTIC: Final[Mapping[str, int]] = {
+    "the request fits without evictions now": 10,
+    "the request would not fit: elastic group 'team': 2 memory requested, never more than 1 allowed": 1,
+}
+
+
+@pytest.mark.parametrize("reason", STALE_IN_ELASTIC)
+def test_a_stale_plan_of_a_model_is_refused(reason: str) -> None:
+    """A plan is refused if the limits of a model have changed so that it is needless or useless."""
+    partition = two_requests(IN_ELASTIC, 2, free=2)
+    made = plan_for(partition, "first", 2)
+    changed = IN_ELASTIC.replace("memory: 4}", f"memory: {STALE_IN_ELASTIC[reason]}}}")
+    partition.configure(parse_config(changed).partition())
+
+    with pytest.raises(RequestError) as caught:
+        partition.carry_out(made)
+    assert caught.value.reason == f"the plan is stale: {reason}"
+    assert not partition.preemption_status().terminating
+
+
+def test_a_withdrawn_request_of_a_model() -> None:
+    """A plan is stale after its request was withdrawn, also if only a model chose the victims."""
+    partition = two_requests(IN_ELASTIC, 2)
+    made = plan_for(partition, "first", 2)
+    partition.release("first-new")
+
+    with pytest.raises(RequestError, match="was withdrawn"):
+        partition.carry_out(made)
+
+
+def test_a_request_within_a_minimum_fits_at_once() -> None:
+    """An elastic group may use its minimum before others return what they borrow: nothing is evicted for it."""
+    groups = "{name: one, min: {memory: 4}, max: {memory: 10}}, {name: two, max: {memory: 10}}"
+    text = IN_ELASTIC.replace("{name: team, min: {memory: 4}, max: {memory: 4}}", groups)
+    text = text.replace("{ana: team, ben: team}", "{ana: one, ben: two}")
+    partition = Partition(parse_config(text).partition(), clock=lambda: 1000)
+    partition.submit("first", UserGroup("ana"), "root.prod")
+    partition.submit("used", UserGroup("ben"), "root.batch")
+    assert partition.allocate("used-1", "used", memory(10))
+
+    assert partition.check("first", memory(2))
+    assert plan_for(partition, "first", 2).outcome is Outcome.FITS
+    assert partition.plan_reclaim("first", memory(2)).allocation_ids == ("used-1",)

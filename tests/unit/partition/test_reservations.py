@@ -361,3 +361,25 @@ def test_limit_that_a_schedule_raises() -> None:
         assert head.allocate().can_wait
     assert not [event for event in events if isinstance(event, ReservationChanged)]
     assert partition.reservations() == ()
+
+
+def test_a_request_without_a_leaf_of_its_tree() -> None:
+    """A request that no leaf of a quota tree can hold is denied, and the others are granted and woken."""
+    nodes = "all: {parent: nil, hard: 'true', quota: {gpu: '20'}}, a: {parent: all, hard: 'false', quota: {gpu: '10'}}"
+    tree = f"{{kind: QuotaTree, metadata: {{name: t}}, spec: {{resourceNames: [gpu], nodes: {{{nodes}}}}}}}"
+    root = "{name: root, properties: {ugm.reservation: enabled}, queues: [{name: a}, {name: b}]}"
+    extensions = f"ugm: {{quotatrees: [{{tree: {tree}, groupby: [{{source: queue}}]}}]}}"
+    chosen = parse_config(f"partitions: [{{queues: [{root}], {extensions}}}]").partition()
+    partition = Partition(chosen, cluster=Resource(gpu=10, cpu=100), clock=lambda: 1000)
+    for name, queue in (("run", "a"), ("large", "a"), ("other", "b"), ("late", "a")):
+        partition.submit(name, SUE, f"root.{queue}")
+    assert partition.allocate("run-1", "run", Resource(gpu=6), duration=600)
+    partition.request("large-1", "large", Resource(gpu=8), duration=600)
+    assert run_pass(partition) == []
+    partition.request("other-1", "other", Resource(gpu=1))
+    partition.request("late-1", "late", Resource(cpu=1), duration=60)
+
+    assert [one.allocation_id for one in partition.wake()] == ["late-1"]
+    assert run_pass(partition) == ["late-1"]
+    assert not partition.allocate_in_pass(AllocationRequest("other-1", "other", Resource(gpu=1))).can_wait
+    assert [one.allocation_id for one in partition.reservations()] == ["large-1"]

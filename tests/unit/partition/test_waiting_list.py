@@ -12,7 +12,7 @@ import pytest
 
 from support.partition_fixtures import BOB, SUE, Licences, config, memory
 from support.reclaim_scenes import elastic_groups, quota_tree
-from ugm import Partition, Resource
+from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.elastic.model import GROUP_TAG
 from ugm.journal import open_partition
 from ugm.partition import AbstractPartition, WaitingList
@@ -310,3 +310,40 @@ def test_a_closed_loop_does_not_stop_a_change() -> None:
 
     assert list(partition.nodes()) == ["two"]
     partition.verify()
+
+
+def test_users_exempt_from_the_limits_of_their_group() -> None:
+    """A full group blocks the requests of its members, but not of one whose own limit replaces that of the group."""
+    limits = "[{users: [bob], maxresources: {memory: 9}}, {groups: [lab], maxresources: {memory: 2}}]"
+    chosen = parse_config(f"partitions: [{{queues: [{{name: a, limits: {limits}}}]}}]").partition()
+    partition = Partition(chosen, group_limits="unless-user-limited")
+    for name in ("sue", "bob"):
+        partition.submit(name, UserGroup(name, ("lab",)), "root.a")
+        assert partition.allocate(f"{name}-1", name, memory(1))
+        partition.request(f"{name}-2", name, memory(1))
+
+    assert [one.allocation_id for one in partition.wake()] == ["bob-2"]
+    assert partition.allocate("bob-2", "bob", memory(1))
+    partition.request("bob-3", "bob", memory(1))
+    assert [one.allocation_id for one in partition.wake()] == ["bob-3"]
+
+
+@pytest.mark.parametrize("end", ["fail", "remove"])
+@pytest.mark.parametrize("policy", ["fifo", "fair", "share"])
+def test_an_application_that_ends_with_several_requests(policy: str, end: str) -> None:
+    """The others are woken, however the queue orders its applications."""
+    queue = f"{{name: a, resources: {{max: {{memory: 1}}}}, properties: {{application.sort.policy: {policy}}}}}"
+    shares = "ugm: {fairshare: {defaultshares: 1, halflife: 100}}"
+    partition = Partition(parse_config(f"partitions: [{{queues: [{queue}], {shares}}}]").partition(), clock=lambda: 0)
+    for name, user in (("ends", SUE), ("stays", BOB)):
+        partition.submit(name, user, "root.a")
+    assert partition.allocate("held", "stays", memory(1))
+    for number, size in enumerate((1, 1, 0)):
+        partition.request(f"ends-{number}", "ends", memory(size))
+    partition.request("waits", "stays", memory(1))
+    assert [one.allocation_id for one in partition.wake()] == ["ends-2"]
+    getattr(partition, end)("ends")
+    partition.release("held")
+
+    assert [one.allocation_id for one in partition.wake()] == ["waits"]
+    assert [head.request.allocation_id for head in partition.scheduling_pass()] == ["waits"]

@@ -121,7 +121,8 @@ class AbstractScheduling(ABC):
 
         No queue loses what it is guaranteed, and no allocation of a higher priority is evicted. The properties
         ``preemption.policy`` and ``preemption.delay`` of the queues take effect. If other quota models deny the
-        request, the allocations that they evict are listed separately. Nothing changes; see `carry_out`.
+        request, the allocations that they evict are listed separately; guarantees and policies of queues do not protect
+        these. Nothing changes; see `carry_out`.
 
         The lock is held only for a copy. The time depends on the number of queues and allocations.
 
@@ -166,14 +167,15 @@ class AbstractScheduling(ABC):
         not pending, pass it as *placed* to `plan_preemption` of other requests.
 
         The usage, maxima and guarantees that the plan depends on are compared with the present ones, and so are the
-        timers of a plan of reductions. This takes a time proportional to the number of allocations.
+        timers of a plan of reductions. The request must still need the victims, and fit without them. This takes a time
+        proportional to the number of allocations.
 
         Returns:
             The allocations that were marked. A repeated call marks nothing.
 
         Raises:
-            RequestError: the plan has no victims, or is stale: a victim, a queue, a timer or the request has changed.
-                Nothing has changed.
+            RequestError: the plan has no victims, or is stale: a victim, a queue, a limit, a timer or the request has
+                changed. Then nothing is marked.
         """
 
     @abstractmethod

@@ -1,0 +1,116 @@
+"""The answer of all limits to a request after victims have left and the requests of earlier plans were granted.
+
+Everything is charged and refunded under the lock, so nothing has changed afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, final
+
+from ugm.decision import Violation
+from ugm.identity import TrackingType
+from ugm.model import SetupViolation
+from ugm.partition.admission import Admission
+from ugm.partition.allocation import AllocationRequest, AllocationState
+from ugm.partition.application import LedgerEntry
+from ugm.partition.model_set import ModelSet
+from ugm.partition.state import PartitionState
+from ugm.partition.subject_queries import QueryRequest, SubjectQueries
+from ugm.partition.trial_charges import TrialCharges
+
+__all__ = ["PreemptionTrial", "TrialAnswer"]
+
+
+class TrialAnswer(NamedTuple):
+    """The limits that deny a request; true if it fits."""
+
+    #: The limits of users, groups and queues.
+    own: tuple[Violation, ...]
+    in_models: tuple[Violation, ...]
+    #: The allocations that the models would evict; empty if they do not deny the request, or if that does not help.
+    evictions: tuple[str, ...]
+
+    def __bool__(self) -> bool:
+        return not self.own and not self.in_models
+
+    @property
+    def blocking(self) -> tuple[Violation, ...]:
+        """The limits that evictions from other queues do not relieve."""
+        return tuple(one for one in self.own if one.kind != TrackingType.QUEUE or one.resource is None)
+
+
+@final
+class PreemptionTrial:
+    """Finds out whether a request fits after some releases; the caller holds the lock.
+
+    Args:
+        state: the partition.
+        models: its quota models.
+        admission: decides about requests.
+        queries: answers questions about subjects.
+    """
+
+    __slots__ = ("_admission", "_models", "_queries", "_state")
+
+    def __init__(self, state: PartitionState, models: ModelSet, admission: Admission, queries: SubjectQueries) -> None:
+        self._state: Final = state
+        self._models: Final = models
+        self._admission: Final = admission
+        self._queries: Final = queries
+
+    def placed_entries(self, allocation_id: str, placed: Sequence[AllocationRequest]) -> dict[str, LedgerEntry]:
+        """Return the requests that count as granted when a request is planned.
+
+        Args:
+            allocation_id: the request.
+            placed: requests that its caller counts as granted. Those that are granted count already.
+        """
+        entries = self._state.placed_entries()
+        for one in placed:
+            known = self._state.ledger.get(one.allocation_id)
+            if known is None:
+                entries.setdefault(one.allocation_id, self._admission.entry(one, AllocationState.HELD))
+            elif known.traits.state is AllocationState.PENDING:
+                entries.setdefault(one.allocation_id, known)
+        entries.pop(allocation_id, None)
+        return entries
+
+    def answer(
+        self, request: AllocationRequest, placed: Mapping[str, LedgerEntry], leaving: Mapping[str, LedgerEntry]
+    ) -> TrialAnswer:
+        """Return the answer of all limits.
+
+        Args:
+            request: the request.
+            placed: requests that count as granted.
+            leaving: allocations that count as released.
+        """
+        charges = self._charge(placed)
+        for entry in leaving.values():
+            self._state.refund(entry)
+        mark = len(self._state.undo)
+        self._models.apply([("refund", entry.claim(name)) for name, entry in leaving.items()])
+        found = self._answer(request)
+        self._models.undo_since(mark)
+        for entry in leaving.values():
+            self._state.charge(entry, self._admission.vector(entry.usage))
+        charges.refund_all()
+        return found
+
+    def _charge(self, placed: Mapping[str, LedgerEntry]) -> TrialCharges:
+        charges = TrialCharges(self._state, self._models, self._admission)
+        for name, entry in placed.items():
+            # A model need not be able to charge a claim for which it is not set up. It never grants the request.
+            if not any(isinstance(one, SetupViolation) for one in self._models.check(entry.claim(name))):
+                charges.charge(name, entry)
+        return charges
+
+    def _answer(self, request: AllocationRequest) -> TrialAnswer:
+        _, application_id, usage, _, priority, preemptible, duration = request
+        own = self._queries.own_violations(application_id, usage)
+        if not self._models:
+            return TrialAnswer(own, (), ())
+        claim = self._queries.claim(application_id, QueryRequest(usage, priority, preemptible, duration))
+        in_models = self._models.check(claim)
+        return TrialAnswer(own, in_models, self._models.evictions(claim) if in_models else ())
