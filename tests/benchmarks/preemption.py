@@ -21,7 +21,8 @@ from time import process_time_ns
 from typing import Any, Final
 
 from ugm import AllocationRequest, Partition, Resource, UserGroup, parse_config
-from ugm.partition.preemption import PreemptionPlanning, require_preemption_call
+from ugm.partition.preemption import PreemptionPlanning
+from ugm.partition.preemption_call import require_preemption_call
 from ugm.resources import sum_of
 
 CHILDREN: Final = 20

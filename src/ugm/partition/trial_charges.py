@@ -38,7 +38,7 @@ class TrialCharge(NamedTuple):
 class TrialCharges:
     """Requests that are charged like `Admission` does, but without a record; the caller holds the lock.
 
-    The lock undoes and rebuilds what is charged if the search is interrupted. Then call `forget`.
+    If the search is interrupted, the lock undoes the charges and rebuilds the counters. Then call `forget`.
 
     Args:
         state: the partition.
