@@ -5,7 +5,8 @@ Usage: python tests/benchmarks/instructions.py [--traces FOLDER] [--against CHEC
 
 FOLDER has the recorded workloads: ``users_groups.jsonl.gz``, ``quotatree_steady_2000.jsonl.gz``,
 ``quotatree_borrow_2000.jsonl.gz`` and ``elastic.jsonl.gz``; `users_groups.py`, `quotatree.py` and `elastic.py` describe
-their formats. Without it, only the workloads that need no recording run.
+their formats. By default it is ``traces`` here, with the first 1,000 steps of each. If a file is missing, the workloads
+that need it are left out.
 
 CHECKOUT is a folder with another version, such as a git worktree. Its ``src`` runs with its own ``tests/benchmarks``.
 The units are:
@@ -304,10 +305,10 @@ def compare(options: argparse.Namespace) -> bool:
 def main() -> None:
     """Read the command line, and do what it says."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--traces", type=Path, default=HERE, help="folder with the recorded workloads")
+    parser.add_argument("--traces", type=Path, default=HERE / "traces", help="folder with the recorded workloads")
     parser.add_argument("--against", type=Path, help="folder with another version to compare with")
     parser.add_argument("--unit", choices=("bytecodes", "machine", "time"), default="bytecodes")
-    parser.add_argument("--steps", type=int, default=2000, help="how many steps of each workload are counted")
+    parser.add_argument("--steps", type=int, default=1000, help="how many steps of each workload are counted")
     parser.add_argument("--workload", action="append", choices=sorted(WORKLOADS), default=[], help="run only this one")
     parser.add_argument("--most", type=float, help="exit with status 1 if a ratio is larger")
     # For the processes that this one starts.

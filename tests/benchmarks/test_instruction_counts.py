@@ -79,6 +79,23 @@ def compared(*options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own script
 
 
+#: The counts of the version before all operations became safe against interruptions, by Python version and workload.
+RECORDED: Final = json.loads((FOLDER / "instruction_counts.json").read_text(encoding="utf-8"))
+PYTHON: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+@pytest.mark.ci
+@pytest.mark.skipif(PYTHON not in RECORDED["counts"], reason="no counts are recorded for this version of Python")
+def test_hot_paths_stay_short() -> None:
+    """No workload executes more than 1.03 of the recorded instructions."""
+    done = compared("--steps", str(RECORDED["steps"]))
+    recorded = RECORDED["counts"][PYTHON]
+    ratios = {name: count / recorded[name] for name, count in json.loads(done.stdout).items()}
+
+    assert ratios.keys() == recorded.keys()
+    assert {name: ratio for name, ratio in ratios.items() if ratio > 1.03} == {}
+
+
 @pytest.mark.ci
 def test_a_version_compared_with_itself() -> None:
     """Both figures are equal, to the instruction."""

@@ -288,7 +288,8 @@ class FastPath(AbstractPartition):
             application = None
         try:
             with lock:
-                epoch, lock.valid_epoch = lock.valid_epoch, CHANGING
+                epoch = lock.valid_epoch
+                lock.valid_epoch = CHANGING
                 if (
                     application is not None
                     and application.allows_fast_path
@@ -359,7 +360,8 @@ class FastPath(AbstractPartition):
             application = None
         try:
             with lock:
-                epoch, lock.valid_epoch = lock.valid_epoch, CHANGING
+                epoch = lock.valid_epoch
+                lock.valid_epoch = CHANGING
                 if application is not None and application.allows_fast_path:
                     holding, usage = application.holding, application.allocations.get(allocation_id)
                     if holding is not None and holding.epoch is epoch and type(usage) is Resource:
@@ -395,7 +397,8 @@ class FastPath(AbstractPartition):
         lock = self._lock
         try:
             with lock:
-                epoch, lock.valid_epoch = lock.valid_epoch, CHANGING
+                epoch = lock.valid_epoch
+                lock.valid_epoch = CHANGING
                 application = self._applications.get(subject) if type(subject) is str else None
                 if (
                     application is not None
@@ -458,7 +461,8 @@ class FastPath(AbstractPartition):
         vector = layout.vector(usage)
         try:
             with lock:
-                epoch, lock.valid_epoch = lock.valid_epoch, CHANGING
+                epoch = lock.valid_epoch
+                lock.valid_epoch = CHANGING
                 limits = None
                 # A query records nothing, so it does not matter whether changes are recorded.
                 if application.allows_fast_path or (self._is_recorded_without_models and not application.failing):

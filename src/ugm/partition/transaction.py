@@ -181,7 +181,8 @@ class Transactions:
         try:
             try:
                 with lock:
-                    epoch, lock.valid_epoch = lock.valid_epoch, CHANGING
+                    epoch = lock.valid_epoch
+                    lock.valid_epoch = CHANGING
                     answer, change, event = self._execute(epoch, decide, argument, needs_space)
             except BaseException as error:
                 lock.release_after_error(error)
