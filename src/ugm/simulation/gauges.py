@@ -38,6 +38,8 @@ TagItems: TypeAlias = tuple[tuple[str, str], ...]
 
 #: The kinds of limits that do not depend on the usage of others.
 _TRACKED: Final = frozenset(map(str, TrackingType))
+#: Those of them that do not limit all users together.
+_OWNERS: Final = _TRACKED - {TrackingType.QUEUE.value}
 
 #: The id of a temporary application, of which the limits are queried.
 _PROBE: Final = "probe"
@@ -134,6 +136,11 @@ class Gauge:
     def is_of_queue(self) -> bool:
         """True if the limit is that of a queue, for all users together."""
         return self.configured.key.kind == TrackingType.QUEUE
+
+    @property
+    def is_of_owner(self) -> bool:
+        """True if the limit is that of a user or a group of the configuration."""
+        return self.configured.key.kind in _OWNERS
 
     def open(self) -> bool:
         """Begin a search for waiting job classes that fit, like `OrderedLines.open`."""

@@ -403,6 +403,8 @@ class _Replay:
                 self._move_to(second - 1)
                 self.budgets.close_periods()
             self._move_to(second)
+            if changes and self.reservations is not None:
+                self.reservations.follow_limits()
             self._retry(self._end_jobs())
             if changes:
                 self.timeline.find_next_change()
@@ -502,6 +504,8 @@ class _Replay:
             # Another job class may have started jobs since, or older jobs of the class may have been evicted. A line
             # whose key has grown takes its new place.
             if arrival in gauge.waiting and gauge.fits(amount) and gauge.waiting.key(arrival) == key:
+                if self.reservations is not None:
+                    self.reservations.fill_before(key, arrival)
                 self._retry_class(gauge.waiting.remove(arrival))
             _add_candidate(gauge, candidates)
         for gauge in opened:

@@ -9,13 +9,17 @@ A job class that a reservation holds back waits for a gauge of the reservation. 
 retries, because every release may change the start of the reserved job. Within a round, it is not requested if it needs
 more of a limit of a queue than the reservation leaves, and promises no shorter duration than a class that was held back
 because of that limit.
+
+Limits that change by a schedule may deny a reserved job, so that its reservation becomes free without a start. Then a
+round of retries gives the reservation away before it requests a later class. Otherwise that class would start in front
+of the job that gets it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import replace
-from typing import Final, final
+from typing import Any, Final, final
 
 from ugm.configuration import PartitionConfig
 from ugm.decision import Decision, Violation
@@ -94,13 +98,13 @@ class JobReservations:
         self._awaited: Final[dict[tuple[str, str | None], Gauge]] = {}
         #: The classes that are not requested again in this round.
         self._set_aside: OrderedLines[JobClass] = OrderedLines(gauges.order)
-        #: The exact gauges of users and groups that this round has lowered.
+        #: The gauges of users and groups that this round has lowered.
         self._searched: list[Gauge] = []
 
     def begin_round(self, relieved: Iterable[Gauge]) -> None:
         """Note the gauges with waiting classes that the next round of retries searches."""
         self._free = None
-        self._searched = [gauge for gauge in relieved if gauge.is_exact and not gauge.is_of_queue]
+        self._searched = [gauge for gauge in relieved if gauge.is_of_owner]
 
     def allocate(self, job_class: JobClass, job: Job) -> Decision:
         """Request a job, with respect to reservations if there are any."""
@@ -206,6 +210,17 @@ class JobReservations:
                 # A replaced reservation holds back no class any more.
                 self._free_paths()
 
+    def follow_limits(self) -> None:
+        """Note that limits may have changed: reservations may be free, and other classes may get them."""
+        self._free = None
+        self._is_outdated = True
+
+    def fill_before(self, key: tuple[Any, ...], arrival: int) -> None:
+        """Let the classes before a place in the order have the reservations that a change of limits may have freed."""
+        if self._gauges.is_scheduled:
+            # No gauge is exact then, so no class has to wait for another one.
+            self._give((key, arrival))
+
     def fill(self) -> list[tuple[JobClass, Gauge, int]]:
         """Let the first classes for which only gauges of queues are full have the reservations that they may get.
 
@@ -215,10 +230,16 @@ class JobReservations:
         if not self._is_outdated:
             return []
         self._is_outdated = False
+        return self._give(None)
+
+    def _give(self, end: tuple[tuple[Any, ...], int] | None) -> list[tuple[JobClass, Gauge, int]]:
+        """Give the reservations to the first classes before a place in the order; None for all classes."""
         moved: list[tuple[JobClass, Gauge, int]] = []
         # The queues whose first class has been tried. Priorities do not decide between classes of one queue.
         tried: set[str] = set()
-        for job_class in self._held_below(self._open_paths()):
+        for key, arrival, job_class in self._held_below(self._open_paths()):
+            if end is not None and (key, arrival) >= end:
+                break
             if job_class.queue_path in tried:
                 continue
             full = self._full_gauge(job_class)
@@ -242,10 +263,10 @@ class JobReservations:
         free = self._free_paths()
         return frozenset(self._reserving) if self._settings.has_offsets else free
 
-    def _held_below(self, paths: frozenset[str]) -> Iterator[JobClass]:
-        """Yield the classes that may get the reservation of one of some queues, in their order."""
+    def _held_below(self, paths: frozenset[str]) -> Iterable[tuple[tuple[Any, ...], int, JobClass]]:
+        """Return the classes that may get the reservation of one of some queues, in their order, with their places."""
         if not paths:
-            return iter(())
+            return ()
         # Most gauges have no waiting class.
         gauges = [gauge for gauge in (*self._gauges.of_queues, *self._awaited.values()) if gauge.waiting.places]
         lines = [gauge.waiting for gauge in gauges if any(_may_reserve(gauge, path) for path in paths)]
@@ -254,7 +275,7 @@ class JobReservations:
         if self._set_aside:
             lines.append(self._set_aside)
         # Positions are unique, so classes are not compared.
-        return (job_class for _, _, job_class in merged([waiting.in_order() for waiting in lines]))
+        return merged([waiting.in_order() for waiting in lines])
 
     def _full_gauge(self, job_class: JobClass) -> tuple[Gauge, int] | None:
         """Return a full gauge of a class; None if none is full or it may not reserve."""

@@ -14,6 +14,7 @@ from ugm import Decision, Partition, Resource, UserGroup
 from ugm.config import LimitConfig, PartitionConfig, PlacementRule, QueueConfig, QueueResources
 from ugm.configuration import LimitExtensions, ScheduledLimit
 from ugm.partition import AllocationRequest
+from ugm.partition.config_schedule import NEVER, ConfigSchedule
 from ugm.simulation import Job, JobOrderName, Report, WaitingTime, simulate
 from ugm.simulation.job_order import order_of
 from ugm.simulation.reserving import with_reservations
@@ -182,6 +183,56 @@ def test_a_user_limit_beside_scheduled_limits_gets_no_reservation() -> None:
     assert waits_of(report)["sue"].total == 10 - 1
 
 
+def scheduled(hours: str, vcore: int) -> LimitExtensions:
+    """Return a maximum that is in force at some hours."""
+    return LimitExtensions(schedule=(ScheduledLimit(hours=hours, max_resources=Resource(vcore=vcore)),))
+
+
+def test_a_reservation_that_a_schedule_frees_is_given_away_before_held_jobs_start() -> None:
+    """The maximum falls below the reserved job. The next job reserves, and not the one that was held back starts."""
+    queue = QueueConfig("a", resources=QueueResources(max=Resource(vcore=8)), ugm=scheduled("00:50-03:00", 5))
+    jobs = [job(1, 420, 3000, 3), job(2, 810, 60, 7), job(3, 1470, 3000, 1), job(4, 1770, 30, 5), job(5, 1890, 3000, 1)]
+
+    report = simulate(jobs, PartitionConfig(queues=(queue,)), reserves=True, until=9000)
+
+    # Jobs 1 and 3 start at once. At 4470, job 3 ends and job 4 starts, and then job 5. Job 2 is too large until 10800.
+    assert report.waiting == WaitingTime(4, 2, (4470 - 1770) + (4500 - 1890), 2700, 2700)
+    assert report.still_waiting == 1
+
+
+def test_a_job_whose_group_limit_was_relieved_reserves_before_a_later_job() -> None:
+    """It gets the reservation that a start leaves, before the round has requested it again."""
+    limits = (LimitConfig(groups=("dev",), max_resources=Resource(vcore=2)),)
+    queues = (
+        QueueConfig("a", properties={"priority.offset": "1"}, ugm=scheduled("22:00-23:00", 8)),
+        QueueConfig(
+            "b",
+            limits=limits,
+            properties={"ugm.reservation": "enabled", "priority.offset": "0"},
+            resources=QueueResources(max=Resource(vcore=5)),
+        ),
+    )
+    config, other = PartitionConfig(queues=queues), UserGroup("eva")
+    jobs = [
+        job(1, 60, 3000, 1, queue="root.b"),
+        replace(job(2, 1080, 1800, 3, queue="root.b"), user=other),
+        job(3, 1440, 3000, 1, queue="root.b"),
+        replace(job(4, 1440, 90, 3, queue="root.b"), user=other),
+        job(5, 1500, 3000, 1, queue="root.b"),
+        replace(job(6, 1860, 30, 3, queue="root.b"), user=other),
+        job(7, 1890, 1800, 5),
+        replace(job(8, 1950, 600, 1), user=other),
+    ]
+
+    report = simulate(jobs, config, cluster=Resource(vcore=10), reserves=True, order="priority")
+
+    naive = NaiveReplay(config, Resource(vcore=10), "priority")
+    for one in jobs:
+        naive.submit(one)
+    naive.end_until(None)
+    assert waits_of(report)["sue"].total == sum(naive.waits[number] for number in (1, 3, 5, 7))
+
+
 @pytest.mark.parametrize("order", ["fair", "share"])
 def test_cost_of_a_round_with_many_lines(order: JobOrderName) -> None:
     """A round that requests a job of every queue and user does not look at all lines again for each of them."""
@@ -271,6 +322,12 @@ class NaiveReplay:
         self.waits: dict[int, int] = {}
         self.partition = Partition(with_reservations(config), cluster=cluster, clock=lambda: self.now)
         self.order = order_of(order, config, self.partition, cluster)
+        self.schedule = ConfigSchedule.compile(config)
+
+    def next_event(self) -> int:
+        """Return the next second at which a job ends or limits change while jobs wait; `NEVER` without any."""
+        change = NEVER if self.schedule is None or not self.waiting else self.schedule.next_change(self.now)
+        return min([change, *(event[0] for event in self.running)])
 
     def request(self, one: Job) -> Decision:
         """Request a job as in a scheduling pass."""
@@ -298,9 +355,9 @@ class NaiveReplay:
                 self.request(one)
 
     def end_until(self, time: int | None) -> None:
-        """End jobs, and request the waiting ones after each end."""
-        while self.running and (time is None or min(self.running)[0] <= time):
-            self.now = min(self.running)[0]
+        """End jobs, and request the waiting ones after each end and each change of limits."""
+        while self.running if time is None else self.next_event() <= time:
+            self.now = self.next_event()
             for event in sorted(event for event in self.running if event[0] == self.now):
                 self.running.remove(event)
                 self.partition.remove(event[2].application_id)
@@ -354,6 +411,50 @@ def test_equals_the_naive_replay(
         if one.number in naive.waits:
             by_user.setdefault(one.user.name, []).append(naive.waits[one.number])
     assert {user: WaitingTime.of(own) for user, own in by_user.items()} == dict(report.users)
+    assert report.is_clean
+
+
+SCHEDULES = st.lists(
+    st.builds(
+        lambda begin, end, vcore: ScheduledLimit(
+            hours=f"00:{begin:02}-00:{end:02}", max_resources=Resource(vcore=vcore)
+        ),
+        st.integers(0, 3),
+        st.integers(4, 8),
+        st.integers(1, 5),
+    ),
+    max_size=2,
+).map(lambda entries: LimitExtensions(schedule=tuple(entries)))
+
+
+@pytest.mark.ci
+@given(
+    ARRIVALS.map(workload),
+    CONFIGS,
+    st.tuples(SCHEDULES, SCHEDULES),
+    st.sampled_from(["fifo", "priority"]),
+)
+def test_equals_the_naive_replay_below_scheduled_limits(
+    jobs: list[Job], config: PartitionConfig, schedules: tuple[LimitExtensions, ...], order: JobOrderName
+) -> None:
+    """The outcome is that of requesting every waiting job after each release and each change of limits."""
+    leaves = zip(config.root.queues, schedules, strict=True)
+    maxima = QueueResources(max=Resource(vcore=6))
+    queues = tuple(replace(leaf, resources=maxima, ugm=schedule) for leaf, schedule in leaves)
+    config = replace(config, queues=(replace(config.root, queues=queues),))
+    # Schedules count minutes.
+    jobs = [
+        replace(one, submit_time=20 * one.submit_time, run_time=20 * one.run_time, requested_time=None) for one in jobs
+    ]
+    until = max([0, *(one.submit_time for one in jobs)]) + 3600
+
+    report = simulate(jobs, config, cluster=Resource(vcore=8), reserves=True, order=order, until=until)
+
+    naive = NaiveReplay(config, Resource(vcore=8), order)
+    for one in jobs:
+        naive.submit(one)
+    naive.end_until(until)
+    assert report.waiting == WaitingTime.of(list(naive.waits.values()))
     assert report.is_clean
 
 
