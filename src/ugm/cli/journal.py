@@ -17,10 +17,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 from ugm._json_values import JsonMapping, JsonObject
-from ugm.cli.output import counted, instant, local, print_data, print_json, with_instants
+from ugm.cli.output import counted, instant, local, print_data, print_json, table, with_instants
+from ugm.errors import printable
 from ugm.journal import UsageRow, backup, compact, export, inspect, usage
 from ugm.journal.locations import URL_SCHEMES, log_at
 from ugm.journal.log import Log
@@ -92,7 +92,7 @@ def _compaction(number: int) -> str:
 def _brief(event: JsonObject) -> str:
     """Return the kind of an event, and the id of its main object."""
     about = event.get("allocation", {}).get("allocation_id") or event.get("application_id") or event.get("name")
-    return f"{event['event']} {about or event.get('queue_path') or ''}".rstrip()
+    return printable(f"{event['event']} {about or event.get('queue_path') or ''}".rstrip())
 
 
 @journal.command("compact")
@@ -210,15 +210,16 @@ def _with_instants(entry: JsonMapping) -> JsonObject:
 def _print_table(lines: Sequence[UsageRow], by: Grouping, zone: ZoneInfo) -> None:
     found = {resource for line in lines for resource in line.amounts}
     resources = [*(name for name in _HOURS if name in found), *sorted(found.difference(_HOURS))]
-    table = Table(title=f"usage by {by}, in hours")
-    for heading in ("from", "until", by):
-        table.add_column(heading)
-    for resource in resources:
-        table.add_column(_HOURS.get(resource, (resource, 0))[0], justify="right")
-    for line in lines:
-        amounts = [_hours(resource, line.amounts.get(resource, 0)) for resource in resources]
-        table.add_row(local(line.begin, zone), local(line.end, zone), line.name or "none", *amounts)
-    Console().print(table)
+    units = [_HOURS.get(resource, (resource, 0))[0] for resource in resources]
+    rows = [
+        (
+            *(local(line.begin, zone), local(line.end, zone), line.name or "none"),
+            *(_hours(resource, line.amounts.get(resource, 0)) for resource in resources),
+        )
+        for line in lines
+    ]
+    owner = ("from", "until", by)
+    Console().print(table(*owner, *units, rows=rows, right=units, folded=owner, title=f"usage by {by}, in hours"))
 
 
 def _hours(resource: str, amount: int) -> str:

@@ -1,7 +1,7 @@
 """Output of the commands: tables and JSON on the standard output, and errors on the standard error.
 
-Times are ISO 8601 in UTC for programs, and local time for people. Text from files is a cell of a `table` or passes
-through `shown`, so that neither rich nor the terminal interprets it.
+Times are ISO 8601 in UTC for programs, and local time for people. Text from files is a cell or a heading of
+a `table` or passes through `shown`, so that neither rich nor the terminal interprets it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def print_data(text: str) -> None:
     except UnicodeEncodeError as error:
         character = ascii(error.object[error.start])
         exit_with_error(f"the output has no character {character} in its encoding, {error.encoding}", status=UNWRITTEN)
-    click.echo(text, nl=False)
+    # Without *color*, a pipe would get no control sequences, which names may contain.
+    click.echo(text, nl=False, color=True)
 
 
 def print_json(value: object) -> None:
@@ -134,15 +135,21 @@ def table(
     for column in columns:
         justify: Literal["left", "right"] = "right" if column in right else "left"
         folds = column in folded
-        made.add_column(column, justify=justify, no_wrap=not folds, min_width=8 if folds else None, overflow="fold")
+        made.add_column(
+            _literal(column), justify=justify, no_wrap=not folds, min_width=8 if folds else None, overflow="fold"
+        )
     for row in rows:
-        made.add_row(*(each if isinstance(each, Text) else Text(printable(each)) for each in row))
+        made.add_row(*map(_literal, row))
     return made
+
+
+def _literal(cell: str | Text) -> Text:
+    return cell if isinstance(cell, Text) else Text(printable(cell))
 
 
 def section(console: Console, heading: str, rows: Table, note: str = "") -> None:
     """Print a heading and a table with a note; without rows, print only the note, or ``none``."""
-    console.print(f"\n[bold]{heading}[/bold]")
+    console.print(f"\n[bold]{shown(heading)}[/bold]")
     if rows.row_count:
         console.print(rows)
     if note or not rows.row_count:
