@@ -16,7 +16,7 @@ from typing import Final, final
 
 from ugm._json_values import Json
 from ugm.errors import RequestError
-from ugm.fairness.decayed_usage import DecayedUsage, OwnerHistory
+from ugm.fairness.decayed_usage import DecayedUsage, OwnerHistory, require_time
 
 __all__ = ["ContinuousUsage"]
 
@@ -39,6 +39,13 @@ def _power(seconds: int, half_life: int) -> Decimal:
 def _computed_power(seconds: int, half_life: int) -> Decimal:
     exponent = _DIGITS.divide(_DIGITS.multiply(_LN2, Decimal(-seconds)), Decimal(half_life))
     return _DIGITS.exp(exponent)
+
+
+def _finite(text: str) -> Decimal:
+    value = Decimal(text)
+    if not value.is_finite():
+        raise ValueError(text)
+    return value
 
 
 @final
@@ -67,13 +74,20 @@ class _Decaying(OwnerHistory):
     def is_empty(self) -> bool:
         return not self.value
 
-    def save(self) -> str:
-        return str(self.value)
+    def save(self) -> Json:
+        if self._before is None:
+            return str(self.value)
+        rate, since, value = self._before
+        return [str(self.value), rate, since, str(value)]
 
     def load(self, data: Json) -> None:
-        self.value = Decimal(data)
-        if not self.value.is_finite():
-            raise ValueError(data)
+        # Also in all journals that were compacted before the second form existed.
+        if isinstance(data, str):
+            self.value = _finite(data)
+            return
+        value, rate, since, earlier = data
+        self.value = _finite(value)
+        self._before = require_time(rate), require_time(since), _finite(earlier)
 
     def change_rate(self, rate: int, at: int) -> None:
         before = self._before if self.since == at else (self.rate, self.since, self.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from fractions import Fraction
 from time import process_time
 from typing import Any, TypeAlias
@@ -179,3 +180,30 @@ def test_long_runs_replace_all_bins() -> None:
 
     assert usage.value("ana", 30_000) == 10_000 - 1
     assert process_time() - before < 1
+
+
+@pytest.mark.parametrize("amount", range(1, 30))
+def test_an_undone_change_leaves_no_trace_after_a_restart(amount: int) -> None:
+    """The state of before a change is saved with the usage, because the change may be undone in the same second."""
+    usage, loaded = ContinuousUsage(half_life=61), ContinuousUsage(half_life=61)
+    usage.start("first", "ana", {"vcore": amount}, 1000)
+    usage.start("second", "ana", {"vcore": 7919}, 1000 + amount)
+    loaded.load(json.loads(json.dumps(usage.save())), 1000 + amount)
+    loaded.start("first", "ana", {"vcore": amount}, 1000 + amount)
+    loaded.start("second", "ana", {"vcore": 7919}, 1000 + amount)
+
+    for one in (usage, loaded):
+        one.stop("second", 1000 + amount)
+
+    assert loaded.save() == usage.save() == [["ana", 1000, amount, "0"]]
+    assert loaded.at(5000) == usage.at(5000)
+
+
+def test_usage_that_was_saved_without_an_undoable_change() -> None:
+    """A value alone is the form of most owners, and of all owners in older journals."""
+    usage = ContinuousUsage(half_life=61)
+
+    usage.load([["ana", 1000, 5, "12.5"]], 1000)
+
+    assert usage.value("ana", 1000) == Fraction(25, 2)
+    assert usage.value("ana", 1061) == Fraction(25, 4)

@@ -140,3 +140,33 @@ def test_a_restart_at_any_point_changes_nothing(tmp_path_factory: pytest.TempPat
             if data.draw(st.integers(0, 4)) == 0:
                 made.restart()
         made.restart()
+
+
+@pytest.mark.parametrize("seconds", [1, 17, 60, 99])
+def test_a_compaction_between_a_change_and_its_undoing(tmp_path: Path, seconds: int) -> None:
+    """Fair shares with a half-life are the same to the last digit as without the compaction and the restart."""
+    config = parse_config(
+        "partitions: [{ugm: {fairshare: {defaultshares: 1, halflife: 61}}, queues: [{name: a}]}]"
+    ).partition()
+    times = [START]
+    partitions = {
+        name: open_partition(tmp_path / name, config, clock=lambda: times[0] * 1000) for name in ("one", "compacted")
+    }
+
+    for partition in partitions.values():
+        partition.submit("app", USERS[0], "root.a")
+        partition.allocate("first", "app", Resource(vcore=7 * seconds))
+    times[0] += seconds
+    for partition in partitions.values():
+        partition.allocate("second", "app", Resource(vcore=7919))
+    partitions["compacted"].journal.compact()
+    partitions["compacted"].journal.close()
+    partitions["compacted"] = open_partition(tmp_path / "compacted", config, clock=lambda: times[0] * 1000)
+    for partition in partitions.values():
+        partition.release("second")
+    times[0] += 1234
+
+    found = [partition.model_reports()[0].state["users"] for partition in partitions.values()]
+    for partition in partitions.values():
+        partition.journal.close()
+    assert found[0] == found[1]
