@@ -49,6 +49,10 @@ class ModelDefinition:
     #: The model that `check` has made, for the next call of `build`.
     _checked: list[QuotaModel] = field(default_factory=list, init=False, repr=False, compare=False)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Leave out the model of the check: it has a lock, and another process or copy makes its own."""
+        return type(self), (self.kind, self.name, self.content)
+
     @property
     def key(self) -> tuple[str, str]:
         """The identity of the model; definitions of different configurations with the same key are compared."""

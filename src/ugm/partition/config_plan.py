@@ -248,7 +248,7 @@ class ConfigPlanParts(NamedTuple):
 
 @final
 class ConfigPlanInput:
-    """A copy of everything that a plan depends on. Its `parts` can be sent to another process.
+    """A copy of everything that a plan depends on. It can be pickled, and so can its `parts`, which are smaller.
 
     Args:
         compiled: the configuration in force.
@@ -262,6 +262,10 @@ class ConfigPlanInput:
         self.now: Final = parts.now
         self.compiled: Final = compiled.at(self.now)
         self._parts: Final = parts
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the parts in their form for other processes."""
+        return type(self), (self.compiled, self.parts())
 
     @classmethod
     def copy(

@@ -279,11 +279,61 @@ def test_plans_are_right(before: PartitionConfig, after: PartitionConfig) -> Non
     copied = partition.plan_input(allocations=True)
     parts = pickle.loads(pickle.dumps(copied.parts()))  # noqa: S301 - written by this test
     elsewhere = make_config_plan(ConfigPlanInput(CompiledConfig.of(before), parts), CompiledConfig.of(after))
+    received = pickle.loads(pickle.dumps(copied))  # noqa: S301 - written by this test
+    assert make_config_plan(received, CompiledConfig.of(after)).to_dict() == elsewhere.to_dict()
     partition.apply(plan, confirm=True)
 
     assert partition.exceeded_limits() == plan.exceeded == elsewhere.exceeded
     assert bool(plan.changes) is (before != after)
     partition.verify()
+
+
+EXTENSIONS = {
+    "budgets": "budgets: [{name: b, user: sue, amounts: {gpu: %d}, unit: hour, period: day, mode: admit}]",
+    "elastic": (
+        "elastic: {total: {gpu: 9}, groups: [{name: a, min: {gpu: 1}, max: {gpu: %d}}], groupby: [{source: queue}]}"
+    ),
+    "trees": (
+        "quotatrees: [{tree: {kind: QuotaTree, metadata: {name: t}, spec: {resourceNames: [gpu], nodes:"
+        " {a: {parent: nil, hard: 'true', quota: {gpu: '%d'}}}}}, groupby: [{source: queue}]}]"
+    ),
+    "thresholds": "thresholds: {shares: [%d0]}",
+    "fair shares": "fairshare: {defaultshares: %d, halflife: 60}",
+    "all budgets": (
+        "elastic: {total: {gpu: 9}, groups: [{name: a, min: {gpu: 1}, max: {gpu: 9}}], groupby: [{source: queue}]},"
+        " budgets: [{name: b, elasticgroup: a, amounts: {gpu: %d}, unit: hour, period: day, mode: admit}]"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EXTENSIONS)
+@pytest.mark.parametrize(("before", "after"), [(0, 5), (5, 6), (5, 0), (5, 5)])
+def test_plans_can_be_pickled(name: str, before: int, after: int) -> None:
+    """A plan that was sent to another process and back is applied, or refused if it is outdated."""
+
+    def configured(number: int, most: int = 7) -> PartitionConfig:
+        extension = EXTENSIONS[name] % number if number else ""
+        queues = f"[{{name: a, resources: {{max: {{gpu: {most}}}}}}}]"
+        return parse_config(f"partitions: [{{queues: {queues}, ugm: {{{extension}}}}}]").partition()
+
+    def started() -> Partition:
+        return used(Partition(configured(before), clock=lambda: 1000), a=2)
+
+    plan = started().plan(configured(after, most=8))
+    received = pickle.loads(pickle.dumps(plan))  # noqa: S301 - written by this test
+
+    assert received.to_dict() == plan.to_dict()
+    sides = started(), started()
+    for partition, one in zip(sides, (plan, received), strict=True):
+        partition.apply(one, confirm=True)
+        assert partition.allocate("a-1", "a", Resource(gpu=1), duration=60)
+        partition.verify()
+    assert [report.state for report in sides[0].model_reports()] == [
+        report.state for report in sides[1].model_reports()
+    ]
+    sides[0].configure(configured(0, most=9))
+    with pytest.raises(RequestError, match="made for a different configuration"):
+        sides[0].apply(received, confirm=True)
 
 
 def test_plans_need_the_allocations() -> None:
