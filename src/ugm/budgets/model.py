@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Final, final
 
 from ugm._json_values import JsonMapping, JsonObject
-from ugm.arguments import require_items, require_user
+from ugm.arguments import require_instance, require_items, require_user
 from ugm.budgets.account import Account, AccountState
 from ugm.budgets.budget import Budget, Scope
 from ugm.budgets.change import BudgetChange
@@ -234,13 +234,17 @@ class Budgets(ReportingModel):
     @locked
     def save(self) -> JsonMapping:
         """Return the past of all accounts up to the last call, as plain data for `load`; claims are left out."""
-        return save(self._table, self._now)
+        return {**save(self._table, self._now), "start": self._start}
 
     @locked
     def load(self, data: JsonMapping) -> None:
         """Bring a new model with the same budgets into the state that `save` has returned, without claims."""
         self._begin(data["now"])
         load(self._table, data)
+        # Older journals have no start.
+        start = data.get("start")
+        if start is not None:
+            self._start = require_instance("start", start, int)
 
     @locked
     def continue_past(self, old: Budgets) -> None:

@@ -109,6 +109,32 @@ def test_a_restart_keeps_accounts(tmp_path: Path, *, compacts: bool) -> None:
     made.close()
 
 
+def test_a_compaction_keeps_the_start(tmp_path: Path) -> None:
+    """Budgets began before the compaction."""
+    with closing(Restarted(tmp_path / "journal")) as made:
+        before = made.partition.model_reports()[0].definition
+        assert before is not None
+        assert before["start"] == START
+        made.now += 5000 * 1000
+        made.partition.submit("later", USERS[0], "root.a")
+
+        made.restart(compacts=True)
+
+        assert made.partition.model_reports()[0].definition == before
+
+
+def test_a_stored_past_without_a_start() -> None:
+    """Journals that an earlier version has compacted do not contain the start."""
+    model = Budgets([Budget("lab", group="lab", amounts=gpu(20))], start=START)
+    past = {name: value for name, value in model.save().items() if name != "start"}
+    loaded = Budgets(model.budgets)
+
+    loaded.load(past)
+
+    assert loaded.definition() == model.definition()
+    assert loaded.save() == model.save()
+
+
 def test_a_compaction_in_the_background_keeps_accounts(tmp_path: Path) -> None:
     """The process that compacts stores the past of budgets."""
     made = Restarted(tmp_path / "j")
