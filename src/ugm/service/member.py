@@ -66,8 +66,10 @@ class JoinedPartition(ConnectedPartition):
 
     def leave(self) -> None:
         """End the session and the service of this process. Another process leads then. Allocations stay."""
-        self.connection.close()
-        self.service.stop()
+        try:
+            self.connection.close()
+        finally:
+            self.service.stop()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -93,8 +95,10 @@ class AsyncJoinedPartition(AsyncConnectedPartition):
 
     async def leave(self) -> None:
         """End the session and the service of this process. Another process leads then. Allocations stay."""
-        await self.connection.close()
-        await asyncio.to_thread(self.service.stop)
+        try:
+            await self.connection.close()
+        finally:
+            await _stop(self.service)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -179,9 +183,15 @@ async def join_async(
         await connection.open()
     except BaseException:
         # Also after a cancellation, when the service may be starting.
-        await asyncio.to_thread(service.stop)
+        await _stop(service)
         raise
     return AsyncJoinedPartition(connection, service)
+
+
+async def _stop(service: Service) -> None:
+    """End a service, also if the caller is cancelled meanwhile, perhaps before a thread waits for the end."""
+    service.stop_soon()
+    await asyncio.to_thread(service.stop)
 
 
 def _service_of(

@@ -302,15 +302,19 @@ class Service:
 
         A service that is stopped before it serves, or while it starts, ends at once, and cannot be started again.
         """
+        self.stop_soon()
+        self._caller.close()
+        # A thread that runs only later finds that the service was stopped.
+        if self._thread is not None and self._thread.is_alive():
+            self._thread.join()
+
+    def stop_soon(self) -> None:
+        """Begin to end the service, from any thread, and return at once; see `stop`."""
         self._is_stopped = True
         loop, stopping = self._loop, self._stopping
         if loop is not None and stopping is not None:
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(stopping.set)
-        self._caller.close()
-        # A thread that runs only later finds that the service was stopped.
-        if self._thread is not None and self._thread.is_alive():
-            self._thread.join()
 
     def _connect(self) -> ClientConnection:
         """Connect to the leader, starting from this process, which knows its address."""

@@ -20,6 +20,7 @@ from support.service_fixtures import CONFIG, eventually
 from ugm import RequestError, join
 from ugm.journal import JournalError, open_partition
 from ugm.service import FencedError, JoinedPartition, Service, ServiceSettings, join_async
+from ugm.service.connection import ClientConnection
 
 
 def members(folder: Path) -> list[Path]:
@@ -144,6 +145,42 @@ def test_asyncio(first: JoinedPartition, quick_folder: Path) -> None:
 
     assert asyncio.run(work()) == [0, 2]
     assert members(quick_folder) == []
+
+
+def test_interrupted_leave(first: JoinedPartition, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member that is interrupted while it ends its session ends its service as well."""
+
+    def interrupt(_connection: ClientConnection) -> NoReturn:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ClientConnection, "close", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            first.leave()
+    assert first.service.term == 0
+    assert not is_serving()
+
+
+@pytest.mark.parametrize("has_thread", [True, False])
+def test_cancelled_leave(quick_folder: Path, has_thread: bool, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: FBT001 - a parameter
+    """A member for asyncio that is cancelled while it leaves ends its service, also if no thread waits for the end."""
+
+    def cancel(_service: Service) -> NoReturn:
+        raise asyncio.CancelledError
+
+    async def work() -> None:
+        member = await join_async(quick_folder / "j", config=CONFIG)
+        if not has_thread:
+            monkeypatch.setattr(Service, "stop", cancel)
+        leaving = asyncio.create_task(member.leave())
+        await asyncio.sleep(0)
+        leaving.cancel()
+        await asyncio.wait((leaving,))
+        assert leaving.cancelled()
+
+    asyncio.run(work())
+    eventually(lambda: not is_serving())
+    open_partition(quick_folder / "j").journal.close()
 
 
 def test_asyncio_without_a_log(quick_folder: Path) -> None:
