@@ -7,20 +7,20 @@ import os
 import socket
 import stat
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from ssl import SSLContext
 from typing import Final, final
 
 from ugm.errors import RequestError
+from ugm.service.acceptor import Acceptor
 from ugm.service.addresses import Address
 from ugm.service.server_connection import ClientLimits, Clients, ReadingClients, ServerConnection
-from ugm.service.tls_acceptor import TlsAcceptor
 from ugm.service.wire import LeaderMessage, frame
 
 __all__ = ["Listener", "remove_stale_socket"]
 
-#: The number of connections that wait to be accepted: all clients connect at once when another process leads.
-_WAITING: Final = 4096
 #: The maximum time in which clients read the last messages of a service that ends, in seconds.
 _FAREWELL: Final = 0.5
 _ITERATIONS: Final = 10
@@ -60,22 +60,19 @@ class Listener:
         self._addresses: Final = addresses
         self._token: Final = token
         self._limits: Final = limits
-        self._acceptor: Final = None if tls is None else self._new_acceptor(tls)
+        self._tls: Final = tls
+        self._acceptor: Final = Acceptor(limits.hello, self._has_room, self._connection)
         self._connections: Final[set[ServerConnection]] = set()
         #: Set when the last connection has ended.
         self._is_empty: Final = asyncio.Event()
         self._is_closed = False
-        self._servers: Final[list[asyncio.Server]] = []
         #: The paths of the sockets that are open.
         self._paths: Final[list[Path]] = []
-
-    def _new_acceptor(self, tls: SSLContext) -> TlsAcceptor:
-        return TlsAcceptor(tls, self._limits.hello, self._has_room, self._connection)
 
     @property
     def connections(self) -> int:
         """The number of open connections, with those whose TLS handshake is in progress."""
-        return len(self._connections) + (0 if self._acceptor is None else self._acceptor.handshakes)
+        return len(self._connections) + self._acceptor.connecting
 
     def _has_room(self) -> bool:
         return self.connections < self._limits.connections
@@ -95,35 +92,29 @@ class Listener:
             raise
 
     async def _open(self, address: Address) -> Address:
-        loop = asyncio.get_running_loop()
         if address.path:
-            listening = _unix_socket(address.path)
+            bound = [_unix_socket(address.path)]
             self._paths.append(Path(address.path))
-            self._servers.append(await loop.create_unix_server(self._connection, sock=listening, backlog=_WAITING))
-            return address
-        if address.is_encrypted and self._acceptor is not None:
-            port = await self._acceptor.listen(address.host, address.port, _WAITING)
-            return Address("", address.host, port, is_encrypted=True)
-        server = await loop.create_server(
-            self._connection, address.host, address.port, reuse_address=True, backlog=_WAITING
-        )
-        self._servers.append(server)
-        return Address("", address.host, server.sockets[0].getsockname()[1], is_encrypted=False)
+        else:
+            bound = await _tcp_sockets(address.host, address.port)
+        self._acceptor.listen(bound, self._tls if address.is_encrypted else None)
+        return address if address.path else replace(address, port=bound[0].getsockname()[1])
 
     def _connection(self) -> ServerConnection:
         connection = ServerConnection(self.clients, self._readers, self._limits, self._token)
-        connection.on_made, connection.on_lost = self._admit, self._forget
+        # The room is counted now, because more clients may be accepted before the connection is made.
+        connection.on_made = partial(self._admit, has_room=self._has_room())
+        connection.on_lost = self._forget
         return connection
 
-    def _admit(self, connection: ServerConnection) -> bool:
-        """Note a connection that is made, and return whether there is room for it.
+    def _admit(self, connection: ServerConnection, *, has_room: bool) -> bool:
+        """Note a connection that is made, and return whether there was room for it.
 
         A connection is noted here and not before, because asyncio reports no loss of one that was never made.
         """
-        if self._acceptor is not None:
-            self._acceptor.forget(connection)
+        self._acceptor.forget(connection)
         # Another process may lead since the TLS handshake began.
-        connection.clients, has_room = self.clients, self._has_room()
+        connection.clients = self.clients
         self._connections.add(connection)
         self._is_empty.clear()
         if self._is_closed:
@@ -155,19 +146,12 @@ class Listener:
             await asyncio.sleep(0)
 
     async def _stop_accepting(self) -> None:
-        """Close the servers after the connections that were just accepted have their transports."""
-        self._is_closed, loop = True, asyncio.get_running_loop()
-        if self._acceptor is not None:
-            self._acceptor.stop_accepting()
-        for server in self._servers:
-            for listening in server.sockets:
-                loop.remove_reader(listening)
+        """Stop listening, and end the connections that are being made."""
+        self._is_closed = True
+        self._acceptor.stop_accepting()
         for _ in range(_ITERATIONS):
             await asyncio.sleep(0)
-        for server in self._servers:
-            server.close()
-        if self._acceptor is not None:
-            await self._acceptor.end_handshakes()
+        await self._acceptor.end_connecting()
 
     def _abort_connections(self) -> None:
         for connection in tuple(self._connections):
@@ -206,6 +190,21 @@ def _unix_socket(path: str) -> socket.socket:
         listening.close()
         raise
     return listening
+
+
+async def _tcp_sockets(host: str, port: int) -> list[socket.socket]:
+    """Return sockets that are bound to the addresses of a host.
+
+    Raises:
+        OSError: an address is in use or cannot be used.
+    """
+    loop = asyncio.get_running_loop()
+    # This server never serves. It looks up the host and binds the sockets.
+    server = await loop.create_server(asyncio.Protocol, host, port, reuse_address=True, start_serving=False)
+    try:
+        return [socket.socket(fileno=os.dup(bound.fileno())) for bound in server.sockets]
+    finally:
+        server.close()
 
 
 def remove_stale_socket(path: str) -> None:

@@ -1,27 +1,35 @@
-"""TLS handshakes that fail or never end: they take no room from clients, and no time from the end of a service."""
+"""Accepting clients.
+
+TLS handshakes that fail or never end take no room from clients, and no time from the end of a service. Clients for
+which there is no file descriptor take no time from others.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import errno
 import os
+import resource
 import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from time import monotonic
+from threading import Event
+from time import monotonic, sleep
 from typing import Any, NoReturn
 
 import pytest
 
 from support.certificates import Certificate, certificate, encrypted
-from support.service_fixtures import eventually
+from support.partition_fixtures import memory
+from support.service_fixtures import RawClient, eventually, running, started
 from ugm.service import Service, ServiceSettings
+from ugm.service.acceptor import Acceptor
 from ugm.service.addresses import Address
 from ugm.service.listener import Listener
 from ugm.service.server_connection import ClientLimits
-from ugm.service.tls_acceptor import TlsAcceptor
+from ugm.service.wire import Refused, Welcome
 
 __all__ = ["certificate"]
 
@@ -162,29 +170,76 @@ class Exhausted(socket.socket):
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
-def test_no_descriptors(certificate: Certificate, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the system has no descriptor for a client, the acceptor pauses, and listens again."""
+def new_acceptor() -> Acceptor:
+    """Return an acceptor to which no client may connect."""
+    return Acceptor(1, lambda: True, lambda: pytest.fail("nothing is accepted"))
+
+
+def test_no_descriptors(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """If the system has no descriptor for a client, the acceptor says so, pauses, and tries it once again."""
 
     async def work() -> None:
-        acceptor = TlsAcceptor(certificate.of_server(), 1, lambda: True, lambda: pytest.fail("nothing is accepted"))
+        acceptor = new_acceptor()
         with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()[:2]):
             listening = Exhausted(fileno=server.detach())
             listening.third = asyncio.Event()
-            acceptor._sockets.append(listening)
-            acceptor._resume(listening)
+            acceptor.listen([listening], None)
             await asyncio.wait_for(listening.third.wait(), 20)
             acceptor.stop_accepting()
             await asyncio.sleep(0.02)
             assert listening.attempts == 3
 
-    monkeypatch.setattr("ugm.service.tls_acceptor._PAUSE", 0.01)
+    monkeypatch.setattr("ugm.service.acceptor._PAUSE", 0.01)
     asyncio.run(work())
+    assert len(caplog.records) == 3
 
 
-def test_client_that_is_gone(certificate: Certificate) -> None:
+@contextmanager
+def few_descriptors(count: int) -> Iterator[None]:
+    """Let this process have only a number of descriptors more than it has."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with Path(os.devnull).open() as opened:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (opened.fileno() + count, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_clients_without_descriptors_delay_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Clients leave descriptors for the files of a leader, so the changes of others are committed."""
+    monkeypatch.setattr("ugm.service.acceptor._PAUSE", 60)
+    with running(tmp_path, journal="j") as service, started(service) as partition, ExitStack() as stack:
+        others = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(60)]
+        with few_descriptors(40):
+            for other in others:
+                other.connect(service.addresses[0].path)
+            eventually(lambda: caplog.records)
+            for number in range(40):
+                assert partition.allocate(str(number), "app", memory(1))
+                sleep(0.005)
+            assert service._listener.connections > 10
+    assert [record.name for record in caplog.records] == ["ugm.service.acceptor"]
+
+
+def test_clients_that_connect_at_once(tmp_path: Path) -> None:
+    """Of clients that connect at the same moment, as many are served as there is room for."""
+    with running(tmp_path, settings=limited(3)) as service, ExitStack() as stack:
+        assert service._loop is not None
+        is_released = Event()
+        service._loop.call_soon_threadsafe(is_released.wait)
+        clients = [stack.enter_context(RawClient(service)) for _ in range(6)]
+        is_released.set()
+        answers = [type(client.receive() if client in clients[3:] else client.greet()) for client in clients]
+    assert answers == [Welcome] * 3 + [Refused] * 3
+
+
+def test_client_that_is_gone() -> None:
     """A client that is gone before it is accepted changes nothing."""
-    acceptor = TlsAcceptor(certificate.of_server(), 0, lambda: True, lambda: pytest.fail("nothing is accepted"))
+    acceptor = new_acceptor()
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.settimeout(0)
-        acceptor._accept(listening)
-    assert acceptor.handshakes == 0
+        assert not acceptor._accept(listening, None)
+    assert acceptor.connecting == 0
