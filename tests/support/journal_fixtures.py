@@ -7,16 +7,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from support.partition_fixtures import SUE, config
+from support.partition_fixtures import SUE, config, memory
 from ugm import Resource
 from ugm.journal import JournaledPartition, JournalError, open_partition
 from ugm.journal.file_writer import FileWriter
+from ugm.journal.log import Log
 from ugm.journal.opening import OpenLog
 from ugm.journal.transaction_log import JournalTransactionLog
 from ugm.partition.event_outbox import EventOutbox
 from ugm.partition.model_set import ModelSet
 
-__all__ = ["LIMITED", "at_most", "begin", "fill", "limit_pages", "partition_of"]
+__all__ = ["LIMITED", "at_most", "begin", "fill", "limit_pages", "partition_of", "require_parts"]
 
 LIMITED = config("{name: a, resources: {max: {memory: 10}}}")
 
@@ -26,6 +27,21 @@ def begin(path: Path, **options: Any) -> JournaledPartition:  # noqa: ANN401 - h
     partition = open_partition(path, LIMITED, **options)
     partition.submit("app", SUE, "root.a")
     return partition
+
+
+def require_parts(log: Log, partition: JournaledPartition) -> None:
+    """Require that a reader of a log gets changes up to a size, and at least one."""
+    tail, before = log.tail(), partition.journal.number
+    for number in range(9):
+        partition.allocate(str(number), "app", memory(1))
+    changes = tail.changes(before)
+    assert changes is not None
+    for count in range(1, len(changes) + 1):
+        size = sum(len(change.data) for change in changes[:count])
+        assert tail.changes(before, size=size) == changes[:count]
+        assert tail.changes(before, size=size + 1) == changes[: count + 1]
+    assert tail.changes(before, size=1) == changes[:1]
+    tail.close()
 
 
 def partition_of(opened: OpenLog) -> JournaledPartition:

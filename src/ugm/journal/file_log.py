@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
-from itertools import islice
+from math import inf
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Final, final
@@ -228,7 +228,7 @@ class FileTail:
         """Return the leader, if it has a record."""
         return read_leader(self._path)
 
-    def changes(self, after: int, *, acknowledged: bool = True) -> Sequence[StoredChange] | None:
+    def changes(self, after: int, *, acknowledged: bool = True, size: float = inf) -> Sequence[StoredChange] | None:
         """Return changes after *after*; None if they were compacted."""
         mark = read_ack_marker(self._path)
         if not has_content(self._path) or (acknowledged and mark is not None and mark.number <= after):
@@ -237,11 +237,22 @@ class FileTail:
             head = next(reader.rows("snapshot"), None)
             if head is not None and from_json(head)[0] > after and not reader.has_change(after + 1):
                 return None
-            found = list(islice(reader.changes(after), CHANGES_AT_ONCE))
+            found, is_all = _first(reader.changes(after), size)
             last = found[-1].number if found else after
-            if mark is not None and last < mark.number and len(found) < CHANGES_AT_ONCE:
+            if mark is not None and last < mark.number and is_all:
                 raise reader.damaged(f"it ends with change {last}, but {mark.number} were acknowledged")
             return found
 
     def close(self) -> None:
         """Do nothing: no file is open between two reads."""
+
+
+def _first(changes: Iterable[StoredChange], size: float) -> tuple[list[StoredChange], bool]:
+    """Return the first changes up to a size in bytes, and whether these are all."""
+    found: list[StoredChange] = []
+    for change in changes:
+        found.append(change)
+        size -= len(change.data)
+        if size <= 0 or len(found) == CHANGES_AT_ONCE:
+            return found, False
+    return found, True

@@ -22,6 +22,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from math import inf
 from pathlib import Path
 from typing import ClassVar, Final, Protocol
 
@@ -176,15 +177,16 @@ class LogTail(Protocol):
         """
         ...
 
-    def changes(self, after: int, *, acknowledged: bool = True) -> Sequence[StoredChange] | None:
+    def changes(self, after: int, *, acknowledged: bool = True, size: float = inf) -> Sequence[StoredChange] | None:
         """Return changes after *after*, in order.
 
         None if the changes were compacted, or if the log has no change *after*. The reader must begin again then. There
-        are fewer than `CHANGES_AT_ONCE` only if the log has no more.
+        are fewer than `CHANGES_AT_ONCE` only if the log has no more, or if their size has reached the bound.
 
         Args:
             after: the number of the last change that was read.
             acknowledged: whether to omit changes that are perhaps not durable yet. A new leader needs all of them.
+            size: a bound for the data of the changes in bytes. Only the last change may exceed it.
 
         Raises:
             JournalError: the log cannot be read now.

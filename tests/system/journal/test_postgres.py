@@ -15,7 +15,7 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 
-from support.journal_fixtures import LIMITED, partition_of
+from support.journal_fixtures import LIMITED, partition_of, require_parts
 from support.log_processes import ask, lead, leader_process, log_of, place_of, with_application
 from support.partition_fixtures import SUE, memory
 from support.postgres import Server, server_here, shared_server  # noqa: F401 - a fixture
@@ -100,6 +100,12 @@ def test_readers(log: Log) -> None:
         assert partition.journal.usage("user") == ()
     assert compact(log).changes == 3
     assert usage(log, "user", clock=lambda: 5000) == (row,)
+
+
+def test_size_of_the_changes_that_are_read(log: Log) -> None:
+    """A reader gets changes up to a size, and at least one."""
+    with begin(log) as partition:
+        require_parts(log, partition)
 
 
 def test_url(shared_server: Server) -> None:  # noqa: F811 - the fixture

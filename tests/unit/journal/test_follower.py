@@ -7,7 +7,7 @@ from threading import Event, Thread
 
 import pytest
 
-from support.journal_fixtures import begin, partition_of
+from support.journal_fixtures import begin, partition_of, require_parts
 from support.log_processes import lead
 from support.partition_fixtures import memory
 from support.random_changes import CONFIGS, Actor, state_of
@@ -50,6 +50,12 @@ def test_age_under_constant_changes(path: Path, monkeypatch: pytest.MonkeyPatch)
         assert (follower.poll(), follower.complete_at) == (3, before)
         assert follower.poll() == 2
         assert follower.complete_at > before
+
+
+def test_size_of_the_changes_that_are_read(path: Path) -> None:
+    """A reader gets changes up to a size, and at least one."""
+    with begin(path) as partition:
+        require_parts(log_at(path), partition)
 
 
 def test_takes_over_every_state(path: Path) -> None:

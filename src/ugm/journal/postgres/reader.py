@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from math import inf
 from typing import Final, final
 from zlib import crc32
 
@@ -94,6 +95,13 @@ class _Reader:
 
 
 _SELECT_CHANGES: Final = "SELECT number, at, data, sum FROM {schema}.log WHERE number > %s ORDER BY number LIMIT %s"
+#: The changes before which the size of the others is below a bound.
+_SELECT_FIRST: Final = f"""
+    SELECT number, at, data, sum
+    FROM (SELECT *, sum(length(data)) OVER (ORDER BY number) - length(data) AS size FROM ({_SELECT_CHANGES}) AS page)
+        AS sized
+    WHERE size < %s ORDER BY number
+"""  # noqa: S608 - a constant
 
 
 def _checked(page: Sequence[Row], after: int, damaged: Callable[[str], JournalDamagedError]) -> Iterator[StoredChange]:
@@ -155,7 +163,7 @@ class PostgresTail:
                 return None
         return leader if leader.address else None
 
-    def changes(self, after: int, *, acknowledged: bool = True) -> Sequence[StoredChange] | None:  # noqa: ARG002 - all changes are durable
+    def changes(self, after: int, *, acknowledged: bool = True, size: float = inf) -> Sequence[StoredChange] | None:  # noqa: ARG002 - all changes are durable
         """Return changes after *after*; None if they were compacted, or if the log ends before."""
         database = self._database
         with database.translated_errors(_UNREADABLE):
@@ -163,7 +171,7 @@ class PostgresTail:
             if last <= after:
                 # It ends before if an older copy of the database has been restored.
                 return [] if last == after else None
-            page = database.run(_SELECT_CHANGES, [after, CHANGES_AT_ONCE])
+            page = database.run(_SELECT_FIRST, [after, CHANGES_AT_ONCE, size])
             if (not page or page[0][0] != after + 1) and self._compacted() > after:
                 return None
 
