@@ -132,6 +132,10 @@ class Leader:
         self._log.are_denials_followed |= message.denials
         self._feed.follow(connection, message.after, denials=message.denials)
 
+    def follow_on(self, connection: ServerConnection) -> None:
+        """Send further changes to a connection that has read the ones before."""
+        self._feed.follow_on(connection)
+
     def disconnected(self, connection: ServerConnection) -> None:
         """Forget a connection that was lost. Its session is kept, because the client may return."""
         self._feed.leave(connection)

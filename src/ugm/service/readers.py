@@ -194,6 +194,9 @@ class Readers:
         """
         raise ProtocolError("unexpected", "a read-only connection cannot follow the changes")
 
+    def follow_on(self, connection: ServerConnection) -> None:
+        """Do nothing: no read-only connection follows the changes."""
+
     def leave(self, session: Session) -> None:
         """Do nothing: the session ends with the connection."""
 

@@ -3,9 +3,10 @@
 The problem: a slow, silent or malicious client must not delay the others, or fill the memory of the leader.
 
 The idea: if a client does not read its answers, the service stops reading its messages, and disconnects it when too
-many answers wait. The service also stops reading while the waiting queries of a client are too large. A connection
-executes a limited number of operations, and then waits until the others had their turn. A connection without a valid
-`Hello` is closed after a few seconds. `ClientLimits` has all bounds.
+many answers wait. Changes that it follows wait in the log instead, until it has read the ones before. The service also
+stops reading while the waiting queries of a client are too large. A connection executes a limited number of operations,
+and then waits until the others had their turn. A connection without a valid `Hello` is closed after a few seconds.
+`ClientLimits` has all bounds.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ _ASSURANCE: Final = 0.1
 _LARGEST_GREETING: Final = 1 << 16
 #: Larger frames are sent in pieces of this size, in bytes.
 _PIECE: Final = 1 << 18
+#: If this part of `ClientLimits.unread` is unread, further changes wait, so that they do not end the connection.
+_PART_FOR_CHANGES: Final = 16
 #: The bound of the numbers of operations.
 _LARGEST_NUMBER: Final = 1 << 53
 #: A connection whose peer has vanished without notice is closed after about half a minute.
@@ -94,6 +97,10 @@ class Clients(Protocol):
 
     def follow(self, connection: ServerConnection, message: Follow) -> None:
         """Send the changes after a number to a connection, now and from now on."""
+        ...
+
+    def follow_on(self, connection: ServerConnection) -> None:
+        """Send further changes to a connection that has read the ones before."""
         ...
 
     def leave(self, session: Session) -> None:
@@ -218,6 +225,8 @@ class ServerConnection(asyncio.Protocol):
         if not self._pieces:
             self._largest = 0
         self._resume()
+        if self._is_following and not self._is_unread:
+            self.clients.follow_on(self)
 
     def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002 - the reason does not matter
         """Forget the connection; the session continues when the client connects again."""
@@ -358,8 +367,23 @@ class ServerConnection(asyncio.Protocol):
             self._send_in_pieces(data)
         else:
             transport.write(data)
-        if self._is_unread and transport.get_write_buffer_size() + self._waiting > self._limits.unread + self._largest:
+        if self._is_unread and self._unread(transport) > self._limits.unread + self._largest:
             self.abort()
+
+    def _unread(self, transport: asyncio.Transport) -> int:
+        """Return the number of bytes that the client has not read."""
+        return transport.get_write_buffer_size() + self._waiting
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether further changes should wait until the client has read what it was sent.
+
+        The clients are told when it has, see `Clients.follow_on`.
+        """
+        transport = self._output
+        if transport is None or not self._is_unread:
+            return False
+        return self._unread(transport) > self._limits.unread // _PART_FOR_CHANGES
 
     def _send_in_pieces(self, data: bytes) -> None:
         """Send a frame as fast as the client reads it. The loop would stop while the transport copies a large one."""

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 from threading import Event, Thread
 from time import monotonic
@@ -35,6 +36,7 @@ from ugm.partition import AbstractPartition
 from ugm.service.active_wait import require_duration, run_with_active_wait
 from ugm.service.addresses import Address, parse_addresses
 from ugm.service.call_routing import ServiceCaller
+from ugm.service.change_feed import READ_SIZE
 from ugm.service.committer import LEASE
 from ugm.service.compactor import compact_regularly
 from ugm.service.connection import ClientConnection
@@ -94,6 +96,9 @@ class _Standby:
         """Do nothing: no client has a session here."""
 
     def follow(self, connection: ServerConnection, message: Follow) -> None:
+        """Do nothing, as above."""
+
+    def follow_on(self, connection: ServerConnection) -> None:
         """Do nothing, as above."""
 
     def leave(self, session: Session) -> None:
@@ -456,7 +461,8 @@ class Service:
     async def _lead_log(self, log: Log, opened: OpenLog, stopping: asyncio.Event) -> None:
         resigned, tail = asyncio.Event(), log.tail()
         try:
-            engine = build_engine(self._engine, opened, tail.changes, resigned.set)
+            read_log = partial(tail.changes, size=READ_SIZE)
+            engine = build_engine(self._engine, opened, read_log, resigned.set)
             changes = engine.committer.log
             compaction = asyncio.create_task(
                 compact_regularly(

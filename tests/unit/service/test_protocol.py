@@ -12,7 +12,7 @@ from support.partition_fixtures import SUE, memory
 from support.service_fixtures import RawClient, eventually, request, running, started
 from ugm.service import FencedError, ServiceSettings, connect
 from ugm.service.operations import OPERATIONS, RESULT
-from ugm.service.server_connection import ClientLimits
+from ugm.service.server_connection import ClientLimits, ServerConnection
 from ugm.service.wire import (
     MAX_FRAME,
     SESSION_UNKNOWN,
@@ -364,20 +364,29 @@ def test_client_that_does_not_read_blocks_nobody(tmp_path: Path) -> None:
         assert type(client.receive()) is Pong
 
 
-def test_follower_that_does_not_read_is_disconnected(tmp_path: Path) -> None:
-    """The answers and changes that wait for a client are bounded."""
-    settings = ServiceSettings(limits=ClientLimits(unread=100_000))
+@pytest.mark.parametrize("journal", ["j", None])
+def test_follower_that_does_not_read(tmp_path: Path, journal: str | None) -> None:
+    """The changes that wait for a client are bounded. It stays connected, and gets all of them when it reads."""
+    settings = ServiceSettings(limits=ClientLimits(unread=200_000))
     tags = {f"note{number}": "x" * 200 for number in range(300)}
     with (
-        running(tmp_path, journal="j", settings=settings) as service,
+        running(tmp_path, journal=journal, settings=settings) as service,
         started(service) as partition,
         RawClient(service) as client,
     ):
         client.open()
-        client.send(Follow(0))
-        for number in range(20):
+        client.send(Follow(-1))
+        begin = client.receive().number
+        for number in range(40):
             partition.submit(f"app-{number}", SUE, "root.a", tags=tags)
-        eventually(lambda: service._listener.connections == 1)
+            assert sum(map(_unread, tuple(service._listener._connections))) < 200_000
+        numbers = [client.receive().number for _ in range(40)]
+        assert numbers == list(range(begin + 1, begin + 41))
+
+
+def _unread(connection: ServerConnection) -> int:
+    transport = connection._transport
+    return 0 if transport is None else connection._unread(transport)
 
 
 def test_answer_may_be_larger_than_the_bound_for_clients(tmp_path: Path) -> None:
