@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -178,6 +179,8 @@ def execute_task() -> None:
     if not data:
         # The start of this process was interrupted.
         return
+    # If the leader ends, this process ends when it writes, and reports no error.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.nice(_NICE)
     task = CompactionTask(*json.loads(data))
     try:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import signal
 import sqlite3
 import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 from threading import Thread
@@ -77,6 +80,22 @@ def test_changes_go_on(tmp_path: Path) -> None:
             made += 1
     assert future.result().changes >= 52
     assert inspect(path).allocations == 50 + made
+
+
+def test_leader_that_ends(tmp_path: Path) -> None:
+    """If the leader ends, the process of its compaction ends without a report."""
+    with begin(tmp_path / "journal") as partition:
+        fill(partition, 10)
+    pipe, code = subprocess.PIPE, "from ugm.journal.compaction_process import execute_task; execute_task()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe, stderr=pipe) as process:  # noqa: S603 - a function of this package
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        with process.stdin as task:
+            task.write(json.dumps([str(tmp_path / "journal"), "", None]).encode())
+        assert process.stderr.read() == b""
+    assert process.returncode == -signal.SIGPIPE
 
 
 @pytest.mark.ci
