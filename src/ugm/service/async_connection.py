@@ -60,6 +60,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 _SUCCESS: Final = 0
 _PING: Final = frame(Ping())
+_BYE: Final = frame(Bye())
 
 
 @final
@@ -341,6 +342,9 @@ class AsyncClientConnection:
             welcome = await channel.welcomed
             self._require_current(welcome)
         except BaseException:
+            if not self.session:
+                # The leader may have opened a session, which it would keep for an hour.
+                channel.send(_BYE)
             channel.close()
             raise
         self.session, self.term = welcome.session, welcome.term
@@ -447,7 +451,7 @@ class AsyncClientConnection:
             self.leave_to_parent()
             return
         if self._channel is not None:
-            self._channel.send(frame(Bye()))
+            self._channel.send(_BYE)
         self._end()
         if self._work is not None:
             self._work.cancel()

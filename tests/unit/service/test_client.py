@@ -16,6 +16,7 @@ from itertools import count
 from pathlib import Path
 from threading import Event, Thread
 from time import monotonic, sleep
+from typing import NoReturn
 
 import pytest
 
@@ -32,7 +33,9 @@ from ugm.service import (
     connect,
     connect_async,
 )
+from ugm.service.async_connection import AsyncClientConnection
 from ugm.service.server_connection import ClientLimits
+from ugm.service.wire import Welcome
 
 #: More than the largest amount in queue ``root.a``.
 TOO_MUCH = 1001
@@ -48,6 +51,26 @@ def silent_address(folder: Path) -> Iterator[str]:
         listening.bind(str(folder / "silent"))
         listening.listen()
         yield f"unix:{folder / 'silent'}"
+
+
+# Sessions
+
+
+def test_cancelled_connect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that is cancelled while it connects leaves no session behind."""
+    opened = []
+
+    def cancel(_connection: AsyncClientConnection, welcome: Welcome) -> NoReturn:
+        opened.append(welcome.session)
+        raise asyncio.CancelledError
+
+    with running(tmp_path) as service, started(service) as partition:
+        with monkeypatch.context() as patch:
+            patch.setattr(AsyncClientConnection, "_require_current", cancel)
+            with pytest.raises(asyncio.CancelledError):
+                asyncio.run(connect_async(str(service.addresses[0])))
+        assert opened
+        eventually(lambda: len(partition.sessions.sessions()) == 1)
 
 
 # Answers belong to their calls
