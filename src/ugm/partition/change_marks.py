@@ -44,7 +44,7 @@ class ChangeMarks:
 
     __slots__ = ("__weakref__", "applications", "everything", "freed", "notify")
 
-    #: The changed allocations of each changed application, in the order of their first change.
+    #: The changed allocations of each changed application, in the order of their last request or else first change.
     applications: dict[str, dict[str, None]]
     #: The applications that may have freed something.
     freed: set[str]
@@ -108,7 +108,11 @@ def _mark(reader: ChangeMarks, event: Event) -> None:
     """Set the marks of a reader for an event."""
     if isinstance(event, _OF_ALLOCATIONS):
         allocation_id, application_id, *_ = event.allocation
-        reader.applications.setdefault(application_id, {})[allocation_id] = None
+        changed = reader.applications.setdefault(application_id, {})
+        if isinstance(event, AllocationRequested):
+            # It comes after the requests before it, even if one with its id was withdrawn.
+            changed.pop(allocation_id, None)
+        changed[allocation_id] = None
         if isinstance(event, _FREEING):
             reader.freed.add(application_id)
         if reader.notify is not None and not isinstance(event, Allocated):

@@ -78,6 +78,15 @@ class _HoldsExchanged(Protocol):
     def expect_exchange(self, old_id: str, new_id: str) -> None: ...
 
 
+@runtime_checkable
+class _OnTrial(Protocol):
+    """A model that can undo more charges exactly if it knows that they will be undone."""
+
+    def begin_trial(self) -> None: ...
+
+    def end_trial(self) -> None: ...
+
+
 class FollowSchedule(Protocol):
     """A function that puts the limits of a schedule in force when an operation begins."""
 
@@ -108,6 +117,7 @@ class ModelSet:
         "_holding_exchanged",
         "_lock",
         "_objecting",
+        "_on_trial",
         "_pending",
         "_replaced",
         "_resettable",
@@ -135,6 +145,8 @@ class ModelSet:
     _deniers: dict[str, list[QuotaModel]]
     #: The models whose claims are announced before they are exchanged.
     _holding_exchanged: tuple[_HoldsExchanged, ...]
+    #: The models that have to know that charges will be undone.
+    _on_trial: tuple[_OnTrial, ...]
     #: The models that depend on the time.
     _timed: tuple[TimedModel, ...]
     #: The declared models with their definitions.
@@ -166,6 +178,7 @@ class ModelSet:
             if any(model is other for other in self.all[:position]):
                 raise RequestError("models", model, "the model occurs twice")
         self._calling = self._objecting = None
+        self._on_trial = tuple(model for model in models if isinstance(model, _OnTrial))
         self._unknown, self._suspended = [], []
         self._replaced = None
         self._exhausted = 0
@@ -576,6 +589,16 @@ class ModelSet:
         else:
             undo.append((self._undo, (model, INVERSE[method], claim)))
         self._calling = None
+
+    def begin_trial(self) -> None:
+        """Announce charges that are refunded in reverse order, with nothing else in between but queries."""
+        for model in self._on_trial:
+            model.begin_trial()
+
+    def end_trial(self) -> None:
+        """Announce that these charges are refunded, or that their operation has failed."""
+        for model in self._on_trial:
+            model.end_trial()
 
     def undo_since(self, mark: int) -> None:
         """Undo all changes since the undo list had *mark* steps. The operation continues, unless a model raises.

@@ -113,7 +113,8 @@ class ApplicationChange(NamedTuple):
     """A change of an application."""
 
     application_id: str
-    #: The application after the change, with all its requests only if it is new; None if it was removed.
+    #: The application after the change, with all its requests only if it is new or replaces another one of the same id;
+    #: None if it was removed.
     copied: CopiedApplication | None
     #: Its requests that have perhaps changed; None for one that is not pending.
     requests: Mapping[str, OrderedRequest | None]

@@ -418,7 +418,7 @@ class PendingViews:
         outdated = []
         for name in changed:
             found, entry = known.get(name), pending.get(name)
-            if entry is None:
+            if entry is None or (found is not None and found.entry is not entry):
                 self.offered.pop(name, None)
             if found is not None and (found.entry is not entry or found.view is not found.size.view):
                 outdated.append(name)
@@ -500,10 +500,12 @@ class PendingViews:
 class _Start(NamedTuple):
     """The facts that decide about all requests of an application."""
 
+    #: Its place in the order of submission: after its end, another application may have its id.
+    number: int
     queue_path: str
     group: str | None
     is_running: bool
 
 
 def _start_of(application: Application) -> _Start:
-    return _Start(application.queue.queue_path, application.group, application.holding is not None)
+    return _Start(application.number, application.queue.queue_path, application.group, application.holding is not None)

@@ -68,6 +68,8 @@ class _Copy(NamedTuple):
     given: tuple[PlacedRequest, ...]
     recorded: tuple[PlacedRequest, ...]
     now: int
+    #: The allocations that are leaving already.
+    terminating: frozenset[str]
     #: Whether the request is pending, and whether it would be granted.
     is_pending: bool
     is_allowed: bool
@@ -146,7 +148,7 @@ class PreemptionPlanning:
         """
         copy = read(self._copy, call)
         settings = self._settings.of(copy.world.compiled)
-        if copy.answer.in_models:
+        if copy.answer.in_models and not copy.is_allowed:
             plan = self._plan_with_models(call, copy, settings, read)
         else:
             plan = _plan(copy, settings, call)
@@ -160,6 +162,7 @@ class PreemptionPlanning:
         _, application_id, usage, _, priority, preemptible, duration = request
         decision = self._queries.check(application_id, QueryRequest(usage, priority, preemptible, duration))
         placed = self._trial.placed_entries(request.allocation_id, call.placed)
+        answer = self._trial.answer(request, placed, self._state.terminating_entries(), evicts=True)
         return _Copy(
             WorldCopy.of(self._state),
             PreemptionRequest(
@@ -174,9 +177,10 @@ class PreemptionPlanning:
             self._given_placed(call),
             self._placed(request.allocation_id),
             self._models.clock.now(changes=False) if call.now is None else call.now,
+            frozenset(self._state.terminating_entries()),
             self._is_pending(request.allocation_id),
-            decision.allowed and (not placed or bool(self._trial.answer(request, placed, {}))),
-            self._trial.answer(request, placed, self._state.terminating_entries()),
+            decision.allowed and answer.is_allowed,
+            answer,
         )
 
     def _given_placed(self, call: PreemptionCall) -> tuple[PlacedRequest, ...]:
@@ -205,7 +209,9 @@ class PreemptionPlanning:
         self, call: PreemptionCall, copy: _Copy, settings: PreemptionSettings, read: ReadLocked
     ) -> PreemptionPlan:
         """Return a plan for a request that models deny."""
-        in_models, evictions = copy.answer.in_models, copy.answer.evictions
+        in_models = copy.answer.in_models
+        # What a model would evict may be leaving already.
+        evictions = [name for name in copy.answer.evictions if name not in copy.terminating]
         evicted = permitted_evictions(copy.world, copy.request, evictions)
         plan = _plan(copy, settings, call, evicted)
         if plan.outcome in _FINAL:
@@ -228,7 +234,7 @@ class PreemptionPlanning:
 
     def _fits(self, call: PreemptionCall, evicted: Sequence[str], plan: PreemptionPlan) -> bool:
         """Return whether the request fits once victims and terminating allocations are released."""
-        return bool(self._answer_without(call, [*evicted, *(victim.allocation_id for victim in plan.victims)]))
+        return not self._answer_without(call, [*evicted, *(victim.allocation_id for victim in plan.victims)]).denials
 
     def _answer_without(self, call: PreemptionCall, names: Iterable[str] = ()) -> TrialAnswer:
         """Return the answer of all limits without some allocations and the terminating ones."""
@@ -341,6 +347,9 @@ class PreemptionPlanning:
         application = self._state.applications.get(request.application_id)
         if application is None or application.failing:
             return f"application {request.application_id!r} {'has ended' if application is None else 'is failing'}"
+        for one in plan.placed:
+            if one.application_id and one.application_id not in self._state.applications:
+                return f"application {one.application_id!r} has ended"
         if application.queue.queue_path != request.queue_path:
             return f"application {request.application_id!r} is in queue {application.queue.queue_path} now"
         entry = self._state.ledger.get(name)
@@ -377,11 +386,12 @@ class PreemptionPlanning:
     def _changed_answer(self, plan: PreemptionPlan) -> str:
         """Return the reason why the request does not need the victims now, or why they do not suffice."""
         call = PreemptionCall.of_plan(plan)
-        if self._answer_without(call):
+        now = self._answer_without(call)
+        if now.is_allowed or not now.denials:
             return "the request fits without evictions now"
-        own, in_models, _ = self._answer_without(call, [one.allocation_id for one in (*plan.by_model, *plan.victims)])
-        denial = next(iter((*own, *in_models)), None)
-        return "" if denial is None else f"the request would not fit: {denial}"
+        victims = [one.allocation_id for one in (*plan.by_model, *plan.victims)]
+        denials = self._answer_without(call, victims).denials
+        return f"the request would not fit: {denials[0]}" if denials else ""
 
     def _world_of(self, plan: PreemptionPlan | ReductionPlan) -> World:
         """Return the queues and allocations as they are now, with the assumptions of a plan."""

@@ -18,21 +18,26 @@ from ugm.partition.model_set import ModelSet
 from ugm.partition.state import PartitionState
 from ugm.partition.subject_queries import QueryRequest, SubjectQueries
 from ugm.partition.trial_charges import TrialCharges
+from ugm.resources import Resource
 
 __all__ = ["PreemptionTrial", "TrialAnswer"]
 
 
 class TrialAnswer(NamedTuple):
-    """The limits that deny a request; true if it fits."""
+    """The limits that deny a request after some releases."""
 
     #: The limits of users, groups and queues.
     own: tuple[Violation, ...]
     in_models: tuple[Violation, ...]
-    #: The allocations that the models would evict; empty if they do not deny the request, or if that does not help.
+    #: Whether it would be granted now, before any release.
+    is_allowed: bool
+    #: The allocations that the models would evict now; empty if they allow the request, or if that does not help.
     evictions: tuple[str, ...]
 
-    def __bool__(self) -> bool:
-        return not self.own and not self.in_models
+    @property
+    def denials(self) -> tuple[Violation, ...]:
+        """All limits."""
+        return self.own + self.in_models
 
     @property
     def blocking(self) -> tuple[Violation, ...]:
@@ -77,7 +82,12 @@ class PreemptionTrial:
         return entries
 
     def answer(
-        self, request: AllocationRequest, placed: Mapping[str, LedgerEntry], leaving: Mapping[str, LedgerEntry]
+        self,
+        request: AllocationRequest,
+        placed: Mapping[str, LedgerEntry],
+        leaving: Mapping[str, LedgerEntry],
+        *,
+        evicts: bool = False,
     ) -> TrialAnswer:
         """Return the answer of all limits.
 
@@ -85,17 +95,32 @@ class PreemptionTrial:
             request: the request.
             placed: requests that count as granted.
             leaving: allocations that count as released.
+            evicts: whether to ask the models for evictions.
         """
         charges = self._charge(placed)
+        _, application_id, usage, _, priority, preemptible, duration = request
+        claim = self._queries.claim(application_id, QueryRequest(usage, priority, preemptible, duration))
+        is_allowed = not self._queries.own_violations(application_id, usage)
+        in_models: tuple[Violation, ...] = ()
+        evictions: tuple[str, ...] = ()
+        if self._models:
+            if self._models.check(claim):
+                is_allowed = False
+                evictions = self._models.evictions(claim) if evicts else ()
+            in_models = self._models.shortage(claim, [entry.claim(name) for name, entry in leaving.items()])
+        own = self._without(leaving, application_id, usage)
+        charges.refund_all()
+        return TrialAnswer(own, in_models, is_allowed, evictions)
+
+    def _without(
+        self, leaving: Mapping[str, LedgerEntry], application_id: str, usage: Resource
+    ) -> tuple[Violation, ...]:
+        """Return the limits of users, groups and queues that deny a request after some releases."""
         for entry in leaving.values():
             self._state.refund(entry)
-        mark = len(self._state.undo)
-        self._models.apply([("refund", entry.claim(name)) for name, entry in leaving.items()])
-        found = self._answer(request)
-        self._models.undo_since(mark)
+        found = self._queries.own_violations(application_id, usage)
         for entry in leaving.values():
             self._state.charge(entry, self._admission.vector(entry.usage))
-        charges.refund_all()
         return found
 
     def _charge(self, placed: Mapping[str, LedgerEntry]) -> TrialCharges:
@@ -105,12 +130,3 @@ class PreemptionTrial:
             if not any(isinstance(one, SetupViolation) for one in self._models.check(entry.claim(name))):
                 charges.charge(name, entry)
         return charges
-
-    def _answer(self, request: AllocationRequest) -> TrialAnswer:
-        _, application_id, usage, _, priority, preemptible, duration = request
-        own = self._queries.own_violations(application_id, usage)
-        if not self._models:
-            return TrialAnswer(own, (), ())
-        claim = self._queries.claim(application_id, QueryRequest(usage, priority, preemptible, duration))
-        in_models = self._models.check(claim)
-        return TrialAnswer(own, in_models, self._models.evictions(claim) if in_models else ())

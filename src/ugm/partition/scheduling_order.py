@@ -287,7 +287,9 @@ class ApplicationOrder:
         application, for_key = state.applications.get(application_id), bool(self._keys)
         if application is None:
             return ApplicationChange(application_id, None, {})
-        if application_id not in self.tree.applications:
+        known = self.tree.applications.get(application_id)
+        if known is None or known.number != application.number:
+            # It is new, or another application has ended and given its id to this one.
             return ApplicationChange(
                 application_id, CopiedApplication.of(application, for_key=for_key, tree=self.groups), {}
             )
@@ -313,11 +315,10 @@ class ApplicationOrder:
         """
         name, copied = change.application_id, change.copied
         ordered = self.tree.applications.get(name)
+        if ordered is not None and (copied is None or ordered.number != copied.application.number):
+            self._remove(name)
+            ordered = None
         if copied is None:
-            if ordered is not None:
-                self.tree.remove(name)
-                self._copies.pop(name, None)
-                self._users.pop(name, None)
             return
         if ordered is None:
             self.tree.update(self._fill(copied, without))
@@ -327,10 +328,16 @@ class ApplicationOrder:
             self._change_request(ordered, request_id, None if request_id in without else request)
         self.tree.update(ordered)
 
+    def _remove(self, application_id: str) -> None:
+        self.tree.remove(application_id)
+        self._copies.pop(application_id, None)
+        self._users.pop(application_id, None)
+
     def _change_request(self, ordered: OrderedApplication, request_id: str, request: OrderedRequest | None) -> None:
         if self._requests is None and request is not None:
             known = ordered.requests.get(request_id)
-            if known is None or known[2] != request:
+            # An equal request may have been withdrawn and made again, behind the others.
+            if known is None or known[2].origin is not request.origin:
                 ordered.add(request)
         elif request is None:
             ordered.requests.pop(request_id, None)

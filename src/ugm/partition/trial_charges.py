@@ -60,6 +60,8 @@ class TrialCharges:
         state, application, claim = self._state, entry.application, entry.claim(allocation_id)
         before = application.holding, application.group, application.has_run
         made = TrialCharge(entry, claim, allocation_id in application.pending, before)
+        if not self.made:
+            self._models.begin_trial()
         self.made.append(made)
         if self._models:
             self._models.apply(charge_calls(claim, pending=made.is_pending))
@@ -86,6 +88,8 @@ class TrialCharges:
             if is_pending:
                 calls.append(("add_pending", pending_claim(claim)))
             self._models.apply(calls)
+        if not self.made:
+            self._models.end_trial()
         return made
 
     def refund_all(self) -> None:
@@ -96,3 +100,4 @@ class TrialCharges:
     def forget(self) -> None:
         """Forget all charges of an interrupted search."""
         self.made.clear()
+        self._models.end_trial()

@@ -413,12 +413,13 @@ class WakeSearch:
         for name in freed:
             self._free(name)
         for name, request_ids in marks.take().items():
-            known = order.tree.applications.get(name)
+            before = order.tree.applications.get(name)
             order.apply(order.read(state, name, request_ids), frozenset())
             views.follow(name, request_ids)
-            changed = known or order.tree.applications.get(name)
-            if changed is not None:
-                views.note_application(changed)
+            # Another application may have the id of one that has ended.
+            for one in dict.fromkeys((before, order.tree.applications.get(name))):
+                if one is not None:
+                    views.note_application(one)
         if order.read_ranks(state):
             views.note_everything()
 

@@ -81,7 +81,9 @@ class Charging:
         #: The claim that was checked last, if all trees can hold it.
         self.checked: Checked | None = None
         #: The last steps. Each can be undone after the later ones, unless another caller has changed the trees between.
-        self.steps: Final = deque[Step](maxlen=_MAX_STEPS)
+        self.steps: Final = deque[Step]()
+        #: Whether all steps are kept, because a search will undo its charges.
+        self.keeps_all = False
 
     @locked
     def read(self, query: Callable[[Forest], Iterable[T]]) -> list[T]:
@@ -180,6 +182,14 @@ class Charging:
             self.steps.clear()
         step.change.set_last()
         self.steps.append(step)
+        if len(self.steps) > _MAX_STEPS and not self.keeps_all:
+            self.steps.popleft()
+
+    def end_trial(self) -> None:
+        """Keep as many steps as usual again."""
+        self.keeps_all = False
+        while len(self.steps) > _MAX_STEPS:
+            self.steps.popleft()
 
     @locked
     def undo_refund(self, claim: Claim) -> ConsumerInfo | None:

@@ -100,6 +100,14 @@ class _Model(ReportingModel, ABC):
         if self._unknown({}) is not None:
             raise RequestError(f"{self._kind.removeprefix('quota ')}_name", name, f"there is no such {self._kind}")
 
+    def begin_trial(self) -> None:
+        """Prepare for charges that are refunded in reverse order: each is undone exactly, however many there are."""
+        self._charging.keeps_all = True
+
+    def end_trial(self) -> None:
+        """End a trial, whose charges are refunded."""
+        self._charging.end_trial()
+
     def reset(self) -> None:
         """Release all claims. The trees and all other consumers remain.
 

@@ -566,6 +566,31 @@ def test_a_stale_plan_of_a_model_is_refused(reason: str) -> None:
     assert not partition.preemption_status().terminating
 
 
+def test_an_application_of_a_named_request_that_has_ended() -> None:
+    """The plan is stale, because the room for that request was part of it."""
+    partition = two_requests(IN_ELASTIC, 2)
+    made = plan_for(partition, "second", 2, placed=[request(2, "first", priority=5)])
+    partition.remove("first")
+
+    with pytest.raises(RequestError, match="the plan is stale: application 'first' has ended"):
+        partition.carry_out(made)
+
+
+def test_many_terminating_allocations_stay_in_their_places() -> None:
+    """A plan leaves a quota tree as it is, however many allocations count as released for it."""
+    partition = two_requests(IN_TREE.replace('"4"', '"400"'), 200)
+    for name in ("used-1", "used-2", "second-new"):
+        partition.release(name)
+    for number in range(300):
+        assert partition.allocate(f"used-{number}", "used", memory(1), priority=number % 3)
+    for number in range(0, 300, 2):
+        partition.preempt(f"used-{number}")
+    before = partition.model_reports()
+
+    assert plan_for(partition, "first", 200).outcome is Outcome.AWAITS_TERMINATING
+    assert partition.model_reports() == before
+
+
 def test_a_withdrawn_request_of_a_model() -> None:
     """A plan is stale after its request was withdrawn, also if only a model chose the victims."""
     partition = two_requests(IN_ELASTIC, 2)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from random import Random
 from unittest.mock import Mock
 
 import pytest
@@ -347,3 +348,67 @@ def test_an_application_that_ends_with_several_requests(policy: str, end: str) -
 
     assert [one.allocation_id for one in partition.wake()] == ["waits"]
     assert [head.request.allocation_id for head in partition.scheduling_pass()] == ["waits"]
+
+
+def test_an_application_under_the_id_of_one_that_ended() -> None:
+    """Its queue and its place in the order are its own, also if both changes come between two searches."""
+    partition = Partition(config("{name: a, resources: {max: {memory: 1}}}, {name: b}"))
+    for name in ("first", "again"):
+        partition.submit(name, SUE, "root.a")
+    partition.submit("other", BOB, "root.a")
+    assert partition.allocate("held", "first", memory(1))
+    for name in ("again", "other"):
+        partition.request(f"{name}-1", name, memory(1))
+    waiting = partition.waiting_list()
+    assert woken(waiting) == []
+    partition.remove("again")
+    partition.submit("again", BOB, "root.b")
+    partition.request("again-1", "again", memory(1))
+    assert woken(waiting) == ["again-1"]
+    partition.remove("again")
+    partition.submit("again", BOB, "root.a")
+    partition.request("again-1", "again", memory(1))
+    partition.release("held")
+
+    assert woken(waiting) == ["other-1"]
+
+
+def test_a_request_that_is_made_again() -> None:
+    """A request that was withdrawn and made again comes after the others, and is woken again."""
+    partition = Partition(config("{name: a, resources: {max: {memory: 1}}}"))
+    partition.submit("app", SUE, "root.a")
+    for name in ("one", "two"):
+        partition.request(name, "app", memory(1))
+    waiting = partition.waiting_list()
+    assert woken(waiting) == ["one"]
+    partition.release("one")
+    partition.request("three", "app", memory(1))
+    partition.request("one", "app", memory(1))
+
+    assert woken(waiting) == ["two"]
+    assert [head.request.allocation_id for head in partition.scheduling_pass()] == ["two", "three", "one"]
+    for name in ("two", "three"):
+        partition.release(name)
+    assert woken(waiting) == ["one"]
+
+
+def lending_partition(seed: int) -> Partition:
+    """Return a partition with a quota tree in which one group borrows."""
+    partition = Partition(config("{name: a}"), models=[quota_tree({"red": 100, "blue": 100}, 400)])
+    for group in ("red", "blue"):
+        partition.submit(group, SUE, "root.a", tags={GROUP_TAG: group})
+    draw = Random(seed)
+    for number in range(150):
+        assert partition.allocate(f"red-{number}", "red", Resource(gpu=1), priority=draw.randrange(3))
+    return partition
+
+
+def test_many_requests_leave_a_quota_tree_as_it_was() -> None:
+    """However many requests a search grants on trial, every consumer is at its node and in its place afterwards."""
+    partition = lending_partition(1)
+    before = partition.model_reports()
+    for number in range(150):
+        partition.request(f"asks-{number}", "red", Resource(gpu=1), priority=3 + number % 2)
+
+    assert len(partition.wake()) == 150
+    assert partition.model_reports() == before
