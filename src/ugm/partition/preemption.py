@@ -13,11 +13,10 @@ on, and `PreemptionPlanning.carry_out` compares them. This takes a pass over the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple, final
 
-from ugm.arguments import require_resource
 from ugm.decision import Decision
 from ugm.errors import RequestError
 from ugm.partition.admission import Admission
@@ -174,7 +173,7 @@ class PreemptionPlanning:
                 call.since,
                 call.may_preempt,
             ),
-            self._given_placed(call),
+            self._given_placed(call, placed),
             self._placed(request.allocation_id),
             self._models.clock.now(changes=False) if call.now is None else call.now,
             frozenset(self._state.terminating_entries()),
@@ -183,12 +182,16 @@ class PreemptionPlanning:
             answer,
         )
 
-    def _given_placed(self, call: PreemptionCall) -> tuple[PlacedRequest, ...]:
-        """Return the requests that the caller names and for which no recorded plan has made room."""
-        known = {call.request.allocation_id, *self._state.placed_entries()}
-        named = {one.allocation_id: one for one in call.placed}
+    def _given_placed(self, call: PreemptionCall, placed: Mapping[str, LedgerEntry]) -> tuple[PlacedRequest, ...]:
+        """Return the requests that the caller names and for which no recorded plan has made room.
+
+        Args:
+            call: the arguments.
+            placed: all requests that count as granted.
+        """
+        recorded, named = self._state.placed_entries(), {one.allocation_id: one for one in call.placed}
         return tuple(
-            self._placed_request(one) for name, one in named.items() if name not in known and self._held(name) is None
+            _placed_request(one, placed[name]) for name, one in named.items() if name in placed and name not in recorded
         )
 
     def _placed(self, but_for: str = "") -> tuple[PlacedRequest, ...]:
@@ -198,12 +201,6 @@ class PreemptionPlanning:
             for name, entry in self._state.placed_entries().items()
             if name != but_for
         )
-
-    def _placed_request(self, placed: AllocationRequest) -> PlacedRequest:
-        name, application_id, usage, _, priority, preemptible, duration = placed
-        require_resource("usage", usage)
-        path = self._admission.require_application(application_id).queue.queue_path
-        return PlacedRequest(path, usage, name, application_id, priority, preemptible, duration)
 
     def _plan_with_models(
         self, call: PreemptionCall, copy: _Copy, settings: PreemptionSettings, read: ReadLocked
@@ -410,6 +407,12 @@ def _plan(
     plan = plan_for_queues(world, copy.request, copy.now, within_queue=call.within_queue, blocked=copy.blocked)
     _, _, _, _, _, preemptible, duration = call.request
     return replace(plan, placed=copy.given, is_pending=copy.is_pending, preemptible=preemptible, duration=duration)
+
+
+def _placed_request(placed: AllocationRequest, entry: LedgerEntry) -> PlacedRequest:
+    name, application_id, _, _, priority, preemptible, duration = placed
+    path = entry.application.queue.queue_path
+    return PlacedRequest(path, entry.usage, name, application_id, priority, preemptible, duration)
 
 
 def _changed_queue(inputs: Iterable[QueueInput], tree: QueueUsageTree) -> str:
