@@ -230,6 +230,12 @@ class FileTail:
 
     def changes(self, after: int, *, acknowledged: bool = True, size: float = inf) -> Sequence[StoredChange] | None:
         """Return changes after *after*; None if they were compacted."""
+        try:
+            return self._changes(after, acknowledged=acknowledged, size=size)
+        except OSError as error:
+            raise JournalError(self._path, f"it cannot be read: {error}") from error
+
+    def _changes(self, after: int, *, acknowledged: bool, size: float) -> Sequence[StoredChange] | None:
         mark = read_ack_marker(self._path)
         if not has_content(self._path) or (acknowledged and mark is not None and mark.number <= after):
             return []

@@ -178,7 +178,6 @@ class ModelSet:
             if any(model is other for other in self.all[:position]):
                 raise RequestError("models", model, "the model occurs twice")
         self._calling = self._objecting = None
-        self._on_trial = tuple(model for model in models if isinstance(model, _OnTrial))
         self._unknown, self._suspended = [], []
         self._replaced = None
         self._exhausted = 0
@@ -191,6 +190,7 @@ class ModelSet:
         self._pending = tuple(model for model in models if is_pending_model(model))
         # Models of quota trees. They are not imported here, because few partitions have any.
         self._holding_exchanged = tuple(model for model in models if isinstance(model, _HoldsExchanged))
+        self._on_trial = tuple(model for model in models if isinstance(model, _OnTrial))
         self._deniers = {}
         self._note_timed()
 
@@ -591,12 +591,17 @@ class ModelSet:
         self._calling = None
 
     def begin_trial(self) -> None:
-        """Announce charges that are refunded in reverse order, with nothing else in between but queries."""
+        """Announce charges that are refunded in reverse order, with nothing else in between but queries.
+
+        If the operation fails, the trial ends after its charges are undone.
+        """
+        if self._on_trial:
+            self._lock.undo.append((self.end_trial, ()))
         for model in self._on_trial:
             model.begin_trial()
 
     def end_trial(self) -> None:
-        """Announce that these charges are refunded, or that their operation has failed."""
+        """Announce that these charges are refunded."""
         for model in self._on_trial:
             model.end_trial()
 

@@ -33,6 +33,7 @@ from ugm.partition.order_copy import (
 )
 from ugm.partition.planned_start import Reservation
 from ugm.partition.state import PartitionState
+from ugm.queues.specs import Quota
 
 __all__ = [
     "ApplicationKey",
@@ -54,6 +55,9 @@ ApplicationKey: TypeAlias = Callable[[ApplicationInfo], Any]
 _NOTHING: Final[Mapping[str, int]] = {}
 #: The name of the group of applications without a group.
 _NO_GROUP: Final = "(no group)"
+
+#: With more ended queues than there are queues, and this number, everything is read again.
+_MOST_ENDED: Final = 100
 
 
 class Turn(NamedTuple):
@@ -150,7 +154,10 @@ class ApplicationOrder:
         rank_key: the key of applications in queues with the policy ``share``; None to read the ranks of the copy.
     """
 
-    __slots__ = ("_copies", "_keys", "_paths", "_requests", "_settings", "_users", "groups", "rank_key", "tree")
+    __slots__ = (
+        *("_copies", "_keys", "_paths", "_quotas", "_requests", "_settings", "_users"),
+        *("groups", "rank_key", "tree"),
+    )
 
     def __init__(
         self,
@@ -172,6 +179,8 @@ class ApplicationOrder:
             self._settings.of(ROOT), _NOTHING if copy.cluster is None else copy.cluster.amounts
         )
         self._set_key(ROOT)
+        #: The quotas of the queues below the root when they were added.
+        self._quotas: Final[dict[str, Quota]] = {}
         #: The groups that are traversed, and their paths; None for the queues.
         self.groups: Final = copy.tree
         self._paths: Final[dict[str, str]] = {}
@@ -202,11 +211,36 @@ class ApplicationOrder:
         self.tree.refresh()
         return True
 
+    def is_stale(self, state: PartitionState, application_ids: Iterable[str]) -> bool:
+        """Return whether the queues must be read again; the caller holds the lock.
+
+        Queues that have ended stay in the order. This is harmless until there are too many of them, or until one comes
+        back with another quota.
+
+        Args:
+            state: the partition.
+            application_ids: the applications that have perhaps changed.
+        """
+        if len(self._quotas) > 2 * len(state.tree.queues) + _MOST_ENDED:
+            return True
+        return self.groups is None and any(
+            self._quotas.get(queue.queue_path, queue.quota) != queue.quota
+            for name in application_ids
+            if (application := state.applications.get(name)) is not None and not self._has(application)
+            for queue in application.queue.lineage()
+            if queue.queue_path != ROOT
+        )
+
+    def _has(self, application: Application) -> bool:
+        known = self.tree.applications.get(application.application_id)
+        return known is not None and known.number == application.number
+
     def user_of(self, application_id: str) -> str:
         """Return the name of the user of an application."""
         return self._users[application_id]
 
     def _add_queue(self, queue: QueueCopy) -> None:
+        self._quotas[queue.path] = queue.quota
         self.tree.add_queue(queue.path, self._settings.of(queue.path), queue.guaranteed, queue.maximum)
         self._set_key(queue.path)
 
@@ -287,8 +321,7 @@ class ApplicationOrder:
         application, for_key = state.applications.get(application_id), bool(self._keys)
         if application is None:
             return ApplicationChange(application_id, None, {})
-        known = self.tree.applications.get(application_id)
-        if known is None or known.number != application.number:
+        if not self._has(application):
             # It is new, or another application has ended and given its id to this one.
             return ApplicationChange(
                 application_id, CopiedApplication.of(application, for_key=for_key, tree=self.groups), {}

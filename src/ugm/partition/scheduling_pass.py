@@ -173,11 +173,12 @@ class SchedulingPass:
         """Return what has changed since the last head; the caller holds the lock."""
         marks = self._marks
         was_outdated, self._is_outdated = self._is_outdated, True
-        if self._order is None or was_outdated or marks.everything:
+        order = self._order
+        if order is None or was_outdated or marks.everything or order.is_stale(self._state, marks.applications):
             return self._copy()
         if self._tree is not None:
             self._nodes = self._tree.nodes()
-        return [self._order.read(self._state, name, request_ids) for name, request_ids in marks.take().items()]
+        return [order.read(self._state, name, request_ids) for name, request_ids in marks.take().items()]
 
     def _copy(self) -> OrderCopy:
         self._marks.take()

@@ -100,4 +100,3 @@ class TrialCharges:
     def forget(self) -> None:
         """Forget all charges of an interrupted search."""
         self.made.clear()
-        self._models.end_trial()

@@ -403,10 +403,11 @@ class WakeSearch:
 
     def _follow(self) -> None:
         """Bring the order and the views up to date."""
-        if self.needs_building:
+        marks, state = self._marks, self._state
+        if self.needs_building or self._all.is_stale(state, marks.applications):
             self._install(self._build(self._copy()))
             return
-        marks, state, order, views = self._marks, self._state, self._all, self._views
+        order, views = self._all, self._views
         freed = marks.freed
         views.take_part_again(freed=bool(freed))
         self._reopen()

@@ -18,6 +18,7 @@ The cost: a client that is behind gets no denials, because they are not in the l
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -34,6 +35,8 @@ __all__ = ["READ_SIZE", "ChangeFeed", "FeedTarget", "ReadLog"]
 
 #: Returns some changes after a number; None if they were compacted.
 ReadLog: TypeAlias = Callable[[int], Sequence[StoredChange] | None]
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 #: The size of the changes that are read from the log at once, in bytes; only the last one may exceed it.
 READ_SIZE: Final = 2**20
@@ -171,8 +174,10 @@ class ChangeFeed:
         """Read older changes; in another thread."""
         try:
             changes = read_log(after)
-        except JournalError:
+        except Exception as error:
             # The client connects again, and perhaps the log can be read then.
+            if not isinstance(error, JournalError):
+                _LOGGER.exception("changes of the log cannot be read")
             self._loop.call_soon_threadsafe(target.close)
         else:
             self._loop.call_soon_threadsafe(partial(self._send_older, target, after, beginning, changes))

@@ -12,7 +12,7 @@ from support.log_processes import lead
 from support.partition_fixtures import memory
 from support.random_changes import CONFIGS, Actor, state_of
 from ugm.errors import RequestError
-from ugm.journal import JournalDamagedError, JournalHeldError, open_partition
+from ugm.journal import JournalDamagedError, JournalError, JournalHeldError, open_partition
 from ugm.journal.follower import Follower
 from ugm.journal.locations import log_at
 from ugm.journal.log import Candidate
@@ -56,6 +56,18 @@ def test_size_of_the_changes_that_are_read(path: Path) -> None:
     """A reader gets changes up to a size, and at least one."""
     with begin(path) as partition:
         require_parts(log_at(path), partition)
+
+
+def test_a_system_that_cannot_open_the_file(path: Path) -> None:
+    """The error of a reader is that of a journal, whatever the system reports."""
+    with begin(path):
+        pass
+    marker = Path(f"{path}-acked")
+    marker.unlink()
+    marker.mkdir()
+
+    with pytest.raises(JournalError, match="it cannot be read"):
+        log_at(path).tail().changes(0)
 
 
 def test_takes_over_every_state(path: Path) -> None:

@@ -14,8 +14,10 @@ import pytest
 from support.partition_fixtures import BOB, SUE, Licences, config, memory
 from support.reclaim_scenes import elastic_groups, quota_tree
 from ugm import Partition, Resource, UserGroup, parse_config
+from ugm.decision import Violation
 from ugm.elastic.model import GROUP_TAG
 from ugm.journal import open_partition
+from ugm.model import Claim, QuotaModel
 from ugm.partition import AbstractPartition, WaitingList
 
 EIGHT = config("{name: a, resources: {max: {memory: 8}}}")
@@ -392,9 +394,11 @@ def test_a_request_that_is_made_again() -> None:
     assert woken(waiting) == ["one"]
 
 
-def lending_partition(seed: int) -> Partition:
-    """Return a partition with a quota tree in which one group borrows."""
-    partition = Partition(config("{name: a}"), models=[quota_tree({"red": 100, "blue": 100}, 400)])
+def lending_partition(seed: int, *models: QuotaModel) -> Partition:
+    """Return a partition with a quota tree in which one group borrows, and other models."""
+    tree = quota_tree({"red": 100, "blue": 100}, 400)
+    # An iterator, which can be read once.
+    partition = Partition(config("{name: a}"), models=iter([tree, *models]))
     for group in ("red", "blue"):
         partition.submit(group, SUE, "root.a", tags={GROUP_TAG: group})
     draw = Random(seed)
@@ -412,3 +416,68 @@ def test_many_requests_leave_a_quota_tree_as_it_was() -> None:
 
     assert len(partition.wake()) == 150
     assert partition.model_reports() == before
+
+
+def test_a_search_that_fails_leaves_a_quota_tree_as_it_was() -> None:
+    """All charges of a search are undone exactly, however many there were, and later ones are bounded again."""
+
+    class Fragile(Licences):
+        """A model that fails at a check."""
+
+        left = 1000
+
+        def check(self, claim: Claim) -> list[Violation]:
+            """Fail at one check."""
+            self.left -= 1
+            if self.left == 0:
+                raise ValueError
+            return super().check(claim)
+
+    fragile = Fragile(9)
+    partition = lending_partition(2, fragile)
+    before = partition.model_reports()
+    for number in range(150):
+        partition.request(f"asks-{number}", "red", Resource(gpu=1), priority=3 + number % 2)
+    fragile.left = 140
+
+    with pytest.raises(ValueError, match=r"^$"):
+        partition.wake()
+    assert partition.model_reports() == before
+    assert len(partition.wake()) == 150
+    assert partition.model_reports() == before
+
+
+@pytest.mark.parametrize("has_waited", [False, True])
+def test_a_queue_that_comes_back_with_another_quota(has_waited: bool) -> None:  # noqa: FBT001 - a parameter
+    """A queue that ended while it was not configured has no guarantee when an adopted application brings it back."""
+    with_b = config("{name: a}, {name: b, resources: {guaranteed: {memory: 1}}}")
+    partition = Partition(with_b, cluster=memory(10))
+    for name, user in (("first", SUE), ("ends", BOB)):
+        partition.submit(name, user, f"root.{'a' if name == 'first' else 'b'}")
+    assert partition.allocate("first-0", "first", memory(5))
+    assert partition.allocate("ends-0", "ends", memory(1))
+    partition.request("first-1", "first", memory(1))
+    partition.configure(config("{name: a}"))
+    waiting = partition.waiting_list()
+    if has_waited:
+        assert woken(waiting) == ["first-1"]
+    partition.remove("ends")
+    partition.adopt_application("back", BOB, "root.b")
+    partition.adopt("back-0", "back", memory(1))
+    partition.request("back-1", "back", memory(1))
+
+    assert woken(waiting) == [turn.request.allocation_id for turn in partition.order()] == ["back-1", "first-1"]
+
+
+def test_ended_queues_are_forgotten() -> None:
+    """The order of a search has no more queues than there are, apart from a bounded number."""
+    chosen = parse_config("partitions: [{placementrules: [{name: provided, create: true}], queues: [{name: a}]}]")
+    partition = Partition(chosen.partition(), cluster=memory(1))
+    waiting = partition.waiting_list()
+    for number in range(400):
+        partition.submit(f"app-{number}", SUE, f"root.dynamic-{number}")
+        partition.request("asks", f"app-{number}", memory(1))
+        assert woken(waiting) == ["asks"]
+        partition.remove(f"app-{number}")
+
+    assert len(waiting._search._all.tree.queues) < 120

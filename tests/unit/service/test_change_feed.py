@@ -12,6 +12,7 @@ import pytest
 from support.partition_fixtures import SUE, memory
 from support.service_fixtures import CONFIG, eventually
 from ugm import Partition
+from ugm.journal.errors import JournalError
 from ugm.journal.store_reader import StoredChange
 from ugm.partition.events import Denied
 from ugm.service.change_feed import ChangeFeed
@@ -92,6 +93,22 @@ def test_connection_that_is_lost_while_it_catches_up() -> None:
         feed.publish(4, DATA)
         assert len(other.frames) == 5
         assert lost.frames == []
+
+    asyncio.run(work())
+
+
+@pytest.mark.parametrize("error", [JournalError("log", "it cannot be read"), OSError(24, "no descriptor")])
+def test_connection_whose_changes_cannot_be_read(error: Exception) -> None:
+    """It is closed, so that the client connects again; otherwise it would wait for ever."""
+
+    def read_log(_: int) -> list[StoredChange]:
+        raise error
+
+    async def work() -> None:
+        feed, target = ChangeFeed(3, read_log), Target()
+        feed.follow(target, 0)
+        await asyncio.to_thread(eventually, lambda: target.is_closed)
+        assert target.frames == []
 
     asyncio.run(work())
 
