@@ -51,7 +51,7 @@ class FeedTarget(Protocol):
 
     @property
     def is_behind(self) -> bool:
-        """Whether further changes should wait until `ChangeFeed.follow_on` is called."""
+        """True if further changes should wait until `ChangeFeed.follow_on` is called."""
         ...
 
     def send(self, data: bytes) -> None:

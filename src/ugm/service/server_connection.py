@@ -376,9 +376,9 @@ class ServerConnection(asyncio.Protocol):
 
     @property
     def is_behind(self) -> bool:
-        """Whether further changes should wait until the client has read what it was sent.
+        """True if further changes should wait until the client has read those before.
 
-        The clients are told when it has, see `Clients.follow_on`.
+        Then `Clients.follow_on` is called.
         """
         transport = self._output
         if transport is None or not self._is_unread:
