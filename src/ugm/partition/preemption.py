@@ -24,7 +24,7 @@ from ugm.partition.allocation import AllocationRequest, AllocationState
 from ugm.partition.application import LedgerEntry
 from ugm.partition.model_set import ModelSet
 from ugm.partition.model_victims import explained_evictions, permitted_evictions
-from ugm.partition.preemption_call import PreemptionCall
+from ugm.partition.preemption_call import PreemptionCall, requests_of
 from ugm.partition.preemption_trial import PreemptionTrial, TrialAnswer
 from ugm.partition.reduction_timers import ReductionTimers, SettingsCache
 from ugm.partition.reports import OwnedAllocation, PreemptionStatus
@@ -231,14 +231,17 @@ class PreemptionPlanning:
 
     def _fits(self, call: PreemptionCall, evicted: Sequence[str], plan: PreemptionPlan) -> bool:
         """Return whether the request fits once victims and terminating allocations are released."""
-        return not self._answer_without(call, [*evicted, *(victim.allocation_id for victim in plan.victims)]).denials
+        names = [*evicted, *(victim.allocation_id for victim in plan.victims)]
+        return not self._answer_without(call.request, call.placed, names).denials
 
-    def _answer_without(self, call: PreemptionCall, names: Iterable[str] = ()) -> TrialAnswer:
+    def _answer_without(
+        self, request: AllocationRequest, named: Sequence[AllocationRequest], names: Iterable[str] = ()
+    ) -> TrialAnswer:
         """Return the answer of all limits without some allocations and the terminating ones."""
         ledger = self._state.ledger
         leaving = {name: entry for name in names if (entry := ledger.get(name)) is not None}
-        placed = self._trial.placed_entries(call.request.allocation_id, call.placed)
-        return self._trial.answer(call.request, placed, leaving | self._state.terminating_entries())
+        placed = self._trial.placed_entries(request.allocation_id, named)
+        return self._trial.answer(request, placed, leaving | self._state.terminating_entries())
 
     # Status
 
@@ -382,12 +385,12 @@ class PreemptionPlanning:
 
     def _changed_answer(self, plan: PreemptionPlan) -> str:
         """Return the reason why the request does not need the victims now, or why they do not suffice."""
-        call = PreemptionCall.of_plan(plan)
-        now = self._answer_without(call)
+        request, named = requests_of(plan)
+        now = self._answer_without(request, named)
         if now.is_allowed or not now.denials:
             return "the request fits without evictions now"
         victims = [one.allocation_id for one in (*plan.by_model, *plan.victims)]
-        denials = self._answer_without(call, victims).denials
+        denials = self._answer_without(request, named, victims).denials
         return f"the request would not fit: {denials[0]}" if denials else ""
 
     def _world_of(self, plan: PreemptionPlan | ReductionPlan) -> World:

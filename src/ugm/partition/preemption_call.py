@@ -12,7 +12,13 @@ from ugm.partition.gang import require_requests
 from ugm.preemption import PlacedRequest, PreemptionPlan, ReductionPlan
 from ugm.resources import Resource
 
-__all__ = ["PreemptionCall", "require_preemption_call", "require_preemption_plan", "require_reduction_call"]
+__all__ = [
+    "PreemptionCall",
+    "requests_of",
+    "require_preemption_call",
+    "require_preemption_plan",
+    "require_reduction_call",
+]
 
 
 class PreemptionCall(NamedTuple):
@@ -25,16 +31,14 @@ class PreemptionCall(NamedTuple):
     within_queue: bool
     placed: Sequence[AllocationRequest]
 
-    @classmethod
-    def of_plan(cls, plan: PreemptionPlan) -> PreemptionCall:
-        """Return the call that has made a plan."""
-        name, application_id, _, usage, priority, since, may_preempt = plan.request
-        request = AllocationRequest(
-            name, application_id, usage, priority=priority, preemptible=plan.preemptible, duration=plan.duration
-        )
-        placed = [_request_of(one) for one in plan.placed if one.application_id]
-        # Victims in the queue of the request were permitted if the plan has any.
-        return cls(request, since, plan.now, may_preempt, within_queue=True, placed=placed)
+
+def requests_of(plan: PreemptionPlan) -> tuple[AllocationRequest, Sequence[AllocationRequest]]:
+    """Return the request of a plan, and the requests that its caller has counted as granted."""
+    name, application_id, _, usage, priority, *_ = plan.request
+    request = AllocationRequest(
+        name, application_id, usage, priority=priority, preemptible=plan.preemptible, duration=plan.duration
+    )
+    return request, [_request_of(one) for one in plan.placed if one.application_id]
 
 
 def _request_of(placed: PlacedRequest) -> AllocationRequest:
