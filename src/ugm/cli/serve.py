@@ -8,7 +8,7 @@ import socket
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
@@ -125,7 +125,8 @@ def serve_command(  # noqa: PLR0913 - one for each option
         raise click.UsageError("--writable needs --token-file")
     config, is_file = read_config(str(config_file)), str(config_file) != STDIN
     history = {partition.name: History(lines) for partition in config.partitions}
-    with extras_required(), _logs_shown(), _partitions(config.partitions, history, service) as (partitions, services):
+    with extras_required(), _logs_shown(), _partitions(config.partitions, history, service) as served:
+        partitions, services, has_failed = served
         from ugm.server import create_app  # noqa: PLC0415 - needs an extra
 
         thresholds = {name: ThresholdWatch(partition) for name, partition in partitions.items()}
@@ -146,20 +147,30 @@ def serve_command(  # noqa: PLR0913 - one for each option
         )
         with listening(host, port) as listener:
             details = {"writable": writable, "config": str(config_file), "listen": service["listen"]}
-            run_server(app, host, listener, details, as_json=as_json)
+            run_server(app, host, listener, details, as_json=as_json, has_failed=has_failed)
+
+
+class _Served(NamedTuple):
+    """The partitions that a server shows."""
+
+    partitions: dict[str, AbstractPartition]
+    services: _Services
+    #: Returns whether the service has ended by itself.
+    has_failed: Callable[[], bool]
 
 
 @contextmanager
 def _partitions(
     configs: Iterable[PartitionConfig], history: Mapping[str, History], service: JsonObject
-) -> Iterator[tuple[dict[str, AbstractPartition], _Services]]:
-    """Yield the partitions to serve, that of a service or those of the configuration in memory, and the services."""
+) -> Iterator[_Served]:
+    """Yield the partitions to serve: that of a service, or those of the configuration in memory."""
     if service["listen"] is not None:
         with running_service(configs, history.__getitem__, service) as (name, running):
-            yield {name: running.partition}, {name: running.status}
+            yield _Served({name: running.partition}, {name: running.status}, lambda: running.failure is not None)
         return
     require_no_service_options(service)
-    yield {config.name: Partition(config, subscribers=[history[config.name]]) for config in configs}, {}
+    partitions = {config.name: Partition(config, subscribers=[history[config.name]]) for config in configs}
+    yield _Served(dict(partitions), {}, lambda: False)
 
 
 def names_of(host: str) -> tuple[str, ...]:
@@ -231,11 +242,20 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 def run_server(
-    app: Starlette, host: str, listener: socket.socket, details: Mapping[str, object], *, as_json: bool
+    app: Starlette,
+    host: str,
+    listener: socket.socket,
+    details: Mapping[str, object],
+    *,
+    as_json: bool,
+    has_failed: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Serve an application, and print its URL when clients can connect; in JSON, with *details*."""
+    """Serve an application, and print its URL when clients can connect; in JSON, with *details*.
+
+    The server stops on a signal, and when *has_failed* returns true.
+    """
     from ugm.server.serving import run  # noqa: PLC0415 - needs an extra
 
     url = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
     text = json.dumps({"url": url, **details}) if as_json else f"serving at {url}"
-    run(app, listener, ready=lambda: click.echo(text))
+    run(app, listener, ready=lambda: click.echo(text), has_failed=has_failed)

@@ -64,7 +64,7 @@ def require_no_service_options(options: JsonObject) -> None:
 def running_service(
     partitions: Iterable[PartitionConfig], subscriber: Callable[[str], Subscriber], options: JsonObject
 ) -> Iterator[tuple[str, Service]]:
-    """Run a service during the block.
+    """Run a service during the block. If it ends by itself meanwhile, the command ends with an error after the block.
 
     Args:
         partitions: the partitions of the configuration.
@@ -91,6 +91,8 @@ def running_service(
         exit_with_error(f"ugm: {error}")
     try:
         yield config.name, service
+        if service.failure is not None:
+            exit_with_error(f"ugm: the service has ended: {service.failure!r}")
     finally:
         service.stop()
 

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from ugm._json_values import Json
 from ugm.journal.client_sessions import SessionTable
 from ugm.journal.contents import JournalContents, JournalEntry, open_contents, replay
-from ugm.journal.declared_past import DeclaredPast
+from ugm.journal.declared_past import DeclaredPast, have_past
 from ugm.journal.disk_reserve import DiskReserve
 from ugm.journal.errors import JournalError
 from ugm.journal.open_mark import open_for_maintenance
@@ -137,7 +137,7 @@ def checkpoint_rows(contents: JournalContents, usage_since: int | None) -> tuple
     state, sessions = PartitionState(CompiledConfig.of(None), user_limits_win=False), SessionTable()
     number, at = replay(contents, state, observe, sessions=sessions)
     verify(state)
-    models = DeclaredPast.of(contents).records() if any(one.has_past for one in state.compiled.models) else ()
+    models = DeclaredPast.of(contents).records() if have_past(state.compiled.models) else ()
     intervals.extend(meter.finish(at))
     since = max(start.usage_since, usage_since or 0)
     history += _usage_records(intervals, since)

@@ -25,12 +25,13 @@ from ugm.journal.claim_history import ClaimHistory
 from ugm.journal.contents import JournalContents, JournalEntry, StartState
 from ugm.journal.model_history import calls_before
 from ugm.model import PersistentModel
-from ugm.partition.checkpoint import ModelRecord
+from ugm.partition.checkpoint import ModelRecord, checkpoint_of
 from ugm.partition.declared_models import DeclaredModel, ModelFactory, repeat_past, replace_declared
 from ugm.partition.events import BudgetChanged, ConfigurationChanged, Event
 from ugm.partition.model_calls import Call, PastCall
+from ugm.partition.state import PartitionState
 
-__all__ = ["DeclaredPast", "declared_accounts", "declared_models"]
+__all__ = ["DeclaredPast", "declared_accounts", "declared_models", "have_past"]
 
 
 def declared_models(
@@ -42,10 +43,15 @@ def declared_models(
         definitions: the definitions of the configuration that is in force then.
         open_contents: opens the log. It is read only if there are such models.
     """
-    if not any(one.has_past for one in definitions):
+    if not have_past(definitions):
         return ()
     with open_contents as contents:
         return DeclaredPast.of(contents).models
+
+
+def have_past(definitions: Iterable[ModelDefinition]) -> bool:
+    """Return whether a declared model depends on the past."""
+    return any(one.has_past for one in definitions)
 
 
 def declared_accounts(open_contents: AbstractContextManager[JournalContents], now: int) -> tuple[AccountState, ...]:
@@ -102,6 +108,12 @@ class DeclaredPast:
         for entry in contents.changes():
             past.process(entry)
         return past
+
+    @classmethod
+    def begin(cls, state: PartitionState, at: int) -> DeclaredPast:
+        """Return the past of a state at an instant whose configuration declares no such model; there are none yet."""
+        start = StartState(0, at, 0, 0, state.compiled, checkpoint_of(state))
+        return cls(start, lambda _: ())
 
     def records(self) -> tuple[ModelRecord, ...]:
         """Return the past of all models, for a checkpoint."""

@@ -8,7 +8,8 @@ leader of the log, applies the last changes, and begins to write.
 Invariant: the state is that after change `Follower.number`. A process that has lost its leadership adds no changes. So
 after the follower has become the leader and applied the last changes, its state is complete.
 
-The cost: the memory of a second partition, and of a third one while the log is loaded again after a compaction. To take
+The cost: the memory of a second partition, and of a third one while the log is loaded again after a compaction. If the
+configuration declares budgets or fair shares, the follower keeps them up to date as well, with their claims. To take
 over takes as long as applying the last changes, however long the log is. The state is verified when it is loaded, and
 not when the process takes over.
 """
@@ -22,7 +23,8 @@ from typing import Final, NamedTuple, final
 
 from ugm.journal.change_queue import Clock, milliseconds
 from ugm.journal.client_sessions import SessionTable
-from ugm.journal.contents import DECODING_ERRORS, decode_change_row, replay, replay_entry
+from ugm.journal.contents import DECODING_ERRORS, JournalEntry, decode_change_row, replay, replay_entry
+from ugm.journal.declared_past import DeclaredPast, have_past
 from ugm.journal.errors import JournalDamagedError, JournalError, JournalHeldError
 from ugm.journal.locations import LogLocation, log_at
 from ugm.journal.log import Candidate, LeaderRecord, LogTail
@@ -30,6 +32,7 @@ from ugm.journal.opening import OpenLog, open_restored
 from ugm.journal.store_reader import CHANGES_AT_ONCE, StoredChange
 from ugm.operation_lock import OperationLock
 from ugm.partition.compiled_config import CompiledConfig
+from ugm.partition.events import ConfigurationChanged
 from ugm.partition.self_check import verify
 from ugm.partition.state import PartitionState
 
@@ -67,6 +70,7 @@ class Follower:
     __slots__ = (
         "_is_changing",
         "_log",
+        "_past",
         "_tail",
         "_user_limits_win",
         "at",
@@ -88,6 +92,8 @@ class Follower:
     #: Whether the state and the number may be those of different changes, because an exception has interrupted a call.
     #: The log is loaded again then.
     _is_changing: bool
+    #: The declared models that depend on the past; None if there are none.
+    _past: DeclaredPast | None
     #: The state has all changes that were acknowledged before this time of the monotonic clock.
     complete_at: float
 
@@ -101,12 +107,16 @@ class Follower:
         """Replay the whole log."""
         started, lock, sessions, last = monotonic(), OperationLock(), SessionTable(), (0, 0)
         state = PartitionState(CompiledConfig.of(None), user_limits_win=self._user_limits_win, lock=lock)
+        past = None
         if self._log.exists():
             with self._log.open_contents() as contents:
                 last = replay(contents, state, sessions=sessions)
+                if have_past(state.compiled.models):
+                    past = DeclaredPast.of(contents)
             verify(state)
         lock.mark_consistent()
         self._is_changing = True
+        self._past = past
         self.state, self.lock, self.sessions, self.complete_at = state, lock, sessions, started
         self.number, self.at = last
         self._is_changing = False
@@ -142,7 +152,13 @@ class Follower:
             reason = f"a record cannot be decoded: {error}"
             raise JournalDamagedError(self._log.location, reason, self.number) from error
         self._is_changing = True
+        if self._past is None and _declares_past(entry):
+            self._past = DeclaredPast.begin(self.state, self.at)
         replay_entry(entry, self.state, self.sessions)
+        if self._past is not None:
+            self._past.process(entry)
+            if not self._past.models:
+                self._past = None
         self.number, self.at = entry.number, entry.at
         self._is_changing = False
 
@@ -211,8 +227,9 @@ class Follower:
             while self.poll(acknowledged=False):
                 pass
             last = self.number, self.at
+            declared = () if self._past is None else self._past.models
             opened = open_restored(
-                self._log, leadership, self.state, self.sessions, last, group_commit=group_commit, clock=clock
+                self._log, leadership, self.state, self.sessions, last, declared, group_commit=group_commit, clock=clock
             )
             undo.pop_all()
         self.close()
@@ -227,3 +244,8 @@ class Follower:
     def close(self) -> None:
         """Free the connection to the log."""
         self._tail.close()
+
+
+def _declares_past(entry: JournalEntry) -> bool:
+    """Return whether a change puts a configuration in force that declares models which depend on the past."""
+    return any(type(event) is ConfigurationChanged and have_past(event.after.models) for event in entry.events)

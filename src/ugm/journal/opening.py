@@ -14,10 +14,12 @@ from typing import final
 from ugm.errors import RequestError
 from ugm.journal.change_queue import ChangeQueue, Clock, milliseconds
 from ugm.journal.client_sessions import SessionTable
+from ugm.journal.declared_past import declared_models
 from ugm.journal.journal import Journal
 from ugm.journal.log import Candidate, LeaderRecord, Leadership, Log
 from ugm.operation_lock import OperationLock
 from ugm.partition.compiled_config import CompiledConfig
+from ugm.partition.declared_models import DeclaredModel
 from ugm.partition.state import PartitionState
 
 __all__ = ["OpenLog", "open_log", "open_restored", "require_added_models"]
@@ -36,6 +38,8 @@ class OpenLog:
     change_queue: ChangeQueue
     #: Closes the log.
     journal: Journal
+    #: The declared models that depend on the past, with their claims.
+    declared: tuple[DeclaredModel, ...]
 
 
 def open_log(
@@ -70,7 +74,8 @@ def open_log(
         state = PartitionState(CompiledConfig.of(None), user_limits_win=user_limits_win, lock=lock)
         sessions = SessionTable()
         last = leadership.restore(state, sessions)
-        opened = open_restored(log, leadership, state, sessions, last, group_commit=group_commit, clock=clock)
+        declared = declared_models(state.compiled.models, log.open_contents())
+        opened = open_restored(log, leadership, state, sessions, last, declared, group_commit=group_commit, clock=clock)
         undo.pop_all()
     return opened
 
@@ -99,11 +104,12 @@ def open_restored(
     state: PartitionState,
     sessions: SessionTable,
     last: tuple[int, int],
+    declared: tuple[DeclaredModel, ...],
     *,
     group_commit: bool,
     clock: Clock,
 ) -> OpenLog:
-    """Begin to write a log whose state after the change *last* is known."""
+    """Begin to write a log whose state after the change *last* is known, with its declared models."""
     lock = state.active_limits.lock
     writer = leadership.start_writing(last)
     try:
@@ -111,4 +117,4 @@ def open_restored(
     except BaseException:
         writer.close()
         raise
-    return OpenLog(log, lock, state, sessions, change_queue, Journal(log, leadership, lock, change_queue))
+    return OpenLog(log, lock, state, sessions, change_queue, Journal(log, leadership, lock, change_queue), declared)

@@ -26,7 +26,6 @@ from ugm.configuration import PartitionConfig
 from ugm.errors import RequestError
 from ugm.events import Subscriber
 from ugm.journal.change_queue import Clock, milliseconds
-from ugm.journal.declared_past import declared_models
 from ugm.journal.deferred_results import FutureResult, LoopMailbox, TaskResult
 from ugm.journal.journal import Journal
 from ugm.journal.locations import LogLocation, log_at
@@ -179,8 +178,7 @@ def open_partition(
         state = opened.state
         require_added_models(state.added_models, are_given=models is not None)
         calls, past = partial(ledger_calls, state), partial(past_calls, opened.log.open_contents)
-        declared = declared_models(state.compiled.models, opened.log.open_contents())
-        model_set.restore(state.compiled.models, state.cluster.total, calls, past, declared)
+        model_set.restore(state.compiled.models, state.cluster.total, calls, past, opened.declared)
         partition = _assembled(opened, model_set, outbox)
         partition._restore_limits(opened.change_queue.second_of_change())  # noqa: SLF001 - a part of the same engine
         partition.verify()

@@ -28,6 +28,8 @@ _MOST_CONNECTIONS: Final = 1000
 _MOST_WAITING: Final = 400
 #: Seconds that requests have to finish when the server stops.
 _SHUTDOWN_SECONDS: Final = 5
+#: Seconds between two calls of the function that may stop the server.
+_WATCH: Final = 0.2
 #: Seconds that a body may take beyond the time limit of the application, whose error message is better.
 _MARGIN: Final = 10.0
 
@@ -45,7 +47,13 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def run(app: Starlette, listener: socket.socket, *, ready: Callable[[], None]) -> None:
+def run(
+    app: Starlette,
+    listener: socket.socket,
+    *,
+    ready: Callable[[], None],
+    has_failed: Callable[[], bool] = lambda: False,
+) -> None:
     """Serve an application until the process receives SIGINT or SIGTERM.
 
     On SIGHUP the configuration is reloaded. The result is logged. If the file has problems, the old configuration stays
@@ -55,8 +63,9 @@ def run(app: Starlette, listener: socket.socket, *, ready: Callable[[], None]) -
         app: the result of `ugm.server.create_app`.
         listener: the socket for clients, from `listen`.
         ready: called when clients can connect.
+        has_failed: called several times a second; the server stops when it returns true.
     """
-    asyncio.run(_run(app, listener, ready))
+    asyncio.run(_run(app, listener, ready, has_failed))
 
 
 def uvicorn_config(app: Starlette, timeouts: ConnectionTimeouts | None = None) -> uvicorn.Config:
@@ -94,7 +103,9 @@ def _open_files() -> int:
     return 2 * _MOST_CONNECTIONS if most == resource.RLIM_INFINITY else most
 
 
-async def _run(app: Starlette, listener: socket.socket, ready: Callable[[], None]) -> None:
+async def _run(
+    app: Starlette, listener: socket.socket, ready: Callable[[], None], has_failed: Callable[[], bool]
+) -> None:
     server = uvicorn.Server(uvicorn_config(app))
     reloads: set[asyncio.Task[None]] = set()
     loop = asyncio.get_running_loop()
@@ -108,7 +119,17 @@ async def _run(app: Starlette, listener: socket.socket, ready: Callable[[], None
         loop.add_signal_handler(signal.SIGHUP, reload)
     # The listener already accepts connections; their requests are answered as soon as the server runs.
     ready()
-    await server.serve(sockets=[listener])
+    watch = asyncio.create_task(_stop_if(has_failed, server))
+    try:
+        await server.serve(sockets=[listener])
+    finally:
+        watch.cancel()
+
+
+async def _stop_if(has_failed: Callable[[], bool], server: uvicorn.Server) -> None:
+    while not has_failed():  # noqa: ASYNC110 - of another thread
+        await asyncio.sleep(_WATCH)
+    server.should_exit = True
 
 
 def _reload(configurations: Configurations) -> None:

@@ -143,7 +143,7 @@ class _Channel(asyncio.Protocol):
                 self.welcomed.set_result(message)
         elif type(message) is Moved:
             self._owner.choice.suggest(message.address)
-            self.fail(ConnectionResetError("another process leads"))
+            self.fail(ConnectionResetError(message.reason))
         elif type(message) is Refused:
             if message.code == SESSION_UNKNOWN:
                 self._owner.lose_session(message.reason)

@@ -25,11 +25,11 @@ from functools import partial
 from itertools import islice
 from typing import Final, Protocol, TypeAlias, final
 
-from ugm.journal.errors import JournalError
+from ugm.journal.errors import JournalDamagedError, JournalError
 from ugm.journal.store_reader import StoredChange
 from ugm.partition.events import Denied
 from ugm.service.denials import encode_denials
-from ugm.service.wire import TOO_FAR_BEHIND, ChangeMessage, DenialMessage, Refused, frame
+from ugm.service.wire import DAMAGED, TOO_FAR_BEHIND, ChangeMessage, DenialMessage, Refused, frame
 
 __all__ = ["READ_SIZE", "ChangeFeed", "FeedTarget", "ReadLog"]
 
@@ -174,6 +174,9 @@ class ChangeFeed:
         """Read older changes; in another thread."""
         try:
             changes = read_log(after)
+        except JournalDamagedError as error:
+            _LOGGER.error("a subscription cannot continue after change %d: %s", after, error)  # noqa: TRY400 - expected
+            self._loop.call_soon_threadsafe(_refuse, target, str(error), DAMAGED)
         except Exception as error:
             # The client connects again, and perhaps the log can be read then.
             if not isinstance(error, JournalError):
@@ -213,6 +216,6 @@ class ChangeFeed:
         self._denial_targets.discard(target)
 
 
-def _refuse(target: FeedTarget, reason: str) -> None:
-    target.send(frame(Refused(TOO_FAR_BEHIND, reason)))
+def _refuse(target: FeedTarget, reason: str, code: str = TOO_FAR_BEHIND) -> None:
+    target.send(frame(Refused(code, reason)))
     target.close()

@@ -413,7 +413,7 @@ class ClientConnection:
             self.staleness = message
         elif type(message) is Moved:
             self._choice.suggest(message.address)
-            raise ConnectionResetError("another process leads")
+            raise ConnectionResetError(message.reason)
         elif type(message) is Refused:
             raise ProtocolError(message.code, message.reason)
 

@@ -36,9 +36,9 @@ from ugm.service.errors import DeadlineError, ProtocolError
 from ugm.service.last_failure import LastFailure
 from ugm.service.wire import (
     FINAL_REFUSALS,
+    FOLLOW_REFUSALS,
     MAX_ANSWERS,
     SESSION_UNKNOWN,
-    TOO_FAR_BEHIND,
     VERSION,
     Bye,
     ChangeMessage,
@@ -213,7 +213,7 @@ class EventStream:
                     self._choice.avoid(address)
             except ProtocolError as error:
                 self._failure.note(address, error)
-                if error.code in FINAL_REFUSALS or error.code == TOO_FAR_BEHIND:
+                if error.code in FINAL_REFUSALS | FOLLOW_REFUSALS:
                     raise
                 if error.code == SESSION_UNKNOWN:
                     self._session = ""
@@ -262,7 +262,7 @@ class EventStream:
             writer.write(frame(Follow(self._reader.change, self._reader.denials)))
         elif type(message) is Moved:
             self._choice.suggest(message.address)
-            raise ConnectionResetError("another process leads")
+            raise ConnectionResetError(message.reason)
         elif type(message) is Refused:
             raise ProtocolError(message.code, message.reason)
 

@@ -15,7 +15,7 @@ import socket
 import ssl
 import sys
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -33,6 +33,7 @@ from ugm.journal.log import Candidate, LeaderRecord, Log
 from ugm.journal.opening import OpenLog, require_added_models
 from ugm.model import QuotaModel
 from ugm.partition import AbstractPartition
+from ugm.partition.model_set import ModelSet
 from ugm.service.active_wait import require_duration, run_with_active_wait
 from ugm.service.addresses import Address, parse_addresses
 from ugm.service.call_routing import ServiceCaller
@@ -40,7 +41,8 @@ from ugm.service.change_feed import READ_SIZE
 from ugm.service.committer import LEASE
 from ugm.service.compactor import compact_regularly
 from ugm.service.connection import ClientConnection
-from ugm.service.engine import Engine, EngineSettings, build_engine
+from ugm.service.engine import Engine, EngineSettings, build_engine, restore_models
+from ugm.service.heartbeat import Heartbeat
 from ugm.service.leader import Leader
 from ugm.service.listener import Listener
 from ugm.service.readers import Readers, ReadView
@@ -60,6 +62,12 @@ _LOGGER: Final = logging.getLogger(__name__)
 _POLL: Final = 0.02
 #: The time after which a standby tries again to follow a log that it could not follow, in seconds.
 _RETRY: Final = 0.1
+#: A standby waits this many times as long as its last attempt took before it loads a damaged log again, and at most
+#: this many seconds.
+_REST: Final = 9
+_LONGEST_REST: Final = 60.0
+#: The maximum time for which a leader restores its models before another process may replace it, in seconds.
+_RESTORING: Final = 600.0
 #: The minimum of `ServiceSettings.takeover`, in seconds.
 _SHORTEST_TAKEOVER: Final = 2 * LEASE
 #: The minimum number of unchanged readings of the record of a leader that count as its silence.
@@ -238,10 +246,14 @@ class Service:
         self._stopping: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: Thread | None = None
-        self._failure: BaseException | None = None
+        #: Why the thread of the service has ended by itself; None if it has not.
+        self.failure: BaseException | None = None
         self._leader: Leader | None = None
         self._began_at: Final = monotonic()
         self._on_ready: Callable[[], object] | None = None
+        self._is_ready = False
+        #: Why this process can neither lead nor stand by now; empty if it can.
+        self._fault = ""
         #: Until when a log that cannot be used is tried again before this process is ready, on the monotonic clock.
         self._give_up_at = inf
         #: The addresses with their ports; empty until the service listens.
@@ -275,7 +287,7 @@ class Service:
 
         Raises:
             OSError: an address cannot be used.
-            JournalError: the log cannot be used.
+            JournalError: the log cannot be used. A damaged one is not tried again.
         """
         ready, self._give_up_at = Event(), monotonic() + patience
         self._thread = Thread(target=self._run_in_thread, args=(ready,), name="ugm service", daemon=True)
@@ -285,14 +297,14 @@ class Service:
         except BaseException:
             self.stop()
             raise
-        if self._failure is not None:
-            raise self._failure
+        if self.failure is not None:
+            raise self.failure
 
     def _run_in_thread(self, ready: Event) -> None:
         try:
             self._run(ready.set)
         except BaseException as error:
-            self._failure = error
+            self.failure = error
             if ready.is_set():
                 _LOGGER.exception("the service has ended")
         finally:
@@ -341,7 +353,8 @@ class Service:
             self._readers.close()
 
     def _note_ready(self) -> None:
-        """Tell the program, once, that this process leads or stands by."""
+        """Note that this process leads or stands by, and tell the program once."""
+        self._is_ready, self._fault = True, ""
         on_ready, self._on_ready = self._on_ready, None
         if on_ready is not None:
             on_ready()
@@ -357,10 +370,27 @@ class Service:
             finally:
                 reports.cancel()
             if opened is not None:
-                await self._lead_log(self._log, opened, stopping)
+                try:
+                    await self._lead_log(self._log, opened, stopping)
+                except Exception as error:
+                    if self._note_fault("the log cannot be led", error):
+                        raise
                 # If every leadership ends with an error, the clients get some time to reach other processes.
                 with suppress(TimeoutError):
                     await asyncio.wait_for(stopping.wait(), _RETRY)
+
+    def _note_fault(self, what: str, error: Exception) -> bool:
+        """Log, once, that a process cannot stand by or lead now, and return whether this ends the service.
+
+        A fault of one process or of one moment must not end the processes that stand by. A process that is not ready
+        yet ends if the time is up, and if its arguments are invalid or the log is damaged, which does not pass.
+        """
+        text = f"{what}: {error}"
+        if self._fault != text:
+            _LOGGER.warning("%s", text, exc_info=None if isinstance(error, JournalError) else error)
+        self._fault = text
+        is_final = isinstance(error, (RequestError, JournalDamagedError))
+        return not self._is_ready and (is_final or monotonic() > self._give_up_at)
 
     # Standing by
 
@@ -368,29 +398,25 @@ class Service:
         """Follow the log until this process leads it; None if the service stops before."""
         candidate = Candidate(self.name, str(self.addresses[0]))
         follower: Follower | None = None
-        watch, outage = _LeaderWatch(self._settings.takeover), ""
+        watch = _LeaderWatch(self._settings.takeover)
         while not stopping.is_set():
-            pause = _POLL
+            began, pause = monotonic(), _POLL
             try:
                 if follower is None:
                     follower = await asyncio.to_thread(Follower, log, user_limits_win=self._engine.user_limits_win)
                 return await asyncio.to_thread(self._try_to_lead, follower, candidate, watch)
             except JournalHeldError:
                 self._note_ready()
-                outage = ""
             except Exception as error:
-                # A fault of one process or of one moment must not end the processes that stand by.
-                is_outage = isinstance(error, JournalError) and not isinstance(error, JournalDamagedError)
-                if outage != str(error):
-                    _LOGGER.warning(
-                        "the log cannot be followed: %s", error, exc_info=not isinstance(error, JournalError)
-                    )
-                outage, pause = str(error), _RETRY
-                if not is_outage:
+                pause, is_damaged = _RETRY, isinstance(error, JournalDamagedError)
+                if is_damaged:
+                    # Loading the log may take long and fails again. It must not use a whole processor.
+                    pause = min(max(_RETRY, _REST * (monotonic() - began)), _LONGEST_REST)
+                if is_damaged or not isinstance(error, JournalError):
                     await self._close(follower)
                     follower = None
-                if self._on_ready is not None and (isinstance(error, RequestError) or monotonic() > self._give_up_at):
-                    # Arguments are not valid later either.
+                if self._note_fault("the log cannot be followed", error):
+                    await self._close(follower)
                     raise
             with suppress(TimeoutError):
                 await asyncio.wait_for(stopping.wait(), pause)
@@ -459,24 +485,36 @@ class Service:
     # Leading
 
     async def _lead_log(self, log: Log, opened: OpenLog, stopping: asyncio.Event) -> None:
-        resigned, tail = asyncio.Event(), log.tail()
+        resigned = asyncio.Event()
         try:
-            read_log = partial(tail.changes, size=READ_SIZE)
-            engine = build_engine(self._engine, opened, read_log, resigned.set)
-            changes = engine.committer.log
-            compaction = asyncio.create_task(
-                compact_regularly(
-                    opened.journal, lambda: changes.number, opened.state.ledger.__len__, self._settings.compact_after
+            models = await self._restore_models(opened)
+            with closing(log.tail()) as tail:
+                read_log = partial(tail.changes, size=READ_SIZE)
+                engine = build_engine(self._engine, opened, read_log, resigned.set, models)
+                changes = engine.committer.log
+                compaction = asyncio.create_task(
+                    compact_regularly(
+                        opened.journal,
+                        lambda: changes.number,
+                        opened.state.ledger.__len__,
+                        self._settings.compact_after,
+                    )
                 )
-            )
-            try:
-                await self._lead(engine, stopping, resigned)
-            finally:
-                compaction.cancel()
+                try:
+                    await self._lead(engine, stopping, resigned)
+                finally:
+                    compaction.cancel()
         finally:
-            tail.close()
             with suppress(JournalError):
                 await asyncio.to_thread(opened.journal.close)
+
+    async def _restore_models(self, opened: OpenLog) -> ModelSet:
+        """Restore the models in another thread; the process remains the leader meanwhile."""
+        heartbeat = Heartbeat(opened.change_queue.renew, longest=_RESTORING)
+        try:
+            return await asyncio.to_thread(restore_models, self._engine, opened.state, opened)
+        finally:
+            heartbeat.close()
 
     async def _lead(self, engine: Engine, stopping: asyncio.Event, resigned: asyncio.Event) -> None:
         """Execute the operations of clients until one of the events is set."""

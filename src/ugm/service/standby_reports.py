@@ -115,7 +115,9 @@ async def _receive_status(reader: asyncio.StreamReader, frames: FrameReader) -> 
 
 
 def _require_leader(message: LeaderMessage) -> None:
-    if isinstance(message, (Moved, StatusMessage)):
+    if type(message) is Moved:
+        raise ConnectionResetError(message.reason)
+    if type(message) is StatusMessage:
         raise ConnectionResetError("another process leads")
     if type(message) is Refused:
         raise ProtocolError(message.code, message.reason)

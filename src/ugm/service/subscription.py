@@ -68,8 +68,8 @@ class Subscription:
 
     A thread of its own calls the subscriber with the events of one operation at a time, in order, once they are
     durable. The subscription continues after a reconnect, and when another process leads. It ends when `close` is
-    called, when events are missing because the log was compacted meanwhile, or when an exception such as `SystemExit`
-    ends its thread; `wait` raises an error then. As a context manager it is closed at the end.
+    called, when events are missing because the log was compacted meanwhile or is damaged, or when an exception such as
+    `SystemExit` ends its thread; `wait` raises an error then. As a context manager it is closed at the end.
 
     Args:
         access: the way to the leader.

@@ -20,6 +20,7 @@ from ugm.service.status import ServiceStatus
 
 __all__ = [
     "FINAL_REFUSALS",
+    "FOLLOW_REFUSALS",
     "MAX_ANSWERS",
     "MAX_ARGUMENTS",
     "MAX_FRAME",
@@ -63,6 +64,10 @@ MAX_ANSWERS: Final = 2**30
 SESSION_UNKNOWN: Final = "session-unknown"
 #: The code of a refusal: the changes that a client wants to follow are not available.
 TOO_FAR_BEHIND: Final = "too-far-behind"
+#: The code of a refusal: the changes that a client wants to follow cannot be read, because the log is damaged.
+DAMAGED: Final = "damaged"
+#: The codes of refusals that end a subscription.
+FOLLOW_REFUSALS: Final = frozenset({TOO_FAR_BEHIND, DAMAGED})
 #: The codes of refusals that another attempt would get as well.
 FINAL_REFUSALS: Final = frozenset({"token", "version"})
 
@@ -203,6 +208,11 @@ class Moved(msgspec.Struct, tag=13, array_like=True):
     """This process does not lead. The address is that of the leader; empty if it is unknown."""
 
     address: str
+
+    @property
+    def reason(self) -> str:
+        """Why a client cannot use this process."""
+        return "another process leads" if self.address else "it neither leads nor knows the leader"
 
 
 class Refused(msgspec.Struct, tag=14, array_like=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -30,6 +31,7 @@ from ugm.cli.client import server_url
 from ugm.cli.top import render_top
 from ugm.cli.top_state import RowSelection
 from ugm.partition import AbstractPartition
+from ugm.service import Service
 
 SERVER = "import sys; from ugm.cli import main; main()"
 
@@ -438,7 +440,7 @@ def test_serve_with_a_token(file: Path, tmp_path: Path, monkeypatch: pytest.Monk
     """With a token the server can be written to, and watches its file unless told not to."""
     made: list[dict[str, Any]] = []
     monkeypatch.setattr("ugm.server.create_app", lambda _partitions, **options: made.append(options), raising=False)
-    monkeypatch.setattr("ugm.server.serving.run", lambda _app, _listener, ready: ready())
+    monkeypatch.setattr("ugm.server.serving.run", lambda _app, _listener, ready, **_: ready())
     token = tmp_path / "token"
     token.write_text(f"{SECRET}\n")
     other = tmp_path / "other"
@@ -454,6 +456,24 @@ def test_serve_with_a_token(file: Path, tmp_path: Path, monkeypatch: pytest.Monk
         "watch": None,
         "metrics": None,
     }
+
+
+def test_serve_without_its_service(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server whose service has ended by itself ends, too, so that whoever has started it notices."""
+
+    async def fail(service: Service, _stopping: asyncio.Event) -> None:
+        service._note_ready()
+        await asyncio.sleep(0.1)
+        raise ValueError("broken")
+
+    monkeypatch.setattr(Service, "_serve", fail)
+    result = run("serve", str(file), "--port", "0", "--listen", f"unix:{tmp_path / 's'}", "--partition", "default")
+
+    assert result.stdout.startswith("serving at http://127.0.0.1:")
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (
+        1,
+        "ugm: the service has ended: ValueError('broken')",
+    )
 
 
 @pytest.mark.ci

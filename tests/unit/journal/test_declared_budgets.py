@@ -16,6 +16,9 @@ from ugm import RequestError, Resource, UserGroup
 from ugm.budgets import Budget, BudgetChange, Budgets
 from ugm.configuration import BudgetConfig, Extensions, PartitionConfig, PlacementRule, QueueConfig
 from ugm.journal import JournaledPartition, compact, open_partition
+from ugm.journal.declared_past import declared_models
+from ugm.journal.follower import Follower
+from ugm.journal.log import Candidate
 
 START = 1_795_435_200
 #: Groups and tags without limits, which the usage of ended applications does not show.
@@ -220,3 +223,41 @@ def test_a_restart_at_any_point_changes_nothing(tmp_path_factory: pytest.TempPat
             if data.draw(st.integers(0, 4)) == 0:
                 made.restart(compacts=data.draw(st.booleans()))
         made.restart(compacts=data.draw(st.booleans()))
+
+
+def usage_of(model: object, now: int) -> list[Any]:
+    """Return the accounts of budgets now and later, and everything that is stored of them."""
+    assert isinstance(model, Budgets)
+    shown: list[Any] = [model.save()]
+    for later in (0, 7_300, 40 * 86_400):
+        model.at(now + later)
+        shown.append(model.accounts())
+    return shown
+
+
+@settings(max_examples=examples(15), deadline=None)
+@given(data=st.data())
+def test_a_process_that_takes_over_has_the_accounts(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """A process that has followed the log has the same budgets as one that reads it, whenever they were declared."""
+    made = Restarted(tmp_path_factory.mktemp("journal") / "j", data.draw(st.sampled_from(CONFIGS)))
+    for user in USERS:
+        made.partition.submit(user.name, user, data.draw(st.sampled_from(["root.a.x", "root.b"])))
+    follower = Follower(made.path)
+    for number in range(data.draw(st.integers(1, 14))):
+        change(data, made.partition, number)
+        made.now += data.draw(st.sampled_from([0, 1, 999, 70_000, 86_400_000]))
+        match data.draw(st.sampled_from(["poll", "compact", "go on"])):
+            case "poll":
+                follower.poll()
+            case "compact":
+                made.partition.journal.compact()
+    made.close()
+    taken = follower.lead(Candidate(), clock=lambda: made.now)
+    expected = declared_models(taken.state.compiled.models, taken.log.open_contents())
+    taken.journal.close()
+
+    now = made.now // 1000
+    assert [one.definition for one in taken.declared] == [one.definition for one in expected]
+    assert [usage_of(one.model, now) for one in taken.declared] == [usage_of(one.model, now) for one in expected]

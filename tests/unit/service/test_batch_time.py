@@ -9,9 +9,11 @@ from random import Random
 import pytest
 
 from ugm import Resource, UserGroup
-from ugm.budgets import AccountState
+from ugm.budgets import AccountState, Budgets
 from ugm.configuration import BudgetConfig, Extensions, PartitionConfig, QueueConfig
 from ugm.journal import open_partition
+from ugm.journal.declared_past import DeclaredPast
+from ugm.journal.follower import Follower
 from ugm.journal.locations import log_at
 from ugm.journal.log import Candidate
 from ugm.journal.opening import open_log
@@ -20,6 +22,7 @@ from ugm.service.engine import Engine, EngineSettings, build_engine
 
 BUDGET = BudgetConfig("each", user="*", amounts=Resource(gpu=10**6), period="day", mode="admit")
 CONFIG = PartitionConfig(queues=(QueueConfig("a"),), ugm=Extensions(budgets=(BUDGET,)))
+WITHOUT = PartitionConfig(queues=(QueueConfig("a"),))
 START = 1_795_435_200_000
 
 
@@ -33,14 +36,19 @@ class Clock:
         return self.now
 
 
-async def act(engine: Engine, clock: Clock, draw: Random, changes: int) -> None:
-    """Make changes and queries at different times, in batches of different sizes."""
+async def act(engine: Engine, clock: Clock, draw: Random, changes: int, *, declares: bool = False) -> None:
+    """Make changes and queries at different times, in batches of different sizes.
+
+    With *declares*, the budget comes and goes.
+    """
     partition = engine.partition
     partition.submit("app", UserGroup("sue"), "root.a")
     for number in range(changes):
         clock.now += draw.choice((0, 400, 999, 1000, 70_000))
         if draw.random() < 0.3:
             partition.budget_accounts()
+        if declares and draw.random() < 0.2:
+            partition.configure(draw.choice((CONFIG, WITHOUT)))
         if draw.random() < 0.4:
             partition.release(f"a-{draw.randrange(number + 1)}")
         else:
@@ -70,6 +78,33 @@ def test_a_restart_repeats_changes_at_their_time(tmp_path: Path, seed: int) -> N
     with open_partition(tmp_path / "j", clock=clock) as partition:
         assert partition.budget_accounts() == before
         assert before[0].settled > 0
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_follower_repeats_batches(tmp_path: Path, seed: int) -> None:
+    """A budget that is declared in the middle of a batch counts what was held before, and what follows in the batch."""
+    clock, draw, log = Clock(), Random(seed), log_at(tmp_path / "j")
+
+    async def lead() -> None:
+        opened = open_log(log, Candidate(), OperationLock(), clock=clock)
+        engine = build_engine(EngineSettings(WITHOUT, None, (), "always"), opened, None, lambda: None)
+        await act(engine, clock, draw, 30, declares=True)
+        engine.partition.configure(CONFIG)
+        await engine.committer.finish()
+        opened.journal.close()
+
+    follower = Follower(log)
+    asyncio.run(lead())
+    with log.open_contents() as contents:
+        [expected] = DeclaredPast.of(contents).models
+    taken = follower.lead(Candidate(), clock=clock)
+    taken.journal.close()
+
+    [found] = taken.declared
+    assert isinstance(found.model, Budgets)
+    assert isinstance(expected.model, Budgets)
+    assert found.model.save() == expected.model.save()
+    assert found.model.accounts() == expected.model.accounts()
 
 
 def test_a_change_happens_at_its_own_time(tmp_path: Path) -> None:

@@ -107,7 +107,8 @@ def test_interrupted_close(connection: ClientSocket, clear_text: list[bytes], mo
     with pytest.raises(KeyboardInterrupt):
         connection.close()
     assert not is_locked(connection._guard)
-    with pytest.raises(BrokenPipeError):
+    # The leader may have reset the connection already.
+    with pytest.raises((BrokenPipeError, ConnectionResetError)):
         connection.send(frame(Ping()))
     assert clear_text == []
 
