@@ -29,7 +29,7 @@ from ugm.events import Subscriber
 from ugm.journal.errors import JournalDamagedError, JournalError, JournalHeldError
 from ugm.journal.follower import Follower
 from ugm.journal.locations import LogLocation, log_at
-from ugm.journal.log import Candidate, LeaderRecord, Log
+from ugm.journal.log import Candidate, Log
 from ugm.journal.opening import OpenLog, require_added_models
 from ugm.model import QuotaModel
 from ugm.partition import AbstractPartition
@@ -44,6 +44,7 @@ from ugm.service.connection import ClientConnection
 from ugm.service.engine import Engine, EngineSettings, build_engine, restore_models
 from ugm.service.heartbeat import Heartbeat
 from ugm.service.leader import Leader
+from ugm.service.leader_watch import LeaderWatch
 from ugm.service.listener import Listener
 from ugm.service.readers import Readers, ReadView
 from ugm.service.remote_partition import RemotePartition, RemoteSessions
@@ -70,8 +71,6 @@ _LONGEST_REST: Final = 60.0
 _RESTORING: Final = 600.0
 #: The minimum of `ServiceSettings.takeover`, in seconds.
 _SHORTEST_TAKEOVER: Final = 2 * LEASE
-#: The minimum number of unchanged readings of the record of a leader that count as its silence.
-_LOOKS: Final = 4
 #: Threads that compute must not keep the loop waiting for longer than this, in seconds.
 _SWITCH_INTERVAL: Final = 0.001
 #: The collections of younger objects between two collections of all objects. With a million allocations, a collection
@@ -162,34 +161,6 @@ class ServiceSettings:
         if not self.takeover >= _SHORTEST_TAKEOVER:
             raise RequestError("takeover", self.takeover, f"expected at least {_SHORTEST_TAKEOVER} seconds")
         require_duration(self.active_wait)
-
-
-@final
-class _LeaderWatch:
-    """Notices that a leader has not renewed its record for some time, without comparing clocks of two machines.
-
-    The time for which this process itself was stopped, or did not get a processor, does not count: between two readings
-    it counts at most a quarter of the patience. The leader may have been delayed by the same cause. A busy process that
-    reads rarely still notices a silent leader within the deadline of a call.
-    """
-
-    def __init__(self, patience: float) -> None:
-        self._patience: Final = patience
-        self._seen: tuple[int, int] | None = None
-        #: The time for which the record has not changed, and when it was last looked at.
-        self._silence = 0.0
-        self._looked_at = monotonic()
-
-    def is_silent(self, leader: LeaderRecord | None) -> bool:
-        """Return whether the record has not changed for too long."""
-        seen = None if leader is None else (leader.term, leader.renewed_at)
-        now = monotonic()
-        if seen == self._seen:
-            self._silence += min(now - self._looked_at, self._patience / _LOOKS)
-        else:
-            self._seen, self._silence = seen, 0.0
-        self._looked_at = now
-        return seen is not None and self._silence > self._patience
 
 
 @final
@@ -398,7 +369,7 @@ class Service:
         """Follow the log until this process leads it; None if the service stops before."""
         candidate = Candidate(self.name, str(self.addresses[0]))
         follower: Follower | None = None
-        watch = _LeaderWatch(self._settings.takeover)
+        watch = LeaderWatch(self._settings.takeover)
         while not stopping.is_set():
             began, pause = monotonic(), _POLL
             try:
@@ -428,7 +399,7 @@ class Service:
         if follower is not None:
             await asyncio.to_thread(follower.close)
 
-    def _try_to_lead(self, follower: Follower, candidate: Candidate, watch: _LeaderWatch) -> OpenLog:
+    def _try_to_lead(self, follower: Follower, candidate: Candidate, watch: LeaderWatch) -> OpenLog:
         """Read the newest changes, and lead if no process does or if the leader is silent.
 
         Raises:

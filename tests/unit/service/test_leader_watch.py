@@ -16,7 +16,7 @@ from ugm.journal.follower import Follower
 from ugm.journal.leader_file import read_leader
 from ugm.journal.log import LeaderRecord
 from ugm.service import Service, ServiceSettings
-from ugm.service.service import _LeaderWatch
+from ugm.service.leader_watch import LeaderWatch
 
 
 def test_busy_leader_renews_its_record(tmp_path: Path) -> None:
@@ -80,8 +80,8 @@ def test_takeover_is_longer_than_a_lease(takeover: float) -> None:
 def test_watch_does_not_count_its_own_delays(monkeypatch: pytest.MonkeyPatch) -> None:
     """A leader is silent if its record was looked at often and did not change."""
     clock = [0.0]
-    monkeypatch.setattr("ugm.service.service.monotonic", lambda: clock[0])
-    watch, record = _LeaderWatch(0.5), LeaderRecord(1, "name", "unix:/x", 0, 0.0)
+    monkeypatch.setattr("ugm.service.leader_watch.monotonic", lambda: clock[0])
+    watch, record = LeaderWatch(0.5), LeaderRecord(1, "name", "unix:/x", 0, 0.0)
     assert not watch.is_silent(record)
     clock[0] += 100
     assert not watch.is_silent(record)
@@ -97,8 +97,8 @@ def test_watch_does_not_count_its_own_delays(monkeypatch: pytest.MonkeyPatch) ->
 def test_watch_that_looks_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy process notices a silent leader after a few looks, and a process that was stopped does not after one."""
     clock = [0.0]
-    monkeypatch.setattr("ugm.service.service.monotonic", lambda: clock[0])
-    watch, record = _LeaderWatch(2.0), LeaderRecord(1, "name", "unix:/x", 0, 0.0)
+    monkeypatch.setattr("ugm.service.leader_watch.monotonic", lambda: clock[0])
+    watch, record = LeaderWatch(2.0), LeaderRecord(1, "name", "unix:/x", 0, 0.0)
     looks = 0
     while not watch.is_silent(record):
         clock[0] += 0.4
