@@ -153,10 +153,7 @@ class ReclaimPlanning:
         """Return the reason why the remaining victims of a plan may not be evicted now; None if they may."""
         for victim in plan.victims:
             entry = victims.get(victim.allocation_id)
-            if entry is not None and (entry.application.application_id, entry.usage) != (
-                victim.application_id,
-                victim.usage,
-            ):
+            if entry is not None and _facts_of(victim.allocation_id, entry) != victim[:-1]:
                 return f"allocation {victim.allocation_id!r} has changed"
         subject, query = plan.subject, QueryRequest(plan.usage, plan.priority, plan.preemptible, plan.duration)
         try:
@@ -239,13 +236,11 @@ def _value_of(candidate: ReclaimCandidate, victims: Victims) -> ReclaimVictim:
         for one in borrower.guarantees
         if one.resource in candidate.frees
     )
-    submission, path = entry.application.submission, entry.application.queue.queue_path
-    return ReclaimVictim(
-        candidate.allocation_id,
-        submission.application_id,
-        submission.user.name,
-        path,
-        entry.usage,
-        entry.traits.priority,
-        guarantees,
-    )
+    return ReclaimVictim(*_facts_of(candidate.allocation_id, entry), guarantees)
+
+
+def _facts_of(allocation_id: str, entry: LedgerEntry) -> tuple[str, str, str, str, Resource, int]:
+    """Return what a plan says about a victim, except the guarantees."""
+    application, usage, traits = entry
+    submission, path = application.submission, application.queue.queue_path
+    return allocation_id, submission.application_id, submission.user.name, path, usage, traits.priority

@@ -12,7 +12,7 @@ import pytest
 from support.partition_fixtures import SUE, Licences, config
 from support.reclaim_scenes import QUEUES, Held, lending_models, lending_partition, submit_groups
 from support.server_fixtures import PREFIX, client
-from ugm import Partition, RequestError, Resource, UserInQueue, parse_config
+from ugm import Partition, RequestError, Resource, UserGroup, UserInQueue, parse_config
 from ugm.budgets import Budget, Budgets
 from ugm.elastic.model import GROUP_TAG
 from ugm.journal import open_partition
@@ -328,6 +328,19 @@ def test_a_plan_with_changed_victims_is_refused() -> None:
     assert "there is no such application" in stale(partition, plan)
 
 
+@pytest.mark.parametrize(("user", "queue_path"), [(UserGroup("ben"), "root.b"), (SUE, "root.a")])
+def test_a_plan_with_other_owners_is_refused(user: UserGroup, queue_path: str) -> None:
+    """An allocation of the same id and size of another user, or in another queue, is not the victim."""
+    partition = lent()
+    plan = partition.plan_reclaim("a", THREE)
+    partition.remove("b")
+    assert partition.submit("b", user, queue_path, tags={GROUP_TAG: "b"})
+    for number in range(5):
+        partition.adopt(f"b-{number}", "b", TWO)
+
+    assert stale(partition, plan).endswith("allocation 'b-0' has changed")
+
+
 def test_withdrawn_victims_are_left_alone() -> None:
     """After a plan was carried out, a victim that waits again is not withdrawn by a repeated call."""
     partition = lent()
@@ -344,7 +357,8 @@ def test_foreign_victims_are_refused() -> None:
     partition = lent("elastic", *[Held("b", 2)] * 4, Held("a", 2))
     plan = partition.plan_reclaim("a", TWO)
     assert plan.allocation_ids == ("b-0",)
-    forged = replace(plan, victims=(plan.victims[0]._replace(allocation_id="a-0", application_id="a"),))
+    victim = plan.victims[0]._replace(allocation_id="a-0", application_id="a", queue_path="root.a")
+    forged = replace(plan, victims=(victim,))
 
     assert stale(partition, forged).endswith("allocation 'a-0' no longer belongs to another group")
     with pytest.raises(RequestError, match="expected a ReclaimPlan"):
