@@ -30,8 +30,9 @@ from ugm.partition.reduction_timers import ReductionTimers, SettingsCache
 from ugm.partition.reports import OwnedAllocation, PreemptionStatus
 from ugm.partition.state import PartitionState
 from ugm.partition.subject_queries import QueryRequest, SubjectQueries
-from ugm.partition.world_copy import WorldCopy
+from ugm.partition.world_copy import WorldCopy, facts_of
 from ugm.preemption import (
+    AllocationFacts,
     Outcome,
     PlacedRequest,
     PreemptionPlan,
@@ -235,13 +236,18 @@ class PreemptionPlanning:
         return not self._answer_without(call.request, call.placed, names).denials
 
     def _answer_without(
-        self, request: AllocationRequest, named: Sequence[AllocationRequest], names: Iterable[str] = ()
+        self,
+        request: AllocationRequest,
+        named: Sequence[AllocationRequest],
+        names: Iterable[str] = (),
+        *,
+        evicts: bool = False,
     ) -> TrialAnswer:
         """Return the answer of all limits without some allocations and the terminating ones."""
         ledger = self._state.ledger
         leaving = {name: entry for name in names if (entry := ledger.get(name)) is not None}
         placed = self._trial.placed_entries(request.allocation_id, named)
-        return self._trial.answer(request, placed, leaving | self._state.terminating_entries())
+        return self._trial.answer(request, placed, leaving | self._state.terminating_entries(), evicts=evicts)
 
     # Status
 
@@ -342,24 +348,28 @@ class PreemptionPlanning:
         return f"the timer of queue {changed[0]} has stopped" if changed else ""
 
     def _changed_request(self, plan: PreemptionPlan) -> str:
-        request = plan.request
-        name = request.allocation_id
-        application = self._state.applications.get(request.application_id)
-        if application is None or application.failing:
-            return f"application {request.application_id!r} {'has ended' if application is None else 'is failing'}"
-        for one in plan.placed:
-            if one.application_id and one.application_id not in self._state.applications:
-                return f"application {one.application_id!r} has ended"
-        if application.queue.queue_path != request.queue_path:
-            return f"application {request.application_id!r} is in queue {application.queue.queue_path} now"
-        entry = self._state.ledger.get(name)
-        if entry is None:
+        for one in (_planned_request(plan), *plan.placed):
+            changed = self._changed_pending(one)
+            if changed:
+                return changed
+        name = plan.request.allocation_id
+        if self._state.ledger.get(name) is None:
             return f"request {name!r} was withdrawn" if plan.is_pending else ""
-        if entry.traits.state is not AllocationState.PENDING:
-            return f"request {name!r} is granted"
-        found = entry.application.application_id, entry.usage, entry.traits.priority
-        is_same = found == (request.application_id, request.usage, request.priority)
-        return "" if is_same else f"request {name!r} has changed"
+        return "" if self._is_pending(name) else f"request {name!r} is granted"
+
+    def _changed_pending(self, planned: PlacedRequest) -> str:
+        """Return what has changed about the application of a request, or about the request if it is pending."""
+        application = self._state.applications.get(planned.application_id)
+        if application is None or application.failing:
+            return f"application {planned.application_id!r} {'has ended' if application is None else 'is failing'}"
+        path, name = application.queue.queue_path, planned.allocation_id
+        if path != planned.queue_path:
+            return f"application {planned.application_id!r} is in queue {path} now"
+        entry = self._state.ledger.get(name)
+        if entry is None or entry.traits.state is not AllocationState.PENDING:
+            return ""
+        is_same = _is_same(entry, planned, preemptible=planned.preemptible)
+        return "" if is_same and entry.traits.duration_or_end == planned.duration else f"request {name!r} has changed"
 
     def _held(self, allocation_id: str) -> LedgerEntry | None:
         entry = self._state.ledger.get(allocation_id)
@@ -370,8 +380,7 @@ class PreemptionPlanning:
             entry = held[victim.allocation_id]
             if entry is None:
                 return f"allocation {victim.allocation_id!r} is terminating or released"
-            found = entry.application.application_id, entry.usage, entry.traits.priority, entry.traits.preemptible
-            if found != (victim.application_id, victim.usage, victim.priority, True):
+            if not _is_same(entry, victim, preemptible=True):
                 return f"allocation {victim.allocation_id!r} has changed"
         return ""
 
@@ -386,12 +395,16 @@ class PreemptionPlanning:
     def _changed_answer(self, plan: PreemptionPlan) -> str:
         """Return the reason why the request does not need the victims now, or why they do not suffice."""
         request, named = requests_of(plan)
-        now = self._answer_without(request, named)
+        now = self._answer_without(request, named, evicts=bool(plan.by_model))
         if now.is_allowed or not now.denials:
             return "the request fits without evictions now"
         victims = [one.allocation_id for one in (*plan.by_model, *plan.victims)]
         denials = self._answer_without(request, named, victims).denials
-        return f"the request would not fit: {denials[0]}" if denials else ""
+        if denials:
+            return f"the request would not fit: {denials[0]}"
+        # The application of a victim may be another one with the same id, in a group that does not lack anything.
+        kept = [one.allocation_id for one in plan.by_model if one.allocation_id not in now.evictions]
+        return f"no quota model would evict allocation {kept[0]!r} now" if kept else ""
 
     def _world_of(self, plan: PreemptionPlan | ReductionPlan) -> World:
         """Return the queues and allocations as they are now, with the assumptions of a plan."""
@@ -413,9 +426,25 @@ def _plan(
 
 
 def _placed_request(placed: AllocationRequest, entry: LedgerEntry) -> PlacedRequest:
-    name, application_id, _, _, priority, preemptible, duration = placed
-    path = entry.application.queue.queue_path
+    name, _, _, _, priority, preemptible, duration = placed
+    if entry.traits.state is AllocationState.PENDING:
+        # These count, whatever the caller says.
+        _, _, priority, preemptible, duration = entry.traits
+    application = entry.application
+    path, application_id = application.queue.queue_path, application.application_id
     return PlacedRequest(path, entry.usage, name, application_id, priority, preemptible, duration)
+
+
+def _planned_request(plan: PreemptionPlan) -> PlacedRequest:
+    name, application_id, path, usage, priority, *_ = plan.request
+    return PlacedRequest(path, usage, name, application_id, priority, plan.preemptible, plan.duration)
+
+
+def _is_same(entry: LedgerEntry, planned: Victim | PlacedRequest, *, preemptible: bool) -> bool:
+    """Return whether an entry is what a plan knows under its id, which may have been used again since."""
+    name, path = planned.allocation_id, planned.queue_path
+    known = AllocationFacts(name, planned.application_id, path, planned.usage, planned.priority, preemptible)
+    return facts_of(name, entry.application, entry) == known
 
 
 def _changed_queue(inputs: Iterable[QueueInput], tree: QueueUsageTree) -> str:

@@ -75,9 +75,12 @@ def _plan_dict(plan: PreemptionPlan | ReductionPlan) -> object:
 def _plan(partition: AbstractPartition, body: JsonMapping) -> PreemptionPlan:
     application_id = body["application_id"]
     require_found("application", application_id, partition.application)
-    wanted = AllocationRequest(
-        body.get("allocation_id", ""), application_id, parse_amounts(body["usage"]), priority=body.get("priority", 0)
-    )
+    name = body.get("allocation_id", "")
+    wanted = AllocationRequest(name, application_id, parse_amounts(body["usage"]), priority=body.get("priority", 0))
+    pending = partition.allocation(name) if name else None
+    if pending is not None and pending.state is AllocationState.PENDING:
+        # The body does not have these, and a plan for other ones is stale.
+        wanted = wanted._replace(preemptible=pending.preemptible, duration=pending.duration)
     return partition.plan_preemption(
         wanted,
         since=body["since"],

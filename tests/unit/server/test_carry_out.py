@@ -56,6 +56,16 @@ def test_a_plan_is_carried_out_once() -> None:
     assert [one.allocation.allocation_id for one in (*status.terminating, *status.placed)] == ["batch-2", "prod-0"]
 
 
+def test_a_request_with_properties_that_the_body_lacks() -> None:
+    """A plan for a pending request is made with its promised duration, and with what it says about its eviction."""
+    partition = full()
+    partition.release("prod-0")
+    partition.request("prod-0", "prod", memory(2), preemptible=False, duration=60)
+
+    body = {"request": REQUEST, "victims": ["batch-2"]}
+    assert carry_out(client(partition), body) == (200, {"allocation_ids": ["batch-2"]})
+
+
 def test_other_victims_are_refused() -> None:
     """If the plan has other victims than the named ones, nothing is marked."""
     partition = full()
