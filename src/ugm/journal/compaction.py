@@ -119,10 +119,11 @@ def _replace_tables(path: str, connection: sqlite3.Connection, number: int, tabl
 def checkpoint_rows(contents: JournalContents, usage_since: int | None) -> tuple[int, list[bytes], list[bytes]]:
     """Return the number of the last change, the rows of the state after it, and the rows of the history up to it."""
     start = contents.start
-    records = list(contents.history())
-    intervals = [interval for record in records for interval in decode_intervals(record)]
-    history = [record for record in records if record[0] != "used"]
-    meter = UsageMeter(start.checkpoint, start.at, start.compiled)
+    with contents.decoding():
+        records = list(contents.history())
+        intervals = [interval for record in records for interval in decode_intervals(record)]
+        history = [record for record in records if record[0] != "used"]
+        meter = UsageMeter(start.checkpoint, start.at, start.compiled)
 
     def observe(entry: JournalEntry) -> None:
         intervals.extend(meter.process(entry))

@@ -6,16 +6,20 @@ and databases store the same rows; a `LogReader` yields them, and `JournalConten
 Invariant: a log is read completely, or an error is raised. Every row has a valid checksum, the numbers of the changes
 have no gaps, and the last number is at least that of the last acknowledged change. The last condition can be checked
 only after all changes were read, so `replay` may raise an error at its end.
+
+A row with a valid checksum can still have wrong content, for example after faulty memory. To check all values when they
+are decoded would take too long. Instead, whoever applies records does so within `JournalContents.decoding`, which
+reports every failure as damage.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final, NamedTuple, Protocol
 
 from ugm._json_values import Json
+from ugm.errors import printable
 from ugm.journal.ack_marker import read_ack_marker
 from ugm.journal.change_data import LoggedOperation, config_after, decode_change
 from ugm.journal.client_sessions import NO_SESSION, SessionTable, is_session_row
@@ -23,6 +27,7 @@ from ugm.journal.errors import JournalDamagedError, JournalError
 from ugm.journal.file_writer import ChangeRow, change_row
 from ugm.journal.store import FORMAT
 from ugm.journal.store_reader import StoredChange, open_reader
+from ugm.partition.allocation import Allocation
 from ugm.partition.checkpoint import Checkpoint, restore
 from ugm.partition.checkpoint_codec import decode_checkpoint
 from ugm.partition.compiled_config import CompiledConfig
@@ -39,15 +44,18 @@ __all__ = [
     "LogReader",
     "StartState",
     "decode_change_row",
+    "decoding_failure",
     "open_contents",
     "replay",
     "replay_entry",
 ]
 
-_T = TypeVar("_T")
-
-#: The errors of decoding data that this module did not encode.
-DECODING_ERRORS: Final = (ValueError, TypeError, LookupError)
+#: The errors of decoding and of applying data that this module did not encode.
+DECODING_ERRORS: Final = (
+    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError),
+    # A row has too few values.
+    StopIteration,
+)
 
 _EMPTY: Final = Checkpoint(closed=False, nodes={}, total=None, queues=(), applications=(), allocations=())
 
@@ -139,7 +147,8 @@ class JournalContents:
         rows = list(self._reader.rows("snapshot"))
         if not rows:
             return StartState(0, 0, 0, 0, CompiledConfig.of(None), _EMPTY)
-        return self._decoded(lambda: self._snapshot(rows))
+        with self.decoding():
+            return self._snapshot(rows)
 
     def _snapshot(self, rows: list[bytes]) -> StartState:
         number, at, count, history, usage_since, settings = from_json(rows[0])
@@ -163,9 +172,16 @@ class JournalContents:
         count = 0
         for row in self._reader.rows("history"):
             count += 1
-            yield self._decoded(partial(from_json, row))
+            with self.decoding():
+                record = from_json(row)
+            yield record
         if count != self.start.history:
             raise self._reader.damaged(f"the history has {count} of {self.start.history} rows")
+
+    def allocations(self) -> Iterator[Allocation]:
+        """Yield the allocations before the first change, for a caller whose own errors are not damage."""
+        with self.decoding():
+            yield from self.start.checkpoint.allocations
 
     def changes(self) -> Iterator[JournalEntry]:
         """Yield all changes."""
@@ -174,7 +190,7 @@ class JournalContents:
             try:
                 entry = decode_change_row(change, compiled)
             except DECODING_ERRORS as error:
-                raise self._undecodable(error) from error
+                raise self.damaged(decoding_failure(error)) from error
             for operation in entry.operations:
                 compiled = config_after(operation.events, compiled)
             yield entry
@@ -182,19 +198,30 @@ class JournalContents:
         if last < self._acknowledged:
             raise self._reader.damaged(f"it ends with change {last}, but {self._acknowledged} were acknowledged")
 
-    def _decoded(self, decode: Callable[[], _T]) -> _T:
-        """Decode data whose checksum is valid."""
+    @contextmanager
+    def decoding(self) -> Iterator[None]:
+        """Decode or apply records whose checksums are valid, and report every failure as damage.
+
+        The block contains no code of a caller of ugm, such as a quota model: its errors are not damage.
+
+        Raises:
+            JournalDamagedError: the content of a record is wrong.
+        """
         try:
-            return decode()
+            yield
         except DECODING_ERRORS as error:
-            raise self._undecodable(error) from error
+            raise self.damaged(decoding_failure(error)) from error
 
     def damaged(self, reason: str) -> JournalDamagedError:
         """Make the error that reports damage after the last row that was read."""
         return self._reader.damaged(reason)
 
-    def _undecodable(self, error: Exception) -> JournalDamagedError:
-        return self._reader.damaged(f"a record cannot be decoded: {error}")
+
+def decoding_failure(error: Exception) -> str:
+    """Return the reason of the damage that one of `DECODING_ERRORS` has shown."""
+    text = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+    # The text may contain a part of the record.
+    return f"a record cannot be decoded: {printable(text)}"
 
 
 def decode_change_row(change: StoredChange, before: CompiledConfig) -> JournalEntry:
@@ -225,22 +252,30 @@ def replay(
         state: the empty state.
         observe: a function that is called with every change.
         sessions: an empty table of client sessions, to which the journal is applied as well.
+
+    Raises:
+        JournalDamagedError: the journal is damaged.
     """
     number, at, _, _, compiled, checkpoint, session_rows = contents.start
-    state.replace_config(compiled)
-    restore(state, checkpoint)
-    if sessions is not None:
-        sessions.restore(session_rows)
-    for entry in contents.changes():
-        number, at, _ = entry
-        replay_entry(entry, state, sessions)
-        if observe is not None:
-            observe(entry)
+    with contents.decoding():
+        state.replace_config(compiled)
+        restore(state, checkpoint)
+        if sessions is not None:
+            sessions.restore(session_rows)
+        for entry in contents.changes():
+            number, at, _ = entry
+            replay_entry(entry, state, sessions)
+            if observe is not None:
+                observe(entry)
     return number, at
 
 
 def replay_entry(entry: JournalEntry, state: PartitionState, sessions: SessionTable | None = None) -> None:
-    """Apply a change to the state before it."""
+    """Apply a change to the state before it.
+
+    Raises:
+        ValueError: the change does not fit the state; or another of `DECODING_ERRORS`. The state is inconsistent then.
+    """
     by = NO_SESSION
     for records, events in entry.operations:
         replay_events(state, events)

@@ -104,9 +104,10 @@ class DeclaredPast:
     @classmethod
     def of(cls, contents: JournalContents) -> DeclaredPast:
         """Return the models after the last change of a log."""
-        past = cls(contents.start, partial(calls_before, contents))
-        for entry in contents.changes():
-            past.process(entry)
+        with contents.decoding():
+            past = cls(contents.start, partial(calls_before, contents))
+            for entry in contents.changes():
+                past.process(entry)
         return past
 
     @classmethod

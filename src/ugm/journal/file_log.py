@@ -23,7 +23,7 @@ from ugm.journal.background import BackgroundCompaction
 from ugm.journal.client_sessions import SessionTable
 from ugm.journal.compaction import Compaction, RunExclusively, compact_connection, compact_file
 from ugm.journal.compaction_process import CompactionTask
-from ugm.journal.contents import JournalContents, open_contents, replay
+from ugm.journal.contents import DECODING_ERRORS, JournalContents, decoding_failure, open_contents, replay
 from ugm.journal.disk_reserve import DiskReserve
 from ugm.journal.errors import JournalDamagedError, JournalError, JournalHeldError
 from ugm.journal.file_compaction import FileCompaction
@@ -234,6 +234,8 @@ class FileTail:
             return self._changes(after, acknowledged=acknowledged, size=size)
         except OSError as error:
             raise JournalError(self._path, f"it cannot be read: {error}") from error
+        except DECODING_ERRORS as error:
+            raise JournalDamagedError(self._path, decoding_failure(error), after) from error
 
     def _changes(self, after: int, *, acknowledged: bool, size: float) -> Sequence[StoredChange] | None:
         mark = read_ack_marker(self._path)

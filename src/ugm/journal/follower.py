@@ -23,7 +23,14 @@ from typing import Final, NamedTuple, final
 
 from ugm.journal.change_queue import Clock, milliseconds
 from ugm.journal.client_sessions import SessionTable
-from ugm.journal.contents import DECODING_ERRORS, JournalEntry, decode_change_row, replay, replay_entry
+from ugm.journal.contents import (
+    DECODING_ERRORS,
+    JournalEntry,
+    decode_change_row,
+    decoding_failure,
+    replay,
+    replay_entry,
+)
 from ugm.journal.declared_past import DeclaredPast, have_past
 from ugm.journal.errors import JournalDamagedError, JournalError, JournalHeldError
 from ugm.journal.locations import LogLocation, log_at
@@ -148,10 +155,14 @@ class Follower:
     def _apply(self, change: StoredChange) -> None:
         try:
             entry = decode_change_row(change, self.state.compiled)
+            self._is_changing = True
+            self._replay(entry)
         except DECODING_ERRORS as error:
-            reason = f"a record cannot be decoded: {error}"
-            raise JournalDamagedError(self._log.location, reason, self.number) from error
-        self._is_changing = True
+            raise JournalDamagedError(self._log.location, decoding_failure(error), self.number) from error
+        self.number, self.at = entry.number, entry.at
+        self._is_changing = False
+
+    def _replay(self, entry: JournalEntry) -> None:
         if self._past is None and _declares_past(entry):
             self._past = DeclaredPast.begin(self.state, self.at)
         replay_entry(entry, self.state, self.sessions)
@@ -159,8 +170,6 @@ class Follower:
             self._past.process(entry)
             if not self._past.models:
                 self._past = None
-        self.number, self.at = entry.number, entry.at
-        self._is_changing = False
 
     def follow(self, stop: Flag, pause: float = _PAUSE) -> None:
         """Apply new changes until a flag is set. While the log cannot be read, the lag grows.

@@ -6,22 +6,30 @@ not in use.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from ugm._json_values import Json
 from ugm.errors import RequestError
-from ugm.journal.client_sessions import record_row
+from ugm.journal.client_sessions import SessionTable, record_row
 from ugm.journal.compaction import Compaction
 from ugm.journal.contents import JournalEntry, replay
+from ugm.journal.declared_past import declared_models
 from ugm.journal.locations import LogLocation, log_at
 from ugm.journal.store import has_content
+from ugm.journal.usage_intervals import recorded_intervals
+from ugm.partition import Partition
 from ugm.partition.allocation import Allocation
 from ugm.partition.checkpoint_codec import application_to_dict
+from ugm.partition.clock import PartitionClock
 from ugm.partition.compiled_config import CompiledConfig
+from ugm.partition.declared_models import DeclaredModel
 from ugm.partition.event_codec import event_to_dict
-from ugm.partition.self_check import verify
+from ugm.partition.model_calls import ledger_calls
+from ugm.partition.model_set import ModelSet
 from ugm.partition.state import PartitionState
 
 __all__ = ["JournalSummary", "backup", "compact", "export", "inspect"]
@@ -46,6 +54,26 @@ class JournalSummary:
         return asdict(self)
 
 
+class _Rebuilt(Partition):
+    """The partition in a journal, with the quota models that its configuration declares.
+
+    Args:
+        state: the state after the last change.
+        declared: the declared models that depend on the past.
+        second: the time of the last change, in seconds since 1970.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, state: PartitionState, declared: Iterable[DeclaredModel], second: int) -> None:
+        lock = state.active_limits.lock
+        models = ModelSet((), lock, PartitionClock(lambda: second))
+        models.restore(state.compiled.models, state.cluster.total, partial(ledger_calls, state), list, declared)
+        self._assemble(state, models)
+        self._restore_limits(second)
+        lock.mark_consistent()
+
+
 def inspect(path: LogLocation) -> JournalSummary:
     """Read a journal completely, rebuild and verify the partition in it, and return its size.
 
@@ -56,10 +84,12 @@ def inspect(path: LogLocation) -> JournalSummary:
     """
     with log_at(path).open_contents() as contents:
         state = PartitionState(CompiledConfig.of(None), user_limits_win=False)
-        number, at = replay(contents, state)
-        for _ in contents.history():
+        number, at = replay(contents, state, sessions=SessionTable())
+        for _ in recorded_intervals(contents):
             pass
-        verify(state)
+        with contents.decoding():
+            declared = declared_models(state.compiled.models, nullcontext(contents))
+            _Rebuilt(state, declared, at // 1000).verify()
         compacted = contents.start.number
     queues, nodes = len(state.tree.queues), len(state.cluster.nodes)
     return JournalSummary(number, at, compacted, queues, len(state.applications), len(state.ledger), nodes)
@@ -72,7 +102,7 @@ def export(path: LogLocation) -> Iterator[Mapping[str, Json]]:
         JournalDamagedError: the journal is damaged; the items yielded before are right.
         JournalError: the file is not a journal, or is one of another version.
     """
-    with log_at(path).open_contents() as contents:
+    with log_at(path).open_contents() as contents, contents.decoding():
         start = contents.start
         nodes = {name: dict(capacity) for name, capacity in start.checkpoint.nodes.items()}
         yield {"number": start.number, "at": start.at, "nodes": nodes}

@@ -34,7 +34,7 @@ def past_calls(open_contents: Callable[[], AbstractContextManager[JournalContent
     Args:
         open_contents: opens the log.
     """
-    with open_contents() as contents:
+    with open_contents() as contents, contents.decoding():
         start, claims = contents.start, ClaimHistory(contents.start.checkpoint.applications)
         yield from calls_before(contents, claims)
         for allocation in start.checkpoint.allocations:
@@ -56,7 +56,8 @@ def calls_before(contents: JournalContents, claims: ClaimHistory) -> Iterator[Pa
         if record[0] == "budget":
             _, _, at, row = record
             [event] = decode_rows([row], contents.start.compiled)
-            assert isinstance(event, BudgetChanged)  # noqa: S101 - the kind of the record
+            if not isinstance(event, BudgetChanged):
+                raise TypeError("expected a change of a budget")
             changes.append((at // 1000, event.change))
         for one in decode_intervals(record):
             usage, owner = Resource(one.usage), claims.owner(one.application_id)

@@ -27,7 +27,14 @@ from ugm.partition.events import (
 )
 from ugm.resources import Resource
 
-__all__ = ["UsageInterval", "UsageMeter", "decode_intervals", "encode_intervals", "usage_intervals"]
+__all__ = [
+    "UsageInterval",
+    "UsageMeter",
+    "decode_intervals",
+    "encode_intervals",
+    "recorded_intervals",
+    "usage_intervals",
+]
 
 
 #: Kinds and names of owners of limits.
@@ -161,14 +168,21 @@ def _models_of(compiled: CompiledConfig) -> list[ReportingModel]:
 
 def usage_intervals(contents: JournalContents, until: int | None) -> Iterator[UsageInterval]:
     """Yield all intervals of a journal; the last ones end at *until*, or with the last change."""
-    for record in contents.history():
-        yield from decode_intervals(record)
+    yield from recorded_intervals(contents)
     start = contents.start
-    meter, last = UsageMeter(start.checkpoint, start.at, start.compiled), start.at
-    for entry in contents.changes():
-        yield from meter.process(entry)
-        last = entry.at
-    yield from meter.finish(last if until is None else max(until, last))
+    with contents.decoding():
+        meter, last = UsageMeter(start.checkpoint, start.at, start.compiled), start.at
+        for entry in contents.changes():
+            yield from meter.process(entry)
+            last = entry.at
+        yield from meter.finish(last if until is None else max(until, last))
+
+
+def recorded_intervals(contents: JournalContents) -> Iterator[UsageInterval]:
+    """Yield the intervals before the first change of a journal."""
+    with contents.decoding():
+        for record in contents.history():
+            yield from decode_intervals(record)
 
 
 # In the history, the intervals of one application are one record

@@ -8,7 +8,7 @@ from ugm.fairness import FairShares
 from ugm.identity import UserGroup
 from ugm.journal.declared_past import declared_models
 from ugm.journal.locations import LogLocation, log_at
-from ugm.journal.usage_intervals import decode_intervals
+from ugm.journal.usage_intervals import recorded_intervals
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.usage_feed import UsageFeed
 
@@ -34,20 +34,19 @@ def load_usage(path: LogLocation, feed: UsageFeed) -> None:
     >>> load_usage("quota.journal", feed)  # doctest: +SKIP
     """
     with log_at(path).open_contents() as contents:
-        for row in contents.history():
-            for interval in decode_intervals(row):
-                feed.record(
-                    UserGroup.charged(interval.user, interval.group),
-                    interval.queue_path,
-                    interval.usage,
-                    interval.begin // 1000,
-                    interval.end // 1000,
-                )
+        for interval in recorded_intervals(contents):
+            feed.record(
+                UserGroup.charged(interval.user, interval.group),
+                interval.queue_path,
+                interval.usage,
+                interval.begin // 1000,
+                interval.end // 1000,
+            )
         start = contents.start
         for application in start.checkpoint.applications:
             submission = application.submission
             feed.add_application(submission.application_id, submission.user, application.queue_path)
-        for allocation in start.checkpoint.allocations:
+        for allocation in contents.allocations():
             feed.start(allocation, start.at // 1000)
         for entry in contents.changes():
             feed.apply(entry.events, entry.at // 1000)

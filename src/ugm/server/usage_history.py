@@ -140,7 +140,7 @@ class _Recent(NamedTuple):
 
 def _recent(location: LogLocation, now: int) -> _Recent:
     found = _Recent(WorkTimes(), [], [])
-    with log_at(location).open_contents() as contents:
+    with log_at(location).open_contents() as contents, contents.decoding():
         meter = PendingMeter(contents.start.checkpoint, contents.start.at)
         for entry in contents.changes():
             for event in entry.events:
