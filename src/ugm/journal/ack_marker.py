@@ -49,6 +49,7 @@ def read_ack_marker(path: str) -> AckMark | None:
     """Return the ack marker of the journal at a path; None if there is none (a backup has none).
 
     Raises:
+        JournalError: the marker cannot be read now.
         JournalDamagedError: the marker is damaged.
     """
     for _ in range(_ATTEMPTS):
@@ -56,6 +57,8 @@ def read_ack_marker(path: str) -> AckMark | None:
             text = Path(_marker_path(path)).read_bytes()
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise JournalError(path, f"the ack marker {_marker_path(path)} cannot be read: {error.strerror}") from error
         found = _decode(text)
         if found is not None:
             return found
@@ -90,7 +93,7 @@ def require_last_name(path: str, use: FileUse) -> int:
     The ack marker next to that name has the same open mark, because it was written first.
 
     Raises:
-        JournalError: the last changes are in the WAL of another name.
+        JournalError: the last changes are in the WAL of another name, or a file cannot be read now.
         JournalDamagedError: the ack marker is damaged.
     """
     open_mark = use.open_mark
@@ -109,7 +112,7 @@ def require_same_name(path: str, use: FileUse, first_mark: int) -> None:
     """Check that a journal was not written under another name since it had the open mark *first_mark*.
 
     Raises:
-        JournalError: it was.
+        JournalError: it was, or a file cannot be read now.
     """
     open_mark = require_last_name(path, use)
     if open_mark == first_mark:
@@ -129,6 +132,9 @@ class AckMarker:
         path: the journal.
         number: the last change of the journal.
         open_mark: the open mark of the journal.
+
+    Raises:
+        OSError: the file cannot be written; the writer of the journal reports this as a `JournalError`.
     """
 
     __slots__ = ("_file", "_process", "open_mark")

@@ -279,8 +279,15 @@ class FileUse:
 
     @property
     def open_mark(self) -> int:
-        """The open mark in the header of the file, see `ugm.journal.open_mark`; 0 if it is not an SQLite file."""
-        header = os.pread(self._file.descriptors[0], _OPEN_MARK.stop, 0)
+        """The open mark in the header of the file, see `ugm.journal.open_mark`; 0 if it is not an SQLite file.
+
+        Raises:
+            JournalError: the file cannot be read.
+        """
+        try:
+            header = os.pread(self._file.descriptors[0], _OPEN_MARK.stop, 0)
+        except OSError as error:
+            raise JournalError(self._path, f"it cannot be read: {error.strerror}") from error
         return int.from_bytes(header[_OPEN_MARK], "big", signed=True) if header.startswith(_SQLITE) else 0
 
     @property

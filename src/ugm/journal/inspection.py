@@ -18,6 +18,7 @@ from ugm.journal.client_sessions import SessionTable, record_row
 from ugm.journal.compaction import Compaction
 from ugm.journal.contents import JournalEntry, replay
 from ugm.journal.declared_past import declared_models
+from ugm.journal.file_use import identity_of
 from ugm.journal.locations import LogLocation, log_at
 from ugm.journal.store import has_content
 from ugm.journal.usage_intervals import recorded_intervals
@@ -130,7 +131,7 @@ def backup(path: LogLocation, target: str | Path) -> None:
         JournalError: the journal cannot be read, or the copy cannot be written.
     """
     copy = Path(target)
-    if copy.exists():
+    if identity_of(str(copy)) is not None:
         raise RequestError("target", str(target), "the file already exists")
     if has_content(f"{copy}-wal"):
         # SQLite would read it as the WAL of the copy.

@@ -65,8 +65,17 @@ _DISK_FULL: Final = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE)
 
 
 def has_content(path: str) -> bool:
-    """Return whether a file exists and is not empty."""
-    return Path(path).exists() and Path(path).stat().st_size > 0
+    """Return whether a file exists and is not empty.
+
+    Raises:
+        JournalError: this cannot be found out, for example because the name is too long.
+    """
+    try:
+        return Path(path).stat().st_size > 0
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError as error:
+        raise JournalError(path, f"it cannot be read: {error.strerror}") from error
 
 
 def create(path: str) -> None:

@@ -17,7 +17,7 @@ from typing import Final, Self, final
 
 from ugm.journal.ack_marker import read_ack_marker
 from ugm.journal.disk_reserve import DiskReserve
-from ugm.journal.errors import FILE_MOVED, JournalDamagedError, JournalError, JournalHeldError
+from ugm.journal.errors import FILE_MOVED, JournalError, JournalHeldError
 from ugm.journal.file_use import FileUse, identity_of, require_usable
 
 __all__ = ["WriterLock"]
@@ -141,7 +141,7 @@ def _last_writer(path: str, open_mark: int | None) -> int | None:
         open_mark: the open mark of the journal. An ack marker with another one is of an earlier writer. None if it was
             not read; then any ack marker counts.
     """
-    with suppress(JournalDamagedError, OSError):
+    with suppress(JournalError):
         found = read_ack_marker(path)
         return found.process if found and open_mark in (None, found.open_mark) else None
     return None
