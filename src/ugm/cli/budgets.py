@@ -17,6 +17,7 @@ from ugm._json_values import JsonMapping, JsonObject
 from ugm.budgets import AccountState
 from ugm.cli.client import Server, server_url
 from ugm.cli.output import bar, print_json, table, with_instants
+from ugm.cli.paths import is_file
 from ugm.journal.declared_past import declared_accounts
 from ugm.journal.locations import URL_SCHEMES, log_at
 
@@ -55,7 +56,7 @@ def budgets_command(
     url = server_url(source)
     if url is not None:
         found = Server(url, partition_name or "default").get("/budgets", limit=limit, **query)["accounts"]
-    elif source.startswith(URL_SCHEMES) or Path(source).is_file():
+    elif source.startswith(URL_SCHEMES) or is_file(Path(source)):
         found = _of_journal(source, query)[:limit]
     else:
         raise click.UsageError(f"{source} is neither a journal nor the address of a server")

@@ -9,10 +9,13 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Final, final
 from urllib.error import HTTPError, URLError
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import Request, urlopen
 
+import click
+
 from ugm._json_values import Json
+from ugm.cli.paths import exists
 from ugm.errors import UgmError, printable
 
 __all__ = ["Server", "ServerError", "is_url", "server_url"]
@@ -34,10 +37,21 @@ def is_url(text: str) -> bool:
 
 
 def server_url(text: str) -> str | None:
-    """Return the URL of a server, also for ``localhost:8080``; None for other texts, such as the name of a file."""
-    if is_url(text):
-        return text
-    return f"http://{text}" if _HOST_AND_PORT.fullmatch(text) and not Path(text).exists() else None
+    """Return the URL of a server, also for ``localhost:8080``; None for other texts, such as the name of a file.
+
+    Raises:
+        click.UsageError: the URL is not valid.
+    """
+    if not is_url(text):
+        if not _HOST_AND_PORT.fullmatch(text) or exists(Path(text)):
+            return None
+        text = f"http://{text}"
+    try:
+        # The property checks the port.
+        _ = urlsplit(text).port
+    except ValueError as error:
+        raise click.UsageError(f"{text!r} is not the URL of a server: {error}") from None
+    return text
 
 
 @final

@@ -68,7 +68,9 @@ def verify_command(*, file: Path | Log, as_json: bool) -> None:
 
 @journal.command("show")
 @_FILE
-@click.option("--last", type=click.IntRange(min=0), default=0, metavar="N", help="Also print the last N changes.")
+@click.option(
+    "--last", type=click.IntRange(0, 1_000_000), default=0, metavar="N", help="Also print the last N changes."
+)
 @_JSON
 def show_command(*, file: Path | Log, last: int, as_json: bool) -> None:
     """Print a summary of the state in FILE, and its last changes."""

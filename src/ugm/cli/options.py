@@ -14,6 +14,7 @@ from typing import Final, cast, get_args
 import click
 
 from ugm._documents.loader import MAX_BYTES
+from ugm.cli.paths import is_folder
 from ugm.config import PartitionConfig, SchedulerConfig, load_config
 from ugm.config.text import Review, decode_config, review_bytes, review_file
 from ugm.errors import QuantityError, RequestError
@@ -146,7 +147,7 @@ def read_review(file: str) -> Review:
 
 def read_new_file(_ctx: click.Context, _param: click.Parameter, file: Path | None) -> Path | None:
     """Require that the folder of a new file exists, so that a missing folder is reported before a long replay."""
-    if file is not None and not file.absolute().parent.is_dir():
+    if file is not None and not is_folder(file.absolute().parent):
         raise click.BadParameter(f"the folder {str(file.parent)!r} does not exist")
     return file
 

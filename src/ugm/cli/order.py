@@ -13,6 +13,7 @@ from rich.table import Table
 from ugm._json_values import JsonMapping, JsonObject
 from ugm.cli.client import Server, server_url
 from ugm.cli.output import print_json, section, shown, table, with_instants
+from ugm.cli.paths import is_file
 from ugm.journal.follower import Follower
 from ugm.journal.locations import URL_SCHEMES
 from ugm.journal.usage_load import restored_shares
@@ -65,7 +66,7 @@ def order_command(
         found = _of_server(Server(url, partition_name or "default"), limit, users, tree)
     elif tree is not None:
         raise click.UsageError("--tree needs the address of a server: the order of a journal has no quota models")
-    elif source.startswith(URL_SCHEMES) or Path(source).is_file():
+    elif source.startswith(URL_SCHEMES) or is_file(Path(source)):
         found = _of_journal(source, limit, users)
     else:
         raise click.UsageError(f"{source} is neither a journal nor the address of a server")
