@@ -170,6 +170,31 @@ def resources_of_requests() -> Operation:
     return operate
 
 
+def resources_of_limits_set_by_hand() -> Operation:
+    """Resources that only a limit set by hand ever names: of a user that stays, and of one that goes."""
+    manager = Manager(CONFIG)
+    ana = UserGroup("ana", ("dev",))
+    manager.increase("root.b", "stays", ONE, ana)
+    kept = manager.get_group_tracker("dev")
+    assert kept is not None
+    kept.set_max_resources(Resource(kept=1), "root.b")
+
+    def operate(number: int) -> None:
+        user = UserGroup(f"user-{number}")
+        assert manager.increase("root.b", "app", ONE, user)
+        for name in ("ana", user.name):
+            tracker = manager.get_user_tracker(name)
+            assert tracker is not None
+            tracker.set_max_resources(Resource({f"example.com/{name}-{number}": 1}), "root.b")
+            tracker.set_max_resources(Resource({f"example.com/{name}-{number}": 2, "vcore": 100}), "root.b")
+        assert not manager.check("root.b", "stays", Resource({f"example.com/ana-{number}": 3}), ana)
+        assert not manager.check("root.b", "stays", Resource(kept=2), ana)
+        manager.decrease_tracked_resource("root.b", "app", ONE, user, remove_app=True)
+        manager.verify()
+
+    return operate
+
+
 #: By what comes and goes: how a run begins, and how many names it has by default.
 RUNS: Final = {
     "manager": (through_a_manager, 8_000),
@@ -181,6 +206,7 @@ RUNS: Final = {
     "resources-of-allocations": (resources_of_allocations, 2_000),
     "resources-of-nodes": (resources_of_nodes, 1_500),
     "resources-of-quotas": (resources_of_quotas, 1_500),
+    "resources-of-limits-set-by-hand": (resources_of_limits_set_by_hand, 1_500),
     "resources-of-requests": (resources_of_requests, 2_000),
 }
 

@@ -9,15 +9,16 @@ their counters. On the next use they compare it with the current epoch and, if i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, final
+from weakref import WeakSet
 
 from ugm.counters import Layout
 from ugm.identity import canonical_path
 from ugm.operation_lock import OperationLock
-from ugm.tracking.limits import Limits, PathCache
+from ugm.tracking.limits import Level, Limits, PathCache
 
-__all__ = ["ActiveLimits", "Epoch"]
+__all__ = ["ActiveLimits", "Epoch", "ManualLimits"]
 
 #: Number of unused resource names that a layout always keeps.
 _SPARE: Final = 16
@@ -37,6 +38,28 @@ class Epoch:
 
 
 @final
+class ManualLimits:
+    """The limits of one user or group that were set by hand, which expire with the configuration.
+
+    Args:
+        revision: that of the configuration in force.
+    """
+
+    __slots__ = ("__weakref__", "levels", "revision")
+
+    def __init__(self, revision: object) -> None:
+        self.revision: Final = revision
+        #: By canonical queue path.
+        self.levels: Final[dict[str, Level]] = {}
+
+    def names(self) -> Iterator[str]:
+        """Yield the resources that some limit names."""
+        for level in self.levels.values():
+            for limit in level.all_limits().values():
+                yield from limit.resources
+
+
+@final
 class ActiveLimits:
     """The limits in force for all trackers of one partition, with the lock that guards all of them.
 
@@ -48,7 +71,7 @@ class ActiveLimits:
         managed: whether the trackers belong to a manager, so that programs must not charge them directly.
     """
 
-    __slots__ = ("_canonical", "epoch", "limits", "lock", "managed", "user_limits_win")
+    __slots__ = ("_by_hand", "_canonical", "epoch", "limits", "lock", "managed", "user_limits_win")
 
     def __init__(
         self,
@@ -63,6 +86,8 @@ class ActiveLimits:
         self.epoch: Epoch = Epoch(Layout(self.limits.names))
         self.user_limits_win: Final = user_limits_win
         self.managed: Final = managed
+        #: The limits set by hand of all trackers that still exist.
+        self._by_hand: Final[WeakSet[ManualLimits]] = WeakSet()
         #: The lock of the engine: every public operation of the partition, manager or tracker holds it. The lock has
         #: the same epoch as the limits, so it notices if an operation replaces the limits and is then interrupted.
         self.lock: Final = lock or OperationLock()
@@ -121,6 +146,26 @@ class ActiveLimits:
             return False
         self._begin(epoch)
         return True
+
+    def begin_manual(self) -> ManualLimits:
+        """Return the limits of a user or group that sets its first one by hand under this configuration."""
+        manual = ManualLimits(self.limits.revision)
+        self._by_hand.add(manual)
+        return manual
+
+    def count_manual(self, names: Iterable[str]) -> None:
+        """Count the resources of a limit that is set by hand, and drop unused ones if most are unused.
+
+        Trackers whose limits can be set by hand never share them with a partition, whose queues name other resources.
+        """
+        self.count_resources(names, in_use=self._limited_names)
+
+    def _limited_names(self) -> Iterator[str]:
+        """Yield the resources that a limit of the configuration or one set by hand names."""
+        yield from self.limits.names
+        for manual in self._by_hand:
+            if manual.revision is self.limits.revision:
+                yield from manual.names()
 
     def names_to_keep(self, in_use: Callable[[], Iterable[str]]) -> Iterable[str]:
         """Return the resources to keep in the layout: all of them, or those in use if most are unused."""

@@ -25,7 +25,7 @@ from ugm.errors import RequestError
 from ugm.identity import TrackingType, ancestors, is_below
 from ugm.resources import Resource, sum_of
 from ugm.tracking.holding_links import Linked, all_holdings, with_siblings
-from ugm.tracking.limit_epochs import ActiveLimits, Epoch
+from ugm.tracking.limit_epochs import ActiveLimits, Epoch, ManualLimits
 from ugm.tracking.limits import Level
 
 __all__ = ["OwnerUsageTree"]
@@ -77,8 +77,8 @@ class OwnerUsageTree(Generic[HoldingT]):
     group_choices: Mapping[str, Self | None] | None
     #: The epoch of `counters`.
     _epoch: Epoch
-    #: Limits set by hand, with the revision of the configuration that they were set under. They expire with it.
-    _manual: tuple[object, dict[str, Level]] | None
+    #: The limits set by hand; None if there are none. They may have expired.
+    _manual: ManualLimits | None
 
     def __init__(self, name: str, kind: TrackingType, active_limits: ActiveLimits) -> None:
         self.name = name
@@ -128,7 +128,7 @@ class OwnerUsageTree(Generic[HoldingT]):
         """Replace configured limits by those set by hand."""
         if self._manual is None:
             return levels
-        by_path = {level.queue_path: level for level in levels} | self._manual[1]
+        by_path = {level.queue_path: level for level in levels} | self._manual.levels
         return [by_path[path] for path in ancestors(queue_path) if path in by_path]
 
     def _limits_on(self, queue_path: str) -> Iterator[tuple[str, Limit]]:
@@ -154,7 +154,7 @@ class OwnerUsageTree(Generic[HoldingT]):
 
     def _recount(self) -> None:
         epoch = self.active_limits.epoch
-        if self._manual is not None and self._manual[0] is not self.active_limits.limits.revision:
+        if self._manual is not None and self._manual.revision is not self.active_limits.limits.revision:
             self._manual = None
         # Under another layout the counters count other resources, so that all of them have to be summed up.
         old = self.counters if self._epoch.layout is epoch.layout else {}
@@ -205,12 +205,12 @@ class OwnerUsageTree(Generic[HoldingT]):
             raise RequestError("queue_path", queue_path, reason)
         self.refresh()
         counter = self.counters.get(queue_path)
-        if self._manual is None or self._manual[0] is not self.active_limits.limits.revision:
-            self._manual = (self.active_limits.limits.revision, {})
+        if self._manual is None or self._manual.revision is not self.active_limits.limits.revision:
+            self._manual = self.active_limits.begin_manual()
         limit = change(counter.limit if counter else Limit(Resource()))
-        self.active_limits.count_resources(limit.resources)
+        self.active_limits.count_manual(limit.resources)
         named = {self.name: limit} if limit.resources or limit.applications else {}
-        self._manual[1][queue_path] = Level(queue_path, named, None)
+        self._manual.levels[queue_path] = Level(queue_path, named, None)
         self._recount()
         for holding in all_holdings(self.holdings):
             holding.invalidate()
