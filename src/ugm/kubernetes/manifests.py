@@ -14,7 +14,7 @@ import reprlib
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from ugm.errors import QuantityError, RequestError, UgmError
+from ugm.errors import QuantityError, RequestError, UgmError, printable
 from ugm.identity import MAX_NAME, ROOT, canonical_path
 from ugm.kubernetes.quantities import parse_quantity
 from ugm.resources import MAX_QUANTITY, MAX_RESOURCE_NAME, VCORE, Resource
@@ -50,7 +50,8 @@ class ManifestError(UgmError, ValueError):
         self.reason: Final = reason
 
     def __str__(self) -> str:
-        return f"{self.place} {_shown(self.value)}: {self.reason}"
+        # The place may contain a key with a lone surrogate, which cannot be encoded.
+        return printable(f"{self.place} {_shown(self.value)}: {self.reason}")
 
 
 def _shown(value: object) -> str:

@@ -245,3 +245,18 @@ def test_arguments_of_another_type() -> None:
         write_elastic_quota(None)  # type: ignore[arg-type]
     with pytest.raises(RequestError, match="expected a GroupStatus"):
         write_elastic_quota(ElasticGroup("a"), {})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["\ud800", "a\ud800b", "two\nlines"])
+def test_names_that_cannot_be_printed(name: str) -> None:
+    """The message escapes a name that cannot be encoded, so that it can be written anywhere."""
+    manifest = yaml.safe_load(DOCUMENT)
+    manifest["metadata"]["annotations"][f"{PREFIX}/shared-weight"] = {name: "many"}
+
+    with pytest.raises(ManifestError) as caught:
+        read_elastic_quota(manifest)
+
+    message = str(caught.value)
+    assert message.isprintable()
+    assert name.encode("unicode_escape").decode() in message
+    assert name in caught.value.place
