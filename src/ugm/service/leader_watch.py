@@ -1,4 +1,4 @@
-"""How a standby notices that the leader is silent."""
+"""The silence of a leader, as a standby notices it."""
 
 from __future__ import annotations
 

@@ -93,7 +93,6 @@ def fails(reader: Callable[[], object], readable: int = ALLOCATED - 1) -> None:
         [["quota", KEY, {"memory": 1}]],
         [[[]]],
         [7],
-        b"[" * 100_000,
     ],
 )
 def test_a_change(path: Path, data: object) -> None:
