@@ -13,7 +13,7 @@ on, and `PreemptionPlanning.carry_out` compares them. This takes a pass over the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple, final
 
@@ -412,8 +412,17 @@ class PreemptionPlanning:
         if isinstance(plan, ReductionPlan):
             return copy._replace(cluster=None).world(settings, self._placed())
         evicted = {victim.allocation_id for victim in plan.by_model}
-        placed = (*plan.placed, *self._placed(plan.request.allocation_id))
-        return copy.world(settings, placed, evicted)
+        recorded = self._placed(plan.request.allocation_id)
+        return copy.world(settings, (*self._uncounted(plan.placed), *recorded), evicted)
+
+    def _uncounted(self, named: Iterable[PlacedRequest]) -> Iterator[PlacedRequest]:
+        """Yield the named requests that neither are granted now nor have a plan that was carried out since."""
+        recorded = self._state.placed_entries()
+        for one in named:
+            entry = self._state.ledger.get(one.allocation_id)
+            is_granted = entry is not None and entry.traits.state is not AllocationState.PENDING
+            if not is_granted and one.allocation_id not in recorded:
+                yield one
 
 
 def _plan(

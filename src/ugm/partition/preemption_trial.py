@@ -70,12 +70,17 @@ class PreemptionTrial:
         Args:
             allocation_id: the request.
             placed: requests that its caller counts as granted. Those that are granted count already.
+
+        Raises:
+            RequestError: the application of one does not exist or is failing, or another property is invalid.
         """
         entries = self._state.placed_entries()
         for one in placed:
             known = self._state.ledger.get(one.allocation_id)
             if known is None:
-                entries.setdefault(one.allocation_id, self._admission.entry(one, AllocationState.HELD))
+                new = self._admission.entry(one, AllocationState.HELD)
+                self._admission.require_not_failing(new.application)
+                entries.setdefault(one.allocation_id, new)
             elif known.traits.state is AllocationState.PENDING:
                 entries.setdefault(one.allocation_id, known)
         entries.pop(allocation_id, None)

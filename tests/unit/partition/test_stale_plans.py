@@ -196,3 +196,65 @@ def test_a_victim_of_a_model_in_another_group() -> None:
     hold(partition, "second", "batch", UserGroup("cem"))
 
     assert objection(partition, made) == "no quota model would evict allocation 'second-0' now"
+
+
+TWO_LENDERS: Final = """
+partitions:
+  - name: default
+    queues:
+      - {name: first, resources: {guaranteed: {memory: 4}}}
+      - {name: second, resources: {guaranteed: {memory: 4}}}
+      - {name: high}
+      - {name: low}
+"""
+FIRST: Final = AllocationRequest("first-0", "first", memory(2), priority=5)
+SECOND: Final = AllocationRequest("second-0", "second", memory(2))
+
+
+def lending(size: int) -> Partition:
+    """Return a partition in which ``high`` uses 2 and ``low`` 6, and two queues with guarantees wait for 2 each."""
+    partition = Partition(config(TWO_LENDERS), cluster=memory(size), clock=lambda: 1000)
+    for name in ("first", "second", "high", "low"):
+        partition.submit(name, SUE, f"root.{name}")
+    assert partition.allocate("high-0", "high", memory(2), priority=5)
+    for number in range(6):
+        assert partition.allocate(f"low-{number}", "low", memory(1))
+    for request in (FIRST, SECOND):
+        partition.request(*request[:3], priority=request.priority)
+    return partition
+
+
+@pytest.mark.parametrize("is_granted", [False, True])
+def test_a_named_request_that_counts_by_itself_now(*, is_granted: bool) -> None:
+    """A request whose own plan was carried out, or that was granted, is not counted a second time."""
+    partition = lending(8)
+    own = partition.plan_preemption(FIRST, since=0)
+    assert [one.allocation_id for one in own.victims] == ["high-0"]
+    made = partition.plan_preemption(SECOND, since=0, placed=[FIRST])
+    assert len(made.victims) == 4
+    assert partition.carry_out(own)
+    if is_granted:
+        partition.release("high-0")
+        assert partition.allocate(*FIRST[:3], priority=5)
+
+    assert objection(partition, made) == "queue root has changed (kept)"
+    assert len(partition.plan_preemption(SECOND, since=0, placed=[FIRST]).victims) == 2
+
+
+def test_a_named_request_that_was_granted() -> None:
+    """If a named request fits and is granted, the plan still holds."""
+    partition = lending(10)
+    made = partition.plan_preemption(SECOND, since=0, placed=[FIRST])
+    assert partition.allocate(*FIRST[:3], priority=5)
+
+    assert len(partition.carry_out(made)) == 2
+
+
+def test_a_named_request_of_a_failing_application() -> None:
+    """It can never be granted, so there is no plan."""
+    partition = lending(8)
+    partition.allocate("held", "first", memory(0))
+    partition.fail("first")
+
+    with pytest.raises(RequestError, match="the application is failing"):
+        partition.plan_preemption(SECOND, since=0, placed=[FIRST])
