@@ -7,6 +7,7 @@ import logging
 import signal
 import socket
 from collections.abc import Callable
+from threading import Event
 from typing import Final
 
 import uvicorn
@@ -54,7 +55,7 @@ def run(
     ready: Callable[[], None],
     has_failed: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Serve an application until the process receives SIGINT or SIGTERM.
+    """Serve an application until the process receives SIGINT or SIGTERM. It returns after SIGTERM.
 
     On SIGHUP the configuration is reloaded. The result is logged. If the file has problems, the old configuration stays
     in force.
@@ -65,7 +66,14 @@ def run(
         ready: called when clients can connect.
         has_failed: called several times a second; the server stops when it returns true.
     """
-    asyncio.run(_run(app, listener, ready, has_failed))
+    # uvicorn raises a signal again when it has stopped, and the default action would end the process at once. Before
+    # uvicorn handles signals, one only has this effect.
+    has_ended = Event()
+    before = signal.signal(signal.SIGTERM, lambda *_: has_ended.set())
+    try:
+        asyncio.run(_run(app, listener, ready, lambda: has_ended.is_set() or has_failed()))
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def uvicorn_config(app: Starlette, timeouts: ConnectionTimeouts | None = None) -> uvicorn.Config:
@@ -104,7 +112,7 @@ def _open_files() -> int:
 
 
 async def _run(
-    app: Starlette, listener: socket.socket, ready: Callable[[], None], has_failed: Callable[[], bool]
+    app: Starlette, listener: socket.socket, ready: Callable[[], None], should_stop: Callable[[], bool]
 ) -> None:
     server = uvicorn.Server(uvicorn_config(app))
     reloads: set[asyncio.Task[None]] = set()
@@ -119,15 +127,15 @@ async def _run(
         loop.add_signal_handler(signal.SIGHUP, reload)
     # The listener already accepts connections; their requests are answered as soon as the server runs.
     ready()
-    watch = asyncio.create_task(_stop_if(has_failed, server))
+    watch = asyncio.create_task(_stop_if(should_stop, server))
     try:
         await server.serve(sockets=[listener])
     finally:
         watch.cancel()
 
 
-async def _stop_if(has_failed: Callable[[], bool], server: uvicorn.Server) -> None:
-    while not has_failed():  # noqa: ASYNC110 - of another thread
+async def _stop_if(should_stop: Callable[[], bool], server: uvicorn.Server) -> None:
+    while not should_stop():  # noqa: ASYNC110 - of another thread
         await asyncio.sleep(_WATCH)
     server.should_exit = True
 

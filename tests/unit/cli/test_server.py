@@ -458,6 +458,23 @@ def test_serve_with_a_token(file: Path, tmp_path: Path, monkeypatch: pytest.Monk
     }
 
 
+def test_serve_stops_its_service(file: Path, tmp_path: Path) -> None:
+    """On SIGTERM the service ends like on `Service.stop`, which removes its socket and closes the journal."""
+    service = ["--listen", f"unix:{tmp_path}/socket", "--journal", f"{tmp_path}/j", "--partition", "default"]
+    arguments = [sys.executable, "-c", SERVER, "serve", str(file), "--port", "0", *service]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=environment) as process:  # noqa: S603 - our own program
+        assert process.stdout is not None
+        process.stdout.readline()
+        before = {path.name for path in tmp_path.iterdir()}
+        process.send_signal(signal.SIGTERM)
+        status = process.wait(60)
+
+    after = {path.name for path in tmp_path.iterdir()}
+    assert status == 0
+    assert {"socket", "j-wal"} <= before - after
+
+
 def test_serve_without_its_service(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server whose service has ended by itself ends, too, so that whoever has started it notices."""
 
