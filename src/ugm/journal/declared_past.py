@@ -123,10 +123,12 @@ class DeclaredPast:
     def process(self, entry: JournalEntry) -> None:
         """Repeat a change."""
         self._second = entry.at // 1000
-        for one in self.models:
-            cast("PersistentModel", one.model).at(self._second)
-        for event in entry.events:
-            self._repeat(event)
+        for operation in entry.operations:
+            # Every operation begins with the time, also if it is that of the operation before.
+            for one in self.models:
+                cast("PersistentModel", one.model).at(self._second)
+            for event in operation.events:
+                self._repeat(event)
 
     def _repeat(self, event: Event) -> None:
         match event:

@@ -21,7 +21,7 @@ from ugm.journal.contents import JournalContents
 from ugm.journal.usage_intervals import decode_intervals
 from ugm.model import Claim
 from ugm.partition.event_codec import decode_rows
-from ugm.partition.events import BudgetChanged
+from ugm.partition.events import BudgetChanged, Event
 from ugm.partition.model_calls import Call, PastCall
 from ugm.resources import Resource
 
@@ -38,14 +38,15 @@ def past_calls(open_contents: Callable[[], AbstractContextManager[JournalContent
         start, claims = contents.start, ClaimHistory(contents.start.checkpoint.applications)
         yield from calls_before(contents, claims)
         for allocation in start.checkpoint.allocations:
-            yield from ((start.at // 1000, call) for call in claims.start(allocation))
+            yield start.at // 1000, claims.start(allocation)
         for entry in contents.changes():
-            second = entry.at // 1000
-            for event in entry.events:
-                if isinstance(event, BudgetChanged):
-                    yield second, event.change
-                else:
-                    yield from ((second, call) for call in claims.calls((event,)))
+            for operation in entry.operations:
+                yield from _operation_calls(entry.at // 1000, operation.events, claims)
+
+
+def _operation_calls(second: int, events: tuple[Event, ...], claims: ClaimHistory) -> Iterator[PastCall]:
+    yield second, [*claims.calls(events)]
+    yield from ((second, event.change) for event in events if isinstance(event, BudgetChanged))
 
 
 def calls_before(contents: JournalContents, claims: ClaimHistory) -> Iterator[PastCall]:
@@ -66,5 +67,6 @@ def calls_before(contents: JournalContents, claims: ClaimHistory) -> Iterator[Pa
             claim = Claim("", one.application_id, usage, *owner)
             found += [(one.begin // 1000, ("charge", claim)), (one.end // 1000, ("refund", claim))]
     # A charge comes before a refund of the same second.
-    ordered: list[PastCall] = [*sorted(found, key=lambda call: (call[0], call[1][0]))]
+    found.sort(key=lambda call: (call[0], call[1][0]))
+    ordered: list[PastCall] = [(second, [call]) for second, call in found]
     return merge(ordered, changes, key=itemgetter(0))

@@ -106,11 +106,12 @@ def replace_declared(
 def repeat_past(model: HistoryModel, past: Iterable[PastCall]) -> None:
     """Bring a model into the state that it had after all calls of the past."""
     model.forget()
-    for second, call in past:
+    for second, calls in past:
+        # Every operation begins with the time.
         model.at(second)
-        if not isinstance(call, BudgetChange):
-            charge_all(model, (call,))
+        if not isinstance(calls, BudgetChange):
+            charge_all(model, calls)
         elif isinstance(model, Budgets):
             # The program may have other budgets now.
             with suppress(RequestError):
-                model.change(call)
+                model.change(calls)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, Literal, TypeAlias
 
 from ugm.budgets import BudgetChange
@@ -31,8 +31,8 @@ __all__ = [
 Method: TypeAlias = Literal["charge", "charge_pending", "refund", "add_pending", "remove_pending"]
 #: A change of all models: the method and its claim.
 Call: TypeAlias = tuple[Method, Claim]
-#: A call of the past, or a change of a budget, with its second.
-PastCall: TypeAlias = tuple[int, Call | BudgetChange]
+#: The calls of an operation of the past, or its change of a budget, with its second.
+PastCall: TypeAlias = tuple[int, Sequence[Call] | BudgetChange]
 
 #: The methods that undo each other. `ugm.model.StartingModel.charge_pending` is undone by two methods.
 INVERSE: Final[dict[Method, Method]] = {

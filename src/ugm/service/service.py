@@ -15,7 +15,7 @@ import socket
 import ssl
 import sys
 from collections.abc import Callable, Iterable
-from contextlib import closing, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -29,7 +29,7 @@ from ugm.events import Subscriber
 from ugm.journal.errors import JournalDamagedError, JournalError, JournalHeldError
 from ugm.journal.follower import Follower
 from ugm.journal.locations import LogLocation, log_at
-from ugm.journal.log import Candidate, Log
+from ugm.journal.log import Candidate, Log, LogTail
 from ugm.journal.opening import OpenLog, require_added_models
 from ugm.model import QuotaModel
 from ugm.partition import AbstractPartition
@@ -341,27 +341,22 @@ class Service:
             finally:
                 reports.cancel()
             if opened is not None:
-                try:
-                    await self._lead_log(self._log, opened, stopping)
-                except Exception as error:
-                    if self._note_fault("the log cannot be led", error):
-                        raise
+                await self._lead_log(self._log, opened, stopping)
                 # If every leadership ends with an error, the clients get some time to reach other processes.
                 with suppress(TimeoutError):
                     await asyncio.wait_for(stopping.wait(), _RETRY)
 
-    def _note_fault(self, what: str, error: Exception) -> bool:
+    def _note_fault(self, what: str, error: Exception, *, may_pass: bool) -> bool:
         """Log, once, that a process cannot stand by or lead now, and return whether this ends the service.
 
         A fault of one process or of one moment must not end the processes that stand by. A process that is not ready
-        yet ends if the time is up, and if its arguments are invalid or the log is damaged, which does not pass.
+        yet ends if the fault does not pass, or if its time is up.
         """
         text = f"{what}: {error}"
         if self._fault != text:
             _LOGGER.warning("%s", text, exc_info=None if isinstance(error, JournalError) else error)
         self._fault = text
-        is_final = isinstance(error, (RequestError, JournalDamagedError))
-        return not self._is_ready and (is_final or monotonic() > self._give_up_at)
+        return not self._is_ready and (not may_pass or monotonic() > self._give_up_at)
 
     # Standing by
 
@@ -375,7 +370,7 @@ class Service:
             try:
                 if follower is None:
                     follower = await asyncio.to_thread(Follower, log, user_limits_win=self._engine.user_limits_win)
-                return await asyncio.to_thread(self._try_to_lead, follower, candidate, watch)
+                return await self._attempt(follower, candidate, watch)
             except JournalHeldError:
                 self._note_ready()
             except Exception as error:
@@ -386,13 +381,25 @@ class Service:
                 if is_damaged or not isinstance(error, JournalError):
                     await self._close(follower)
                     follower = None
-                if self._note_fault("the log cannot be followed", error):
+                may_pass = not is_damaged and not isinstance(error, RequestError)
+                if self._note_fault("the log cannot be followed", error, may_pass=may_pass):
                     await self._close(follower)
                     raise
             with suppress(TimeoutError):
                 await asyncio.wait_for(stopping.wait(), pause)
         await self._close(follower)
         return None
+
+    async def _attempt(self, follower: Follower, candidate: Candidate, watch: LeaderWatch) -> OpenLog:
+        """Try to lead, in another thread; a process that is cancelled meanwhile does not lead."""
+        attempt = asyncio.create_task(asyncio.to_thread(self._try_to_lead, follower, candidate, watch))
+        try:
+            return await asyncio.shield(attempt)
+        except asyncio.CancelledError:
+            with suppress(JournalError, OSError):
+                opened = await attempt
+                await asyncio.to_thread(opened.journal.close)
+            raise
 
     @staticmethod
     async def _close(follower: Follower | None) -> None:
@@ -456,28 +463,37 @@ class Service:
     # Leading
 
     async def _lead_log(self, log: Log, opened: OpenLog, stopping: asyncio.Event) -> None:
-        resigned = asyncio.Event()
+        resigned, tail = asyncio.Event(), log.tail()
+        try:
+            engine = await self._prepare(opened, tail, resigned.set)
+            if engine is None:
+                return
+            changes = engine.committer.log
+            compaction = asyncio.create_task(
+                compact_regularly(
+                    opened.journal, lambda: changes.number, opened.state.ledger.__len__, self._settings.compact_after
+                )
+            )
+            try:
+                await self._lead(engine, stopping, resigned)
+            finally:
+                compaction.cancel()
+        finally:
+            tail.close()
+            with suppress(JournalError, OSError):
+                await asyncio.to_thread(opened.journal.close)
+
+    async def _prepare(self, opened: OpenLog, tail: LogTail, on_resigned: Callable[[], None]) -> Engine | None:
+        """Return the engine of a leader; None if that fails now."""
         try:
             models = await self._restore_models(opened)
-            with closing(log.tail()) as tail:
-                read_log = partial(tail.changes, size=READ_SIZE)
-                engine = build_engine(self._engine, opened, read_log, resigned.set, models)
-                changes = engine.committer.log
-                compaction = asyncio.create_task(
-                    compact_regularly(
-                        opened.journal,
-                        lambda: changes.number,
-                        opened.state.ledger.__len__,
-                        self._settings.compact_after,
-                    )
-                )
-                try:
-                    await self._lead(engine, stopping, resigned)
-                finally:
-                    compaction.cancel()
-        finally:
-            with suppress(JournalError):
-                await asyncio.to_thread(opened.journal.close)
+            return build_engine(self._engine, opened, partial(tail.changes, size=READ_SIZE), on_resigned, models)
+        except Exception as error:
+            # An error of a model does not pass.
+            may_pass = isinstance(error, (JournalError, OSError)) and not isinstance(error, JournalDamagedError)
+            if self._note_fault("the log cannot be led", error, may_pass=may_pass):
+                raise
+            return None
 
     async def _restore_models(self, opened: OpenLog) -> ModelSet:
         """Restore the models in another thread; the process remains the leader meanwhile."""
@@ -492,9 +508,9 @@ class Service:
         leader = Leader(engine, self._settings.limits.sessions, lambda: self._readers.last_standby)
         self._listener.clients, self.engine, self.term = leader, engine.partition, engine.committer.term
         self._leader, self._standby.view = leader, None
-        self._note_ready()
         waits = [asyncio.create_task(event.wait()) for event in (stopping, resigned)]
         try:
+            self._note_ready()
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for wait in waits:

@@ -16,7 +16,7 @@ from ugm import AllocationRequest, Claim, Partition, RequestError, Resource, Use
 from ugm.config import PartitionConfig
 from ugm.fairness import BinnedUsage, FairShares, ShareTree
 from ugm.fairness.model import explain_shares
-from ugm.journal import open_partition
+from ugm.journal import JournaledPartition, open_partition
 from ugm.journal.declared_past import DeclaredPast
 from ugm.journal.locations import log_at
 from ugm.journal.model_history import calls_before
@@ -413,3 +413,29 @@ def test_long_usage_as_plain_data() -> None:
     assert any("e+" in one["usage"] for one in report.state["users"])
     explanation = explain_shares(report.definition, report.state, "ana", "ben")
     assert str(explanation).startswith("ana comes before ben")
+
+
+@pytest.mark.parametrize("operation", ["resize", "renew"])
+def test_a_changed_allocation_after_a_restart(tmp_path: Path, operation: str) -> None:
+    """An allocation that is resized or renewed leaves its user where it is, also while shares repeat the past."""
+    found = []
+
+    def opened(partition_config: PartitionConfig | None) -> JournaledPartition:
+        tree = ShareTree({"ops": 2, "lab": 3}, {})
+        model = FairShares(tree, BinnedUsage(bin=100, decay=0, bins=4, weights={"vcore": 1}), default_shares=1)
+        return open_partition(tmp_path / "j", partition_config, models=[model], clock=lambda: 0)
+
+    partition = opened(parse_config("partitions: [{queues: [{name: prod}]}]").partition())
+    for application, group, name in (("one", "ops", "x"), ("two", "lab", "y")):
+        partition.submit(application, UserGroup("sue", (group,)), "root.prod")
+        partition.allocate(name, application, CORE)
+    if operation == "resize":
+        partition.resize("x", CORE + CORE)
+    else:
+        partition.renew("x", 500)
+    for _ in range(2):
+        found.append([*places(partition)])
+        partition.journal.close()
+        partition = opened(None)
+    partition.journal.close()
+    assert found == [["lab/sue"], ["lab/sue"]]

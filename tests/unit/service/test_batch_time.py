@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -10,7 +11,7 @@ import pytest
 
 from ugm import Resource, UserGroup
 from ugm.budgets import AccountState, Budgets
-from ugm.configuration import BudgetConfig, Extensions, PartitionConfig, QueueConfig
+from ugm.configuration import BudgetConfig, Extensions, FairShareConfig, PartitionConfig, QueueConfig
 from ugm.journal import open_partition
 from ugm.journal.declared_past import DeclaredPast
 from ugm.journal.follower import Follower
@@ -18,6 +19,7 @@ from ugm.journal.locations import log_at
 from ugm.journal.log import Candidate
 from ugm.journal.opening import open_log
 from ugm.operation_lock import OperationLock
+from ugm.partition import AbstractPartition
 from ugm.service.engine import Engine, EngineSettings, build_engine
 
 BUDGET = BudgetConfig("each", user="*", amounts=Resource(gpu=10**6), period="day", mode="admit")
@@ -107,6 +109,14 @@ def test_a_follower_repeats_batches(tmp_path: Path, seed: int) -> None:
     assert found.model.accounts() == expected.model.accounts()
 
 
+async def committed(engine: Engine) -> None:
+    """Wait until all changes are durable."""
+    engine.committer.request()
+    is_durable = asyncio.Event()
+    engine.committer.when_durable(is_durable.set)
+    await is_durable.wait()
+
+
 def test_a_change_happens_at_its_own_time(tmp_path: Path) -> None:
     """The first change after a pause does not have the time of the change before."""
 
@@ -115,10 +125,7 @@ def test_a_change_happens_at_its_own_time(tmp_path: Path) -> None:
         opened = open_log(log_at(tmp_path / "j"), Candidate(), OperationLock(), clock=clock)
         engine = build_engine(EngineSettings(CONFIG, None, (), "always"), opened, None, lambda: None)
         engine.partition.submit("app", UserGroup("sue"), "root.a")
-        engine.committer.request()
-        is_durable = asyncio.Event()
-        engine.committer.when_durable(is_durable.set)
-        await is_durable.wait()
+        await committed(engine)
         clock.now += 3_600_000
         engine.partition.allocate("a-0", "app", Resource(gpu=1), duration=60)
         allocation = engine.partition.allocation("a-0")
@@ -127,3 +134,37 @@ def test_a_change_happens_at_its_own_time(tmp_path: Path) -> None:
         return allocation and allocation.until
 
     assert asyncio.run(lead()) == START // 1000 + 3660
+
+
+@pytest.mark.parametrize("is_declared_late", [False, True])
+def test_the_operations_of_a_batch(tmp_path: Path, *, is_declared_late: bool) -> None:
+    """The account of a user is that of its last application, also if several operations are one change."""
+    shares = FairShareConfig(default_shares=1, accounts={"ops": "2", "lab": "3"}, weights={"gpu": "1"}, half_life=3600)
+    config = replace(WITHOUT, ugm=Extensions(fair_share=shares))
+
+    def accounts(partition: AbstractPartition) -> list[str]:
+        [report] = partition.model_reports()
+        return [user["path"] for user in report.state["users"]]
+
+    async def lead() -> None:
+        opened = open_log(log_at(tmp_path / "j"), Candidate(), OperationLock(), clock=Clock())
+        first = WITHOUT if is_declared_late else config
+        engine = build_engine(EngineSettings(first, None, (), "always"), opened, None, lambda: None)
+        partition = engine.partition
+        for application, group in (("one", "ops"), ("two", "lab")):
+            partition.submit(application, UserGroup("sue", (group,)), "root.a")
+        partition.allocate("x", "one", Resource(gpu=1))
+        await committed(engine)
+        if is_declared_late:
+            partition.configure(config)
+            partition.allocate("y", "two", Resource(gpu=1))
+        else:
+            partition.release("x")
+            partition.allocate("x", "two", Resource(gpu=1))
+        await engine.committer.finish()
+        assert accounts(partition) == ["lab/sue"]
+        opened.journal.close()
+
+    asyncio.run(lead())
+    with open_partition(tmp_path / "j") as partition:
+        assert accounts(partition) == ["lab/sue"]

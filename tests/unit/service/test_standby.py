@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
+import gc
 import logging
 import sqlite3
 from contextlib import AbstractContextManager, closing
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from threading import Event
+from threading import enumerate as enumerate_threads
 from typing import Any
 
 import pytest
@@ -17,11 +21,13 @@ from support.partition_fixtures import SUE, memory
 from support.service_fixtures import CONFIG, eventually, running, started
 from ugm.budgets import Budget, BudgetMode, Budgets
 from ugm.configuration import BudgetConfig, Extensions
-from ugm.journal import JournalDamagedError
+from ugm.decision import Violation
+from ugm.journal import JournalDamagedError, open_partition
 from ugm.journal.contents import JournalContents, open_contents
 from ugm.journal.file_log import FileLog
 from ugm.journal.follower import Follower
 from ugm.journal.locations import log_at
+from ugm.model import Claim, QuotaModel
 from ugm.partition.model_set import ModelSet
 from ugm.service import ProtocolError, Service, connect
 from ugm.service.engine import restore_models
@@ -129,3 +135,71 @@ def test_a_service_of_a_damaged_log(tmp_path: Path) -> None:
 
     with pytest.raises(JournalDamagedError, match="change 5 is damaged"):
         Service(tmp_path / "j", f"unix:{tmp_path / 's'}").start()
+
+
+class Broken(QuotaModel):
+    """A model with a bug."""
+
+    def check(self, claim: Claim) -> tuple[Violation, ...]:  # noqa: ARG002 - of the interface
+        """Deny nothing."""
+        return ()
+
+    def charge(self, claim: Claim) -> None:
+        """Fail."""
+        raise KeyError(claim.allocation_id)
+
+    def refund(self, claim: Claim) -> None:
+        """Do nothing."""
+
+
+def test_errors_of_the_program_end_a_start(tmp_path: Path) -> None:
+    """An error of a quota model or of `on_ready` does not pass, so it is not tried again."""
+    with open_partition(tmp_path / "j", CONFIG) as partition:
+        partition.submit("app", SUE, "root.a")
+        partition.allocate("a", "app", memory(1))
+    service = Service(tmp_path / "j", f"unix:{tmp_path / 's'}", models=[Broken()])
+    with pytest.raises(KeyError, match="a"):
+        service.start()
+
+    def fail() -> None:
+        raise ValueError("of the program")
+
+    service = Service(tmp_path / "j", f"unix:{tmp_path / 's'}")
+    with pytest.raises(ValueError, match="of the program"):
+        asyncio.run(service.serve(fail))
+    assert (service.term, service.engine) == (0, None)
+    with open_partition(tmp_path / "j"):
+        pass
+
+
+@pytest.mark.parametrize("moment", ["lead", "_try_to_lead"])
+def test_a_process_that_is_cancelled_while_it_begins_to_lead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """It gives the log back."""
+    owner = Follower if moment == "lead" else Service
+    has_led, may_return = Event(), Event()
+    execute = getattr(owner, moment)
+
+    def wait(*arguments: Any, **options: Any) -> object:  # noqa: ANN401 - passed on
+        result = execute(*arguments, **options)
+        has_led.set()
+        may_return.wait(60)
+        return result
+
+    monkeypatch.setattr(owner, moment, wait)
+
+    async def serve() -> None:
+        task = asyncio.create_task(Service(tmp_path / "j", f"unix:{tmp_path / 's'}", config=CONFIG).serve())
+        await asyncio.to_thread(has_led.wait, 60)
+        task.cancel()
+        await asyncio.sleep(0)
+        may_return.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    gc.disable()
+    asyncio.run(serve())
+    assert not [thread.name for thread in enumerate_threads() if "journal" in thread.name]
+    with open_partition(tmp_path / "j"):
+        gc.enable()
