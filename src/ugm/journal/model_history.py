@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from heapq import merge
+from itertools import count
 from operator import itemgetter
 
 from ugm.identity import UserGroup
@@ -52,6 +53,7 @@ def _operation_calls(second: int, events: tuple[Event, ...], claims: ClaimHistor
 def calls_before(contents: JournalContents, claims: ClaimHistory) -> Iterator[PastCall]:
     """Yield the calls for the usage before the last compaction."""
     found: list[tuple[int, Call]] = []
+    numbers = count()
     changes: list[PastCall] = []
     for record in contents.history():
         if record[0] == "budget":
@@ -64,7 +66,8 @@ def calls_before(contents: JournalContents, claims: ClaimHistory) -> Iterator[Pa
             usage, owner = Resource(one.usage), claims.owner(one.application_id)
             if owner is None or (owner.user.name, owner.queue_path) != (one.user, one.queue_path):
                 owner = ClaimOwner(one.queue_path, UserGroup.charged(one.user, one.group), {})
-            claim = Claim("", one.application_id, usage, *owner)
+            # Intervals of several applications overlap, and a model may find its claims by their ids.
+            claim = Claim(f"{one.application_id}:{next(numbers)}", one.application_id, usage, *owner)
             found += [(one.begin // 1000, ("charge", claim)), (one.end // 1000, ("refund", claim))]
     # A charge comes before a refund of the same second.
     found.sort(key=lambda call: (call[0], call[1][0]))

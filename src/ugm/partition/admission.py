@@ -270,11 +270,13 @@ class Admission:
             return False
         allocation_id = claim.allocation_id
         self._models.apply(charge_calls(claim, pending=allocation_id in entry.application.pending))
-        for _, other in evicted:
+        # In the order of the calls of the models: a journal repeats them for models that depend on the past.
+        for name, other in evicted:
             self._state.refund(other)
+            self._state.remove_released(name, other)
         self._charge_limits(allocation_id, entry)
-        for name, _ in evicted:
-            self._remove(name)
+        for _, other in evicted:
+            self._state.finish_if_idle(other.application)
         return True
 
     def _evictions(self, claim: Claim, entry: LedgerEntry) -> tuple[str, ...]:

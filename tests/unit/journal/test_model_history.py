@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -10,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.examples import examples
-from ugm import Resource, UserGroup, parse_config
-from ugm.budgets import Budget, Budgets, Carry, Period
+from ugm import Claim, Resource, UserGroup, Violation, parse_config
+from ugm.budgets import Budget, BudgetMode, Budgets, Carry, Period
 from ugm.fairness import BinnedUsage
 from ugm.journal import JournaledPartition, load_usage, open_partition
 from ugm.partition import RunningAllocation, UsageFeed
+from ugm.partition.checkpoint import checkpoint_of
 
 CONFIG = parse_config(
     "partitions: [{queues: [{name: root}], placementrules: [{name: provided, create: true}]}]"
@@ -170,3 +172,85 @@ def test_a_compaction_between_a_change_and_its_undoing(tmp_path: Path, seconds: 
     for partition in partitions.values():
         partition.journal.close()
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("first", ["ana", "ben"])
+def test_usage_at_the_same_time_before_a_compaction(tmp_path: Path, first: str) -> None:
+    """Applications that have run side by side before a compaction are not taken for each other."""
+    now = START * 1000
+
+    def opened() -> JournaledPartition:
+        budget = Budget("science", elastic_group="science", amounts=Resource(gpu=10), mode=BudgetMode.ADMIT)
+        model = Budgets([budget], elastic_groups=lambda claim: ["science"] * (claim.user.name == "ana"), start=START)
+        return open_partition(tmp_path / "j", CONFIG, models=[model], clock=lambda: now)
+
+    partition = opened()
+    users = [first, *({"ana", "ben"} - {first})]
+    for user in users:
+        partition.submit(user, UserGroup(user), "root.q")
+        partition.allocate(user, user, Resource(gpu=1))
+        now += 1000
+    now += 9_000
+    for user in reversed(users):
+        partition.release(user)
+        now += 1000
+    before = partition.budget_accounts()
+    assert before[0].settled == {"ana": 12, "ben": 10}[first]
+
+    for _ in range(2):
+        partition.journal.compact()
+        partition.journal.close()
+        partition = opened()
+        assert partition.budget_accounts() == before
+    partition.journal.close()
+
+
+class OneHolder:
+    """A model that grants one allocation, and replaces it by one of a higher priority."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin again."""
+        self.holder: Claim | None = None
+
+    def at(self, now: int) -> None:
+        """Ignore the time."""
+
+    def check(self, claim: Claim) -> Iterator[Violation]:  # noqa: ARG002 - of the interface
+        """Deny a second allocation."""
+        if self.holder is not None:
+            yield Violation("holder", "one", "", "", "gpu", 1, 1, 1)
+
+    def charge(self, claim: Claim) -> None:
+        """Note the holder."""
+        self.holder = claim
+
+    def refund(self, claim: Claim) -> None:  # noqa: ARG002 - as above
+        """Note that there is none."""
+        self.holder = None
+
+    def evictions(self, claim: Claim) -> Iterator[str]:
+        """Propose the holder."""
+        if self.holder is not None and self.holder.priority < claim.priority:
+            yield self.holder.allocation_id
+
+
+@pytest.mark.parametrize("application", ["one", "two"])
+def test_an_eviction_of_the_past(tmp_path: Path, application: str) -> None:
+    """The victim ends before the allocation begins that takes its place, also when a model repeats the past."""
+    with open_partition(tmp_path / "j", CONFIG, models=[OneHolder()]) as partition:
+        for name in ("one", "two"):
+            partition.submit(name, USERS[0], "root.q")
+        partition.allocate("one-0", "one", Resource(gpu=1))
+        assert partition.allocate_evicting("new", application, Resource(gpu=1), priority=1).evictions == ("one-0",)
+        state = checkpoint_of(partition._state)
+        partition.verify()
+
+    model = OneHolder()
+    with open_partition(tmp_path / "j", models=[model]) as partition:
+        assert model.holder is not None
+        assert model.holder.allocation_id == "new"
+        assert not partition.allocate("second", "two", Resource(gpu=1))
+        assert checkpoint_of(partition._state) == state
