@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import signal
 import socket
 import sys
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -125,7 +128,12 @@ def serve_command(  # noqa: PLR0913 - one for each option
         raise click.UsageError("--writable needs --token-file")
     config, is_file = read_config(str(config_file)), str(config_file) != STDIN
     history = {partition.name: History(lines) for partition in config.partitions}
-    with extras_required(), _logs_shown(), _partitions(config.partitions, history, service) as served:
+    with (
+        extras_required(),
+        _logs_shown(),
+        _early_signals() as has_hung_up,
+        _partitions(config.partitions, history, service) as served,
+    ):
         partitions, services, has_failed = served
         from ugm.server import create_app  # noqa: PLC0415 - needs an extra
 
@@ -147,7 +155,30 @@ def serve_command(  # noqa: PLR0913 - one for each option
         )
         with listening(host, port) as listener:
             details = {"writable": writable, "config": str(config_file), "listen": service["listen"]}
-            run_server(app, host, listener, details, as_json=as_json, has_failed=has_failed)
+            run_server(
+                app, host, listener, details, as_json=as_json, has_failed=has_failed, reloads_first=has_hung_up()
+            )
+
+
+@contextmanager
+def _early_signals() -> Iterator[Callable[[], bool]]:
+    """Handle signals while the server does not run yet, or not any more.
+
+    Yields:
+        A function that returns whether SIGHUP has arrived.
+    """
+    if os.getpid() == 1:
+        # The first process of a container does not end by itself.
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))
+    hung_up = Event()
+    if not hasattr(signal, "SIGHUP"):
+        yield hung_up.is_set
+        return
+    before = signal.signal(signal.SIGHUP, lambda *_: hung_up.set())
+    try:
+        yield hung_up.is_set
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 class _Served(NamedTuple):
@@ -249,6 +280,7 @@ def run_server(
     *,
     as_json: bool,
     has_failed: Callable[[], bool] = lambda: False,
+    reloads_first: bool = False,
 ) -> None:
     """Serve an application, and print its URL when clients can connect; in JSON, with *details*.
 
@@ -258,4 +290,4 @@ def run_server(
 
     url = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
     text = json.dumps({"url": url, **details}) if as_json else f"serving at {url}"
-    run(app, listener, ready=lambda: click.echo(text), has_failed=has_failed)
+    run(app, listener, ready=lambda: click.echo(text), has_failed=has_failed, reloads_first=reloads_first)

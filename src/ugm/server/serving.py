@@ -14,9 +14,11 @@ import uvicorn
 from starlette.applications import Starlette
 
 from ugm import UgmError
+from ugm._daemon_pool import DaemonPool
 from ugm.server.config_attempts import Actor
 from ugm.server.configurations import Configurations
 from ugm.server.connections import ConnectionTimeouts, protocol_class
+from ugm.server.payloads import ApiError
 from ugm.server.requests import RequestBounds
 
 __all__ = ["listen", "run", "uvicorn_config"]
@@ -29,6 +31,8 @@ _MOST_CONNECTIONS: Final = 1000
 _MOST_WAITING: Final = 400
 #: Seconds that requests have to finish when the server stops.
 _SHUTDOWN_SECONDS: Final = 5
+#: The signals that the server handles.
+_SIGNALS: Final = [number for number in signal.Signals if number.name in ("SIGTERM", "SIGHUP")]
 #: Seconds between two calls of the function that may stop the server.
 _WATCH: Final = 0.2
 #: Seconds that a body may take beyond the time limit of the application, whose error message is better.
@@ -54,6 +58,7 @@ def run(
     *,
     ready: Callable[[], None],
     has_failed: Callable[[], bool] = lambda: False,
+    reloads_first: bool = False,
 ) -> None:
     """Serve an application until the process receives SIGINT or SIGTERM. It returns after SIGTERM.
 
@@ -65,15 +70,18 @@ def run(
         listener: the socket for clients, from `listen`.
         ready: called when clients can connect.
         has_failed: called several times a second; the server stops when it returns true.
+        reloads_first: whether the configuration is reloaded at once.
     """
     # uvicorn raises a signal again when it has stopped, and the default action would end the process at once. Before
     # uvicorn handles signals, one only has this effect.
     has_ended = Event()
-    before = signal.signal(signal.SIGTERM, lambda *_: has_ended.set())
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    signal.signal(signal.SIGTERM, lambda *_: has_ended.set())
     try:
-        asyncio.run(_run(app, listener, ready, lambda: has_ended.is_set() or has_failed()))
+        asyncio.run(_run(app, listener, ready, lambda: has_ended.is_set() or has_failed(), reloads_first=reloads_first))
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def uvicorn_config(app: Starlette, timeouts: ConnectionTimeouts | None = None) -> uvicorn.Config:
@@ -112,11 +120,18 @@ def _open_files() -> int:
 
 
 async def _run(
-    app: Starlette, listener: socket.socket, ready: Callable[[], None], should_stop: Callable[[], bool]
+    app: Starlette,
+    listener: socket.socket,
+    ready: Callable[[], None],
+    should_stop: Callable[[], bool],
+    *,
+    reloads_first: bool,
 ) -> None:
     server = uvicorn.Server(uvicorn_config(app))
     reloads: set[asyncio.Task[None]] = set()
     loop = asyncio.get_running_loop()
+    # Work in the background, such as loading the usage of a long journal, must not delay the end.
+    loop.set_default_executor(DaemonPool("ugm server", is_awaited=False))
 
     def reload() -> None:
         task = loop.create_task(asyncio.to_thread(_reload, app.state.configurations))
@@ -125,6 +140,8 @@ async def _run(
 
     if hasattr(signal, "SIGHUP"):
         loop.add_signal_handler(signal.SIGHUP, reload)
+    if reloads_first:
+        reload()
     # The listener already accepts connections; their requests are answered as soon as the server runs.
     ready()
     watch = asyncio.create_task(_stop_if(should_stop, server))
@@ -146,5 +163,7 @@ def _reload(configurations: Configurations) -> None:
     except UgmError:
         # Already logged, with all problems.
         return
+    except ApiError as error:
+        _LOGGER.warning("%s", error)
     except Exception:
         _LOGGER.exception("reloading the configuration failed")

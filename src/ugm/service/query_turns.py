@@ -17,9 +17,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple, TypeAlias, final
 
+from ugm._daemon_pool import DaemonPool
 from ugm.service.session import Session
 
 __all__ = ["QueryTurns"]
@@ -53,7 +53,7 @@ class QueryTurns:
     __slots__ = ("_free", "_lines", "_pool")
 
     def __init__(self, name: str) -> None:
-        self._pool: Final = ThreadPoolExecutor(_THREADS, thread_name_prefix=name)
+        self._pool: Final = DaemonPool(name, _THREADS)
         self._free = _THREADS
         #: The waiting queries; the next session is first.
         self._lines: Final[dict[Session, deque[_Query]]] = {}

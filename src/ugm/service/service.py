@@ -23,6 +23,7 @@ from threading import Event, Thread
 from time import monotonic
 from typing import Final, Literal, final
 
+from ugm._daemon_pool import DaemonPool
 from ugm.configuration import PartitionConfig
 from ugm.errors import RequestError
 from ugm.events import Subscriber
@@ -283,7 +284,12 @@ class Service:
 
     def _run(self, on_ready: Callable[[], object] | None) -> None:
         # With a log, the loop mostly waits for a commit, and would keep the thread that writes from the interpreter.
-        run_with_active_wait(self.serve(on_ready), self._settings.active_wait if self._log is None else 0)
+        run_with_active_wait(self._serve_alone(on_ready), self._settings.active_wait if self._log is None else 0)
+
+    async def _serve_alone(self, on_ready: Callable[[], object] | None) -> None:
+        """Serve in a loop of its own, which works as long as any thread of the program does."""
+        asyncio.get_running_loop().set_default_executor(DaemonPool("ugm service"))
+        await self.serve(on_ready)
 
     def stop(self) -> None:
         """End the service, from any thread. Changes that are decided become durable first.

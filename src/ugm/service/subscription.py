@@ -10,6 +10,7 @@ from threading import Thread, current_thread
 from types import TracebackType
 from typing import Final, Self, final
 
+from ugm._daemon_pool import DaemonPool
 from ugm.service.addresses import LeaderAccess, parse_addresses
 from ugm.service.errors import ServiceError, UnavailableError
 from ugm.service.event_stream import EventReader, EventStream
@@ -122,6 +123,7 @@ class Subscription:
         failure: ServiceError | None = None
         try:
             with asyncio.Runner() as runner:
+                runner.get_loop().set_default_executor(DaemonPool("ugm subscription"))
                 runner.run(self._follow(access, begun))
         except InvalidStateError:
             # The call that subscribes was interrupted.
