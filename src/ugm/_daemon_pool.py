@@ -63,8 +63,9 @@ class DaemonPool(ThreadPoolExecutor):
         with self._guard:
             if self._has_ended:
                 raise RuntimeError("the threads have ended")
-            self._require_thread()
+            # Before a thread starts, so that it finds the call and does not count as free.
             self._calls.put((future, call))
+            self._require_thread()
         return future
 
     def _require_thread(self) -> None:
@@ -76,6 +77,7 @@ class DaemonPool(ThreadPoolExecutor):
         except RuntimeError:
             # The others take the call.
             if not self._workers:
+                self._cancel_waiting()
                 raise
         else:
             self._workers.append(worker)

@@ -6,7 +6,7 @@ import asyncio
 import subprocess
 import sys
 from pathlib import Path
-from threading import Event, Thread, current_thread
+from threading import Barrier, Event, Thread, current_thread
 
 import pytest
 
@@ -64,6 +64,15 @@ def test_calls_run_at_the_same_time() -> None:
     pool.shutdown()
     with pytest.raises(RuntimeError, match="the threads have ended"):
         pool.submit(print)
+
+
+def test_threads_for_calls_that_follow_each_other_closely() -> None:
+    """A thread that has just been started is not free."""
+    for _ in range(200):
+        pool, both = DaemonPool("test", 2), Barrier(2)
+        futures = [pool.submit(both.wait, 60) for _ in range(2)]
+        assert {future.result(60) for future in futures} == {0, 1}
+        pool.shutdown()
 
 
 def test_threads_are_used_again() -> None:
