@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Lock, Semaphore, Thread
 from typing import Any, Final, ParamSpec, TypeVar, final
@@ -36,7 +37,7 @@ class DaemonPool(ThreadPoolExecutor):
         self._is_awaited: Final = is_awaited
         self._most: Final = threads
         self._name: Final = name
-        self._calls: Final[SimpleQueue[tuple[Future[Any], Callable[[], None]] | None]] = SimpleQueue()
+        self._calls: Final[SimpleQueue[tuple[Future[Any], Callable[[], object]] | None]] = SimpleQueue()
         #: Counts the threads without a call.
         self._free: Final = Semaphore(0)
         self._guard: Final = Lock()
@@ -50,21 +51,11 @@ class DaemonPool(ThreadPoolExecutor):
             RuntimeError: the pool has ended, or the system has no resources for its first thread.
         """
         future: Future[_T] = Future()
-
-        def call() -> None:
-            if future.set_running_or_notify_cancel():
-                try:
-                    result = fn(*args, **kwargs)
-                except BaseException as error:  # noqa: BLE001 - it is passed on
-                    future.set_exception(error)
-                else:
-                    future.set_result(result)
-
         with self._guard:
             if self._has_ended:
                 raise RuntimeError("the threads have ended")
             # Before a thread starts, so that it finds the call and does not count as free.
-            self._calls.put((future, call))
+            self._calls.put((future, partial(fn, *args, **kwargs)))
             self._require_thread()
         return future
 
@@ -91,10 +82,9 @@ class DaemonPool(ThreadPoolExecutor):
                 taken = self._calls.get()
             if taken is None:
                 return
-            _, call = taken
-            call()
-            # What the call refers to can be freed before there is another one.
-            del taken, call
+            _execute(*taken)
+            # The result can be freed before there is another call.
+            del taken
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002 - as in the base class
         """End the threads after the calls in progress.
@@ -117,3 +107,16 @@ class DaemonPool(ThreadPoolExecutor):
         with suppress(Empty):
             while taken := self._calls.get_nowait():
                 taken[0].cancel()
+
+
+def _execute(future: Future[Any], call: Callable[[], object]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        result = call()
+    except BaseException as error:  # noqa: BLE001 - it is passed on
+        future.set_exception(error)
+        # Otherwise the error would keep itself, by its traceback.
+        del future
+    else:
+        future.set_result(result)

@@ -7,9 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 from threading import Barrier, Event, Thread, current_thread
+from weakref import ref
 
 import pytest
 
+from support.service_fixtures import eventually
 from ugm._daemon_pool import DaemonPool
 
 #: A program whose main thread ends while another one uses a service.
@@ -142,3 +144,22 @@ def test_default_executor_of_a_loop() -> None:
     thread = asyncio.run(work())
     assert thread.name == "test_0"
     assert not thread.is_alive()
+
+
+class Result:
+    """An object that can be observed."""
+
+
+def test_results_are_freed() -> None:
+    """A free thread keeps neither the result of its last call nor its error."""
+    pool = DaemonPool("test")
+
+    def fail(argument: object) -> None:
+        raise ValueError(argument)
+
+    result = ref(pool.submit(Result).result(60))
+    argument = Result()
+    failed = ref(argument)
+    assert pool.submit(fail, argument).exception(60)
+    del argument
+    eventually(lambda: result() is None and failed() is None)

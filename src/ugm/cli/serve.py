@@ -10,7 +10,6 @@ import socket
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Event
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -155,9 +154,7 @@ def serve_command(  # noqa: PLR0913 - one for each option
         )
         with listening(host, port) as listener:
             details = {"writable": writable, "config": str(config_file), "listen": service["listen"]}
-            run_server(
-                app, host, listener, details, as_json=as_json, has_failed=has_failed, reloads_first=has_hung_up()
-            )
+            run_server(app, host, listener, details, as_json=as_json, has_failed=has_failed, has_hung_up=has_hung_up)
 
 
 @contextmanager
@@ -170,13 +167,14 @@ def _early_signals() -> Iterator[Callable[[], bool]]:
     if os.getpid() == 1:
         # The first process of a container does not end by itself.
         signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))
-    hung_up = Event()
+    # Not an `Event`: a second signal may interrupt the handler while it holds its lock.
+    hung_up: list[int] = []
     if not hasattr(signal, "SIGHUP"):
-        yield hung_up.is_set
+        yield lambda: False
         return
-    before = signal.signal(signal.SIGHUP, lambda *_: hung_up.set())
+    before = signal.signal(signal.SIGHUP, lambda number, _: hung_up.append(number))
     try:
-        yield hung_up.is_set
+        yield lambda: bool(hung_up)
     finally:
         signal.signal(signal.SIGHUP, before)
 
@@ -280,7 +278,7 @@ def run_server(
     *,
     as_json: bool,
     has_failed: Callable[[], bool] = lambda: False,
-    reloads_first: bool = False,
+    has_hung_up: Callable[[], bool] = lambda: False,
 ) -> None:
     """Serve an application, and print its URL when clients can connect; in JSON, with *details*.
 
@@ -290,4 +288,4 @@ def run_server(
 
     url = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
     text = json.dumps({"url": url, **details}) if as_json else f"serving at {url}"
-    run(app, listener, ready=lambda: click.echo(text), has_failed=has_failed, reloads_first=reloads_first)
+    run(app, listener, ready=lambda: click.echo(text), has_failed=has_failed, has_hung_up=has_hung_up)

@@ -7,7 +7,6 @@ import logging
 import signal
 import socket
 from collections.abc import Callable
-from threading import Event
 from typing import Final
 
 import uvicorn
@@ -58,7 +57,7 @@ def run(
     *,
     ready: Callable[[], None],
     has_failed: Callable[[], bool] = lambda: False,
-    reloads_first: bool = False,
+    has_hung_up: Callable[[], bool] = lambda: False,
 ) -> None:
     """Serve an application until the process receives SIGINT or SIGTERM. It returns after SIGTERM.
 
@@ -70,15 +69,15 @@ def run(
         listener: the socket for clients, from `listen`.
         ready: called when clients can connect.
         has_failed: called several times a second; the server stops when it returns true.
-        reloads_first: whether the configuration is reloaded at once.
+        has_hung_up: returns whether SIGHUP has arrived before the server handles it; it reloads the configuration then.
     """
     # uvicorn raises a signal again when it has stopped, and the default action would end the process at once. Before
     # uvicorn handles signals, one only has this effect.
-    has_ended = Event()
+    ended: list[int] = []
     before = {number: signal.getsignal(number) for number in _SIGNALS}
-    signal.signal(signal.SIGTERM, lambda *_: has_ended.set())
+    signal.signal(signal.SIGTERM, lambda number, _: ended.append(number))
     try:
-        asyncio.run(_run(app, listener, ready, lambda: has_ended.is_set() or has_failed(), reloads_first=reloads_first))
+        asyncio.run(_run(app, listener, ready, lambda: bool(ended) or has_failed(), has_hung_up))
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -124,8 +123,7 @@ async def _run(
     listener: socket.socket,
     ready: Callable[[], None],
     should_stop: Callable[[], bool],
-    *,
-    reloads_first: bool,
+    has_hung_up: Callable[[], bool],
 ) -> None:
     server = uvicorn.Server(uvicorn_config(app))
     reloads: set[asyncio.Task[None]] = set()
@@ -134,13 +132,16 @@ async def _run(
     loop.set_default_executor(DaemonPool("ugm server", is_awaited=False))
 
     def reload() -> None:
+        # One that waits for the one in progress reads the newest file.
+        if len(reloads) > 1:
+            return
         task = loop.create_task(asyncio.to_thread(_reload, app.state.configurations))
         reloads.add(task)
         task.add_done_callback(reloads.discard)
 
     if hasattr(signal, "SIGHUP"):
         loop.add_signal_handler(signal.SIGHUP, reload)
-    if reloads_first:
+    if has_hung_up():
         reload()
     # The listener already accepts connections; their requests are answered as soon as the server runs.
     ready()

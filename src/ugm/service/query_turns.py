@@ -84,7 +84,14 @@ class QueryTurns:
             if line:
                 self._lines[session] = line
             self._free -= 1
-            self._pool.submit(self._execute, asyncio.get_running_loop(), session, query)
+            try:
+                self._pool.submit(self._execute, asyncio.get_running_loop(), session, query)
+            except RuntimeError as error:
+                _LOGGER.warning("a query has no thread: %s", error)
+                self._free += 1
+                self._forget(session, query)
+                # The client connects again, and sends its queries again.
+                session.peer.close()
 
     def _execute(self, loop: asyncio.AbstractEventLoop, session: Session, query: _Query) -> None:
         answer: Callable[[], None] | None = None

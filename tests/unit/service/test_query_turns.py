@@ -6,8 +6,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
+from itertools import count
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from time import sleep
 
 import pytest
@@ -205,3 +206,23 @@ def test_every_query_is_held_back(quick_folder: Path) -> None:
         check = partition.promise(partition.check, "app", memory(1))
         assert [query.result(30) for query in queries] == [None] * 300
         assert check.result(30)
+
+
+def test_a_system_without_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A query that gets no thread is sent again by its client, however many threads could not be started."""
+    start, attempts = Thread.start, count()
+
+    def fail_at_first(thread: Thread) -> None:
+        if thread.name.startswith("ugm query") and next(attempts) < 5:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(Thread, "start", fail_at_first)
+    with running(tmp_path) as service, started(service) as partition:
+        assert partition.application_ids() == ("app",)
+        assert partition.allocate("a", "app", memory(1))
+        assert partition.allocation_ids() == ("a",)
+    assert next(attempts) > 5
+    assert {record.getMessage() for record in caplog.records} == {"a query has no thread: can't start new thread"}
