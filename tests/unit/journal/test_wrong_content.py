@@ -56,7 +56,8 @@ def overwrite(path: Path, data: object, number: int = ALLOCATED) -> None:
     with closing(connect(str(path))) as connection:
         [at] = connection.execute("SELECT at FROM changes WHERE number = ?", (number,)).fetchone()
         encoded = data if isinstance(data, bytes) else to_json(data)
-        connection.execute("UPDATE changes SET data = ?3, sum = ?4 WHERE number = ?1", change_row(number, at, encoded))
+        _, _, *row = change_row(number, at, encoded)
+        connection.execute("UPDATE changes SET data = ?, sum = ? WHERE number = ?", (*row, number))
 
 
 def overwrite_row(path: Path, table: str, tag: object, data: object) -> None:
