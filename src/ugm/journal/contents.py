@@ -8,8 +8,8 @@ have no gaps, and the last number is at least that of the last acknowledged chan
 only after all changes were read, so `replay` may raise an error at its end.
 
 A row with a valid checksum can still have wrong content, for example after faulty memory. To check all values when they
-are decoded would take too long. Instead, whoever applies records does so within `JournalContents.decoding`, which
-reports every failure as damage.
+are decoded would take too long. Instead, records are applied within `JournalContents.decoding`, which reports every
+failure as damage.
 """
 
 from __future__ import annotations

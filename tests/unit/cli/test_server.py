@@ -493,7 +493,7 @@ def test_signals_while_a_server_starts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_serve_without_its_service(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server whose service has ended by itself ends, too, so that whoever has started it notices."""
+    """A server whose service has ended by itself ends, too, so that a service manager can restart it."""
 
     async def fail(service: Service, _stopping: asyncio.Event) -> None:
         service._note_ready()
