@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import ExitStack, closing
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -241,23 +241,27 @@ def test_a_process_that_takes_over_has_the_accounts(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
     """A process that has followed the log has the same budgets as one that reads it, whenever they were declared."""
-    made = Restarted(tmp_path_factory.mktemp("journal") / "j", data.draw(st.sampled_from(CONFIGS)))
-    for user in USERS:
-        made.partition.submit(user.name, user, data.draw(st.sampled_from(["root.a.x", "root.b"])))
-    follower = Follower(made.path)
-    for number in range(data.draw(st.integers(1, 14))):
-        change(data, made.partition, number)
-        made.now += data.draw(st.sampled_from([0, 1, 999, 70_000, 86_400_000]))
-        match data.draw(st.sampled_from(["poll", "compact", "go on"])):
-            case "poll":
-                follower.poll()
-            case "compact":
-                made.partition.journal.compact()
-    made.close()
-    taken = follower.lead(Candidate(), clock=lambda: made.now)
-    expected = declared_models(taken.state.compiled.models, taken.log.open_contents())
-    taken.journal.close()
+    with ExitStack() as cleanup:
+        made = Restarted(tmp_path_factory.mktemp("journal") / "j", data.draw(st.sampled_from(CONFIGS)))
+        # Drawing ends some examples in the middle.
+        cleanup.callback(made.close)
+        for user in USERS:
+            made.partition.submit(user.name, user, data.draw(st.sampled_from(["root.a.x", "root.b"])))
+        follower = Follower(made.path)
+        cleanup.callback(follower.close)
+        for number in range(data.draw(st.integers(1, 14))):
+            change(data, made.partition, number)
+            made.now += data.draw(st.sampled_from([0, 1, 999, 70_000, 86_400_000]))
+            match data.draw(st.sampled_from(["poll", "compact", "go on"])):
+                case "poll":
+                    follower.poll()
+                case "compact":
+                    made.partition.journal.compact()
+        made.close()
+        taken = follower.lead(Candidate(), clock=lambda: made.now)
+        cleanup.callback(taken.journal.close)
+        expected = declared_models(taken.state.compiled.models, taken.log.open_contents())
 
-    now = made.now // 1000
-    assert [one.definition for one in taken.declared] == [one.definition for one in expected]
-    assert [usage_of(one.model, now) for one in taken.declared] == [usage_of(one.model, now) for one in expected]
+        now = made.now // 1000
+        assert [one.definition for one in taken.declared] == [one.definition for one in expected]
+        assert [usage_of(one.model, now) for one in taken.declared] == [usage_of(one.model, now) for one in expected]
