@@ -343,9 +343,14 @@ class PreemptionPlanning:
         """Return what has changed about the request, or about the timers of the due queues; empty for nothing."""
         if isinstance(plan, PreemptionPlan):
             return self._changed_request(plan)
-        running = {timer.queue_path: timer.since for timer in self._timers.running()}
-        changed = [one.queue_path for one in plan.queues if running.get(one.queue_path) != one.since]
-        return f"the timer of queue {changed[0]} has stopped" if changed else ""
+        running = {timer.queue_path: timer for timer in self._timers.running()}
+        for one in plan.queues:
+            timer = running.get(one.queue_path)
+            if timer is None or timer.since != one.since:
+                return f"the timer of queue {one.queue_path} has stopped"
+            if timer.due > self._latest(plan):
+                return f"queue {one.queue_path} is due at {timer.due} now"
+        return ""
 
     def _changed_request(self, plan: PreemptionPlan) -> str:
         for one in (_planned_request(plan), *plan.placed):
@@ -390,7 +395,11 @@ class PreemptionPlanning:
         changed = _changed_queue(plan.inputs, tree)
         if changed or isinstance(plan, ReductionPlan):
             return changed
-        return _changed_policy(plan, tree) or self._changed_answer(plan)
+        return _changed_policy(plan, tree, self._latest(plan)) or self._changed_answer(plan)
+
+    def _latest(self, plan: PreemptionPlan | ReductionPlan) -> int:
+        """Return the time in seconds; a program may have made the plan for a later time than that of the clock."""
+        return max(plan.now, self._models.clock.now(changes=False))
 
     def _changed_answer(self, plan: PreemptionPlan) -> str:
         """Return the reason why the request does not need the victims now, or why they do not suffice."""
@@ -469,8 +478,10 @@ def _changed_queue(inputs: Iterable[QueueInput], tree: QueueUsageTree) -> str:
     return ""
 
 
-def _changed_policy(plan: PreemptionPlan, tree: QueueUsageTree) -> str:
+def _changed_policy(plan: PreemptionPlan, tree: QueueUsageTree, now: int) -> str:
     situation = Situation(tree, plan.request, within_queue=True)
+    if situation.due > now:
+        return f"the request may preempt from {situation.due} on"
     for victim in plan.victims:
         policy = situation.policy_protection(victim.queue_path)
         if policy is not None:

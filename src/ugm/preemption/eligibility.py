@@ -25,7 +25,7 @@ from enum import StrEnum
 from math import inf
 from typing import Final, NamedTuple, TypeAlias, final
 
-from ugm.preemption.facts import PreemptionPolicy, PreemptionRequest
+from ugm.preemption.facts import DEFAULT_DELAY, PreemptionPolicy, PreemptionRequest
 from ugm.preemption.queue_usage_tree import AllocationGroup, QueueNode, QueueUsageTree
 
 __all__ = ["Point", "PreemptionProtection", "QueueRole", "Situation"]
@@ -89,6 +89,7 @@ class Situation:
         "_fence",
         "_helpful",
         "_within_queue",
+        "due",
         "entitled",
         "missing",
         "path",
@@ -101,6 +102,8 @@ class Situation:
 
     #: The queues of the request, leaf to root.
     path: tuple[QueueNode, ...]
+    #: The time from which the request may preempt.
+    due: int
     #: The requested amounts. A resource requested with 0 does not fit either where the usage exceeds the maximum.
     requested: Mapping[str, int]
     #: The missing amounts, per level.
@@ -118,6 +121,8 @@ class Situation:
         self.request: Final = request
         self._within_queue: Final = within_queue
         self.path = tuple(tree.nodes[request.queue_path].lineage())
+        delays = (node.facts.delay for node in self.path)
+        self.due = request.since + next((delay for delay in delays if delay is not None), DEFAULT_DELAY)
         self.requested = request.usage.amounts
         self.missing = tuple(node.lacking(node.kept, self.requested) for node in self.path)
         levels = range(len(self.path))

@@ -11,7 +11,7 @@ from typing import Final, final
 
 from ugm.decision import Decision
 from ugm.preemption.eligibility import PreemptionProtection, Situation
-from ugm.preemption.facts import DEFAULT_DELAY, AllocationFacts, PreemptionRequest, World
+from ugm.preemption.facts import AllocationFacts, PreemptionRequest, World
 from ugm.preemption.plan import (
     Freed,
     GuaranteeUse,
@@ -64,7 +64,7 @@ def plan_preemption(
     planner = _Planner(situation, now, blocked)
     outcome = planner.early_outcome()
     if outcome is not None:
-        due = planner.due if outcome is Outcome.EARLY else None
+        due = situation.due if outcome is Outcome.EARLY else None
         decision = blocked if outcome is Outcome.BLOCKED else None
         return PreemptionPlan(request, outcome, now, due, decision, missing=planner.missing())
     return planner.plan(steps)
@@ -74,18 +74,12 @@ def plan_preemption(
 class _Planner:
     """Computes one plan."""
 
-    __slots__ = ("_blocked", "_now", "_situation", "due")
-
-    #: The time from which the request may preempt.
-    due: int
+    __slots__ = ("_blocked", "_now", "_situation")
 
     def __init__(self, situation: Situation, now: int, blocked: Decision | None) -> None:
         self._situation: Final = situation
         self._now: Final = now
         self._blocked: Final = blocked
-        delays = (node.facts.delay for node in situation.path)
-        delay = next((delay for delay in delays if delay is not None), DEFAULT_DELAY)
-        self.due = situation.request.since + delay
 
     def early_outcome(self) -> Outcome | None:
         """Return the outcome if it follows without a search."""
@@ -100,7 +94,7 @@ class _Planner:
             (is_blocked, Outcome.BLOCKED),
             (any(node.lacking({}, requested) for node in situation.path), Outcome.NEVER),
             (not situation.request.may_preempt, Outcome.MUST_NOT_PREEMPT),
-            (self._now < self.due, Outcome.EARLY),
+            (self._now < situation.due, Outcome.EARLY),
         )
         return next((outcome for applies, outcome in found if applies), None)
 

@@ -201,6 +201,7 @@ STALE: Final[Mapping[str, Callable[[Partition], object]]] = {
     "allocation 'one-3' is terminating or released": lambda p: p.release("one-3"),
     "queue root.a has changed (maximum)": lambda p: p.configure(config(6)),
     "the timer of queue root.a has stopped": lambda p: p.configure(config(7, enabled=False)),
+    "queue root.a is due at 161 now": lambda p: p.configure(config(7, "61s")),
     "queue root has changed (kept)": lambda p: p.release("one-0"),
 }
 
@@ -218,6 +219,18 @@ def test_a_stale_plan_is_refused(reason: str) -> None:
     assert caught.value.reason == f"the plan is stale: {reason}"
     assert partition.preemption_status().terminating == ()
     assert partition.preemption_status().plans == {"reduction": 1, "stale": 1}
+
+
+def test_a_delay_that_is_over_as_well() -> None:
+    """A plan is carried out if the queue is due with its new delay, too."""
+    time = Time()
+    partition = running(time)
+    partition.configure(config(7))
+    plan = partition.plan_reductions(160)
+    partition.configure(config(7, "65s"))
+    time.now = 165
+
+    assert partition.carry_out(plan) == ("one-3", "one-4")
 
 
 def test_timers_are_facts_in_the_journal(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
@@ -38,9 +39,9 @@ def hold(partition: Partition, name: str, queue: str, user: UserGroup = SUE) -> 
     assert partition.allocate(f"{name}-0", name, memory(4))
 
 
-def full(protected: str = "guaranteed") -> Partition:
+def full(protected: str = "guaranteed", clock: Callable[[], int] = lambda: 1000) -> Partition:
     """Return a partition with an application in batch and one in a protected queue, whose request in prod waits."""
-    partition = Partition(config(QUEUES), cluster=memory(8), clock=lambda: 1000)
+    partition = Partition(config(QUEUES), cluster=memory(8), clock=clock)
     partition.submit("prod", SUE, "root.prod")
     hold(partition, "batch", "batch")
     hold(partition, "other", protected)
@@ -118,6 +119,19 @@ def test_a_request_with_other_properties(options: dict[str, Any]) -> None:
     assert objection(partition, made) == "request 'prod-0' has changed"
     partition.release("prod-0")
     ask(partition)
+
+    assert partition.carry_out(made) == ("batch-0",)
+
+
+def test_a_request_with_a_longer_delay() -> None:
+    """A plan for a request that may not preempt any more is refused; it is valid again when the delay is over."""
+    now = [1000]
+    partition = full(clock=lambda: now[0])
+    made = plan(partition)
+    delayed = QUEUES.replace("{name: prod,", "{name: prod, properties: {preemption.delay: 1001s},")
+    partition.configure(config(delayed))
+    assert objection(partition, made) == "the request may preempt from 1001 on"
+    now[0] += 1
 
     assert partition.carry_out(made) == ("batch-0",)
 
