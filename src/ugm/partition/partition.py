@@ -325,6 +325,8 @@ class Partition(FastPath):
     def _replace_model(self, old: QuotaModel, new: QuotaModel) -> None:
         self._models.replace(old, new, ledger_calls(self._state))
         self._state.set_added_models(self._models.added_names)
+        # A plan of reservations depends on the answers of the models.
+        self._mark_everything()
 
     def _record_models(self) -> None:
         """Record which models the program has added to a restored partition, if these are not the same as before."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.partition_fixtures import BOB, SUE, config, memory
-from ugm import AllocationRequest, Partition, Resource, UserGroup, parse_config
+from ugm import AllocationRequest, Claim, Partition, Resource, UserGroup, Violation, parse_config
 from ugm.configuration import PartitionConfig
 from ugm.events import Event, ReservationChanged
 from ugm.journal import open_partition
@@ -324,6 +324,49 @@ def test_pending_request_that_takes_a_share() -> None:
 
     assert run_pass(partition) == ["small"]
     assert partition.reservations() == ()
+
+
+class Largest:
+    """A quota model that allows requests up to a size. A failed refund suspends it."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self.fails = most, False
+
+    def check(self, claim: Claim) -> list[Violation]:
+        """Deny a claim that is too large."""
+        size = claim.usage.get("memory", 0)
+        return [Violation("size", "largest", "", "", "memory", self._most, 0, size)] if size > self._most else []
+
+    def charge(self, claim: Claim) -> None:
+        """Count nothing."""
+
+    def refund(self, claim: Claim) -> None:
+        """Fail on demand."""
+        if self.fails:
+            raise OSError(str(claim))
+
+
+@pytest.mark.parametrize("most", [3, 100])
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_model_that_is_replaced(most: int, *, fails: bool) -> None:
+    """A reservation depends on the model in force, whatever was read before."""
+    model = Largest(100)
+    partition = Partition(ROOT, cluster=TEN, clock=lambda: 1000, models=[model])
+    fill(partition)
+    partition.request("x.0", "x", memory(8))
+    assert run_pass(partition) == []
+    if fails:
+        model.fails = True
+        with pytest.raises(OSError, match="memory"):
+            partition.release("run.0")
+        model.fails = False
+    assert len(partition.reservations()) == (0 if fails else 1)
+
+    partition.replace_model(model, Largest(most))
+
+    assert [name for name, _, _ in reserved(partition)] == (["x.0"] if most == 100 else [])
+    small = partition.allocate_in_pass(AllocationRequest("bob.0", "bob", memory(3)))
+    assert small.allowed == (most == 3)
 
 
 def test_budget_that_is_used_up() -> None:
