@@ -15,6 +15,7 @@ The cost: a caller waits for at most two commits.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from threading import Event as Flag
 from threading import get_ident
@@ -32,6 +33,7 @@ from ugm.journal.errors import JournalError
 from ugm.operation_lock import OwnedLock
 from ugm.partition.event_codec import event_row, to_json
 from ugm.partition.events import Denied, Event
+from ugm.service.errors import ServiceError
 
 __all__ = ["Batch", "BatchLog"]
 
@@ -105,6 +107,7 @@ class BatchLog:
         "_loop_thread",
         "_message_row",
         "_owner",
+        "_process",
         "_request_commit",
         "_require_writable",
         "_sessions",
@@ -161,6 +164,7 @@ class BatchLog:
         self._message_row: list[Json] | None = None
         #: The thread that runs the loop; 0 before there is one.
         self._loop_thread = 0
+        self._process: Final = os.getpid()
 
     def enter_loop(self) -> None:
         """Note that this thread runs the loop. Its operations do not wait until they are durable."""
@@ -172,8 +176,11 @@ class BatchLog:
         """Check that this thread is not inside a call of the log; `prepare` checks the log itself.
 
         Raises:
+            ServiceError: this process was forked from that of the service; the loop does not run here.
             ReentrantCallError: a signal handler or finalizer has interrupted this thread in such a call.
         """
+        if os.getpid() != self._process:
+            raise ServiceError(f"it runs in process {self._process}, from which this one was forked")
         if self._guard.is_owned():
             raise ReentrantCallError
 

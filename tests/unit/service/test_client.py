@@ -81,11 +81,16 @@ import os, sys, warnings
 from pathlib import Path
 from support.partition_fixtures import memory
 from support.service_fixtures import running, started
-from ugm.service import UnavailableError
+from ugm.service import ServiceError, UnavailableError
 warnings.simplefilter("ignore")
-with running(Path(sys.argv[1])) as service, started(service) as partition:
+with running(Path(sys.argv[1]), journal=sys.argv[2] or None) as service, started(service) as partition:
+    own = service.partition
     child = os.fork()
     if not child:
+        try:
+            own.allocate("of the child", "app", memory(1))
+        except ServiceError as error:
+            print(error.reason == f"it runs in process {os.getppid()}, from which this one was forked", flush=True)
         for change in (partition.allocate, lambda *arguments: partition.promise(partition.allocate, *arguments)):
             try:
                 change("of the child", "app", memory(1))
@@ -100,12 +105,13 @@ with running(Path(sys.argv[1])) as service, started(service) as partition:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-def test_a_forked_process(quick_folder: Path) -> None:
-    """A forked process cannot use the connection of its parent, and the parent gets the answers to its own calls."""
-    command = [sys.executable, "-c", FORK, str(quick_folder)]
+@pytest.mark.parametrize("journal", ["", "j"])
+def test_a_forked_process(quick_folder: Path, journal: str) -> None:
+    """A forked process can use neither the connection nor the service of its parent, which answers its own calls."""
+    command = [sys.executable, "-c", FORK, str(quick_folder), journal]
     paths = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(command, env=paths, text=True, capture_output=True, timeout=60, check=True)  # noqa: S603 - of this test
-    assert done.stdout.split() == ["True", "True", "7", "False", "[]"]
+    assert done.stdout.split() == ["True", "True", "True", "7", "False", "[]"]
 
 
 def ask(partition: ConnectedPartition, seed: int) -> None:
