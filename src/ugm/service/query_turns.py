@@ -28,6 +28,8 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 #: The number of threads.
 _THREADS: Final = 2
+#: The time after which a query is tried again that had no thread, in seconds.
+_RETRY: Final = 0.1
 
 #: Executes a query in a thread, and returns a function for the loop that sends the answer.
 Work: TypeAlias = Callable[[], Callable[[], None]]
@@ -50,13 +52,15 @@ class QueryTurns:
         name: the beginning of the names of the threads.
     """
 
-    __slots__ = ("_free", "_lines", "_pool")
+    __slots__ = ("_free", "_lines", "_pool", "_retry")
 
     def __init__(self, name: str) -> None:
         self._pool: Final = DaemonPool(name, _THREADS)
         self._free = _THREADS
         #: The waiting queries; the next session is first.
         self._lines: Final[dict[Session, deque[_Query]]] = {}
+        #: The next attempt to execute a query that had no thread; None if the last one had a thread.
+        self._retry: asyncio.TimerHandle | None = None
 
     def submit(self, session: Session, number: int, size: int, work: Work) -> None:
         """Execute a query when it is its turn; called in the loop.
@@ -87,11 +91,20 @@ class QueryTurns:
             try:
                 self._pool.submit(self._execute, asyncio.get_running_loop(), session, query)
             except RuntimeError as error:
-                _LOGGER.warning("a query has no thread: %s", error)
                 self._free += 1
-                self._forget(session, query)
-                # The client connects again, and sends its queries again.
-                session.peer.close()
+                self._lines.setdefault(session, deque()).appendleft(query)
+                self._start_later(error)
+                return
+            self._retry = None
+
+    def _start_later(self, error: RuntimeError) -> None:
+        """Start queries when the system may have a thread again. Decisions need none, so they go on."""
+        loop, before = asyncio.get_running_loop(), self._retry
+        if before is None:
+            _LOGGER.warning("a query has no thread: %s", error)
+        elif before.when() > loop.time():
+            return
+        self._retry = loop.call_later(_RETRY, self._start)
 
     def _execute(self, loop: asyncio.AbstractEventLoop, session: Session, query: _Query) -> None:
         answer: Callable[[], None] | None = None

@@ -167,7 +167,7 @@ class AbstractScheduling(ABC):
         not pending, pass it as *placed* to `plan_preemption` of other requests.
 
         The usage, maxima and guarantees that the plan depends on are compared with the present ones, and so are the
-        timers of a plan of reductions. If a delay has been raised since, the new delay must be over as well. The victims
+        timers of a plan of reductions. If a delay has been raised since, the new one must be over as well. The victims
         and the pending request must be the same as in the plan: an id may have been used again. The request must still
         need the victims, and fit without them. This takes a time proportional to the number of allocations.
 
