@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -18,6 +18,7 @@ from ugm import Partition, Resource, load_config
 from ugm.cli.demo_models import create_models, tags_of
 from ugm.cli.serve import HOST, JSON, PORT, extras_required, listening, names_of, run_server
 from ugm.server import History
+from ugm.server.signals import ServerSignals
 from ugm.simulation import Job, JobMapping, read_swf
 from ugm.simulation.player import Player
 
@@ -48,23 +49,33 @@ def demo_command(*, host: str, port: int, speed: float, as_json: bool) -> None:
 
     Open the printed URL in a browser. Press Ctrl-C to stop.
     """
-    with extras_required():
-        from ugm.server import create_app  # noqa: PLC0415 - needs an extra
+    with ServerSignals(is_command=True) as signals:
+        with extras_required():
+            from ugm.server import create_app  # noqa: PLC0415 - needs an extra
 
-        listener = listening(host, port)
-    player, history = create_player()
-    player.advance(START)
+            listener = listening(host, port)
+        with listener:
+            player, history = create_player()
+            player.advance(START)
+            app = create_app({"default": player.partition}, history={"default": history}, allowed_hosts=names_of(host))
+            # Ctrl-C is the usual way to stop the demo.
+            with _playing(player, speed), suppress(KeyboardInterrupt):
+                run_server(app, host, listener, {}, as_json=as_json, signals=signals)
+
+
+@contextmanager
+def _playing(player: Player, speed: float) -> Iterator[None]:
+    """Advance a player in a thread during the block."""
     over = threading.Event()
     thread = threading.Thread(target=play, args=(player, speed, over), name="demo")
-    app = create_app({"default": player.partition}, history={"default": history}, allowed_hosts=names_of(host))
-    thread.start()
     try:
-        # Ctrl-C is the usual way to stop the demo.
-        with listener, suppress(KeyboardInterrupt):
-            run_server(app, host, listener, {}, as_json=as_json)
+        thread.start()
+        yield
     finally:
         over.set()
-        thread.join()
+        # A signal may end the command before it has started.
+        if thread.is_alive():
+            thread.join()
 
 
 def create_player() -> tuple[Player, History]:

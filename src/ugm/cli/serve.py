@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import signal
 import socket
 import sys
 from contextlib import contextmanager
@@ -22,6 +20,7 @@ from ugm.cli.service import require_no_service_options, running_service, service
 from ugm.config import PartitionConfig
 from ugm.partition import AbstractPartition, ThresholdWatch
 from ugm.server import History
+from ugm.server.signals import ServerSignals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -123,60 +122,38 @@ def serve_command(  # noqa: PLR0913 - one for each option
     of each reload is printed on the standard error. Every change, and every request with a wrong token, is printed
     there as a line of JSON.
     """
-    if writable and token_file is None:
-        raise click.UsageError("--writable needs --token-file")
-    config, is_file = read_config(str(config_file)), str(config_file) != STDIN
-    history = {partition.name: History(lines) for partition in config.partitions}
-    with (
-        extras_required(),
-        _logs_shown(),
-        _early_signals() as has_hung_up,
-        _partitions(config.partitions, history, service) as served,
-    ):
-        partitions, services, has_failed = served
-        from ugm.server import create_app  # noqa: PLC0415 - needs an extra
+    with ServerSignals(is_command=True) as signals:
+        if writable and token_file is None:
+            raise click.UsageError("--writable needs --token-file")
+        config, is_file = read_config(str(config_file)), str(config_file) != STDIN
+        history = {partition.name: History(lines) for partition in config.partitions}
+        with (
+            extras_required(),
+            _logs_shown(),
+            _partitions(config.partitions, history, service, signals) as served,
+        ):
+            partitions, services, has_failed = served
+            from ugm.server import create_app  # noqa: PLC0415 - needs an extra
 
-        thresholds = {name: ThresholdWatch(partition) for name, partition in partitions.items()}
-        app = create_app(
-            partitions,
-            thresholds=thresholds,
-            history={name: history[name] for name in partitions},
-            services=services,
-            journals={} if service["journal"] is None else dict.fromkeys(services, service["journal"]),
-            token=_token(token_file, "--token-file"),
-            decide_token=_token(decide_token_file, "--decide-token-file"),
-            read_only=not writable,
-            config_path=config_file if is_file else None,
-            is_file_shared=service["partition_name"] is not None,
-            watch=(watch or None) if is_file else None,
-            metrics=_metrics(partitions, history, services, thresholds) if metrics else None,
-            allowed_hosts=(*host_names, *names_of(host)),
-        )
-        with listening(host, port) as listener:
-            details = {"writable": writable, "config": str(config_file), "listen": service["listen"]}
-            run_server(app, host, listener, details, as_json=as_json, has_failed=has_failed, has_hung_up=has_hung_up)
-
-
-@contextmanager
-def _early_signals() -> Iterator[Callable[[], bool]]:
-    """Handle signals while the server does not run yet, or not any more.
-
-    Yields:
-        A function that returns whether SIGHUP has arrived.
-    """
-    if os.getpid() == 1:
-        # The first process of a container does not end by itself.
-        signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))
-    # Not an `Event`: a second signal may interrupt the handler while it holds its lock.
-    hung_up: list[int] = []
-    if not hasattr(signal, "SIGHUP"):
-        yield lambda: False
-        return
-    before = signal.signal(signal.SIGHUP, lambda number, _: hung_up.append(number))
-    try:
-        yield lambda: bool(hung_up)
-    finally:
-        signal.signal(signal.SIGHUP, before)
+            thresholds = {name: ThresholdWatch(partition) for name, partition in partitions.items()}
+            app = create_app(
+                partitions,
+                thresholds=thresholds,
+                history={name: history[name] for name in partitions},
+                services=services,
+                journals={} if service["journal"] is None else dict.fromkeys(services, service["journal"]),
+                token=_token(token_file, "--token-file"),
+                decide_token=_token(decide_token_file, "--decide-token-file"),
+                read_only=not writable,
+                config_path=config_file if is_file else None,
+                is_file_shared=service["partition_name"] is not None,
+                watch=(watch or None) if is_file else None,
+                metrics=_metrics(partitions, history, services, thresholds) if metrics else None,
+                allowed_hosts=(*host_names, *names_of(host)),
+            )
+            with listening(host, port) as listener:
+                details = {"writable": writable, "config": str(config_file), "listen": service["listen"]}
+                run_server(app, host, listener, details, as_json=as_json, has_failed=has_failed, signals=signals)
 
 
 class _Served(NamedTuple):
@@ -190,12 +167,16 @@ class _Served(NamedTuple):
 
 @contextmanager
 def _partitions(
-    configs: Iterable[PartitionConfig], history: Mapping[str, History], service: JsonObject
+    configs: Iterable[PartitionConfig], history: Mapping[str, History], service: JsonObject, signals: ServerSignals
 ) -> Iterator[_Served]:
     """Yield the partitions to serve: that of a service, or those of the configuration in memory."""
     if service["listen"] is not None:
         with running_service(configs, history.__getitem__, service) as (name, running):
-            yield _Served({name: running.partition}, {name: running.status}, lambda: running.failure is not None)
+            try:
+                yield _Served({name: running.partition}, {name: running.status}, lambda: running.failure is not None)
+            finally:
+                # SIGTERM must not interrupt the end of the service after an error.
+                signals.end_start()
         return
     require_no_service_options(service)
     partitions = {config.name: Partition(config, subscribers=[history[config.name]]) for config in configs}
@@ -278,7 +259,7 @@ def run_server(
     *,
     as_json: bool,
     has_failed: Callable[[], bool] = lambda: False,
-    has_hung_up: Callable[[], bool] = lambda: False,
+    signals: ServerSignals,
 ) -> None:
     """Serve an application, and print its URL when clients can connect; in JSON, with *details*.
 
@@ -288,4 +269,4 @@ def run_server(
 
     url = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
     text = json.dumps({"url": url, **details}) if as_json else f"serving at {url}"
-    run(app, listener, ready=lambda: click.echo(text), has_failed=has_failed, has_hung_up=has_hung_up)
+    run(app, listener, ready=lambda: click.echo(text), has_failed=has_failed, signals=signals)

@@ -78,7 +78,7 @@ def running_service(
 
     config = _chosen(tuple(partitions), options["partition_name"])
     tune_interpreter()
-    try:
+    with _errors_reported():
         service = Service(
             options["journal"],
             options["listen"],
@@ -86,15 +86,23 @@ def running_service(
             subscribers=[subscriber(config.name)],
             security=_security(options),
         )
-        service.start()
-    except (UgmError, OSError) as error:
-        exit_with_error(f"ugm: {error}")
+    # A signal may end the command as soon as the service starts.
     try:
+        with _errors_reported():
+            service.start()
         yield config.name, service
         if service.failure is not None:
             exit_with_error(f"ugm: the service has ended: {service.failure!r}")
     finally:
         service.stop()
+
+
+@contextmanager
+def _errors_reported() -> Iterator[None]:
+    try:
+        yield
+    except (UgmError, OSError) as error:
+        exit_with_error(f"ugm: {error}")
 
 
 def _chosen(partitions: tuple[PartitionConfig, ...], name: str | None) -> PartitionConfig:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import socket
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Final
 
 import uvicorn
@@ -19,6 +19,7 @@ from ugm.server.configurations import Configurations
 from ugm.server.connections import ConnectionTimeouts, protocol_class
 from ugm.server.payloads import ApiError
 from ugm.server.requests import RequestBounds
+from ugm.server.signals import ServerSignals
 
 __all__ = ["listen", "run", "uvicorn_config"]
 
@@ -30,9 +31,7 @@ _MOST_CONNECTIONS: Final = 1000
 _MOST_WAITING: Final = 400
 #: Seconds that requests have to finish when the server stops.
 _SHUTDOWN_SECONDS: Final = 5
-#: The signals that the server handles.
-_SIGNALS: Final = [number for number in signal.Signals if number.name in ("SIGTERM", "SIGHUP")]
-#: Seconds between two calls of the function that may stop the server.
+#: Seconds between two looks at the signals, and between two calls of the function that may stop the server.
 _WATCH: Final = 0.2
 #: Seconds that a body may take beyond the time limit of the application, whose error message is better.
 _MARGIN: Final = 10.0
@@ -57,7 +56,7 @@ def run(
     *,
     ready: Callable[[], None],
     has_failed: Callable[[], bool] = lambda: False,
-    has_hung_up: Callable[[], bool] = lambda: False,
+    signals: ServerSignals | None = None,
 ) -> None:
     """Serve an application until the process receives SIGINT or SIGTERM. It returns after SIGTERM.
 
@@ -69,18 +68,12 @@ def run(
         listener: the socket for clients, from `listen`.
         ready: called when clients can connect.
         has_failed: called several times a second; the server stops when it returns true.
-        has_hung_up: returns whether SIGHUP has arrived before the server handles it; it reloads the configuration then.
+        signals: handles the signals already, and has noted those that arrived before; None to handle them only here.
     """
-    # uvicorn raises a signal again when it has stopped, and the default action would end the process at once. Before
-    # uvicorn handles signals, one only has this effect.
-    ended: list[int] = []
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
-    signal.signal(signal.SIGTERM, lambda number, _: ended.append(number))
-    try:
-        asyncio.run(_run(app, listener, ready, lambda: bool(ended) or has_failed(), has_hung_up))
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with ServerSignals() if signals is None else nullcontext(signals) as noted:
+        noted.end_start()
+        # uvicorn handles SIGTERM while it serves, and raises it again when it has stopped.
+        asyncio.run(_run(app, listener, ready, lambda: noted.is_terminated or has_failed(), noted))
 
 
 def uvicorn_config(app: Starlette, timeouts: ConnectionTimeouts | None = None) -> uvicorn.Config:
@@ -123,33 +116,22 @@ async def _run(
     listener: socket.socket,
     ready: Callable[[], None],
     should_stop: Callable[[], bool],
-    has_hung_up: Callable[[], bool],
+    signals: ServerSignals,
 ) -> None:
     server = uvicorn.Server(uvicorn_config(app))
-    reloads: set[asyncio.Task[None]] = set()
-    loop = asyncio.get_running_loop()
     # Work in the background, such as loading the usage of a long journal, must not delay the end.
-    loop.set_default_executor(DaemonPool("ugm server", is_awaited=False))
-
-    def reload() -> None:
-        # One that waits for the one in progress reads the newest file.
-        if len(reloads) > 1:
-            return
-        task = loop.create_task(asyncio.to_thread(_reload, app.state.configurations))
-        reloads.add(task)
-        task.add_done_callback(reloads.discard)
-
-    if hasattr(signal, "SIGHUP"):
-        loop.add_signal_handler(signal.SIGHUP, reload)
-    if has_hung_up():
-        reload()
+    asyncio.get_running_loop().set_default_executor(DaemonPool("ugm server", is_awaited=False))
     # The listener already accepts connections; their requests are answered as soon as the server runs.
     ready()
-    watch = asyncio.create_task(_stop_if(should_stop, server))
+    tasks = [
+        asyncio.create_task(_stop_if(should_stop, server)),
+        asyncio.create_task(_reload_on_signal(signals, app.state.configurations)),
+    ]
     try:
         await server.serve(sockets=[listener])
     finally:
-        watch.cancel()
+        for task in tasks:
+            task.cancel()
 
 
 async def _stop_if(should_stop: Callable[[], bool], server: uvicorn.Server) -> None:
@@ -158,9 +140,18 @@ async def _stop_if(should_stop: Callable[[], bool], server: uvicorn.Server) -> N
     server.should_exit = True
 
 
-def _reload(configurations: Configurations) -> None:
+async def _reload_on_signal(signals: ServerSignals, configurations: Configurations) -> None:
+    while True:
+        if signals.is_hung_up:
+            # Before the file is read, so that a signal after a later change causes another reload.
+            signals.is_hung_up = False
+            await _reload(configurations)
+        await asyncio.sleep(_WATCH)
+
+
+async def _reload(configurations: Configurations) -> None:
     try:
-        configurations.reload(Actor("local", "signal"))
+        await asyncio.to_thread(configurations.reload, Actor("local", "signal"))
     except UgmError:
         # Already logged, with all problems.
         return

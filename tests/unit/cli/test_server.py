@@ -475,23 +475,6 @@ def test_serve_stops_its_service(file: Path, tmp_path: Path) -> None:
     assert {"socket", "j-wal"} <= before - after
 
 
-def test_signals_while_a_server_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """SIGHUP is noted. The first process of a container ends on SIGTERM, which the system ignores otherwise."""
-    ended: list[int] = []
-    before, process = signal.getsignal(signal.SIGTERM), os.getpid()
-    monkeypatch.setattr(os, "_exit", ended.append)
-    with serve._early_signals() as has_hung_up:
-        assert not has_hung_up()
-        assert signal.getsignal(signal.SIGTERM) is before
-        os.kill(process, signal.SIGHUP)
-        assert has_hung_up()
-    monkeypatch.setattr(os, "getpid", lambda: 1)
-    with serve._early_signals():
-        os.kill(process, signal.SIGTERM)
-    signal.signal(signal.SIGTERM, before)
-    assert ended == [143]
-
-
 def test_serve_without_its_service(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server whose service has ended by itself ends, too, so that a service manager can restart it."""
 
