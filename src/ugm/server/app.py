@@ -134,7 +134,7 @@ def create_app(  # noqa: PLR0913 - one for each option
     app = Starlette(
         routes=_routes(RequestDispatcher(state, tokens, bounds, clock), metrics, EventStreams(served, clock)),
         exception_handlers={HTTPException: routing_error_response, Exception: failure_response},
-        lifespan=_lifespan(work, worker),
+        lifespan=_lifespan(work, worker, configurations),
     )
     app.add_middleware(OriginGuard, hosts=hosts, write_refusal=RefusedChanges(audit).write)
     app.state.configurations = configurations
@@ -197,12 +197,23 @@ async def _describe(request: Request) -> Response:
     return payload_response(json_payload(description(str(request.scope.get("root_path", "")))))
 
 
-def _lifespan(work: Sequence[PeriodicWork], worker: Worker) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
+def _lifespan(
+    work: Sequence[PeriodicWork], worker: Worker, configurations: Configurations
+) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
+    def close() -> None:
+        # First, because an upload whose worker ends would be noted as failed.
+        configurations.close()
+        worker.close()
+
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
         worker.open()
-        async with running(work):
-            yield
-        await asyncio.to_thread(worker.close)
+        configurations.open()
+        try:
+            async with running(work):
+                yield
+        finally:
+            # Also if the server is cancelled, as after a second Ctrl-C.
+            await asyncio.to_thread(close)
 
     return lifespan

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from threading import Event, Lock
 from typing import Final, NamedTuple, final
 
 from ugm import Problem
 from ugm.events import ConfigurationChanged
 from ugm.partition import Changes
 
-__all__ = ["Actor", "ConfigAttempt", "ConfigAttempts"]
+__all__ = ["Actor", "ConfigAttempt", "ConfigAttempts", "OpenAttempt"]
 
 #: The number of attempts that are kept.
 _MOST_ATTEMPTS: Final = 50
@@ -41,6 +42,46 @@ class Actor(NamedTuple):
         if source in _SOURCES and len(named) == _AUTHOR_PARTS:
             return source, cls(named[1], named[0])
         return "program", cls("local", author or "program")
+
+
+@final
+class OpenAttempt:
+    """An attempt in progress. Either its own thread decides it, or the end of the server while it still reads.
+
+    Args:
+        source: ``file`` or ``upload``.
+        actor: the client or event that causes it.
+    """
+
+    __slots__ = ("_is_abandoned", "_is_deciding", "_lock", "_noted", "actor", "source")
+
+    def __init__(self, source: str, actor: Actor) -> None:
+        self.source: Final = source
+        self.actor: Final = actor
+        self._lock: Final = Lock()
+        self._is_deciding = False
+        self._is_abandoned = False
+        self._noted: Final = Event()
+
+    def decide(self) -> bool:
+        """Return whether its own thread may go on, change something and note the outcome."""
+        with self._lock:
+            self._is_deciding = not self._is_abandoned
+            return self._is_deciding
+
+    def abandon(self) -> bool:
+        """Return whether the attempt still read; its own thread cannot change or note anything from now on."""
+        with self._lock:
+            self._is_abandoned = not self._is_deciding
+            return self._is_abandoned
+
+    def end(self) -> None:
+        """State that the outcome is noted."""
+        self._noted.set()
+
+    def wait(self, seconds: float) -> None:
+        """Wait until the outcome is noted, at most for a time in seconds."""
+        self._noted.wait(seconds)
 
 
 class ConfigAttempt(NamedTuple):

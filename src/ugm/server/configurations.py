@@ -4,6 +4,9 @@ A configuration is applied to all partitions or to none: it is read, validated a
 the first of them changes. An upload does not change the file, so the next reload returns to the content of the file.
 
 Every reload is logged: at level INFO if the file is now in force, at WARNING if it was refused.
+
+A file can take long to read, and a thread that reads it cannot be interrupted. When the server stops, attempts that
+still read are noted as refused and can change nothing any more; one that already changes partitions is awaited.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from ugm.events import ConfigurationChanged
 from ugm.identity import ROOT
 from ugm.partition import AbstractPartition, Changes, changes
 from ugm.server.audit import AuditLog
-from ugm.server.config_attempts import Actor, ConfigAttempts
+from ugm.server.config_attempts import Actor, ConfigAttempts, OpenAttempt
 from ugm.server.payloads import ApiError
 
 __all__ = ["ConfigOutcome", "Configurations"]
@@ -36,6 +39,8 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 _PROGRAM: Final = Actor("local", "program")
 _WATCH: Final = Actor("local", "watch")
+#: Seconds for which the end of the server waits for an attempt that changes partitions.
+_MOST_WAIT: Final = 5.0
 
 
 class ConfigOutcome(NamedTuple):
@@ -67,7 +72,9 @@ class Configurations:
         "_clock",
         "_file_state",
         "_inclusions",
+        "_is_closed",
         "_is_file_shared",
+        "_open",
         "_partitions",
         "_read",
         "_started",
@@ -117,6 +124,9 @@ class Configurations:
         #: The state of the file when it was read last, and the files that it includes.
         self._inclusions: tuple[object, tuple[str, ...]] = (None, ())
         self._file_state = self._read_file_state()
+        #: The attempts in progress.
+        self._open: Final[set[OpenAttempt]] = set()
+        self._is_closed = False
         self._started: Final = clock()
         self.outcome = self.in_use = ConfigOutcome("start", self._started)
         self.refused = ()
@@ -145,7 +155,7 @@ class Configurations:
             refuses_risks: whether a configuration is refused that lowers limits; see `ugm.partition.ConfigPlan.risks`.
 
         Raises:
-            ApiError: the configuration has risks, and these are refused; nothing has changed.
+            ApiError: the configuration has risks, and these are refused, or the server is stopping; nothing changed.
             ConfigError: the configuration has problems, or a partition is missing; nothing has changed.
         """
         return self._attempt("upload", actor, lambda: self._read(text), refuses_risks=refuses_risks)
@@ -154,7 +164,7 @@ class Configurations:
         """Apply the configuration in the file, and return the changes of each partition.
 
         Raises:
-            ApiError: the server has no configuration file.
+            ApiError: the server has no configuration file, or is stopping.
             ConfigError: the file cannot be read, or has problems; nothing has changed.
         """
         return self._attempt("file", actor, self._load)
@@ -182,12 +192,27 @@ class Configurations:
             self.reload(_WATCH)
         return True
 
+    def open(self) -> None:
+        """Accept attempts again after `close`."""
+        self._is_closed = False
+
+    def close(self) -> None:
+        """Refuse further attempts and those that still read, and wait for one that already changes partitions."""
+        self._is_closed = True
+        for attempt in tuple(self._open):
+            if attempt.abandon():
+                self._note(attempt, "busy")
+            else:
+                attempt.wait(_MOST_WAIT)
+
     def _attempt(
         self, source: str, actor: Actor, read: Callable[[], SchedulerConfig], *, refuses_risks: bool = False
     ) -> dict[str, Changes]:
         outcome, problems, changed = "failed", tuple[Problem, ...](), dict[str, Changes]()
+        attempt = OpenAttempt(source, actor)
+        self._open.add(attempt)
         try:
-            changed = self._replace(source, actor, read, refuses_risks=refuses_risks)
+            changed = self._replace(attempt, read, refuses_risks=refuses_risks)
             outcome = "ok"
         except ApiError as error:
             outcome = error.code
@@ -197,16 +222,32 @@ class Configurations:
             problems = _problems_of(source, error)
             raise
         finally:
-            self.attempts.add(self._clock(), source, actor, outcome, problems=problems, changes=changed)
-            target = str(self.path) if source == "file" else "upload"
-            self._audit.write(
-                client=actor.client, role=actor.role, action="replace configuration", target=target, outcome=outcome
-            )
+            if attempt.decide():
+                self._note(attempt, outcome, problems, changed)
+            attempt.end()
+            self._open.discard(attempt)
         return changed
 
+    def _note(
+        self,
+        attempt: OpenAttempt,
+        outcome: str,
+        problems: tuple[Problem, ...] = (),
+        changed: Mapping[str, Changes] | None = None,
+    ) -> None:
+        """Add the outcome of an attempt to the list of attempts and to the audit log."""
+        source, actor = attempt.source, attempt.actor
+        self.attempts.add(self._clock(), source, actor, outcome, problems=problems, changes=changed)
+        target = str(self.path) if source == "file" else "upload"
+        self._audit.write(
+            client=actor.client, role=actor.role, action="replace configuration", target=target, outcome=outcome
+        )
+
     def _replace(
-        self, source: str, actor: Actor, read: Callable[[], SchedulerConfig], *, refuses_risks: bool
+        self, attempt: OpenAttempt, read: Callable[[], SchedulerConfig], *, refuses_risks: bool
     ) -> dict[str, Changes]:
+        source = attempt.source
+        _require_running(is_running=not self._is_closed)
         with self._writing:
             if source == "file":
                 # Before the file is read, so that a later change is detected the next time.
@@ -215,13 +256,15 @@ class Configurations:
                 chosen = _by_partition(read(), self._partitions, source)
                 changed = {name: changes(self._partitions[name].config, config) for name, config in chosen.items()}
             except UgmError as error:
+                _require_running(is_running=attempt.decide())
                 self._refuse(source, error)
                 raise
             if refuses_risks:
                 self._require_no_risks(chosen)
+            _require_running(is_running=attempt.decide())
             with self._swapping:
                 for name, config in chosen.items():
-                    self._partitions[name].configure(config, actor.author(source))
+                    self._partitions[name].configure(config, attempt.actor.author(source))
             self._accept(source)
         return changed
 
@@ -275,6 +318,16 @@ class Configurations:
             "in_force": {"source": self.in_use.source, "at": self.in_use.at},
             "refused": [str(problem) for problem in self.refused],
         }
+
+
+def _require_running(*, is_running: bool) -> None:
+    """Check that the server has not stopped an attempt.
+
+    Raises:
+        ApiError: it has.
+    """
+    if not is_running:
+        raise ApiError(503, "busy", "the server is stopping")
 
 
 def _state_of(path: Path) -> object:
