@@ -164,8 +164,16 @@ def test_other_layout(log: Log, database: Database) -> None:
         ("UPDATE {schema}.log SET at = at + 1 WHERE number = 3", "change 3 is damaged"),
         ("DELETE FROM {schema}.log WHERE number = 3", "change 3 is missing"),
         ("DELETE FROM {schema}.log WHERE number >= 3", "it ends with change 2, but 6 were acknowledged"),
-        ("DELETE FROM {schema}.leader", "the record of the leader is missing"),
+        (
+            "ALTER TABLE {schema}.log ALTER data DROP NOT NULL; UPDATE {schema}.log SET data = NULL",
+            "change 1 is damaged",
+        ),
+        ("ALTER TABLE {schema}.log ALTER at DROP NOT NULL; UPDATE {schema}.log SET at = NULL", "change 1 is damaged"),
         ("UPDATE {schema}.snapshot SET data = data || '\\x00' WHERE position = 1", "row 1 of the snapshot is damaged"),
+        (
+            "ALTER TABLE {schema}.snapshot ALTER data DROP NOT NULL; UPDATE {schema}.snapshot SET data = NULL",
+            "row 0 of the snapshot is damaged",
+        ),
         ("DELETE FROM {schema}.snapshot WHERE position = 1", "row 1 of the snapshot is damaged"),
         ("DELETE FROM {schema}.snapshot WHERE position > 1", "the snapshot has 2 of 4 rows"),
         ("DELETE FROM {schema}.history", "the history has 0 of 1 rows"),
@@ -179,10 +187,68 @@ def test_damaged(log: Log, database: Database, statement: str, reason: str) -> N
             log.compact(usage_since=None)
         for number in range(4):
             partition.allocate(f"a-{number}", "app", memory(1))
-    database.run(statement)
+    database.script(statement)
 
     with pytest.raises(JournalDamagedError, match=reason):
         inspect(log)
+
+
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        ("DELETE FROM {schema}.leader", "the record of the leader is missing"),
+        (
+            "ALTER TABLE {schema}.version ALTER layout DROP NOT NULL; UPDATE {schema}.version SET layout = NULL",
+            "the format version of the tables is damaged",
+        ),
+        ("DELETE FROM {schema}.version", "the format version of the tables is missing"),
+        ("INSERT INTO {schema}.version VALUES (1)", "the format version of the tables is damaged"),
+    ],
+)
+def test_tables_with_one_row(log: Log, database: Database, statement: str, reason: str) -> None:
+    """A missing row, a second row and a missing value are damage for every function."""
+    begin(log).journal.close()
+    database.script(statement)
+
+    for function in (inspect, open_partition, compact):
+        with pytest.raises(JournalDamagedError, match=reason):
+            function(log)
+
+
+@pytest.mark.parametrize("has_changes", [True, False])
+def test_missing_leader(log: Log, database: Database, *, has_changes: bool) -> None:
+    """A follower reports that the record of the leader is missing, and continues once it is back."""
+    partition = begin(log) if has_changes else open_partition(log)
+    partition.journal.close()
+    follower = Follower(log)
+    [record] = database.run("SELECT * FROM {schema}.leader")
+    database.run("DELETE FROM {schema}.leader")
+
+    for reader in (follower.poll, follower.lag, follower.find_leader, log.find_leader):
+        with pytest.raises(JournalDamagedError, match="the record of the leader is missing"):
+            reader()
+    database.run("INSERT INTO {schema}.leader VALUES (%s, %s, %s, %s, %s, %s)", record)
+    assert follower.poll() == 0
+    assert follower.find_leader() is None
+    with partition_of(follower.lead(Candidate())) as successor:
+        assert bool(successor.applications()) is has_changes
+
+
+def test_head_under_a_follower(log: Log, database: Database) -> None:
+    """A follower that looks for newer changes reports that it cannot decode the number of the snapshot."""
+    with begin(log) as partition:
+        follower = Follower(log)
+        last = partition.journal.number
+        partition.allocate("a", "app", memory(1))
+        partition.allocate("b", "app", memory(1))
+        log.compact(usage_since=None)
+    database.run("DELETE FROM {schema}.log WHERE number = %s", [last + 1])
+    database.run("UPDATE {schema}.snapshot SET data = '[null]' WHERE position = 0")
+
+    with pytest.raises(JournalDamagedError, match="a record cannot be decoded: TypeError") as caught:
+        follower.poll()
+    assert caught.value.readable == last
+    follower.close()
 
 
 # Leaders

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -19,7 +20,8 @@ from support.postgres import server_here
 from support.server_fixtures import CONFIG
 from support.service_fixtures import eventually
 from ugm import Resource
-from ugm.service import connect
+from ugm.journal import JournalDamagedError
+from ugm.service import Service, connect
 
 pytestmark = pytest.mark.ci
 
@@ -109,3 +111,27 @@ def test_standby(tmp_path: Path, location: str) -> None:
         assert standby.status()["term"] == 2
         assert partition.allocate("b", "app", UNIT)
         assert reader.allocation_ids() == ("a", "b")
+
+
+@pytest.mark.parametrize("table", ["leader", "version"])
+def test_missing_row(tmp_path: Path, caplog: pytest.LogCaptureFixture, table: str) -> None:
+    """A standby reports a missing row of the log as damage, and leads once the row is back. No other process starts."""
+    psycopg = pytest.importorskip("psycopg")
+    with server_here() as server, psycopg.connect(server.conninfo, autocommit=True) as database, ExitStack() as undo:
+        location = f"postgresql://ugm@127.0.0.1:{server.port}/postgres"
+        leader, standby, late = (Service(location, f"unix:{tmp_path / name}") for name in ("one", "two", "three"))
+        for service in (leader, standby):
+            service.start()
+            undo.callback(service.stop)
+        [row] = database.execute(f"DELETE FROM ugm_journal.{table} RETURNING *").fetchall()  # noqa: S608 - a constant
+        with caplog.at_level(logging.WARNING, "ugm.service.service"):
+            leader.stop()
+            eventually(lambda: caplog.records, PATIENCE)
+        with pytest.raises(JournalDamagedError, match="is missing"):
+            late.start(patience=5)
+        assert not standby.status().is_leading
+
+        values = ", ".join(["%s"] * len(row))
+        database.execute(f"INSERT INTO ugm_journal.{table} VALUES ({values})", row)  # noqa: S608 - as above
+        eventually(lambda: standby.status().is_leading, PATIENCE)
+    assert all("is missing; nothing is readable" in fault.message and not fault.exc_info for fault in caplog.records)

@@ -12,7 +12,7 @@ from typing import Final
 from ugm.journal.compaction import Compaction, checkpoint_rows
 from ugm.journal.errors import JournalError
 from ugm.journal.postgres.connection import Database, TimeLimits
-from ugm.journal.postgres.reader import open_contents
+from ugm.journal.postgres.reader import last_compacted, open_contents
 from ugm.journal.store import checksummed_rows
 from ugm.partition.event_codec import from_json
 
@@ -52,8 +52,7 @@ def compact(conninfo: str, schema: str, *, usage_since: int | None = None, kept:
 def _replace(database: Database, start: int, snapshot: Sequence[bytes], history: Sequence[bytes], kept: int) -> None:
     """Replace the tables, if the snapshot is still the one of change *start*."""
     database.run("SELECT pg_advisory_xact_lock(%s, %s)", database.lock_numbers_of_compaction)
-    found = database.run("SELECT data FROM {schema}.snapshot WHERE position = 0")
-    if (from_json(found[0][0])[0] if found else 0) != start:
+    if last_compacted(database, start) != start:
         raise JournalError(database.location, "it cannot be compacted: another process has compacted it meanwhile")
     for table, rows in (("snapshot", snapshot), ("history", history)):
         database.run(f"DELETE FROM {{schema}}.{table}")  # noqa: S608 - a constant

@@ -17,7 +17,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.waiting import Ready
 
 from ugm.errors import RequestError
-from ugm.journal.errors import JournalError
+from ugm.journal.errors import JournalDamagedError, JournalError
 from ugm.journal.postgres.layout import LAYOUT, TABLES
 
 __all__ = ["UNAVAILABLE", "Database", "Row", "TimeLimits", "poll_socket"]
@@ -199,6 +199,23 @@ class Database:
         cursor.execute(self.text(statement).encode(), values or None)
         return cursor.fetchall() if cursor.description else []
 
+    def only_row(self, statement: str, name: str) -> Row:
+        """Return the row of a table that has exactly one.
+
+        Args:
+            statement: the statement that reads the table.
+            name: the name of the row, for an error.
+
+        Raises:
+            JournalDamagedError: the row is missing, or there are several, or it lacks a value.
+            psycopg.Error: it cannot be read.
+        """
+        found = self.run(statement)
+        if len(found) != 1 or None in found[0]:
+            state = "damaged" if found else "missing"
+            raise JournalDamagedError(self.location, f"the {name} is {state}", 0)
+        return found[0]
+
     def script(self, statements: str) -> None:
         """Run several statements.
 
@@ -231,6 +248,7 @@ class Database:
         """Return the version of the tables; None if there are none.
 
         Raises:
+            JournalDamagedError: the version is missing.
             psycopg.Error: it cannot be read.
         """
         # `to_regclass` may not notice a table that was created after the current transaction began.
@@ -239,13 +257,14 @@ class Database:
         )
         if not is_there:
             return None
-        [[layout]] = self.run("SELECT layout FROM {schema}.version")
+        [layout] = self.only_row("SELECT layout FROM {schema}.version", "format version of the tables")
         return int(layout)
 
     def require_layout(self) -> None:
         """Check the version of the tables.
 
         Raises:
+            JournalDamagedError: the version is missing.
             JournalError: there are no tables, or their version is another one.
             psycopg.Error: it cannot be read.
         """
@@ -261,6 +280,7 @@ class Database:
         """Create the tables if they do not exist. Of several processes, one creates them.
 
         Raises:
+            JournalDamagedError: there are tables, but their version is missing.
             psycopg.Error: they cannot be created.
         """
         if self.find_layout() is not None:

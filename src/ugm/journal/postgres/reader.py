@@ -13,7 +13,7 @@ from zlib import crc32
 
 import psycopg
 
-from ugm.journal.contents import JournalContents
+from ugm.journal.contents import DECODING_ERRORS, JournalContents, decoding_failure
 from ugm.journal.errors import JournalDamagedError
 from ugm.journal.leader_record import LeaderRecord
 from ugm.journal.postgres.connection import Database, Row, TimeLimits
@@ -21,7 +21,7 @@ from ugm.journal.store import row_checksum
 from ugm.journal.store_reader import CHANGES_AT_ONCE, StoredChange
 from ugm.partition.event_codec import from_json
 
-__all__ = ["PostgresTail", "open_contents", "read_leader"]
+__all__ = ["PostgresTail", "last_compacted", "open_contents", "read_leader"]
 
 #: The time that a reader may spend on decoding between two statements, in seconds.
 _READER_LIMITS: Final = TimeLimits(statement=30.0, idle=120.0)
@@ -46,10 +46,8 @@ def open_contents(conninfo: str, schema: str) -> Iterator[JournalContents]:
         with database.translated_errors(_UNREADABLE):
             database.script("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
             database.require_layout()
-            found = database.run("SELECT number FROM {schema}.leader")
-        if len(found) != 1:
-            raise JournalDamagedError(database.location, "the record of the leader is missing", 0)
-        yield JournalContents(_Reader(database), found[0][0])
+            number = _last_number(database)
+        yield JournalContents(_Reader(database), number)
     finally:
         database.close()
 
@@ -71,7 +69,7 @@ class _Reader:
         due = 0
         while page := self._page(select, due, _ROWS_AT_ONCE):
             for position, data, checksum in page:
-                if position != due or checksum != row_checksum(position, data):
+                if data is None or position != due or checksum != row_checksum(position, data):
                     raise self.damaged(f"row {due} of the {table} is damaged")
                 yield data
                 due += 1
@@ -109,21 +107,58 @@ def _checked(page: Sequence[Row], after: int, damaged: Callable[[str], JournalDa
     for number, at, data, checksum in page:
         if number != after + 1:
             raise damaged(f"change {after + 1} is missing")
-        if checksum != crc32(data, crc32(b"%d %d" % (number, at))):
+        if at is None or data is None or checksum != crc32(data, crc32(b"%d %d" % (number, at))):
             raise damaged(f"change {number} is damaged")
         yield StoredChange(number, at, data)
         after = number
 
 
+_LEADER: Final = "record of the leader"
+
+
+def _last_number(database: Database) -> int:
+    """Return the number of the last change in a log.
+
+    Raises:
+        JournalDamagedError: the record of the leader is missing.
+        psycopg.Error: it cannot be read.
+    """
+    return int(database.only_row("SELECT number FROM {schema}.leader", _LEADER)[0])
+
+
 def read_leader(database: Database) -> LeaderRecord:
-    """Return the record of the leader; its address is empty if it has ended."""
-    [[*values]] = database.run(
+    """Return the record of the leader; its address is empty if it has ended.
+
+    Raises:
+        JournalDamagedError: the record is missing.
+        psycopg.Error: it cannot be read.
+    """
+    values = database.only_row(
         """
         SELECT term, name, address, (extract(epoch FROM renewed_at) * 1000)::bigint,
             extract(epoch FROM clock_timestamp() - renewed_at)::float8 FROM {schema}.leader
-        """
+        """,
+        _LEADER,
     )
     return LeaderRecord(*values)
+
+
+def last_compacted(database: Database, readable: int) -> int:
+    """Return the number of the last change that the snapshot contains; 0 if there is no snapshot.
+
+    Args:
+        database: the connection.
+        readable: the number of the last change that was read, for an error.
+
+    Raises:
+        JournalDamagedError: the first row of the snapshot is damaged.
+        psycopg.Error: it cannot be read.
+    """
+    found = database.run("SELECT data FROM {schema}.snapshot WHERE position = 0")
+    try:
+        return int(from_json(found[0][0])[0]) if found else 0
+    except DECODING_ERRORS as error:
+        raise JournalDamagedError(database.location, decoding_failure(error), readable) from error
 
 
 @final
@@ -146,12 +181,10 @@ class PostgresTail:
             return self._last_number()
 
     def _last_number(self) -> int:
-        database = self._database
         try:
-            found = database.run("SELECT number FROM {schema}.leader")
+            return _last_number(self._database)
         except psycopg.errors.UndefinedTable:
             return 0
-        return int(found[0][0]) if found else 0
 
     def find_leader(self) -> LeaderRecord | None:
         """Return the leader, if it has an address and has not ended."""
@@ -172,7 +205,7 @@ class PostgresTail:
                 # It ends before if an older copy of the database has been restored.
                 return [] if last == after else None
             page = database.run(_SELECT_FIRST, [after, CHANGES_AT_ONCE, size])
-            if (not page or page[0][0] != after + 1) and self._compacted() > after:
+            if (not page or page[0][0] != after + 1) and last_compacted(database, after) > after:
                 return None
 
         def damaged(reason: str) -> JournalDamagedError:
@@ -181,11 +214,6 @@ class PostgresTail:
         if not page:
             raise damaged(f"it ends with change {after}, but {last} were acknowledged")
         return list(_checked(page, after, damaged))
-
-    def _compacted(self) -> int:
-        """Return the number of the last change that the snapshot contains."""
-        found = self._database.run("SELECT data FROM {schema}.snapshot WHERE position = 0")
-        return int(from_json(found[0][0])[0]) if found else 0
 
     def close(self) -> None:
         """Close the connection."""
