@@ -195,10 +195,31 @@ def encode_intervals(intervals: list[UsageInterval]) -> list[Json]:
 
 
 def decode_intervals(record: Json) -> Iterator[UsageInterval]:
-    """Yield the intervals of a record of the history, which may have none."""
+    """Yield the intervals of a record of the history, which may have none.
+
+    Types are checked here, because callers compute with the values outside of `JournalContents.decoding`.
+
+    Raises:
+        ValueError: a value has another type; or another of `ugm.journal.contents.DECODING_ERRORS`.
+    """
     kind, *values = record
     if kind == "used":
         application_id, user, queue_path, group, times, *rest = values
-        owners = tuple((kind, name) for kind, name in rest[0]) if rest else ()
+        owners = _decode_owners(rest[0]) if rest else ()
+        is_grouped = group is None or type(group) is str
+        if not (is_grouped and type(application_id) is type(user) is type(queue_path) is str):
+            raise ValueError("a name in the usage is not text")
         for begin, end, usage in times:
+            if not type(begin) is type(end) is int:
+                raise ValueError("an instant of the usage is not an integer")
+            for amount in usage.values():
+                if type(amount) is not int:
+                    raise ValueError("an amount of the usage is not an integer")
             yield UsageInterval(application_id, user, queue_path, group, begin, end, usage, owners)
+
+
+def _decode_owners(values: Json) -> Owners:
+    owners = tuple((kind, name) for kind, name in values)
+    if any(type(text) is not str for owner in owners for text in owner):
+        raise ValueError("an owner in the usage is not text")
+    return owners

@@ -194,6 +194,39 @@ def test_the_history(path: Path) -> None:
     fails(lambda: load_usage(path, UsageFeed(ContinuousUsage(half_life=60))), 0)
 
 
+HISTORY_READERS: dict[str, Callable[[Path], object]] = {
+    "usage": lambda path: usage(path, "user"),
+    "compact": compact,
+    "load_usage": lambda path: load_usage(path, UsageFeed(ContinuousUsage(half_life=60))),
+}
+
+
+@pytest.mark.parametrize("reader", HISTORY_READERS.values(), ids=HISTORY_READERS)
+@pytest.mark.parametrize(
+    "values",
+    [
+        ["app", "sue", "root.a", None, [["x", 9000, {"memory": 10}]]],
+        ["app", "sue", "root.a", None, [[5000, None, {"memory": 10}]]],
+        ["app", "sue", "root.a", None, [[5000, 9000.5, {"memory": 10}]]],
+        ["app", "sue", "root.a", None, [[5000, 9000, {"memory": "10"}]]],
+        ["app", "sue", "root.a", None, [[5000, 9000, ["memory"]]]],
+        ["app", 7, "root.a", None, [[5000, 9000, {"memory": 10}]]],
+        ["app", "sue", "root.a", 7, [[5000, 9000, {"memory": 10}]]],
+        ["app", "sue", "root.a", None, [[5000, 9000, {"memory": 10}]], [["elastic group", 7]]],
+    ],
+)
+def test_usage_in_the_history(path: Path, values: list[object], reader: Callable[[Path], object]) -> None:
+    """A value of another type in the usage before a compaction is damage for every function that reads it."""
+    with open_partition(path, clock=lambda: 10**12 + 5000) as partition:
+        partition.allocate("y", "app", memory(10))
+    with open_partition(path, clock=lambda: 10**12 + 9000) as partition:
+        partition.release("y")
+        partition.journal.compact()
+    overwrite_row(path, "history", "used", ["used", *values])
+
+    fails(lambda: reader(path), 0)
+
+
 def test_inconsistent_content(path: Path) -> None:
     """A record that can be applied, but leads to other counters, is found by the self-check of both functions."""
     overwrite(path, [["+", "x", "app", {"memory": 10}], ["+", "y", "app", {"memory": 10}]])
