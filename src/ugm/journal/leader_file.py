@@ -47,11 +47,14 @@ def _path(path: str) -> Path:
 
 
 def _read(path: str) -> _Record | None:
+    """Return the record; None if there is none that can be used."""
     try:
-        found: Any = json.loads(_path(path).read_bytes())
-        return _Record(**found)
-    except (OSError, ValueError, TypeError):
+        values: Any = json.loads(_path(path).read_bytes())
+        found = _Record(**values)
+    except (OSError, ValueError, TypeError, RecursionError):
         return None
+    types = (int, str, str, int, int, int)
+    return found if tuple(map(type, found)) == types else None
 
 
 def _started(process: int) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from threading import Event, Thread
+from typing import Any
 
 import pytest
 
@@ -177,6 +179,27 @@ def test_record_of_the_leader(path: Path) -> None:
         assert partition._transaction_log.change_queue.term == term
         partition.journal.close()
         assert log.find_leader() is None
+
+
+RECORD = {"term": 1, "name": "one", "address": "one:1", "process": 1, "started": 1, "renewed_at": 1}
+WRONG_VALUES: list[dict[str, Any]] = [{"renewed_at": None}, {"term": "x"}, {"address": 7}, {"process": 1.5}]
+
+
+@pytest.mark.parametrize(
+    "content", ["{", "[" * 100_000, '{"term": 1}', *(json.dumps(RECORD | wrong) for wrong in WRONG_VALUES)]
+)
+def test_record_that_cannot_be_used(path: Path, content: str) -> None:
+    """A damaged record of the leader counts as none; the lock of the journal decides who leads."""
+    log = log_at(path)
+    first = lead(log, "one")
+    path.with_name("journal-leader").write_text(content)
+    assert log.find_leader() is None
+    with pytest.raises(JournalHeldError):
+        lead(log, "two", log.find_leader())
+    first.journal.close()
+    path.with_name("journal-leader").write_text(content)
+
+    lead(log, "two").journal.close()
 
 
 def test_leader_of_this_process(path: Path) -> None:
