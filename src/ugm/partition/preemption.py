@@ -480,7 +480,8 @@ def _changed_queue(inputs: Iterable[QueueInput], tree: QueueUsageTree) -> str:
 
 def _changed_policy(plan: PreemptionPlan, tree: QueueUsageTree, now: int) -> str:
     situation = Situation(tree, plan.request, within_queue=True)
-    if situation.due > now:
+    # Victims that quota models choose need no delay.
+    if plan.victims and situation.due > now:
         return f"the request may preempt from {situation.due} on"
     for victim in plan.victims:
         policy = situation.policy_protection(victim.queue_path)

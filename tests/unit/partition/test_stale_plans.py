@@ -197,6 +197,18 @@ partitions:
 """
 
 
+def test_victims_of_a_model_before_the_delay() -> None:
+    """A model evicts for a request that fits in the queues, whatever their delay."""
+    delayed = ELASTIC.replace("preemption.delay: 0s", "preemption.delay: 1h")
+    partition = Partition(config(delayed), clock=lambda: 1000)
+    partition.submit("prod", UserGroup("ana"), "root.prod")
+    for name in ("first", "second"):
+        hold(partition, name, "batch", UserGroup("ben"))
+    made = partition.plan_preemption(AllocationRequest("prod-0", "prod", memory(8), priority=5), since=1000)
+
+    assert sorted(partition.carry_out(made)) == ["first-0", "second-0"]
+
+
 def test_a_victim_of_a_model_in_another_group() -> None:
     """A victim that a model has chosen is not evicted if it belongs to another group of the model now."""
     partition = Partition(config(ELASTIC), clock=lambda: 1000)
