@@ -183,12 +183,13 @@ class Configurations:
 
         A change of an included file counts as well.
 
-        If the file has problems, they are logged and kept in `refused`.
+        If the file has problems, they are logged and kept in `refused`. After `close` it is not read.
         """
-        if self.path is None or self._read_file_state() == self._file_state:
+        if self.path is None or self._is_closed or self._read_file_state() == self._file_state:
             return False
-        # The problems are logged and kept in `refused`; the old configuration stays in force.
-        with suppress(UgmError):
+        # The problems are logged and kept in `refused`; the old configuration stays in force. So it does if the server
+        # stops meanwhile.
+        with suppress(UgmError, ApiError):
             self.reload(_WATCH)
         return True
 
@@ -247,26 +248,37 @@ class Configurations:
         self, attempt: OpenAttempt, read: Callable[[], SchedulerConfig], *, refuses_risks: bool
     ) -> dict[str, Changes]:
         source = attempt.source
-        _require_running(is_running=not self._is_closed)
+        if self._is_closed:
+            raise _stopping()
         with self._writing:
-            if source == "file":
-                # Before the file is read, so that a later change is detected the next time.
-                self._file_state = self._read_file_state()
+            # Before the file is read, so that a later change is detected the next time.
+            file_state = self._read_file_state() if source == "file" else None
             try:
                 chosen = _by_partition(read(), self._partitions, source)
                 changed = {name: changes(self._partitions[name].config, config) for name, config in chosen.items()}
             except UgmError as error:
-                _require_running(is_running=attempt.decide())
+                self._decide(attempt, file_state)
                 self._refuse(source, error)
                 raise
             if refuses_risks:
                 self._require_no_risks(chosen)
-            _require_running(is_running=attempt.decide())
+            self._decide(attempt, file_state)
             with self._swapping:
                 for name, config in chosen.items():
                     self._partitions[name].configure(config, attempt.actor.author(source))
             self._accept(source)
         return changed
+
+    def _decide(self, attempt: OpenAttempt, file_state: object) -> None:
+        """Let an attempt decide that has read its source. After the end of the server, the file counts as not read.
+
+        Raises:
+            ApiError: the server has stopped the attempt.
+        """
+        if not attempt.decide():
+            raise _stopping()
+        if attempt.source == "file":
+            self._file_state = file_state
 
     def _require_no_risks(self, chosen: Mapping[str, PartitionConfig]) -> None:
         """Check that configurations lower no limit below the usage or by more than 10 %."""
@@ -320,14 +332,8 @@ class Configurations:
         }
 
 
-def _require_running(*, is_running: bool) -> None:
-    """Check that the server has not stopped an attempt.
-
-    Raises:
-        ApiError: it has.
-    """
-    if not is_running:
-        raise ApiError(503, "busy", "the server is stopping")
+def _stopping() -> ApiError:
+    return ApiError(503, "busy", "the server is stopping")
 
 
 def _state_of(path: Path) -> object:

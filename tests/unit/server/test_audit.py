@@ -170,6 +170,26 @@ def test_end_during_a_change(lines: list[dict[str, Any]], tmp_path: Path, monkey
     thread.join()
 
 
+def test_start_after_an_end_while_a_file_was_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that the end of the server has stopped is read when the server runs again."""
+    partition, app = new_server(tmp_path)
+    before, configurations = partition.config, app.state.configurations
+    (tmp_path / "queues.yaml").write_text(CONFIG.replace("memory: 8", "memory: 3"))
+    with reading(monkeypatch) as has_begun:
+        thread = threading.Thread(target=configurations.reload_if_changed)
+        thread.start()
+        has_begun.wait(60)
+        configurations.close()
+    thread.join()
+    assert not configurations.reload_if_changed()
+    assert partition.config == before
+    configurations.open()
+
+    assert configurations.reload_if_changed()
+    assert partition.config != before
+    assert not configurations.reload_if_changed()
+
+
 def test_reload_after_the_end(lines: list[dict[str, Any]], tmp_path: Path) -> None:
     """A server that has stopped refuses reloads until it starts again."""
     app = new_server(tmp_path)[1]
