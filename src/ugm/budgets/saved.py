@@ -33,13 +33,20 @@ def save(table: AccountTable, now: int) -> JsonObject:
 
 
 def load(table: AccountTable, data: JsonMapping) -> None:
-    """Bring a new table into the state that was saved, without claims."""
+    """Bring a new table into the state that was saved, without claims.
+
+    Raises:
+        ValueError: a number is not an integer.
+    """
+    now = data["now"]
     terms = {(each.budget.name, each.resource): each for found in table.terms.values() for each in found}
     for name, resource, period, bonus, times, amounts in data["terms"]:
         terms[name, resource].begin(period, bonus)
         terms[name, resource].restore((tuple(times), tuple(amounts)))
     for name, owner, resource, period, settled, bonus in data["accounts"]:
-        account = Account(terms[name, resource], owner, data["now"])
+        if any(type(number) is not int for number in (now, period, settled, bonus)):
+            raise ValueError("a number of a budget is not an integer")
+        account = Account(terms[name, resource], owner, now)
         account.resume(period, settled, bonus)
         table.stored[name, owner, resource] = account
     for kind, budget, amounts, *rest in data["changes"]:

@@ -152,6 +152,8 @@ class JournalContents:
 
     def _snapshot(self, rows: list[bytes]) -> StartState:
         number, at, count, history, usage_since, settings = from_json(rows[0])
+        if not type(number) is type(at) is int:
+            raise ValueError("the number or the instant of the snapshot is not an integer")
         if count != len(rows):
             raise self._reader.damaged(f"the snapshot has {len(rows)} of {count} rows")
         sessions = tuple(filter(is_session_row, rows))

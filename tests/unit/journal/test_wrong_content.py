@@ -180,6 +180,43 @@ def test_the_snapshot(path: Path, tag: str, data: object) -> None:
     fails(lambda: open_partition(path), 0)
 
 
+def snapshot_row(path: Path, *tag: object) -> list[Any]:
+    """Return the row of the snapshot that begins with some values."""
+    with closing(connect(str(path))) as connection:
+        rows = [json.loads(data) for (data,) in connection.execute("SELECT data FROM snapshot")]
+    return next(row for row in rows if row[: len(tag)] == list(tag))
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_the_head_of_the_snapshot(path: Path, place: int) -> None:
+    """The number and the instant of a snapshot are integers."""
+    with open_partition(path) as partition:
+        partition.journal.compact()
+    head = snapshot_row(path, ALLOCATED + 1)
+    head[place] = ""
+    overwrite_row(path, "snapshot", ALLOCATED + 1, head)
+
+    readers: list[Callable[[Path], object]] = [inspect, open_partition, *HISTORY_READERS.values()]
+    for reader in readers:
+        fails(lambda: reader(path), 0)  # noqa: B023 - called at once
+
+
+@pytest.mark.parametrize("wrong", [{"now": 1e308}, {"settled": "1"}, {"bonus": 0.5}])
+def test_saved_budgets(path: Path, wrong: dict[str, object]) -> None:
+    """The numbers of saved budgets are integers."""
+    with open_partition(path) as partition:
+        partition.journal.compact()
+    row = snapshot_row(path, "model", "budgets")
+    past = row[3]
+    [[*key, period, settled, bonus]] = past["accounts"]
+    changed = {"now": past["now"], "settled": settled, "bonus": bonus} | wrong
+    past["now"], past["accounts"] = changed["now"], [[*key, period, changed["settled"], changed["bonus"]]]
+    overwrite_row(path, "snapshot", "model", row)
+
+    fails(lambda: open_partition(path), 0)
+    fails(lambda: inspect(path), ALLOCATED + 1)
+
+
 def test_the_history(path: Path) -> None:
     """Inspection reads the history, which opening needs only for some models."""
     with open_partition(path, clock=lambda: 10**12 + 5000) as partition:
