@@ -180,7 +180,7 @@ class BatchLog:
             ReentrantCallError: a signal handler or finalizer has interrupted this thread in such a call.
         """
         if os.getpid() != self._process:
-            raise ServiceError(f"it runs in process {self._process}, from which this one was forked")
+            raise ServiceError(f"it runs only in process {self._process}, from which this process was forked")
         if self._guard.is_owned():
             raise ReentrantCallError
 

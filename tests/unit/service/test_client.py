@@ -90,7 +90,7 @@ with running(Path(sys.argv[1]), journal=sys.argv[2] or None) as service, started
         try:
             own.allocate("of the child", "app", memory(1))
         except ServiceError as error:
-            print(error.reason == f"it runs in process {os.getppid()}, from which this one was forked", flush=True)
+            print(error.reason.startswith(f"it runs only in process {os.getppid()}, from which "), flush=True)
         for change in (partition.allocate, lambda *arguments: partition.promise(partition.allocate, *arguments)):
             try:
                 change("of the child", "app", memory(1))
