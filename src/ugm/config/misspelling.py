@@ -12,7 +12,8 @@ comparing all pairs.
 Invariant: a name in the list of known names is never reported. Names of the configuration are compared with each other
 only if the difference is unlikely to be deliberate: numbers and last letters often distinguish names.
 
-The cost: linear in the number of names: each has at most `_LONGEST` + 1 entries in the index.
+The cost: linear in the number of names: each has at most `_LONGEST` + 1 entries in the index, and each entry at most
+`_MAX_SIMILAR` names.
 """
 
 from __future__ import annotations
@@ -48,6 +49,9 @@ _LONGEST: Final = 64
 _SHORTEST: Final = 5
 #: The maximum number of names of a configuration that are compared with each other.
 _MAX_COMPARED: Final = 2_000
+#: The maximum number of names that are compared because they are equal without one letter: known ones, then those with
+#: the most uses.
+_MAX_SIMILAR: Final = 16
 
 
 class _Use(NamedTuple):
@@ -98,7 +102,9 @@ class _Suggestions:
             self._same.setdefault(name.lower(), name)
         for name in dict.fromkeys((*known, *(ranked if len(ranked) <= _MAX_COMPARED else ()))):
             for part in _without_one(name):
-                self._near.setdefault(part, []).append(name)
+                similar = self._near.setdefault(part, [])
+                if len(similar) < _MAX_SIMILAR:
+                    similar.append(name)
 
     def of(self, name: str) -> str | None:
         """Return the name that was probably intended; None if the name is probably correct."""
@@ -126,8 +132,10 @@ def _without_one(name: str) -> Iterator[str]:
     """Yield a name, and the name without each of its letters; names one edit apart share one of these texts."""
     if len(name) <= _LONGEST:
         yield name
-        for at in range(len(name)):
-            yield name[:at] + name[at + 1 :]
+        for at, letter in enumerate(name):
+            # Without any of several equal letters in a row, the name is the same.
+            if name[at - 1 : at] != letter:
+                yield name[:at] + name[at + 1 :]
 
 
 def _difference(one: str, other: str) -> tuple[str, str, int]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
+from support.line_counts import lines_run_by
 from ugm import parse_config
 from ugm.cli.commands import ugm
 from ugm.config import review_config, review_file
-from ugm.config.misspelling import MAX_WARNINGS
+from ugm.config.misspelling import MAX_WARNINGS, misspelt_resources
 
 QUEUE = "partitions: [{queues: [{name: a, resources: {max: {AMOUNTS}}}]}]"
 
@@ -164,3 +166,23 @@ def test_unknown_sort_properties() -> None:
         (6, 47, "queue-property-unknown", "'true' is unknown, so the default is used (allowed: 'enabled', 'disabled')"),
     ]
     assert review.config is not None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [lambda number: f"{'q' * 30}{chr(0x2190 + number)}{'z' * 30}", lambda number: f"{chr(0x2190 + number)}{'z' * 60}"],
+)
+def test_time_for_similar_names(name: Callable[[int], str]) -> None:
+    """The time is proportional to the number of names, also if all are equal without one letter."""
+
+    def review(count: int) -> int:
+        # A name is compared with those that have more uses.
+        names = [name(number) for number in range(count)]
+        queues = ", ".join(
+            f"{{name: q{number}, resources: {{max: {{'{each}': 1}}}}}}"
+            for number, each in enumerate([*names, *names[::2]])
+        )
+        config = parse_config(f"partitions: [{{queues: [{queues}]}}]")
+        return lines_run_by(lambda: list(misspelt_resources(config)))
+
+    assert review(240) < 2.5 * review(120)
