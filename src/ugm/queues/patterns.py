@@ -1,7 +1,7 @@
 r"""Regular expressions that are matched in linear time, for the filters of placement rules.
 
-The problem: filters are matched under the lock of a partition, on names that users choose. Python's `re` backtracks:
-the pattern ``^(a+)+$`` takes seconds for a name of 27 characters, and every other caller waits.
+The problem: filters are matched on names that users choose, often under the lock of a partition. Python's `re`
+backtracks: the pattern ``^(a+)+$`` takes seconds for a name of 27 characters, and every other caller waits.
 
 The idea: a pattern becomes an automaton without empty transitions (Glushkov's construction). Each character of the
 pattern is a state, and a set of states is the bits of one integer. All states advance together: the states that may
@@ -17,6 +17,7 @@ of the pattern, and this prefix ends in state *n*.
 
 The cost: a name takes one step per character. A step combines at most 250 table entries (`MAX_STATES` / 4), for every
 pattern. The tables have 4 entries for each state. Building them takes time quadratic in the number of states at worst.
+Names lead to the same few sets of states again and again, so the last steps are cached, and most take one lookup.
 
 `ugm.queues.pattern_syntax` describes the supported syntax.
 """
@@ -35,6 +36,9 @@ __all__ = ["Matcher", "compile_pattern"]
 
 #: The size of the cache of matchers: reading a configuration compiles each of its patterns several times.
 _CACHED: Final = 256
+
+#: The number of steps that a matcher caches.
+_CACHED_STEPS: Final = 1_000
 
 #: The properties of a position between two characters; an assertion holds if its bit is set.
 _START: Final = 1
@@ -67,7 +71,7 @@ class Matcher:
         size: the number of its states; see `ugm.queues.pattern_syntax.MAX_STATES`.
     """
 
-    __slots__ = ("_starts", "_states_at", "_tested", "_transitions", "node", "size")
+    __slots__ = ("_starts", "_states_at", "_steps", "_tested", "_transitions", "node", "size")
 
     def __init__(self, node: Node, size: int) -> None:
         self.node: Final = node
@@ -77,20 +81,34 @@ class Matcher:
         self._transitions: dict[int, _Transitions] = {}
         #: The first characters of ranges, and the states that the characters of each range lead to.
         self._starts, self._states_at = _ranges(_Construction(node, 0).characters)
+        #: The next states, by the states, the properties of the position, and the range of the next character.
+        self._steps: Final[dict[tuple[int, int, int], int]] = {}
 
     def search(self, text: str) -> bool:
         """Return whether the pattern matches any part of a text. Takes time linear in the length of the text."""
-        states, tested, starts, states_at = 0, self._tested, self._starts, self._states_at
+        states, position, tested, starts, steps = 0, 0, self._tested, self._starts, self._steps
         transitions = self._at(0)
         for at, character in enumerate(text):
             if tested:
-                transitions = self._at(_position(text, at) & tested)
+                position = _position(text, at) & tested
+                transitions = self._at(position)
             if transitions.nullable or states & transitions.last:
                 return True
-            found = states_at[bisect_right(starts, ord(character)) - 1]
-            states = (transitions.after(states) | transitions.first) & found
+            step = states, position, bisect_right(starts, ord(character)) - 1
+            following = steps.get(step)
+            states = self._following(step) if following is None else following
         transitions = self._at(_position(text, len(text)) & tested)
         return transitions.nullable or bool(states & transitions.last)
+
+    def _following(self, step: tuple[int, int, int]) -> int:
+        """Return the states after a step, and cache them."""
+        states, position, reached = step
+        transitions = self._at(position)
+        following = (transitions.after(states) | transitions.first) & self._states_at[reached]
+        if len(self._steps) >= _CACHED_STEPS:
+            self._steps.clear()
+        self._steps[step] = following
+        return following
 
     def _at(self, position: int) -> _Transitions:
         found = self._transitions.get(position)

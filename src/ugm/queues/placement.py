@@ -121,7 +121,7 @@ class PlacementRules:
             the rule has a parent rule; or a filter is not valid, or an argument is of another type.
     """
 
-    __slots__ = ("_chains",)
+    __slots__ = ("_chains", "_filters")
 
     #: Each rule, followed by its parent rule, and so on.
     _chains: tuple[tuple[_Step, ...], ...]
@@ -130,6 +130,15 @@ class PlacementRules:
         given = require_instances("rules", rules, PlacementRule)
         chains = [tuple(_steps(rule, f"placementrules[{index}]")) for index, rule in enumerate(given)]
         self._chains = tuple(chains) or ((_PROVIDED,),)
+        self._filters: Final = tuple(step.filter for chain in chains for step in chain if step.filter is not None)
+
+    def match_filters(self, user: UserGroup) -> None:
+        """Match the filters of all rules with a user, and cache the results of their patterns for `place`.
+
+        A caller does this before it takes a lock for `place`: patterns and names may be long, and groups many.
+        """
+        for each in self._filters:
+            each.allows(user)
 
     def place(self, submission: Submission, queues: QueueView) -> Placement:
         """Find the queue of an application. Changes nothing, and accepts a submission with any strings.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import time
 from typing import Final
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.examples import examples
+from support.line_counts import lines_run_by
 from ugm import RequestError, UserGroup
 from ugm.config import FilterConfig
 from ugm.queues import Filter
@@ -148,3 +150,21 @@ def test_linear_time(pattern: str) -> None:
     found.allows(UserGroup("a" * 255 + "-"))
     found.allows(UserGroup("a" * 256))
     assert time.process_time() - began < 1
+
+
+def test_steps_of_earlier_names() -> None:
+    """Names that lead to the same states take a lookup for each character, for any size of the pattern."""
+    matcher = compile_pattern("(a|[a-z]){100}Q")
+    for name in ("aabb", "abba", "bbaa", "baab"):
+        matcher.search(name * 60)
+
+    assert lines_run_by(lambda: matcher.search("aababbb" * 36)) < 10 * 252
+
+
+def test_cached_steps_are_bounded() -> None:
+    """A pattern that remembers many characters has more sets of states than are cached, and the same answers."""
+    matcher, draw = compile_pattern("a.{200}Q"), random.Random(1)
+    names = ["".join(draw.choices("abQ", k=256)) for _ in range(12)]
+
+    assert [matcher.search(name) for name in names] == [bool(re.search("a.{200}Q", name)) for name in names]
+    assert len(matcher._steps) <= 1_000
