@@ -27,7 +27,8 @@ __all__ = ["WaitingList"]
 class WaitingList:
     """The pending requests of a partition that wait; `ugm.Partition.waiting_list` returns it.
 
-    Any number of threads may use it; each request is woken by one call.
+    Any number of threads may use it. A woken request that is still pending at the next call, of any thread, counts as
+    declined, and may be woken again.
 
     Attributes:
         event: is set when a waiting request may fit, or a new request waits; a call of `wake` clears it.
