@@ -53,26 +53,28 @@ class OpenAttempt:
         actor: the client or event that causes it.
     """
 
-    __slots__ = ("_is_abandoned", "_is_deciding", "_lock", "_noted", "actor", "source")
+    __slots__ = ("_is_abandoned", "_lock", "_noted", "actor", "source")
 
     def __init__(self, source: str, actor: Actor) -> None:
         self.source: Final = source
         self.actor: Final = actor
         self._lock: Final = Lock()
-        self._is_deciding = False
-        self._is_abandoned = False
+        #: None until it is decided who notes the outcome.
+        self._is_abandoned: bool | None = None
         self._noted: Final = Event()
 
     def decide(self) -> bool:
         """Return whether its own thread may go on, change something and note the outcome."""
         with self._lock:
-            self._is_deciding = not self._is_abandoned
-            return self._is_deciding
+            if self._is_abandoned is None:
+                self._is_abandoned = False
+            return not self._is_abandoned
 
     def abandon(self) -> bool:
         """Return whether the attempt still read; its own thread cannot change or note anything from now on."""
         with self._lock:
-            self._is_abandoned = not self._is_deciding
+            if self._is_abandoned is None:
+                self._is_abandoned = True
             return self._is_abandoned
 
     def end(self) -> None:

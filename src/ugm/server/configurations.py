@@ -202,6 +202,7 @@ class Configurations:
         self._is_closed = True
         for attempt in tuple(self._open):
             if attempt.abandon():
+                self._open.discard(attempt)
                 self._note(attempt, "busy")
             else:
                 attempt.wait(_MOST_WAIT)

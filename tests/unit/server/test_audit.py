@@ -143,6 +143,9 @@ def test_end_while_a_broken_file_is_read(
         thread = reload_in_thread(configurations)
         has_begun.wait(60)
         configurations.close()
+        # A server that starts and ends again, while the file is still being read, does not log it again.
+        configurations.open()
+        configurations.close()
     thread.join()
 
     assert [line["outcome"] for line in lines] == ["busy"]
