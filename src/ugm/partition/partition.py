@@ -563,7 +563,7 @@ class Partition(FastPath):
     ) -> Placement:
         submission = require_submission(application_id, user, queue, tags)
         style, maximum = require_gang_style(gang_style), require_amounts("quota", quota)
-        self._state.compiled.rules.match_filters(submission.user)
+        self._state.compiled.rules.match_patterns(submission.user)
         return self._transactions.run(self._lifecycle.submit, submission, style, maximum)
 
     def adopt_application(
@@ -728,7 +728,7 @@ class Partition(FastPath):
 
     def place(self, user: UserGroup, queue: str = "", tags: Mapping[str, str] | None = None) -> Placement:
         submission = require_query_submission(user, queue, tags)
-        self._state.compiled.rules.match_filters(submission.user)
+        self._state.compiled.rules.match_patterns(submission.user)
         return self._read(self._subject_queries.place, submission)
 
     def explain_submission(
@@ -746,7 +746,7 @@ class Partition(FastPath):
         submission = require_query_submission(user, queue, tags)
         amounts, maximum = require_resource("usage", usage), require_amounts("quota", quota)
         explain_submission = self._subject_queries.explain_submission
-        self._state.compiled.rules.match_filters(submission.user)
+        self._state.compiled.rules.match_patterns(submission.user)
         return self._read(explain_submission, submission, amounts, maximum, duration).report(max_holders)
 
     # Applications and allocations

@@ -343,12 +343,12 @@ class PreemptionPlanning:
         """Return what has changed about the request, or about the timers of the due queues; empty for nothing."""
         if isinstance(plan, PreemptionPlan):
             return self._changed_request(plan)
-        running = {timer.queue_path: timer for timer in self._timers.running()}
+        running, now = {timer.queue_path: timer for timer in self._timers.running()}, self._latest(plan)
         for one in plan.queues:
             timer = running.get(one.queue_path)
             if timer is None or timer.since != one.since:
                 return f"the timer of queue {one.queue_path} has stopped"
-            if timer.due > self._latest(plan):
+            if timer.due > now:
                 return f"queue {one.queue_path} is due at {timer.due} now"
         return ""
 

@@ -47,6 +47,8 @@ class Filter:
     groups: _Names
     #: If true, the rule applies to all users except those that the filter names.
     denies: bool = field(kw_only=True)
+    #: Whether users or groups are named by a pattern, whose results are cached.
+    has_pattern: bool = field(default=False, kw_only=True)
 
     @classmethod
     def compile(cls, spec: FilterConfig, place: str = "filter") -> Self | None:
@@ -67,7 +69,8 @@ class Filter:
             # A filter without names applies to every user; every name is a true value.
             return None if kind in _ALLOW else cls(bool, bool, denies=True)
         users, groups = _named(spec.users, f"{place}.users"), _named(spec.groups, f"{place}.groups")
-        return cls(users, groups, denies=kind == _DENY)
+        has_pattern = is_pattern(spec.users) or is_pattern(spec.groups)
+        return cls(users, groups, denies=kind == _DENY, has_pattern=has_pattern)
 
     def allows(self, user: UserGroup) -> bool:
         """Return whether the rule applies to a user, by the user's name or by the name of any of the user's groups."""

@@ -121,7 +121,7 @@ class PlacementRules:
             the rule has a parent rule; or a filter is not valid, or an argument is of another type.
     """
 
-    __slots__ = ("_chains", "_filters")
+    __slots__ = ("_chains", "_patterns")
 
     #: Each rule, followed by its parent rule, and so on.
     _chains: tuple[tuple[_Step, ...], ...]
@@ -130,14 +130,16 @@ class PlacementRules:
         given = require_instances("rules", rules, PlacementRule)
         chains = [tuple(_steps(rule, f"placementrules[{index}]")) for index, rule in enumerate(given)]
         self._chains = tuple(chains) or ((_PROVIDED,),)
-        self._filters: Final = tuple(step.filter for chain in chains for step in chain if step.filter is not None)
+        filters = (step.filter for chain in chains for step in chain)
+        #: The filters that name users or groups by a pattern.
+        self._patterns: Final = tuple(each for each in filters if each is not None and each.has_pattern)
 
-    def match_filters(self, user: UserGroup) -> None:
-        """Match the filters of all rules with a user, and cache the results of their patterns for `place`.
+    def match_patterns(self, user: UserGroup) -> None:
+        """Match the patterns of all rules with a user, and cache the results for `place`.
 
         A caller does this before it takes a lock for `place`: patterns and names may be long, and groups many.
         """
-        for each in self._filters:
+        for each in self._patterns:
             each.allows(user)
 
     def place(self, submission: Submission, queues: QueueView) -> Placement:
