@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from operator import index
 from typing import TYPE_CHECKING, Any, Final, Self, final
 
 from ugm.errors import QuantityError, RequestError, number_text
@@ -54,7 +55,8 @@ class Resource(Mapping[str, int]):
 
     Raises:
         RequestError: *amounts* is not a mapping, a name is not a text of 1 to 256 characters, or an amount is not an
-            `int`; a `bool` or a `float` is not accepted.
+            integer. An `int` and integers of other libraries, such as numpy, are stored as `int`; a `bool` or a `float`
+            is not accepted.
 
     >>> Resource(vcore=500, memory=2**30)
     Resource(memory=1073741824, vcore=500)
@@ -88,7 +90,7 @@ class Resource(Mapping[str, int]):
             if type(name) is not str or not name or len(name) > MAX_RESOURCE_NAME:
                 raise RequestError("resource", name, "a resource name is a text of 1 to 256 characters")
             if type(amount) is not int:
-                raise RequestError(name, amount, "an amount is an int, in base units")
+                given[name] = _exact_amount(name, amount)
         self.amounts = dict(sorted(given.items()))
         self.compiled = (None, ())
 
@@ -192,6 +194,16 @@ class Resource(Mapping[str, int]):
         Resource(memory=5)
         """
         return Resource({name: amount for name, amount in self.amounts.items() if amount})
+
+
+def _exact_amount(name: str, amount: object) -> int:
+    """Return an integer of another type as an `int`."""
+    try:
+        if not isinstance(amount, bool):
+            return int(index(amount))  # type: ignore[arg-type] # an object that is no integer raises
+    except TypeError:
+        pass
+    raise RequestError(name, amount, "an amount is an int, in base units")
 
 
 def _mapping_error(amounts: object) -> RequestError:

@@ -1,14 +1,15 @@
 """Pods: their usage, their application, and the data that placement needs to find their queue.
 
-The usage of a pod is computed from the *requests* of its containers. A missing request counts as 0, and limits are
-ignored. (If a manifest has a limit and no request, Kubernetes sets the request when it accepts the pod; so pass pods
-as Kubernetes returns them, or with requests.)
+The usage of a pod is computed from the *requests* of its containers. A resource without a request has the amount of
+its limit, and one without both counts as 0. The API server of Kubernetes applies the same rule when it accepts a pod,
+so a pod and the template that it is made from have the same usage.
 
 The requests of containers that run at the same time are added: ordinary containers, and init containers with the
 restart policy ``Always``. Other init containers run earlier, one after the other, together with the restartable ones
 that have started by then; so the usage is at least that of the largest of these steps. Requests of the pod as a whole
-replace the sum of its containers, resource by resource. The overhead of the runtime class is added last. (Source:
-Kubernetes, pod requests.) Each request is rounded up to the base unit separately.
+replace the sum of its containers, resource by resource. A limit of the pod as a whole counts if neither the pod nor a
+container requests the resource. The overhead of the runtime class is added last. (Source: Kubernetes, pod requests.)
+Each request is rounded up to the base unit separately.
 
 The pod itself is not counted: the result has no resource ``pods`` (source: the example in Apache YuniKorn, resource
 quota management). The status of a pod is not read: neither a resize in progress nor the end of the pod.
@@ -145,8 +146,9 @@ def pod_usage(manifest: Mapping[str, object]) -> Resource:
     spec = read_manifest(manifest, "Pod").mapping("spec")
     if not spec.mappings("containers"):
         raise spec.error("containers", "expected at least one container")
-    usage = {**_containers(spec), **_pod_level(spec)}
-    return Resource(usage) + spec.mapping("overhead").amounts()
+    containers = _containers(spec)
+    requests, limits = (_pod_level(spec, kind) for kind in ("requests", "limits"))
+    return Resource({**limits, **containers, **requests}) + spec.mapping("overhead").amounts()
 
 
 def _containers(spec: Fields) -> Resource:
@@ -169,17 +171,22 @@ def _containers(spec: Fields) -> Resource:
 def _requests(spec: Fields, kind: str) -> list[tuple[Resource, bool]]:
     """Return the requests of each container, and whether it keeps running when the next one starts."""
     return [
-        (container.mapping("resources").mapping("requests").amounts(), container.text("restartPolicy") == "Always")
+        (_requested(container.mapping("resources")), container.text("restartPolicy") == "Always")
         for container in spec.mappings(kind)
     ]
 
 
-def _pod_level(spec: Fields) -> Resource:
-    requests = spec.mapping("resources").mapping("requests")
-    for name in requests.values:
+def _requested(resources: Fields) -> Resource:
+    """Return the requests of a container; a resource without a request has the amount of its limit."""
+    return Resource({**resources.mapping("limits").amounts(), **resources.mapping("requests").amounts()})
+
+
+def _pod_level(spec: Fields, kind: Literal["requests", "limits"]) -> Resource:
+    fields = spec.mapping("resources").mapping(kind)
+    for name in fields.values:
         if name not in _POD_LEVEL and not _is_huge_page(name):
-            raise requests.error(name, "a pod as a whole can only request cpu, memory and huge pages")
-    return requests.amounts()
+            raise fields.error(name, "a pod as a whole can only request cpu, memory and huge pages")
+    return fields.amounts()
 
 
 def _is_huge_page(name: object) -> bool:

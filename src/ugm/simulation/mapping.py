@@ -81,7 +81,7 @@ class JobMapping:
     def jobs(self, records: Iterable[SwfRecord]) -> Iterator[Job]:
         """Yield one job for each record.
 
-        - Processors: the allocated, else the requested, else one.
+        - Processors: the allocated, else the requested, else one; 0 counts as unknown.
         - Memory: the requested, else the used, else `memory_per_processor`; each multiplied by the processors.
         - Run time: 0 if unknown, for example for a job that was cancelled before it ran.
 
@@ -127,7 +127,7 @@ class JobMapping:
 
     def _size(self, record: SwfRecord) -> tuple[int, int]:
         """Return the number of processors, and the bytes of each."""
-        processors = _first_known(record.processors, record.requested_processors, default=1)
+        processors = max(record.processors, 0) or max(record.requested_processors, 0) or 1
         memory = _first_known(record.requested_memory, record.memory, default=UNKNOWN)
         return processors, self.memory_per_processor if memory == UNKNOWN else memory * _KIB
 

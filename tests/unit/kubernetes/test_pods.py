@@ -68,11 +68,6 @@ def test_each_request_rounds_up() -> None:
     )
 
 
-def test_limits_do_not_count() -> None:
-    """A limit is no request: Kubernetes turns the one into the other, not this."""
-    assert pod_usage(pod({"resources": {"limits": {"cpu": 4}}})) == Resource()
-
-
 def test_zero_stays() -> None:
     """A request of nothing is kept, as every vector keeps its zeros."""
     assert pod_usage(pod(container(cpu=0))) == Resource(vcore=0)
@@ -136,8 +131,8 @@ def test_pod_level_requests() -> None:
     ) == (Resource({"vcore": 5000, "memory": GIB, "hugepages-2Mi": 2**21}))
 
 
-def test_pod_level_limits_do_not_count() -> None:
-    """A limit of the whole pod is no request."""
+def test_pod_level_limit_does_not_replace_requests_of_containers() -> None:
+    """A limit of the whole pod does not count for a resource that a container requests."""
     assert pod_usage(pod(container(cpu=1), resources={"limits": {"cpu": 4}})) == Resource(vcore=1000)
 
 
