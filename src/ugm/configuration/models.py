@@ -98,7 +98,7 @@ class ElasticConfig(ConfigValue):
     #: Whether groups may use up to their maximum, instead of up to their runtime.
     ignore_runtime: bool = False
     #: Whether the limits of the groups above a group apply as well.
-    check_parents: bool = False
+    check_parents: bool = True
     #: Whether allocations in the default group may be evicted for each other.
     preempt_in_default: bool = False
     #: The sources of the group of a claim. If it is empty: the tag ``quota.scheduling.koordinator.sh/name``, then the

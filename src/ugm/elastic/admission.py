@@ -47,8 +47,8 @@ class AdmissionRules(NamedTuple):
 
     #: True: the limit is the runtime of the group. False: the maximum, independent of the usage of other groups.
     by_runtime: bool = True
-    #: Whether the groups above are checked as well.
-    check_parents: bool = False
+    #: Whether the groups above limit a pod as well. Koordinator's default is False.
+    check_parents: bool = True
 
 
 @final
@@ -74,14 +74,19 @@ class GroupAdmission:
             usage: its request.
             is_expected: whether its request is counted already.
         """
-        if not self.rules.by_runtime or self.rules.check_parents:
+        if not self.rules.by_runtime:
             return False
         resources = self.tree.nodes[group].resources
         for name, amount in usage.amounts.items():
             node = resources.get(name)
             if not amount or node is None or not node.is_limited:
                 continue
-            if node.used + amount > (node.runtime() if is_expected else node.lower_bound_with(amount)):
+            levels = [node, *self._above(node)]
+            if is_expected:
+                fits = all(each.used + amount <= each.runtime() for each in levels)
+            else:
+                fits = node.surely_fits(amount, levels)
+            if not fits:
                 return False
         return True
 
@@ -116,11 +121,16 @@ class GroupAdmission:
             yield from self._limit_violations(resource, name, amount, freed)
         if not preemptible:
             yield from _minimum_violations(node, requested)
-        if self.rules.check_parents:
-            # The nodes of all resources have parents in the same groups.
-            for level in zip(*(_above(resource) for resource, _, _ in requested), strict=True):
-                for above, (_, name, amount) in zip(level, requested, strict=True):
-                    yield from self._limit_violations(above, name, amount, freed)
+        levels = [(above, name, amount) for resource, name, amount in requested for above in self._above(resource)]
+        for above, name, amount in sorted(levels, key=lambda level: -self.tree.nodes[level[0].name].depth):
+            yield from self._limit_violations(above, name, amount, freed)
+
+    def _above(self, node: ResourceNode) -> Iterator[ResourceNode]:
+        """Yield the nodes above a node that limit it too, without the root."""
+        while self.rules.check_parents and node.parent is not None and node.parent.parent is not None:
+            node = node.parent
+            if node.is_limited:
+                yield node
 
     def _limit_violations(
         self, node: ResourceNode, name: str, amount: int, freed: Mapping[str, int]
@@ -154,13 +164,6 @@ class GroupAdmission:
             # A group shares less among its children if they request less.
             least, most = 0, min(shares.upper_bound(below, least, most), own)
         return most
-
-
-def _above(node: ResourceNode) -> Iterator[ResourceNode]:
-    """Yield the nodes above a node, without the root."""
-    while node.parent is not None and node.parent.parent is not None:
-        node = node.parent
-        yield node
 
 
 def _minimum_violations(group: GroupNode, requested: _Requested) -> Iterator[Violation]:

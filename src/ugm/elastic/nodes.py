@@ -11,7 +11,7 @@ down.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import InitVar, dataclass, field
 from typing import Final, NamedTuple, final
 
@@ -230,11 +230,15 @@ class ResourceNode:
                 runtime = shares.exact_share(node, runtime)
         return runtime
 
-    def lower_bound_with(self, more: int) -> int:
-        """Return a lower bound of the runtime if the pods of the group requested more. Changes nothing.
+    def surely_fits(self, more: int, levels: Collection[ResourceNode]) -> bool:
+        """Return True if lower bounds of the runtimes prove that a new request of the group fits. Changes nothing.
 
         The resource must be limited: requests of other resources are not counted. Takes time proportional to the depth
         of the group.
+
+        Args:
+            more: the request.
+            levels: the nodes that limit it.
         """
         path, node, delta = [], self, more
         while node.competes and (parent := node.parent) is not None and parent.is_counted:
@@ -247,9 +251,10 @@ class ResourceNode:
             path.append((parent.shares, node, request))
             node = parent
         runtime = node.max
+        bounds = {id(node): runtime}
         for shares, node, request in reversed(path):
-            runtime = shares.lower_bound_with(node, request, runtime)
-        return runtime
+            bounds[id(node)] = runtime = shares.lower_bound_with(node, request, runtime)
+        return all(each.used + more <= bounds.get(id(each), -1) for each in levels)
 
     def shared_path(self) -> tuple[ResourceNode, list[tuple[ChildShares, ResourceNode]]]:
         """Return the topmost node that shares, and all nodes from there down to this one with their siblings."""

@@ -104,7 +104,7 @@ def test_shortage_names_borrowers() -> None:
     quota.adopt(Pod("q-1", Resource(cpu=25), "q"))
     quota.adopt(Pod("r-1", Resource(cpu=35), "r"))
     quota.expect(Pod("p-1", Resource(cpu=30), "p1"))
-    (violation,) = quota.admit("p-1").violations
+    violation = quota.admit("p-1").violations[0]
     lack = shortage(quota.tree, violation)
 
     assert lack.borrowers == (("r", 15), ("q", 5))

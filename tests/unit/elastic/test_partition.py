@@ -68,6 +68,7 @@ def test_all_limits_hold_together(scene: Scene) -> None:
         "  group 'dev' in root: 11 gpu requested, 6 of 14 used, 3 too much (limit for 'dev')",
         "  queue root.a: 11 gpu requested, 6 of 12 used, 5 too much",
         "  elastic group 'ml': 11 gpu requested, 0 of 10 used, 1 too much",
+        "  elastic group 'all': 11 gpu requested, 6 of 16 used, 1 too much",
     ]
     assert scene.status("ml") == (0, 0, 0)
 
