@@ -217,12 +217,10 @@ class Account:
         if not wanted:
             return None
         left = self.left(now)
-        if not self.terms.is_safe:
-            return None if left > 0 else self._denial(0, left, now)
-        if until is None:
+        if self.terms.is_safe and until is None:
             return self._unpromised()
-        requested = wanted * (until - now) if until > now else 0
-        if left > 0 and requested + self.committed(now) <= left:
+        requested = 0 if until is None or until <= now else wanted * (until - now)
+        if left > 0 and (not self.terms.is_safe or requested + self.committed(now) <= left):
             return None
         return self._denial(requested, left, now)
 
@@ -241,7 +239,7 @@ class Account:
         amounts = limit // scale, used, -(-requested // scale)
         fits_without = self.promised > 0 and left > 0 and requested <= left
         outlook = Outlook(
-            requested <= top and top > 0,
+            top > 0 and (not terms.is_safe or requested <= top),
             self._last_end() - now if fits_without else None,
             None if end == NEVER else end,
             budget.zone,

@@ -42,7 +42,8 @@ class BudgetViolation(Violation):
     """A budget that has too little left for a claim.
 
     Amounts are amounts times seconds. ``name`` is the budget, ``limit_name`` the owner of the account, and ``used`` is
-    the sum of settled and promised usage. All are 0 if the claim promises no duration.
+    the sum of settled and promised usage. ``requested`` is 0 without a promised duration. If the budget needs one, the
+    other amounts are 0, too.
     """
 
     #: None for a claim without a duration.
@@ -82,4 +83,6 @@ class BudgetViolation(Violation):
         used, limit, requested = (
             format_amount(self.resource, amount) for amount in (self.used, self.limit, self.requested)
         )
+        if not self.requested:
+            return f"{used} of {limit} {self.resource}-seconds used or promised; {self._outlook}"
         return f"{requested} {self.resource}-seconds requested, {used} of {limit} used or promised; {self._outlook}"

@@ -181,10 +181,21 @@ class ModelQueries:
             usage = Resource({name: amount for name, amount in amounts.items() if amount})
             return not self._models.check(claim._replace(usage=usage))
 
-        granted = most if fits(most) else _fill(most, fits)
+        if fits(most):
+            granted = most
+        elif fits({}):
+            granted = _fill(most, fits)
+        else:
+            granted = most = dict.fromkeys(sorted({*most, *self._limited_names()}), 0)
         # An amount is negative if usage exceeds a limit.
         found = {name: min(amount, bounds.get(name, amount)) for name, amount in granted.items()}
         return Resource({name: found[name] for name in most if name in bounds or found[name] < MAX_QUANTITY}) or None
+
+    def _limited_names(self) -> Iterator[str]:
+        """Yield the resources that the models limit for any claim."""
+        for model in self._reporting():
+            for limit in self._read(model, lambda m: m.all_limits()):
+                yield from limit.max_resources or ()
 
     def _bounds(self, claim: Claim, free: Resource | None) -> _Amounts:
         """Return upper bounds of the headroom, for the resources that have one."""
@@ -208,10 +219,8 @@ class ModelQueries:
 
 
 def _fill(most: _Amounts, fits: Callable[[_Amounts], bool]) -> _Amounts:
-    """Return the largest amounts that fit together; zeros if even an empty request is denied."""
+    """Return the largest amounts that fit together. An empty request fits."""
     granted: _Amounts = {}
-    if not fits(granted):
-        return dict.fromkeys(most, 0)
     for name, amount in most.items():
         granted[name] = _largest(amount, partial(_fits_with, fits, granted, name))
     return granted

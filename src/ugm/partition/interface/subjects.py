@@ -78,8 +78,11 @@ class AbstractSubjectQueries(ABC):
         Every request within the headroom fits all resource limits at the same moment, and one unit more of any resource
         does not. Limits of users, groups and queues, the size of the cluster and other quota models count. If a model
         lets a request choose between much of one resource and much of another, the resources are filled in the order of
-        their names: each gets as much as is allowed together with those before it. All amounts are 0 if a model denies
-        even an empty request.
+        their names: each gets as much as is allowed together with those before it.
+
+        If a model denies even an empty request, for example because the application has no group in a quota tree, the
+        amount of every resource that a limit, a node or a model names is 0. No request is granted then, not even of
+        another resource.
 
         Returns:
             None if no resource is limited. An amount is negative if a limit was reduced below the usage. In a partition
