@@ -107,7 +107,7 @@ class Actor:
     def _allocate(self, partition: Partition) -> None:
         pending = [allocation for allocation in partition.allocations() if allocation.state == "pending"]
         if pending and self._random.random() < 0.4:
-            name, application_id, usage, _, *traits, _, duration = self._random.choice(pending)
+            name, application_id, usage, _, *traits, _, duration, _ = self._random.choice(pending)
             options: dict[str, Any] = dict(zip(("placeholder", "priority", "preemptible"), traits, strict=True))
             partition.allocate(name, application_id, usage, **options, duration=duration)
         else:

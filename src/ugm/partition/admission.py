@@ -125,8 +125,12 @@ class Admission:
         known = self._state.ledger.get(allocation_id)
         if known is None:
             return False
+        is_pending = known.traits.state is _PENDING
+        if is_pending and (entry.traits.state is not _PENDING or entry.traits.node is None):
+            # The grant names the node, or a plan has named it for a request without one.
+            entry = entry.on_node(known.traits.node)
         self.require_same(allocation_id, known, self._with_promise_of(known, entry))
-        return known.traits.state is not _PENDING
+        return not is_pending
 
     def _with_promise_of(self, known: LedgerEntry, entry: LedgerEntry) -> LedgerEntry:
         """Return an entry with its promised end in the form of the known entry, if both have one.
@@ -363,25 +367,26 @@ class Admission:
 
     # Changes
 
-    def replace(self, placeholder_id: str, allocation_id: str, usage: Resource) -> Decision:
+    def replace(self, placeholder_id: str, allocation_id: str, usage: Resource, node: str | None = None) -> Decision:
         """Replace a placeholder by a real allocation."""
         require_exact_name("placeholder_id", placeholder_id)
         require_exact_name("allocation_id", allocation_id)
+        if node is not None:
+            require_exact_name("node", node)
         known = self._state.ledger.get(allocation_id)
         if known is not None and known.traits.state is not _PENDING and placeholder_id not in self._state.ledger:
-            self.is_repeated(allocation_id, known._replace(usage=usage))
+            self.is_repeated(allocation_id, known._replace(usage=usage).on_node(node or known.traits.node))
             return ALLOWED
         old = self.require_held("placeholder_id", placeholder_id)
         if not old.traits.placeholder:
             raise RequestError("placeholder_id", placeholder_id, "the allocation is not a placeholder")
         # A pending allocation has its own priority.
-        _, _, priority, preemptible, _ = (known or old).traits
+        _, _, priority, preemptible, _, _ = (known or old).traits
         application_id = old.application.application_id
         # It may also have its own duration; otherwise the promised end of the placeholder stays.
         duration = known.traits.duration_or_end if known is not None and known.traits.state is _PENDING else None
-        request = AllocationRequest(
-            allocation_id, application_id, usage, priority=priority, preemptible=preemptible, duration=duration
-        )
+        traits = False, priority, preemptible, duration, node or old.traits.node
+        request = AllocationRequest(allocation_id, application_id, usage, *traits)
         new = self.entry(request, _HELD)
         if self.is_repeated(allocation_id, new):
             raise RequestError("allocation_id", allocation_id, "an allocation with this id already exists")
@@ -454,9 +459,9 @@ class Admission:
         duration: int | None = None,
         growing: Resource = _NOTHING,
     ) -> Decision:
-        application_id, (_, placeholder, priority, preemptible, _) = new.application.application_id, new.traits
+        application_id, (_, placeholder, priority, preemptible, _, node) = new.application.application_id, new.traits
         request = AllocationRequest(
-            allocation_id, application_id, new.usage, placeholder, priority, preemptible, duration
+            allocation_id, application_id, new.usage, placeholder, priority, preemptible, duration, node
         )
         return self.deny([request], Decision(violations), growing)
 
@@ -534,10 +539,10 @@ class Admission:
             found for node in self._state.holding_of(entry.application).chain() for found in already_exceeded(node)
         )
 
-    def correct(self, allocation_id: str, usage: Resource) -> None:
-        """Change the usage of an allocation without a check; its state stays."""
+    def correct(self, allocation_id: str, usage: Resource, node: str | None) -> None:
+        """Change the usage of an allocation, and its node if one is named, without a check; its state stays."""
         old = self.require_held("allocation_id", allocation_id)
-        new, queue = old._replace(usage=usage), old.application.queue
+        new, queue = old._replace(usage=usage).on_node(node or old.traits.node), old.application.queue
         before = self._timers.exceeded(queue)
         self._state.count_unoffered(usage)
         if self._models:

@@ -7,12 +7,14 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from ugm.arguments import require_exact_name
 from ugm.errors import RequestError
 from ugm.resources import Resource
 
 __all__ = [
     "DEFAULT_PRIORITY",
     "MAX_DURATION",
+    "ORDINARY",
     "PLAIN",
     "Allocation",
     "AllocationRequest",
@@ -57,6 +59,8 @@ class AllocationRequest(NamedTuple):
     preemptible: bool = True
     #: The promised number of seconds from the grant to the release; None if nothing is promised.
     duration: int | None = None
+    #: The node that the allocation runs on; None if it is unknown or chosen later. Limits do not depend on it.
+    node: str | None = None
 
 
 class Traits(NamedTuple):
@@ -69,6 +73,7 @@ class Traits(NamedTuple):
     #: The promised duration of a pending allocation, in seconds, and the promised end of any other; None for none. One
     #: field has both, because millions of entries share their traits.
     duration_or_end: int | None = None
+    node: str | None = None
 
 
 #: Returns one object for equal traits, because a few combinations serve millions of allocations. The bound is for
@@ -91,18 +96,20 @@ def traits_of(state: AllocationState, request: AllocationRequest, now: int = 0) 
     Raises:
         RequestError: a property has a wrong type or value.
     """
-    _, _, _, placeholder, priority, preemptible, duration = request
+    _, _, _, placeholder, priority, preemptible, duration, node = request
     if type(placeholder) is not bool:
         raise RequestError("placeholder", placeholder, "expected True or False")
     if type(priority) is not int or not -_PRIORITY_BOUND <= priority < _PRIORITY_BOUND:
         raise RequestError("priority", priority, "expected an int from -2**31 to 2**31 - 1")
     if type(preemptible) is not bool:
         raise RequestError("preemptible", preemptible, "expected True or False")
+    if node is not None:
+        require_exact_name("node", node)
     if duration is None:
-        return shared_traits(state, placeholder, priority, preemptible)
+        return shared_traits(state, placeholder, priority, preemptible, None, node)
     require_duration(duration)
     duration_or_end = duration if state is AllocationState.PENDING else now + duration
-    return shared_traits(state, placeholder, priority, preemptible, duration_or_end)
+    return shared_traits(state, placeholder, priority, preemptible, duration_or_end, node)
 
 
 def require_duration(duration: object) -> None:
@@ -129,20 +136,27 @@ class Allocation(NamedTuple):
     until: int | None = None
     #: The promised number of seconds from the grant on, while it is pending.
     duration: int | None = None
+    #: The node that it runs on, or that a plan of preemption has chosen for it while it is pending.
+    node: str | None = None
 
     @classmethod
     def of(cls, allocation_id: str, application_id: str, usage: Resource, traits: Traits) -> Allocation:
         """Return the allocation of an entry in the ledger."""
-        state, placeholder, priority, preemptible, duration_or_end = traits
+        state, placeholder, priority, preemptible, duration_or_end, node = traits
         until, duration = (None, duration_or_end) if state is AllocationState.PENDING else (duration_or_end, None)
-        return cls(allocation_id, application_id, usage, state, placeholder, priority, preemptible, until, duration)
+        rest = placeholder, priority, preemptible, until, duration, node
+        return cls(allocation_id, application_id, usage, state, *rest)
 
     @property
     def traits(self) -> Traits:
         """The properties besides the ids and the usage."""
         duration_or_end = self.duration if self.state is AllocationState.PENDING else self.until
-        return shared_traits(*self[3:7], duration_or_end)
+        return shared_traits(*self[3:7], duration_or_end, self.node)
 
     def to_dict(self) -> Mapping[str, object]:
         """Return the allocation for JSON, with the names of its attributes."""
         return {**self._asdict(), "usage": dict(self.usage), "state": self.state.value}
+
+
+#: The fields after the usage of nearly every allocation: those with the traits `PLAIN`.
+ORDINARY: Final = (AllocationState.HELD, False, 0, True, None, None, None)

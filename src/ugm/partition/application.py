@@ -66,13 +66,17 @@ class LedgerEntry(NamedTuple):
 
     def granted(self, now: int) -> LedgerEntry:
         """Return a pending entry as it is held if it is granted now."""
-        _, *properties, duration = self.traits
+        _, *properties, duration, node = self.traits
         end = None if duration is None else now + duration
-        return self._replace(traits=shared_traits(AllocationState.HELD, *properties, end))
+        return self._replace(traits=shared_traits(AllocationState.HELD, *properties, end, node))
 
     def with_duration_or_end(self, duration_or_end: int | None) -> LedgerEntry:
         """Return the entry with another promised duration, or with another end if it is not pending."""
-        return self._replace(traits=shared_traits(*self.traits[:-1], duration_or_end))
+        return self._replace(traits=shared_traits(*self.traits[:4], duration_or_end, self.traits.node))
+
+    def on_node(self, node: str | None) -> LedgerEntry:
+        """Return the entry on another node."""
+        return self._replace(traits=shared_traits(*self.traits[:5], node))
 
     def is_same(self, other: LedgerEntry) -> bool:
         """Return whether both describe the same allocation in any state, so that one call may repeat the other."""
@@ -82,7 +86,7 @@ class LedgerEntry(NamedTuple):
 
     def claim(self, allocation_id: str) -> Claim:
         """Return the entry as a claim for quota models."""
-        application, usage, (state, _, priority, preemptible, duration_or_end) = self
+        application, usage, (state, _, priority, preemptible, duration_or_end, _) = self
         application_id, user, _, tags = application.submission
         until = None if state is AllocationState.PENDING else duration_or_end
         path = application.queue.queue_path

@@ -10,7 +10,7 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, final
 
 from ugm._json_values import JsonObject
-from ugm.arguments import require_application_id, require_name, require_resource
+from ugm.arguments import require_application_id, require_exact_name, require_name, require_resource
 from ugm.errors import RequestError
 from ugm.partition.allocation import Allocation, AllocationState
 from ugm.partition.sorting import sort_in_parts
@@ -34,6 +34,8 @@ class RunningAllocation(NamedTuple):
     allocation_id: str
     application_id: str
     usage: Resource
+    #: None if it is unknown; then every node of the ledger is right.
+    node: str | None = None
 
 
 class Difference(NamedTuple):
@@ -78,7 +80,8 @@ class AuditReport(NamedTuple):
 
 def _text(running: RunningAllocation, *, is_known: bool = True) -> str:
     owner = "" if is_known else "the unknown application "
-    return f"{running.allocation_id!r} of {owner}{running.application_id!r} with {running.usage}"
+    node = "" if running.node is None else f" on node {running.node!r}"
+    return f"{running.allocation_id!r} of {owner}{running.application_id!r} with {running.usage}{node}"
 
 
 def _as_dict(difference: Difference) -> JsonObject:
@@ -100,7 +103,7 @@ def require_running(running: Iterable[RunningAllocation | tuple[str, str, Resour
         try:
             one = RunningAllocation(*item)
         except TypeError as error:
-            reason = "expected a RunningAllocation, or a tuple of its three parts"
+            reason = "expected a RunningAllocation, or a tuple of its parts"
             raise RequestError("running", item, reason) from error
         _require_valid(one)
         if by_id.setdefault(one.allocation_id, one) is not one:
@@ -112,6 +115,8 @@ def _require_valid(running: RunningAllocation) -> None:
     require_resource("usage", running.usage)
     require_application_id(running.application_id)
     require_name("allocation_id", running.allocation_id)
+    if running.node is not None:
+        require_exact_name("node", running.node)
 
 
 def require_differences(report: object) -> tuple[Difference, ...]:
@@ -186,12 +191,12 @@ class Differences(Collection[Difference]):
 
     def _difference(self, name: str) -> Difference:
         one, running = self._allocations.get(name), self._running.get(name)
-        ledger = None if one is None or one.state is _PENDING else RunningAllocation(*one[:3])
+        ledger = None if one is None or one.state is _PENDING else RunningAllocation(*one[:3], one.node)
         is_known = running is None or running.application_id in self._application_ids
         return Difference(ledger, running, is_known)
 
 
 def _agree(one: Allocation, running: RunningAllocation) -> bool:
-    if one[:2] != running[:2]:
+    if one[:2] != running[:2] or (running.node is not None and running.node != one.node):
         return False
     return one.usage == running.usage or one.usage.without_zeros() == running.usage.without_zeros()

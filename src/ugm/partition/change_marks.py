@@ -25,6 +25,7 @@ from ugm.partition.events import (
     QueueQuotaSet,
     Released,
     Renewed,
+    RequestPlaced,
     RequestWithdrawn,
     Resized,
 )
@@ -35,7 +36,7 @@ _OF_APPLICATIONS: Final = (ApplicationSubmitted, ApplicationEnded, ApplicationFa
 #: A withdrawn request may end the run of its application, which then no longer counts as running. A promise of an
 #: earlier end frees what budgets have committed.
 _FREEING: Final = (Released, Resized, Renewed, RequestWithdrawn)
-_OF_ALLOCATIONS: Final = (AllocationRequested, RequestWithdrawn, Allocated, Resized, Renewed, Released)
+_OF_ALLOCATIONS: Final = (AllocationRequested, RequestPlaced, RequestWithdrawn, Allocated, Resized, Renewed, Released)
 
 
 @final

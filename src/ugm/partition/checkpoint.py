@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from ugm._json_values import JsonMapping
-from ugm.partition.allocation import PLAIN, Allocation, AllocationState
+from ugm.partition.allocation import ORDINARY, PLAIN, Allocation, AllocationState
 from ugm.partition.application import Application, GangStyle, LedgerEntry
 from ugm.partition.state import PartitionState
 from ugm.queues import QueueSpec, Submission
@@ -30,7 +30,6 @@ __all__ = [
 ]
 
 _PENDING: Final = AllocationState.PENDING
-_HELD: Final = AllocationState.HELD
 _NO_RESERVATIONS: Final[Mapping[str, str]] = MappingProxyType({})
 _TERMINATING: Final = AllocationState.TERMINATING
 
@@ -152,8 +151,8 @@ def _restore_allocations(state: PartitionState, allocations: Iterable[Allocation
     """Add allocations to the ledger, and charge equal plain ones of an application at once: there may be millions."""
     owners, applications = state.ledger.owners, state.applications
     for allocation in allocations:
-        allocation_id, application_id, usage, held, placeholder, priority, preemptible, until, _ = allocation
-        if held is _HELD and preemptible and not placeholder and not priority and until is None:
+        allocation_id, application_id, usage = allocation[:3]
+        if allocation[3:] == ORDINARY:
             application = owners[allocation_id] = applications[application_id]
             application.allocations[allocation_id] = usage
         else:

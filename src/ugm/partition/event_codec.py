@@ -26,7 +26,7 @@ from typing import Any, Final, NamedTuple, final
 from ugm._json_values import Json, JsonObject
 from ugm.budgets import BudgetChange
 from ugm.identity import UserGroup
-from ugm.partition.allocation import Allocation, AllocationRequest, AllocationState, Traits
+from ugm.partition.allocation import ORDINARY, Allocation, AllocationRequest, AllocationState, Traits
 from ugm.partition.application import ApplicationState, GangStyle
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.events import (
@@ -132,9 +132,6 @@ def decode_user(name: str, groups: Sequence[str]) -> UserGroup:
     return _shared_user(name, tuple(groups))
 
 
-_HELD: Final = AllocationState.HELD
-#: The fields of an allocation after the usage, if its row has the short form.
-_ORDINARY: Final = (_HELD, False, 0, True, None, None)
 #: Older journals know the last state as ``going``.
 _STATES: Final = {**{state.value: state for state in AllocationState}, "going": AllocationState.TERMINATING}
 
@@ -143,13 +140,15 @@ def encode_allocation(allocation: Allocation) -> list[Json]:
     """Return the values of an allocation for a row.
 
     There are three for an ordinary one that is held, and seven for others. An eighth one is its promised
-    duration if it is pending, or else its promised end.
+    duration if it is pending, or else its promised end, and a ninth one its node.
     """
-    allocation_id, application_id, usage, state, placeholder, priority, preemptible, until, duration = allocation
+    allocation_id, application_id, usage, state, placeholder, priority, preemptible, until, duration, node = allocation
     duration_or_end = until if duration is None else duration
-    if state is _HELD and preemptible and not placeholder and not priority and duration_or_end is None:
+    if allocation[3:] == ORDINARY:
         return [allocation_id, application_id, usage.amounts]
     values = [allocation_id, application_id, usage.amounts, state, int(placeholder), priority, int(preemptible)]
+    if node is not None:
+        return [*values, duration_or_end, node]
     return values if duration_or_end is None else [*values, duration_or_end]
 
 
@@ -157,9 +156,9 @@ def decode_allocation(values: Sequence[Json]) -> Allocation:
     """Return the allocation of the values that `encode_allocation` has returned."""
     if len(values) == 3:  # noqa: PLR2004 - the short form
         allocation_id, application_id, amounts = values
-        return Allocation(allocation_id, application_id, decode_amounts(amounts), _HELD, False, 0, True)  # noqa: FBT003 - a tuple
-    allocation_id, application_id, amounts, state, placeholder, priority, preemptible, *promised = values
-    traits = Traits(_STATES[state], placeholder == 1, priority, preemptible == 1, *promised)
+        return Allocation(allocation_id, application_id, decode_amounts(amounts), *ORDINARY)
+    allocation_id, application_id, amounts, state, placeholder, priority, preemptible, *rest = values
+    traits = Traits(_STATES[state], placeholder == 1, priority, preemptible == 1, *rest)
     return Allocation.of(allocation_id, application_id, decode_amounts(amounts), traits)
 
 
@@ -338,7 +337,7 @@ def event_row(event: Event) -> list[Json]:
     """Return the row of an event that is not a denial."""
     if type(event) is Released or (type(event) is Allocated and not event.replaces):
         allocation = event.allocation
-        if allocation[3:] == _ORDINARY:
+        if allocation[3:] == ORDINARY:
             # Nearly all events. `_Kind.encode` returns the same in three times the time.
             allocation_id, application_id, usage = allocation[:3]
             return ["-" if type(event) is Released else "+", allocation_id, application_id, usage.amounts]

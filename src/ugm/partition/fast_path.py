@@ -1,9 +1,9 @@
 """The fast path: `allocate`, `release`, `check` and `explain` for plain allocations, which are nearly all.
 
-An allocation is *plain* if it has the default priority, is preemptible, is not a placeholder, and promises no end. An
-application allows the fast path if only users, groups and queues limit it, nothing is recorded, and it may get more.
-For such requests a decision is a walk over the counters of the application, and the change is two assignments. The
-methods of this module do exactly that; everything else is left to `ugm.partition.admission`. Both give the same
+An allocation is *plain* if it has the default priority, is preemptible, is no placeholder, promises no end and names no
+node. An application allows the fast path if only users, groups and queues limit it, nothing is recorded, and it may get
+more. For such requests a decision is a walk over the counters of the application, and the change is two assignments.
+The methods of this module do exactly that; everything else is left to `ugm.partition.admission`. Both give the same
 answers, which a property test compares.
 
 The reasons for the guards:
@@ -40,6 +40,7 @@ from ugm.operation_lock import CHANGING, OperationLock
 from ugm.partition.admission import Admission
 from ugm.partition.allocation import (
     DEFAULT_PRIORITY,
+    ORDINARY,
     Allocation,
     AllocationRequest,
     AllocationState,
@@ -90,7 +91,7 @@ class TransactionPath:
 
     def allocate(self, request: AllocationRequest) -> Decision:
         """Decide like `Admission.allocate`."""
-        allocation_id, application_id, usage, placeholder, priority, preemptible, duration = request
+        allocation_id, application_id, usage, placeholder, priority, preemptible, duration, node = request
         application = self._applications.get(application_id) if type(application_id) is str else None
         if (
             application is not None
@@ -111,14 +112,14 @@ class TransactionPath:
                 if duration is not None:
                     require_duration(duration)
                     until = self._models.clock.now(changes=True) + duration
-                    if priority is DEFAULT_PRIORITY and preemptible is True:
+                    if priority is DEFAULT_PRIORITY and preemptible is True and node is None:
                         traits = shared_traits(_HELD, False, DEFAULT_PRIORITY, True, until)  # noqa: FBT003 - cached
                     else:
                         traits = traits_of(_HELD, request, until - duration)
                     # `LedgerEntry(...)` takes longer.
                     stored = tuple.__new__(LedgerEntry, (application, usage, traits))
                     self._state.ledger.ends.add(until, allocation_id)
-                elif priority is not DEFAULT_PRIORITY or preemptible is not True:
+                elif priority is not DEFAULT_PRIORITY or preemptible is not True or node is not None:
                     stored = LedgerEntry(application, usage, traits_of(_HELD, request))
                 if holding is None:
                     return self._start(request, application, vector, stored)
@@ -212,7 +213,7 @@ class TransactionPath:
 
     def check(self, request: AllocationRequest) -> Decision:
         """Decide like `Admission.check`."""
-        _, application_id, usage, _, priority, preemptible, duration = request
+        _, application_id, usage, _, priority, preemptible, duration, _ = request
         application = self._applications.get(application_id) if type(application_id) is str else None
         if (
             application is not None
@@ -278,6 +279,7 @@ class FastPath(AbstractPartition):
         priority: int = 0,
         preemptible: bool = True,
         duration: int | None = None,
+        node: str | None = None,
     ) -> Decision:
         lock = self._lock
         try:
@@ -301,6 +303,7 @@ class FastPath(AbstractPartition):
                     and preemptible is True
                     and priority is DEFAULT_PRIORITY
                     and duration is None
+                    and node is None
                     and type(usage) is Resource
                 ):
                     holding = application.holding
@@ -322,14 +325,16 @@ class FastPath(AbstractPartition):
                         return lock.run_locked(epoch, self._decide_uncompiled, application, allocation_id, usage)
                 if self._has_models_only:
                     request = AllocationRequest(
-                        allocation_id, application_id, usage, placeholder, priority, preemptible, duration
+                        allocation_id, application_id, usage, placeholder, priority, preemptible, duration, node
                     )
                     return lock.run_locked(epoch, self._decisions.allocate, request)
                 lock.valid_epoch = epoch
         except BaseException as error:
             lock.release_after_error(error)
             raise
-        request = AllocationRequest(allocation_id, application_id, usage, placeholder, priority, preemptible, duration)
+        request = AllocationRequest(
+            allocation_id, application_id, usage, placeholder, priority, preemptible, duration, node
+        )
         return self._transactions.run(self._decisions.allocate, request)
 
     def _decide_plain(
@@ -480,7 +485,7 @@ def _value(allocation_id: str, application: Application, stored: Resource | Ledg
     """Return a stored allocation as a value for callers."""
     if type(stored) is Resource:
         # `Allocation(...)` takes twice as long.
-        fields = (allocation_id, application.submission.application_id, stored, _HELD, False, 0, True, None, None)
+        fields = (allocation_id, application.submission.application_id, stored, *ORDINARY)
         return tuple.__new__(Allocation, fields)
     return application.to_entry(stored).to_allocation(allocation_id)
 
@@ -503,8 +508,11 @@ class RecordedPath(FastPath):
         priority: int = 0,
         preemptible: bool = True,
         duration: int | None = None,
+        node: str | None = None,
     ) -> Decision:
-        request = AllocationRequest(allocation_id, application_id, usage, placeholder, priority, preemptible, duration)
+        request = AllocationRequest(
+            allocation_id, application_id, usage, placeholder, priority, preemptible, duration, node
+        )
         return self._transactions.run_recorded(self._decisions.allocate, request, True)  # noqa: FBT003 - for speed
 
     def release(self, allocation_id: str) -> bool:

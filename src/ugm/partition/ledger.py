@@ -1,6 +1,6 @@
 """The ledger of allocations: all entries by allocation id, each stored by its application.
 
-Nearly every allocation is plain: held, of priority 0, preemptible, not a placeholder, and without a promised end. For a
+Most allocations are plain: held, of priority 0, preemptible, no placeholder, without a promised end and a node. For a
 plain allocation the ledger stores only the usage, which is the caller's object, and the application. It makes the
 `LedgerEntry` on demand. So an allocation takes 139 bytes instead of 211, and the garbage collector has no objects to
 visit where there are a million allocations.

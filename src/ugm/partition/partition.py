@@ -485,8 +485,11 @@ class Partition(FastPath):
         priority: int = 0,
         preemptible: bool = True,
         duration: int | None = None,
+        node: str | None = None,
     ) -> Decision:
-        request = AllocationRequest(allocation_id, application_id, usage, placeholder, priority, preemptible, duration)
+        request = AllocationRequest(
+            allocation_id, application_id, usage, placeholder, priority, preemptible, duration, node
+        )
         return self._transactions.run(self._admission.request, request)
 
     def allocate_evicting(
@@ -499,16 +502,19 @@ class Partition(FastPath):
         priority: int = 0,
         preemptible: bool = True,
         duration: int | None = None,
+        node: str | None = None,
     ) -> Decision:
-        request = AllocationRequest(allocation_id, application_id, usage, placeholder, priority, preemptible, duration)
+        request = AllocationRequest(
+            allocation_id, application_id, usage, placeholder, priority, preemptible, duration, node
+        )
         return self._transactions.run(self._admission.allocate_evicting, request)
 
     def allocate_all(self, requests: Iterable[AllocationRequest | tuple[str, str, Resource]]) -> Decision:
         gang = require_requests(requests)
         return self._transactions.run(allocate_all, self._state, self._models, self._admission, gang)
 
-    def replace(self, placeholder_id: str, allocation_id: str, usage: Resource) -> Decision:
-        return self._transactions.run(self._admission.replace, placeholder_id, allocation_id, usage)
+    def replace(self, placeholder_id: str, allocation_id: str, usage: Resource, *, node: str | None = None) -> Decision:
+        return self._transactions.run(self._admission.replace, placeholder_id, allocation_id, usage, node)
 
     def resize(self, allocation_id: str, usage: Resource) -> Decision:
         return self._transactions.run(self._admission.resize, allocation_id, usage)
@@ -538,8 +544,11 @@ class Partition(FastPath):
         priority: int = 0,
         preemptible: bool = True,
         duration: int | None = None,
+        node: str | None = None,
     ) -> tuple[Violation, ...]:
-        request = AllocationRequest(allocation_id, application_id, usage, placeholder, priority, preemptible, duration)
+        request = AllocationRequest(
+            allocation_id, application_id, usage, placeholder, priority, preemptible, duration, node
+        )
         return self._transactions.run(self._admission.adopt, request)
 
     def reclaim(self, plan: ReclaimPlan) -> tuple[str, ...]:

@@ -159,7 +159,7 @@ class PreemptionPlanning:
 
     def _copy(self, call: PreemptionCall) -> _Copy:
         request = call.request
-        _, application_id, usage, _, priority, preemptible, duration = request
+        _, application_id, usage, _, priority, preemptible, duration, _ = request
         decision = self._queries.check(application_id, QueryRequest(usage, priority, preemptible, duration))
         placed = self._trial.placed_entries(request.allocation_id, call.placed)
         answer = self._trial.answer(request, placed, self._state.terminating_entries(), evicts=True)
@@ -318,7 +318,7 @@ class PreemptionPlanning:
             if entry is not None:
                 self._state.mark_terminating(name, entry)
         if isinstance(plan, PreemptionPlan):
-            self._place(plan.request)
+            self._place(plan)
         return tuple(held)
 
     def _waits_without_room(self, plan: PreemptionPlan | ReductionPlan) -> bool:
@@ -332,12 +332,13 @@ class PreemptionPlanning:
         entry = self._state.ledger.get(allocation_id)
         return entry is not None and entry.traits.state is AllocationState.PENDING
 
-    def _place(self, request: PreemptionRequest) -> None:
+    def _place(self, plan: PreemptionPlan) -> None:
         """Mark a request as placed if it is pending, and let it take over the reservations of its queues."""
-        entry = self._state.ledger.get(request.allocation_id)
+        name = plan.request.allocation_id
+        entry = self._state.ledger.get(name)
         if entry is not None:
-            self._state.mark_placed(request.allocation_id, entry)
-            self._reserve(request.allocation_id, entry)
+            self._state.mark_placed(name, entry, None)
+            self._reserve(name, entry)
 
     def _changed_subject(self, plan: PreemptionPlan | ReductionPlan) -> str:
         """Return what has changed about the request, or about the timers of the due queues; empty for nothing."""
@@ -439,15 +440,15 @@ def _plan(
 ) -> PreemptionPlan:
     world = copy.world.world(settings, copy.placed, set(evicted))
     plan = plan_for_queues(world, copy.request, copy.now, within_queue=call.within_queue, blocked=copy.blocked)
-    _, _, _, _, _, preemptible, duration = call.request
+    _, _, _, _, _, preemptible, duration, _ = call.request
     return replace(plan, placed=copy.given, is_pending=copy.is_pending, preemptible=preemptible, duration=duration)
 
 
 def _placed_request(placed: AllocationRequest, entry: LedgerEntry) -> PlacedRequest:
-    name, _, _, _, priority, preemptible, duration = placed
+    name, _, _, _, priority, preemptible, duration, _ = placed
     if entry.traits.state is AllocationState.PENDING:
         # These count, whatever the caller says.
-        _, _, priority, preemptible, duration = entry.traits
+        _, _, priority, preemptible, duration, _ = entry.traits
     application = entry.application
     path, application_id = application.queue.queue_path, application.application_id
     return PlacedRequest(path, entry.usage, name, application_id, priority, preemptible, duration)

@@ -103,7 +103,7 @@ class PreemptionTrial:
             evicts: whether to ask the models for evictions.
         """
         charges = self._charge(placed)
-        _, application_id, usage, _, priority, preemptible, duration = request
+        _, application_id, usage, _, priority, preemptible, duration, _ = request
         claim = self._queries.claim(application_id, QueryRequest(usage, priority, preemptible, duration))
         is_allowed = not self._queries.own_violations(application_id, usage)
         in_models: tuple[Violation, ...] = ()

@@ -27,7 +27,7 @@ def _is_repaired(state: PartitionState, admission: Admission, difference: Differ
     if running.application_id not in state.applications:
         return False
     if ledger is not None and ledger.application_id == running.application_id:
-        admission.correct(name, running.usage)
+        admission.correct(name, running.usage, running.node)
         return True
     known = state.ledger.get(name)
     # Also a pending allocation: its size or application may differ from the running one.
@@ -39,10 +39,10 @@ def _is_repaired(state: PartitionState, admission: Admission, difference: Differ
 def _entry(admission: Admission, running: RunningAllocation, known: LedgerEntry | None) -> LedgerEntry:
     """Return the entry of a running allocation, with the properties and the promised end that are known."""
     if known is None:
-        return admission.entry(AllocationRequest(*running), AllocationState.HELD)
-    state, placeholder, priority, preemptible, duration_or_end = known.traits
+        return admission.entry(AllocationRequest(*running[:3], node=running.node), AllocationState.HELD)
+    state, placeholder, priority, preemptible, duration_or_end, node = known.traits
     duration = duration_or_end if state is AllocationState.PENDING else None
-    request = AllocationRequest(*running, placeholder, priority, preemptible, duration)
+    request = AllocationRequest(*running[:3], placeholder, priority, preemptible, duration, running.node or node)
     entry = admission.entry(request, AllocationState.HELD)
     return entry if duration is not None else entry.with_duration_or_end(duration_or_end)
 
@@ -51,4 +51,4 @@ def _in_ledger(state: PartitionState, allocation_id: str) -> RunningAllocation |
     entry = state.ledger.get(allocation_id)
     if entry is None or entry.traits.state is AllocationState.PENDING:
         return None
-    return RunningAllocation(allocation_id, entry.application.application_id, entry.usage)
+    return RunningAllocation(allocation_id, entry.application.application_id, entry.usage, entry.traits.node)

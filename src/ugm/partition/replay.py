@@ -82,7 +82,7 @@ def _replay_ledger_event(state: PartitionState, event: Event) -> None:
             state.mark_terminating(allocation_id, state.ledger[allocation_id].in_state(AllocationState.HELD))
         case RequestPlaced():
             allocation_id = event.allocation.allocation_id
-            state.mark_placed(allocation_id, state.ledger[allocation_id])
+            state.mark_placed(allocation_id, state.ledger[allocation_id], event.allocation.node)
         case _:
             _replay_other_event(state, event)
 
@@ -92,7 +92,7 @@ def _resize(state: PartitionState, allocation: Allocation) -> None:
     old = state.ledger[allocation_id]
     state.count_unoffered(usage)
     state.holding_of(old.application).swap(old.usage, usage)
-    state.write_resized(allocation_id, old._replace(usage=usage), old.usage)
+    state.write_resized(allocation_id, old._replace(usage=usage).on_node(allocation.node), old.usage)
 
 
 def _replay_other_event(state: PartitionState, event: Event) -> None:

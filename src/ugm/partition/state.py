@@ -338,11 +338,14 @@ class PartitionState:
         """Return the pending entries for which a plan has made room."""
         return {name: entry for name, entry in self.placed.items() if entry.application.pending.get(name) is entry}
 
-    def mark_placed(self, allocation_id: str, entry: LedgerEntry) -> None:
-        """Note that a plan has made room for a pending entry."""
+    def mark_placed(self, allocation_id: str, entry: LedgerEntry, node: str | None) -> None:
+        """Note that a plan has made room for a pending entry, on a node if one is named."""
         placed = self.placed_entries()
-        if allocation_id in placed:
+        if allocation_id in placed and node in {None, entry.traits.node}:
             return
+        if node is not None:
+            entry = entry.on_node(node)
+            self.ledger.write(allocation_id, entry)
         self.undo.append((self._set_placed, (self.placed,)))
         self.placed = placed | {allocation_id: entry}
         if self.record:

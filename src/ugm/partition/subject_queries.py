@@ -264,7 +264,7 @@ class SubjectQueries:
         if not isinstance(subject, UserInQueue):
             return LedgerEntry(self._admission.require_application(subject), query.usage, traits).claim("")
         path, tags = subject.queue_path, subject.tags or {}
-        return Claim("", _NO_APPLICATION, query.usage, path, subject.user, tags, *traits[2:])
+        return Claim("", _NO_APPLICATION, query.usage, path, subject.user, tags, *traits[2:5])
 
     def _holding(self, subject: Subject) -> Holding:
         """Return the holding of an application, or a detached one for a user in a queue."""
@@ -282,7 +282,7 @@ class _QueueChain(NamedTuple):
 
 
 def _request(application_id: str, entry: LedgerEntry) -> AllocationRequest:
-    _, _, priority, preemptible, duration = entry.traits
+    _, _, priority, preemptible, duration, _ = entry.traits
     return QueryRequest(entry.usage, priority, preemptible, duration).of(application_id)
 
 

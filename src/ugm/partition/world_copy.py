@@ -116,7 +116,7 @@ def _facts(
         if type(one) is Resource:
             yield new(AllocationFacts, (name, application_id, path, one, 0, True, False))
         elif one is not None:
-            _, usage, (state, _, priority, preemptible, _) = one
+            _, usage, (state, _, priority, preemptible, *_) = one
             is_terminating = state is _TERMINATING
             yield new(AllocationFacts, (name, application_id, path, usage, priority, preemptible, is_terminating))
 

@@ -43,7 +43,8 @@ _Fields: TypeAlias = JsonMapping
 #: The allocations of a gang, and the operations of a batch.
 _MOST: Final = 1000
 _FLAG: Final[Schema] = {"type": "boolean"}
-_TRAITS: Final = {"placeholder": _FLAG, **TRAITS, "duration": DURATION}
+_NODE: Final = {"node": NAME}
+_TRAITS: Final = {"placeholder": _FLAG, **TRAITS, "duration": DURATION, **_NODE}
 _ALLOCATION: Final = {"allocation_id": NAME, "application_id": NAME, "usage": QUANTITIES}
 _GANG_STYLE: Final[Schema] = {"type": "string", "enum": [style.value for style in GangStyle]}
 
@@ -152,6 +153,7 @@ OPERATIONS: Final[Mapping[str, PartitionOperation]] = {
             {"allocation_id": NAME, "placeholder_id": NAME, "usage": QUANTITIES},
             _decision,
             _GRANT,
+            _NODE,
             existing={"placeholder_id": "allocation"},
         ),
         PartitionOperation(

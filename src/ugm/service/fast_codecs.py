@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
+from types import NoneType
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -43,7 +44,7 @@ _Decode: TypeAlias = Callable[[bytes], Arguments]
 #: The number of bytes of the largest vector of resources that is cached.
 _LARGEST: Final = 256
 #: The types of the arguments that may be left out.
-_TRAITS: Final = (bool, int, bool, int)
+_TRAITS: Final = ((bool,), (int,), (bool,), (int, NoneType), (str,))
 
 
 class _AllocationRequest(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
@@ -56,6 +57,7 @@ class _AllocationRequest(msgspec.Struct, array_like=True, forbid_unknown_fields=
     priority: int = 0
     preemptible: bool = True
     duration: int | None = None
+    node: str | None = None
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
@@ -88,7 +90,7 @@ def encode_allocation_request(derived: _Encode) -> _Encode:
             type(usage) is Resource
             and type(allocation_id) is str
             and type(application_id) is str
-            and (not traits or tuple(map(type, traits)) == _TRAITS[: len(traits)])
+            and all(type(trait) in types for trait, types in zip(traits, _TRAITS, strict=False))
         ):
             try:
                 return _encode((allocation_id, application_id, usage.amounts, *traits))
@@ -108,8 +110,11 @@ def decode_allocation_request(derived: _Decode) -> _Decode:
             ids_and_usage = request.allocation_id, request.application_id, _usage(request.usage)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return derived(data)
+        traits = request.placeholder, request.priority, request.preemptible, request.duration
+        if request.node is not None:
+            return *ids_and_usage, *traits, request.node
         if request.duration is not None:
-            return *ids_and_usage, request.placeholder, request.priority, request.preemptible, request.duration
+            return *ids_and_usage, *traits
         if request.preemptible and not request.priority and not request.placeholder:
             return ids_and_usage
         return *ids_and_usage, request.placeholder, request.priority, request.preemptible

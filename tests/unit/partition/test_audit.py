@@ -86,7 +86,7 @@ def test_report_for_programs(partition: Partition) -> None:
         "differences": [
             {
                 "ledger": None,
-                "running": {"allocation_id": "ghost", "application_id": "gone", "usage": {"memory": 1}},
+                "running": {"allocation_id": "ghost", "application_id": "gone", "usage": {"memory": 1}, "node": None},
                 "is_application_known": False,
             }
         ]
@@ -127,7 +127,7 @@ def test_reconcile_keeps_what_an_allocation_is(partition: Partition) -> None:
     partition.reconcile(partition.audit(running.values()))
     allocation = partition.allocation("p")
     assert allocation is not None
-    assert allocation[2:] == (memory(2), "terminating", True, 2, True, None, None)
+    assert allocation[2:] == (memory(2), "terminating", True, 2, True, None, None, None)
     partition.verify()
 
 
@@ -139,7 +139,7 @@ def test_reconcile_what_is_pending(partition: Partition, amount: int) -> None:
     )
     allocation = partition.allocation("waits")
     assert allocation is not None
-    assert allocation[2:] == (memory(amount), "held", False, 3, True, None, None)
+    assert allocation[2:] == (memory(amount), "held", False, 3, True, None, None, None)
     partition.verify()
 
 

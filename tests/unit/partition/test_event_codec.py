@@ -54,6 +54,7 @@ HELD_DICT: Final = {
     "preemptible": True,
     "until": None,
     "duration": None,
+    "node": None,
 }
 PENDING_DICT: Final = HELD_DICT | {"state": "pending", "placeholder": True, "priority": -3, "preemptible": False}
 HELD_ROW: Final = ["a", "app", {"memory": 1}]
@@ -163,7 +164,14 @@ PLAIN_DATA: Final[list[tuple[Event, list[Any], dict[str, Any]]]] = [
 ]
 
 
-SPECIAL: Final = ({"placeholder": True}, {"priority": 1}, {"preemptible": False}, {"until": 7}, {"duration": 60})
+SPECIAL: Final = (
+    {"placeholder": True},
+    {"priority": 1},
+    {"preemptible": False},
+    {"until": 7},
+    {"duration": 60},
+    {"node": "n1"},
+)
 
 
 @pytest.mark.parametrize("change", [{}, {"state": AllocationState.TERMINATING}, *SPECIAL])

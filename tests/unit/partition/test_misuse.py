@@ -379,8 +379,8 @@ def test_no_report(partition: Partition, differences: Wrong, text: str) -> None:
     ("running", "text"),
     [
         (None, "running None: expected an iterable of allocations"),
-        ([7], "running 7: expected a RunningAllocation, or a tuple of its three parts"),
-        ([("app", "app")], "running ('app', 'app'): expected a RunningAllocation, or a tuple of its three parts"),
+        ([7], "running 7: expected a RunningAllocation, or a tuple of its parts"),
+        ([("app", "app")], "running ('app', 'app'): expected a RunningAllocation, or a tuple of its parts"),
         ([("", "app", memory(1))], f"allocation_id '': {NAME}"),
         ([("app", "", memory(1))], f"application_id '': {ID}"),
         ([("app", "app", memory(1))] * 2, "running 'app': the allocation occurs twice"),

@@ -241,6 +241,7 @@ def test_allocations_of_an_application(partition: Partition) -> None:
         "preemptible": False,
         "until": None,
         "duration": None,
+        "node": None,
     }
 
 

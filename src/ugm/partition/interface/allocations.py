@@ -28,6 +28,7 @@ class AbstractAllocations(ABC):
         priority: int = 0,
         preemptible: bool = True,
         duration: int | None = None,
+        node: str | None = None,
     ) -> Decision:
         """Record a pending allocation, which `allocate` grants later or `release` withdraws.
 
@@ -54,6 +55,7 @@ class AbstractAllocations(ABC):
         priority: int = 0,
         preemptible: bool = True,
         duration: int | None = None,
+        node: str | None = None,
     ) -> Decision:
         """Grant an allocation if no limit of the user, the group, the queues or another quota model forbids it.
 
@@ -72,6 +74,9 @@ class AbstractAllocations(ABC):
             duration: the number of seconds after which its release is promised; None for no promise. The promised end
                 is stored with the allocation, for quota models. Nothing happens to an allocation that is still held
                 then. `resize` and `replace` keep the end.
+            node: the name of the node that the allocation runs on; None for no node. It is stored for queries and for
+                plans of preemption with nodes. Limits do not depend on it, and it need not be registered. A pending
+                allocation may have another node or none: the node of the grant counts.
 
         Returns:
             The decision. A denial contains every limit that the allocation would exceed, and changes nothing. A
@@ -93,6 +98,7 @@ class AbstractAllocations(ABC):
         priority: int = 0,
         preemptible: bool = True,
         duration: int | None = None,
+        node: str | None = None,
     ) -> Decision:
         """Grant an allocation, and release the allocations that other quota models evict for it.
 
@@ -107,6 +113,7 @@ class AbstractAllocations(ABC):
             priority: as for `allocate`.
             preemptible: as for `allocate`.
             duration: as for `allocate`.
+            node: as for `allocate`.
 
         Returns:
             The decision, with the allocations that were released.
@@ -132,7 +139,7 @@ class AbstractAllocations(ABC):
         """
 
     @abstractmethod
-    def replace(self, placeholder_id: str, allocation_id: str, usage: Resource) -> Decision:
+    def replace(self, placeholder_id: str, allocation_id: str, usage: Resource, *, node: str | None = None) -> Decision:
         """Replace a placeholder by a real allocation of the same application in one step.
 
         Only the resources that grow are checked, so an allocation that is not larger than the placeholder in any
@@ -140,7 +147,7 @@ class AbstractAllocations(ABC):
         differs from that of the placeholder, or if only one of them is preemptible.
 
         The allocation keeps the promised end of the placeholder. If it was requested with a duration of its own, this
-        duration counts from now on.
+        duration counts from now on. It runs on the node of the placeholder, unless *node* names another one.
 
         Raises:
             RequestError: the placeholder does not exist, or an argument is invalid. A repeated call gets the same
@@ -244,6 +251,7 @@ class AbstractAllocations(ABC):
         priority: int = 0,
         preemptible: bool = True,
         duration: int | None = None,
+        node: str | None = None,
     ) -> tuple[Violation, ...]:
         """Charge an existing allocation without a check: for recovery after a restart.
 

@@ -1,0 +1,159 @@
+"""Allocations that name the node that they run on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.server_fixtures import DECIDE, PREFIX, TOKEN, client
+from support.service_fixtures import client_of_service
+from ugm import AllocationRequest, Partition, RequestError, Resource, UserGroup, parse_config
+from ugm.events import Allocated, AllocationRequested, Event, Resized
+from ugm.journal import open_partition
+from ugm.partition import AbstractPartition, RunningAllocation
+
+CONFIG = parse_config("partitions: [{queues: [{name: a, resources: {max: {vcore: 8}}}]}]").partition()
+CORE = Resource(vcore=1000)
+
+
+def filled(partition: AbstractPartition) -> AbstractPartition:
+    """Return a partition with allocations on nodes, each made by another operation."""
+    partition.submit("app", UserGroup("sue"), "root.a")
+    partition.request("waits", "app", CORE, node="n1")
+    partition.allocate("one", "app", CORE, node="n1")
+    partition.allocate_evicting("two", "app", CORE, node="n2", priority=3)
+    partition.adopt("three", "app", CORE, node="n3", duration=60)
+    gang = [AllocationRequest("hold", "app", CORE, placeholder=True, node="n4"), AllocationRequest("four", "app", CORE)]
+    partition.allocate_all(gang)
+    partition.replace("hold", "five", CORE)
+    partition.preempt("two")
+    return partition
+
+
+NODES = {"five": "n4", "four": None, "one": "n1", "three": "n3", "two": "n2", "waits": "n1"}
+
+
+def nodes_of(partition: AbstractPartition) -> dict[str, str | None]:
+    """Return the node of every allocation, as queries list them."""
+    by_id = {one.allocation.allocation_id: one.allocation.node for one in partition.allocations_by_id(NODES)}
+    assert {one.allocation_id: one.node for one in partition.allocations("app")} == by_id
+    return by_id
+
+
+def test_every_operation_stores_the_node() -> None:
+    """Every operation that makes an allocation stores its node, and all queries list it."""
+    partition = filled(Partition(CONFIG))
+    assert nodes_of(partition) == NODES
+    [turn] = partition.order()
+    assert (turn.request.node, partition.allocation("one").to_dict()["node"]) == ("n1", "n1")  # type: ignore[union-attr]
+    partition.verify()
+
+
+def test_nodes_survive_a_restart_and_a_compaction(tmp_path: Path) -> None:
+    """The node of an allocation is the same after a restart, a compaction, and another restart."""
+    for _ in range(2):
+        partition = open_partition(tmp_path / "log", CONFIG)
+        if partition.allocation("one") is None:
+            filled(partition)
+        assert nodes_of(partition) == NODES
+        partition.journal.compact()
+        partition.journal.close()
+
+
+def test_nodes_in_a_service() -> None:
+    """A client of a service stores and reads nodes as in memory."""
+    with client_of_service(CONFIG) as partition:
+        assert nodes_of(filled(partition)) == NODES
+
+
+def test_nodes_in_rest() -> None:
+    """Operations of REST take a node, and listings have it."""
+    partition = filled(Partition(CONFIG))
+    rest = client(partition)
+    body = {"allocation_id": "new", "application_id": "app", "usage": {"vcore": "1"}, "node": "n9"}
+    assert rest.post(f"{PREFIX}/allocate", json=body, headers=DECIDE).json()["allowed"]
+    listed = rest.get(f"{PREFIX}/allocations", headers=TOKEN).json()["allocations"]
+    assert {one["allocation_id"]: one["node"] for one in listed} == {**NODES, "new": "n9"}
+    assert rest.post(f"{PREFIX}/allocate", json={**body, "node": ""}, headers=DECIDE).status_code == 400
+
+
+def test_events_have_the_node() -> None:
+    """Subscribers get the node with each event of the allocation."""
+    events: list[Event] = []
+    filled(Partition(CONFIG, subscribers=[lambda _, batch: events.extend(batch)]))
+    found = {one.allocation.allocation_id: one.allocation.node for one in events if isinstance(one, Allocated)}
+    assert found == {name: node for name, node in NODES.items() if name != "waits"} | {"hold": "n4"}
+    assert [one.allocation.node for one in events if isinstance(one, AllocationRequested)] == ["n1"]
+
+
+def test_a_repeated_call_has_the_same_node() -> None:
+    """A repeated allocation is granted again if it names the same node, and refused if it names another or none."""
+    partition = filled(Partition(CONFIG))
+    assert partition.allocate("one", "app", CORE, node="n1")
+    for node in ("n2", None):
+        with pytest.raises(RequestError, match="one"):
+            partition.allocate("one", "app", CORE, node=node)
+    assert nodes_of(partition) == NODES
+
+
+@pytest.mark.parametrize("node", ["n1", "n2", None])
+def test_the_grant_decides_about_the_node(node: str | None) -> None:
+    """The grant of a pending allocation names its node, whatever the request named."""
+    partition = filled(Partition(CONFIG))
+    assert partition.request("waits", "app", CORE, node="n1")
+    for _ in range(2):
+        assert partition.allocate("waits", "app", CORE, node=node)
+    assert nodes_of(partition)["waits"] == node
+
+
+def test_the_node_of_a_replacement() -> None:
+    """An allocation that replaces a placeholder runs on its node, or on the node that the call names."""
+    partition = Partition(CONFIG)
+    partition.submit("app", UserGroup("sue"), "root.a")
+    for name, node in (("same", None), ("other", "n2")):
+        partition.allocate(f"hold-{name}", "app", CORE, placeholder=True, node="n1")
+        for _ in range(2):
+            assert partition.replace(f"hold-{name}", name, CORE, node=node)
+    assert [one.node for one in partition.allocations()] == ["n2", "n1"]
+    with pytest.raises(RequestError, match="other"):
+        partition.replace("hold-other", "other", CORE, node="n3")
+
+
+def test_limits_do_not_depend_on_the_node() -> None:
+    """A limit counts all allocations, whatever their node; a resize keeps it."""
+    partition = filled(Partition(CONFIG))
+    assert not partition.allocate("big", "app", Resource(vcore=4000), node="n9")
+    partition.release("one")
+    assert partition.resize("five", Resource(vcore=5000))
+    assert partition.allocation("five").node == "n4"  # type: ignore[union-attr]  # it exists
+
+
+def test_audit_compares_the_node() -> None:
+    """An allocation that runs on another node is a difference, which `reconcile` repairs; no node agrees with all."""
+    events: list[Event] = []
+    partition = filled(Partition(CONFIG, subscribers=[lambda _, batch: events.extend(batch)]))
+    running = [RunningAllocation(*one[:3], one.node) for one in partition.allocations() if one.allocation_id != "waits"]
+    assert not partition.audit(running)
+    assert not partition.audit([one._replace(node=None) for one in running])
+    report = partition.audit([one._replace(node="n7") if one.allocation_id == "one" else one for one in running])
+    [difference] = report.differences
+    sides = difference.ledger, difference.running
+    assert [side and side.node for side in sides] == ["n1", "n7"]
+    assert partition.reconcile(report).differences == report.differences
+    assert nodes_of(partition) == {**NODES, "one": "n7"}
+    assert isinstance(events[-1], Resized)
+
+
+@pytest.mark.parametrize("node", ["", "n" * 257, 7, b"n"])
+def test_names_of_nodes(node: Any) -> None:  # noqa: ANN401 - invalid on purpose
+    """The name of a node is a text of 1 to 256 characters; otherwise nothing changes."""
+    partition = filled(Partition(CONFIG))
+    partition.allocate("hold", "app", CORE, placeholder=True)
+    for call in (partition.allocate, partition.request, partition.adopt, partition.allocate_evicting):
+        with pytest.raises(RequestError, match="node"):
+            call("new", "app", CORE, node=node)
+    with pytest.raises(RequestError, match="node"):
+        partition.replace("hold", "new", CORE, node=node)
+    assert partition.allocation("new") is None
