@@ -116,7 +116,10 @@ def field_shapes(kind: type[ConfigValue]) -> tuple[FieldShape, ...]:
     """Return the fields of a class of values, in order."""
     if kind not in _KNOWN:
         hints = get_type_hints(kind)
-        described = fields(cast("type[DataclassInstance]", kind))
+        # A field without a name in a file is not a part of the value.
+        described = [
+            each for each in fields(cast("type[DataclassInstance]", kind)) if each.metadata.get("yaml", "") is not None
+        ]
         _KNOWN[kind] = tuple(_shape(each, hints[each.name]) for each in described)
     return _KNOWN[kind]
 

@@ -245,10 +245,17 @@ class Problem(NamedTuple):
     code: str
     #: The message for people.
     message: str
+    #: The line of the text, and a mark under the place in a second line; empty if the text is not known.
+    excerpt: str = ""
 
     def __str__(self) -> str:
+        at = f":{self.line}:{self.column}" if self.line else ""
         place = f"{self.path}: " if self.path else ""
-        return printable(f"{self.file}:{self.line}:{self.column}: {place}{self.message} [{self.code}]")
+        return printable(f"{self.file}{at}: {place}{self.message} [{self.code}]")
+
+    def for_people(self) -> str:
+        """Return the problem with the line of the text and a mark under the place."""
+        return "\n".join((str(self), *(f"    {line}" for line in self.excerpt.splitlines())))
 
 
 def printable(text: str) -> str:
@@ -274,7 +281,7 @@ class ConfigError(UgmError, ValueError):
         self.problems: Final = problems
 
     def __str__(self) -> str:
-        return "\n".join(str(problem) for problem in self.problems)
+        return "\n".join(problem.for_people() for problem in self.problems)
 
 
 class InvariantError(UgmError):

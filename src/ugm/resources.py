@@ -40,6 +40,10 @@ _MULTIPLIERS: Final = _DECIMAL | _BINARY
 
 #: Unicode white space. `str.strip` without an argument would also remove the separators U+001C to U+001F.
 _BLANKS: Final = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+#: A quantity of another syntax, for suggestions.
+_LOOSE: Final = re.compile(r"([0-9][0-9,_]*(?:\.[0-9]+)?)[\t\n\f\r ]*([A-Za-z]*)", re.ASCII)
+_LONGEST_LOOSE: Final = 30
+_NEGATIVE: Final = re.compile(rf"[{_BLANKS}]*-[0-9.]")
 _QUANTITY: Final = re.compile(r"([0-9]+)[\t\n\f\r ]*([A-Za-z]*)", re.ASCII)
 
 
@@ -277,18 +281,45 @@ def parse_quantity(text: str, *, vcore: bool = False) -> int:
         raise QuantityError(repr(text), f"expected a text such as '4Gi', found {type(text).__name__}")
     found = _QUANTITY.fullmatch(text.strip(_BLANKS))
     if found is None:
-        raise QuantityError(text, "expected digits and at most one suffix")
+        reason = "must not be negative" if _NEGATIVE.match(text) else "expected digits and at most one suffix"
+        raise QuantityError(text, reason + _suggestion(text, vcore=vcore))
     digits, suffix = found.groups()
     if vcore and suffix == "m":
         multiplier = 1
     elif suffix in _MULTIPLIERS:
         multiplier = _MULTIPLIERS[suffix] * (1000 if vcore else 1)
     else:
-        raise QuantityError(text, f"unknown suffix {suffix!r}")
+        known = " ".join(["m"] * vcore + list(filter(None, _MULTIPLIERS)))
+        raise QuantityError(text, f"unknown suffix {suffix!r}{_suggestion(text, vcore=vcore)} (known: {known})")
     amount = bounded_int(digits, MAX_QUANTITY) * multiplier
     if amount > MAX_QUANTITY:
         raise QuantityError(text, f"too large (allowed: up to {MAX_QUANTITY} base units)")
     return amount
+
+
+def _suggestion(text: str, *, vcore: bool) -> str:
+    """Return the end of a message with the nearest valid quantities; empty if there are none."""
+    from fractions import Fraction  # noqa: PLC0415 - see above
+
+    found = _LOOSE.fullmatch(text.strip(_BLANKS)[:_LONGEST_LOOSE])
+    if found is None:
+        return ""
+    number, suffix = found[1].replace(",", "").replace("_", ""), found[2]
+    whole, _, part = number.partition(".")
+    multipliers: dict[str, Fraction | int] = {"m": Fraction(1, 1000), **_MULTIPLIERS} if vcore else {**_MULTIPLIERS}
+    texts = []
+    for known in [suffix] if suffix in multipliers else multipliers:
+        amount = Fraction(int(whole + part), 10 ** len(part)) * multipliers[known] * (1000 if vcore else 1)
+        if amount.denominator == 1 and amount <= MAX_QUANTITY and _is_meant(suffix.lower(), known):
+            exact = format_amount(VCORE if vcore else MEMORY, amount.numerator)
+            texts.append(exact if part else f"{int(number)}{known}")
+    return f"; write {' or '.join(texts)}" if texts else ""
+
+
+def _is_meant(suffix: str, known: str) -> bool:
+    """Return whether a suffix such as ``gb`` or ``gib`` probably stands for a known one."""
+    letters = suffix.removesuffix("ytes").removesuffix("yte").removesuffix("b")
+    return letters == known.lower() or (letters == known.lower().removesuffix("i") and bool(letters))
 
 
 def bounded_int(digits: str, maximum: int) -> int:

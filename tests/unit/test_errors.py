@@ -96,7 +96,7 @@ def test_kinds() -> None:
 def test_problem() -> None:
     """A problem reads like the message of a compiler; one without a place in the configuration leaves it out."""
     assert str(FIRST) == "queues.yaml:3:5: partitions[0].queues[0]: A queue has no name. [queue-name-missing]"
-    assert str(SECOND) == "queues.yaml:0:0: The file cannot be read. [file-unreadable]"
+    assert str(SECOND) == "queues.yaml: The file cannot be read. [file-unreadable]"
 
 
 def test_problems_sort_by_place() -> None:

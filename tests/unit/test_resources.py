@@ -167,7 +167,10 @@ def test_parse_refuses() -> None:
     with pytest.raises(QuantityError) as caught:
         Resource.parse(memory="4 GiB")
 
-    assert str(caught.value) == "'4 GiB' is not a quantity: unknown suffix 'GiB'"
+    assert (
+        str(caught.value)
+        == "'4 GiB' is not a quantity: unknown suffix 'GiB'; write 4Gi (known: k M G T P E Ki Mi Gi Ti Pi Ei)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -193,15 +196,15 @@ def test_quantities(text: str, amount: int) -> None:
     [
         ("", "expected digits and at most one suffix"),
         ("k", "expected digits and at most one suffix"),
-        ("-1", "expected digits and at most one suffix"),
+        ("-1", "must not be negative"),
         ("1.5", "expected digits and at most one suffix"),
-        ("1_000", "expected digits and at most one suffix"),
+        ("1_000", "expected digits and at most one suffix; write 1000"),
         ("1e3", "expected digits and at most one suffix"),
         ("0x10", "expected digits and at most one suffix"),
         ("\u0661", "expected digits and at most one suffix"),
-        ("1K", "unknown suffix 'K'"),
-        ("1mi", "unknown suffix 'mi'"),
-        ("100m", "unknown suffix 'm'"),
+        ("1K", "unknown suffix 'K'; write 1k or 1Ki (known: k M G T P E Ki Mi Gi Ti Pi Ei)"),
+        ("1mi", "unknown suffix 'mi'; write 1Mi (known: k M G T P E Ki Mi Gi Ti Pi Ei)"),
+        ("100m", "unknown suffix 'm'; write 100M or 100Mi (known: k M G T P E Ki Mi Gi Ti Pi Ei)"),
         (str(2**63), "too large (allowed: up to 9223372036854775807 base units)"),
         ("8Ei", "too large (allowed: up to 9223372036854775807 base units)"),
         ("9" * 100_000, "too large (allowed: up to 9223372036854775807 base units)"),

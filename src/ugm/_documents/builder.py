@@ -301,7 +301,11 @@ class Builder:
             if name in self.anchors:
                 self.report(mark, "yaml-alias-recursive", f"the anchor {quote(name)} contains itself")
             else:
-                self.report(mark, "yaml-alias-unknown", f"no anchor {quote(name)} precedes its alias")
+                self.report(
+                    mark,
+                    "yaml-alias-unknown",
+                    f"no anchor {quote(name)} precedes its alias; quote a text that begins with *",
+                )
             anchored = (UNUSABLE, mark, 1)
         value, place, size = anchored
         self.aliased += size

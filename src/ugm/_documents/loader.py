@@ -10,12 +10,13 @@ The module knows nothing of queues and limits.
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import Final, NamedTuple, cast
 
 import yaml
 
 from ugm._documents.builder import Builder, Value, mark_in, not_text
-from ugm._documents.places import START, Mark, Path, Place, locate, mark_after
+from ugm._documents.places import START, Mark, Path, Place, line_and_column, locate, mark_after
 from ugm._documents.problems import Problems
 from ugm.errors import ConfigError
 
@@ -84,7 +85,7 @@ def load(text: str, file: str) -> Document:
         mark = mark_in(getattr(error, "problem_mark", None))
         if _TOO_DEEP in reason:
             builder.refuse_depth(mark)
-        builder.refuse(mark, "yaml-syntax", f"invalid YAML: {reason}")
+        builder.refuse(mark, "yaml-syntax", f"invalid YAML: {_in_plain_words(reason, text, mark)}")
     except ConfigError:
         raise
     except (ValueError, OverflowError):
@@ -93,6 +94,20 @@ def load(text: str, file: str) -> Document:
     finally:
         parser.dispose()
     return Document(builder.data, builder.place, builder.problems)
+
+
+def _in_plain_words(reason: str, text: str, mark: Mark) -> str:
+    """Return the reason of a syntax error; that of a frequent one in plain words."""
+    line, column = line_and_column(mark)
+    found = next(islice(text.splitlines(), line - 1, None), "")
+    indentation = found[: len(found) - len(found.lstrip())]
+    if "\t" in indentation or found[column - 1 : column] == "\t":
+        return "a tab character (allowed for indentation: only spaces)"
+    if "an alias" in reason:
+        return "an unquoted * begins an alias; quote it: '*'"
+    if "cannot start any token" in reason:
+        return f"an unquoted text cannot begin with {found[column - 1 : column]}; quote it"
+    return reason
 
 
 def too_large(file: str) -> ConfigError:

@@ -117,9 +117,11 @@ def diff_command(*, old: str, new: str, partition_name: str | None, as_json: boo
 @click.argument("files", nargs=-1, required=True, type=click.Path(allow_dash=True))
 @click.option("--json", "as_json", is_flag=True, help="Print the problems as JSON.")
 def validate_command(*, files: tuple[str, ...], as_json: bool) -> None:
-    """Print all problems of the queue configurations FILES, one per line, with their places.
+    """Print all problems of the queue configurations FILES with their places.
 
-    The format is FILE:LINE:COLUMN: PATH: MESSAGE [CODE]. Use - for the standard input.
+    The format is FILE:LINE:COLUMN: PATH: MESSAGE [CODE]. The line of the file follows, with a mark under the place.
+    A file may also be a ConfigMap of Kubernetes or the values of Helm that contain a configuration. Use - for the
+    standard input.
     A warning is printed for a setting that is allowed but probably a mistake; its message starts with "warning".
     The exit status is 0 without problems, and 1 otherwise.
     """
@@ -130,7 +132,7 @@ def validate_command(*, files: tuple[str, ...], as_json: bool) -> None:
     else:
         for review in reviews.values():
             for problem in sorted((*review.problems, *map(_as_warning, review.warnings))):
-                click.echo(str(problem))
+                click.echo(problem.for_people())
         warnings = sum(len(review.warnings) for review in reviews.values())
         suffix = f" and {counted(warnings, 'warning')}" if warnings else ""
         click.echo(f"{counted(count, 'problem')}{suffix} in {counted(len(reviews), 'file')}", err=True)

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ugm._unmapped_queues import unmapped_queues
 from ugm.cli.output import section, shown, table
 from ugm.config import PartitionConfig, PlacementRule, SchedulerConfig
 from ugm.errors import RequestError
@@ -50,13 +51,19 @@ class PartitionDifference(NamedTuple):
         """The limits that fall by more than 10 %; a plan has to be confirmed if it has any."""
         return tuple(lowered_limits(self.changes))
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The queues in which a declared quota model of the new configuration denies every request."""
+        return tuple(map(str, unmapped_queues(self.after)))
+
     def __bool__(self) -> bool:
         return self.change != "none"
 
     def to_dict(self) -> dict[str, object]:
         """Return the difference for JSON."""
         risks = [risk.to_dict() for risk in self.risks]
-        return {"partition": self.name, "change": self.change, **self.changes.to_dict(), "risks": risks}
+        found = {"risks": risks, "warnings": list(self.warnings)}
+        return {"partition": self.name, "change": self.change, **self.changes.to_dict(), **found}
 
 
 def differences(old: SchedulerConfig, new: SchedulerConfig, name: str | None = None) -> list[PartitionDifference]:
@@ -107,6 +114,9 @@ def _render(difference: PartitionDifference, console: Console) -> None:
     if difference.risks:
         rows = table("limit", rows=((str(risk),) for risk in difference.risks), folded=("limit",))
         section(console, "Risks: limits that fall by more than 10 %", rows)
+    if difference.warnings:
+        rows = table("queue", rows=((warning,) for warning in difference.warnings), folded=("queue",))
+        section(console, "Warnings: queues that deny every request", rows)
 
 
 def _schedule_table(found: Changes) -> Table:

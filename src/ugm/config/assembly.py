@@ -15,6 +15,7 @@ from ugm._config_fields import ConfigValue, FieldShape, field_shapes
 from ugm._documents.builder import UNUSABLE, Value
 from ugm._documents.loader import Document
 from ugm._documents.places import Path
+from ugm._spelling import did_you_mean
 from ugm.config.findings import Finding
 from ugm.config.model_documents import DocumentReader, document_reader, is_usable
 from ugm.config.scalars import SCALARS, kind_of
@@ -65,7 +66,8 @@ class Assembly:
         fields: dict[str, Value] = {}
         for name, item in data.items():
             if name not in shapes:
-                message = f"unknown field {quote(name)}; known here: {', '.join(sorted(shapes))}"
+                known = sorted(shapes)
+                message = f"unknown field {quote(name)}{did_you_mean(name, known)}; known here: {', '.join(known)}"
                 self._refuse((*path, name), item, "field-unknown", message)
             # A field without a value, and one that was set aside, is absent.
             elif (read := self._field(shapes[name], item, (*path, name))) is not None:

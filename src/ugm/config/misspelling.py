@@ -3,9 +3,9 @@
 The problem: the names of resources are free, so ``max: {cpu: 8, Memory: 4Gi}`` is valid. But no request names these
 resources, so the limit has no effect, and no error says so.
 
-The idea: a name is reported if it is a common word for ``vcore`` or ``memory``, or if it differs by case or by one edit
-from a known name, or from a name that the configuration uses more often. An edit is a letter added, left out or
-replaced, or two letters swapped. Two names that are one edit apart become equal when at most one letter is left out of
+The idea: a name is reported if it has the same stem as a known name, or as one that the configuration uses more often
+or earlier (see `ugm._spelling`), or if it differs by one edit. An edit is a letter added, left out or replaced, or two
+letters swapped. Two names that are one edit apart become equal when at most one letter is left out of
 each; so an index of the known names, and of these names without each of their letters, finds the candidates without
 comparing all pairs.
 
@@ -24,29 +24,22 @@ from typing import Final, NamedTuple
 
 from ugm._config_fields import ConfigValue, field_shapes
 from ugm._documents.places import Path
+from ugm._spelling import is_one_edit, is_slip, resembles, stem
 from ugm.config.findings import Finding
 from ugm.configuration import QuotaTreeDocument, SchedulerConfig
 from ugm.errors import quote
 from ugm.resources import MEMORY, VCORE, Resource
 
-__all__ = ["MAX_WARNINGS", "misspelt_resources"]
+__all__ = ["MAX_WARNINGS", "misspelt_resources", "vectors"]
 
 #: The search ends after this many warnings.
 MAX_WARNINGS: Final = 100
 
 _STANDARD: Final = (VCORE, MEMORY, "pods")
-_OTHER_WORDS: Final = {
-    **dict.fromkeys(("cpu", "cpus", "core", "cores", "vcores", "vcpu", "vcpus", "millicores"), VCORE),
-    **dict.fromkeys(("mem", "ram", "memories"), MEMORY),
-    "pod": "pods",
-}
 #: The types of fields that are mappings by resource.
 _BY_RESOURCE: Final = (Resource, Mapping[str, float], Mapping[str, Fraction])
 #: The maximum length of names that are compared by edits.
 _LONGEST: Final = 64
-#: The minimum length of names that are compared with other unknown names; shorter ones often differ by one letter on
-#: purpose.
-_SHORTEST: Final = 5
 #: The maximum number of names of a configuration that are compared with each other.
 _MAX_COMPARED: Final = 2_000
 #: The maximum number of names that are compared because they are equal without one letter: known ones, then those with
@@ -69,7 +62,7 @@ def misspelt_resources(config: SchedulerConfig, known: Iterable[str] = ()) -> It
         known: names that are correct, for example the resources of a cluster.
     """
     uses: dict[str, _Use] = {}
-    for path, amounts in _vectors(config):
+    for path, amounts in vectors(config):
         for name in amounts:
             first, times = uses.get(name, _Use((*path, name), 0))
             uses[name] = _Use(first, times + 1)
@@ -93,13 +86,13 @@ class _Suggestions:
     def __init__(self, uses: Mapping[str, _Use], known: tuple[str, ...]) -> None:
         self._uses: Final = uses
         self._known: Final = frozenset(known)
-        #: Names by their spelling in lower case. In both indexes, known names come first, then names by frequency.
+        #: Names by their stem. In both indexes, known names come first, then names by frequency.
         self._same: Final[dict[str, str]] = {}
         #: Names by their spelling, and by their spelling without each of their letters.
         self._near: Final[dict[str, list[str]]] = {}
         ranked = sorted(uses, key=lambda name: -uses[name].times)
         for name in dict.fromkeys((*known, *ranked)):
-            self._same.setdefault(name.lower(), name)
+            self._same.setdefault(stem(name), name)
         for name in dict.fromkeys((*known, *(ranked if len(ranked) <= _MAX_COMPARED else ()))):
             for part in _without_one(name):
                 similar = self._near.setdefault(part, [])
@@ -110,10 +103,7 @@ class _Suggestions:
         """Return the name that was probably intended; None if the name is probably correct."""
         if name in self._known:
             return None
-        lower = name.lower()
-        if lower in _OTHER_WORDS:
-            return _OTHER_WORDS[lower]
-        if (same := self._same[lower]) != name:
+        if resembles(name, same := self._same[stem(name)]):
             return same
         for part in _without_one(name):
             for other in self._near.get(part, ()):
@@ -123,9 +113,8 @@ class _Suggestions:
 
     def _is_intended(self, name: str, other: str) -> bool:
         if other in self._known:
-            return _is_one_edit(name, other)
-        more_used = other in self._uses and self._uses[other].times > self._uses[name].times
-        return more_used and min(len(name), len(other)) >= _SHORTEST and _is_slip(name, other)
+            return is_one_edit(name, other)
+        return other in self._uses and self._uses[other].times > self._uses[name].times and is_slip(name, other)
 
 
 def _without_one(name: str) -> Iterator[str]:
@@ -138,30 +127,7 @@ def _without_one(name: str) -> Iterator[str]:
                 yield name[:at] + name[at + 1 :]
 
 
-def _difference(one: str, other: str) -> tuple[str, str, int]:
-    """Return the different middle parts of two names, and the length of their common end."""
-    start = 0
-    while start < min(len(one), len(other)) and one[start] == other[start]:
-        start += 1
-    end = 0
-    while end < min(len(one), len(other)) - start and one[-1 - end] == other[-1 - end]:
-        end += 1
-    return one[start : len(one) - end], other[start : len(other) - end], end
-
-
-def _is_one_edit(one: str, other: str) -> bool:
-    left, right, _ = _difference(one, other)
-    return len(left) + len(right) == 1 or len(left) == len(right) == 1 or (len(left) == 2 and left == right[::-1])  # noqa: PLR2004 - two letters swapped
-
-
-def _is_slip(one: str, other: str) -> bool:
-    """Return whether one edit is probably a mistake: numbers and last letters often distinguish names."""
-    left, right, end = _difference(one, other)
-    replaced_at_end = len(left) == len(right) == 1 and end == 0
-    return _is_one_edit(one, other) and (left + right).isalpha() and not replaced_at_end
-
-
-def _vectors(value: object, path: Path = ()) -> Iterator[tuple[Path, Iterable[str]]]:
+def vectors(value: object, path: Path = ()) -> Iterator[tuple[Path, Iterable[str]]]:
     """Yield the path and the names of every mapping of resources in a part of a configuration."""
     if isinstance(value, QuotaTreeDocument):
         yield from (((*path, "spec", "nodes", node.name, "quota"), node.quota) for node in value.nodes)
@@ -171,7 +137,7 @@ def _vectors(value: object, path: Path = ()) -> Iterator[tuple[Path, Iterable[st
             if shape.kind in _BY_RESOURCE:
                 yield place, given or ()
             else:
-                yield from _vectors(given, place)
+                yield from vectors(given, place)
     elif isinstance(value, tuple):
         for index, item in enumerate(value):
-            yield from _vectors(item, (*path, index))
+            yield from vectors(item, (*path, index))

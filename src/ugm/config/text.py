@@ -8,24 +8,30 @@ set aside are not reported.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
+from itertools import chain, islice
 from pathlib import Path as FilePath
 from typing import Any, Final, NamedTuple, cast
 
 import yaml
 
 from ugm._config_fields import to_data
-from ugm._documents.loader import MAX_BYTES, Document, load, refusal, too_large
+from ugm._documents.loader import MAX_BYTES, Document, refusal, too_large
 from ugm._documents.places import mark_after
 from ugm._documents.problems import Problems
 from ugm._json_values import JsonObject
 from ugm.arguments import require_items
+from ugm.config.amount_warnings import old_units
 from ugm.config.assembly import Assembly
-from ugm.config.inclusion import FILE_KEY, include_files, reader_in
-from ugm.config.misspelling import misspelt_resources
-from ugm.config.sort_properties import policies_without_shares, unknown_sort_properties
+from ugm.config.excerpts import with_excerpts
+from ugm.config.inclusion import FILE_KEY, FileReader, include_files, reader_in
+from ugm.config.manifests import load_config_document
+from ugm.config.misspelling import MAX_WARNINGS, misspelt_resources
+from ugm.config.property_warnings import property_warnings, queues_without_group
 from ugm.config.validation import find_problems, partitions_can_be_used
 from ugm.configuration import QuotaTreeDocument, SchedulerConfig
 from ugm.errors import ConfigError, Problem, RequestError, value_text
@@ -41,6 +47,13 @@ __all__ = [
     "review_config",
     "review_file",
 ]
+
+
+_LOGGER: Final = logging.getLogger(__name__)
+#: The maximum number of warnings in a log record.
+_LOGGED: Final = 10
+#: The codes of warnings about a key.
+_AT_KEYS: Final = frozenset(("resource-name-misspelt", "units-old", "queue-property-misspelt"))
 
 
 class Review(NamedTuple):
@@ -61,7 +74,7 @@ def load_config(path: str | os.PathLike[str]) -> SchedulerConfig:
         ConfigError: the file cannot be read, or the configuration is not valid; with all problems.
     """
     text, file = _read(path)
-    return _config_of(*_parsed(text, file, _folder_of(file)))
+    return _config_of(_reviewed(text, file, _folder_of(file)))
 
 
 def included_files(path: str | os.PathLike[str]) -> tuple[str, ...]:
@@ -71,7 +84,7 @@ def included_files(path: str | os.PathLike[str]) -> tuple[str, ...]:
         text, file = _read(path)
         # Nearly all configurations include no file, and parsing a large one takes long.
         if FILE_KEY in text:
-            include_files(load(text, file), reader_in(_folder_of(file), found))
+            include_files(load_config_document(text, file), reader_in(_folder_of(file), found))
     return tuple(found)
 
 
@@ -133,7 +146,7 @@ def decode_config(content: bytes, *, file: str) -> SchedulerConfig:
     Raises:
         ConfigError: see `load_config`.
     """
-    return _config_of(*_parsed(_decoded(content, file), file, "."))
+    return _config_of(_reviewed(_decoded(content, file), file, "."))
 
 
 def review_bytes(content: bytes, *, file: str) -> Review:
@@ -172,13 +185,23 @@ def parse_config(text: str, *, file: str = "<text>") -> SchedulerConfig:
     >>> config.partition().root.queues[0].limits[0].max_applications
     2
     """
-    return _config_of(*_parsed(text, _required_file(file)))
+    return _config_of(_reviewed(text, _required_file(file)))
 
 
-def _config_of(document: Document, config: SchedulerConfig | None) -> SchedulerConfig:
-    if config is None or document.problems:
-        raise document.problems.error()
-    return config
+def _config_of(review: Review) -> SchedulerConfig:
+    """Return the configuration of a review, and log its warnings.
+
+    Raises:
+        ConfigError: it has problems.
+    """
+    if review.config is None:
+        raise ConfigError(review.problems)
+    if review.warnings:
+        count = len(review.warnings)
+        lines = "\n".join(map(str, review.warnings[:_LOGGED]))
+        more = f"\nand {count - _LOGGED} more" if count > _LOGGED else ""
+        _LOGGER.warning("the configuration has %d warning%s:\n%s%s", count, "s" * (count > 1), lines, more)
+    return review.config
 
 
 def review_config(text: str, *, file: str = "<text>", known: Iterable[str] = ()) -> Review:
@@ -208,36 +231,54 @@ def _review(
     names = _required_names(known)
     try:
         text, file = read()
-        document, config = _parsed(text, file, None if folder_of is None else folder_of(file))
     except ConfigError as error:
         return Review(None, error.problems, ())
-    problems = document.problems.error().problems if document.problems else ()
-    warnings = () if config is None else _warnings(config, document, file, names)
-    return Review(None if problems else config, problems, warnings)
+    return _reviewed(text, file, None if folder_of is None else folder_of(file), names)
 
 
-def _parsed(text: str, file: str, folder: str | None = None) -> tuple[Document, SchedulerConfig | None]:
-    """Read a configuration and collect its problems in the document.
+def _reviewed(text: str, file: str, folder: str | None = None, known: Iterable[str] = ()) -> Review:
+    """Review a configuration.
 
     Args:
         text: the text.
         file: its name in problems.
         folder: the folder of the files that it names; None if it must not name any.
+        known: correct names of resources.
     """
-    document = include_files(load(text, file), None if folder is None else reader_in(folder))
-    assembly = Assembly(document)
-    config = assembly.config()
-    if config is not None:
-        _apply_rules(config, document, assembly)
-    return document, config
+    texts = {file: text}
+    try:
+        document = include_files(load_config_document(text, file), None if folder is None else _reader(folder, texts))
+        assembly = Assembly(document)
+        config = assembly.config()
+        if config is not None:
+            _apply_rules(config, document, assembly)
+        problems = document.problems.error().problems if document.problems else ()
+        warnings = () if config is None else with_excerpts(_warnings(config, document, file, known), texts)
+    except ConfigError as error:
+        problems, config, warnings = error.problems, None, ()
+    valid = None if problems or config is None else replace(config, warnings=warnings)
+    return Review(valid, with_excerpts(problems, texts), warnings)
+
+
+def _reader(folder: str, texts: dict[str, str]) -> FileReader:
+    """Return a function that reads the files of a folder, and adds their texts to *texts*."""
+    read_file = reader_in(folder)
+
+    def read(name: str) -> tuple[str, str]:
+        text, file = read_file(name)
+        texts[file] = text
+        return text, file
+
+    return read
 
 
 def _warnings(config: SchedulerConfig, document: Document, file: str, known: Iterable[str]) -> tuple[Problem, ...]:
     warned = document._replace(problems=Problems(file))
-    for path, code, message, _ in misspelt_resources(config, known):
-        warned.report(path, code, message, key=True)
-    for path, code, message, _ in (*unknown_sort_properties(config), *policies_without_shares(config)):
-        warned.report(path, code, message)
+    found = chain(
+        misspelt_resources(config, known), old_units(config), property_warnings(config), queues_without_group(config)
+    )
+    for path, code, message, _ in islice(found, MAX_WARNINGS):
+        warned.report(path, code, message, key=code in _AT_KEYS)
     return warned.problems.error().problems
 
 

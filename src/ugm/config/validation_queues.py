@@ -8,9 +8,7 @@ from typing import Final, TypeAlias
 
 from ugm.config.findings import Finding, LocatedQueue
 from ugm.errors import RequestError, cut, quote
-from ugm.fairness.sort_settings import RESERVATION, is_valid_reservation
 from ugm.identity import ROOT
-from ugm.preemption.settings import PROPERTIES, is_valid_value
 from ugm.queues.acl import Acl
 from ugm.queues.placement_rules import QUEUE_NAMES
 from ugm.resources import Resource, format_amount
@@ -217,36 +215,6 @@ def _text(name: str, amount: int) -> str:
     return f"{cut(name)} {format_amount(name, amount)}"
 
 
-def preemption_properties_are_valid(located: LocatedQueue) -> Iterator[Finding]:
-    """The properties of a queue and of its template that concern preemption have values that are allowed.
-
-    Source: Apache YuniKorn, preemption; queue preemption properties.
-    """
-    template = located.queue.child_template
-    for field, properties in (
-        ("properties", located.queue.properties),
-        ("childtemplate", {} if template is None else template.properties),
-    ):
-        path = (*located.path, field) if field == "properties" else (*located.path, field, "properties")
-        for name, value in properties.items():
-            if not is_valid_value(name, value):
-                message = f"{quote(value)} is not allowed (allowed: {PROPERTIES[name]})"
-                yield Finding((*path, name), "queue-preemption-invalid", message)
-
-
-def reservation_property_is_valid(located: LocatedQueue) -> Iterator[Finding]:
-    """The property of a queue and of its template that lets requests reserve capacity has a value that is allowed."""
-    template = located.queue.child_template
-    for path, properties in (
-        ((*located.path, "properties"), located.queue.properties),
-        ((*located.path, "childtemplate", "properties"), {} if template is None else template.properties),
-    ):
-        value = properties.get(RESERVATION, "")
-        if not is_valid_reservation(value):
-            message = f"{quote(value)} is not allowed (allowed: 'enabled', 'disabled')"
-            yield Finding((*path, RESERVATION), "queue-reservation-invalid", message)
-
-
 QUEUE_RULES: Final[tuple[Callable[[LocatedQueue], Iterator[Finding]], ...]] = (
     queue_name_is_valid,
     queue_name_is_not_root,
@@ -256,6 +224,4 @@ QUEUE_RULES: Final[tuple[Callable[[LocatedQueue], Iterator[Finding]], ...]] = (
     guaranteed_fits_max,
     applications_fit_above,
     template_fits_queue,
-    preemption_properties_are_valid,
-    reservation_property_is_valid,
 )

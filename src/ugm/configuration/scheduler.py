@@ -11,7 +11,7 @@ from ugm.configuration.limits import LimitConfig
 from ugm.configuration.models import BudgetConfig, ElasticConfig, FairShareConfig, QuotaTreeConfig, QuotaTreeRules
 from ugm.configuration.placement import PlacementRule
 from ugm.configuration.queues import QueueConfig
-from ugm.errors import RequestError
+from ugm.errors import Problem, RequestError
 from ugm.identity import ROOT, is_text
 
 __all__ = [
@@ -130,6 +130,8 @@ class SchedulerConfig(ConfigValue):
     partitions: tuple[PartitionConfig, ...] = ()
     #: A scheduler writes it when it exports a configuration; it is not checked.
     checksum: str = ""
+    #: Probable mistakes that the reader of a text or file has found, in the order of the text; not a part of the value.
+    warnings: tuple[Problem, ...] = field(default=(), compare=False, repr=False, metadata={"yaml": None})
 
     def partition(self, name: str | None = None) -> PartitionConfig:
         """Return a partition by name; without a name the only one, or else the one called ``default``.

@@ -10,7 +10,7 @@ They are properties of queues, as in Apache YuniKorn, which does not have ``shar
 ``ugm.reservation``            ``enabled`` or ``disabled``; see `ugm.partition.Reservation`
 =============================  ================================================================================
 
-An unknown value of the properties of Apache YuniKorn counts as the default; `ugm.config.review_config` warns about it.
+An unknown value counts as the default, as in Apache YuniKorn; `ugm.config.review_config` warns about it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ugm.configuration import PartitionConfig, QueueConfig
 from ugm.fairness.order_tree import SortSettings
 from ugm.identity import ROOT, ancestors
 
-__all__ = ["POLICY", "PROPERTIES", "RESERVATION", "QueueSettings", "is_valid_reservation", "is_valid_value"]
+__all__ = ["POLICY", "PROPERTIES", "QueueSettings", "is_valid_value"]
 
 #: The property with the order of the applications of a leaf.
 POLICY: Final = "application.sort.policy"
@@ -38,13 +38,19 @@ PROPERTIES: Final = {
     _PRIORITY: "'enabled', 'disabled'",
     _OFFSET: "a number from -2147483648 to 2147483647",
     _FENCE: "'default', 'fence'",
+    RESERVATION: "'enabled', 'disabled'",
 }
 
 _POLICIES: Final = {"fifo": "fifo", "fair": "fair", "share": "share", "stateaware": "fifo"}
 _SWITCH: Final = {"enabled": True, "disabled": False}
 _FENCES: Final = {"default": False, "fence": True}
 
-_WORDS: Final[Mapping[str, Mapping[str, object]]] = {POLICY: _POLICIES, _PRIORITY: _SWITCH, _FENCE: _FENCES}
+_WORDS: Final[Mapping[str, Mapping[str, object]]] = {
+    POLICY: _POLICIES,
+    _PRIORITY: _SWITCH,
+    _FENCE: _FENCES,
+    RESERVATION: _SWITCH,
+}
 
 _DEFAULT: Final = SortSettings()
 
@@ -55,11 +61,6 @@ def is_valid_value(name: str, value: str) -> bool:
     if words is not None:
         return not value or value.lower() in words
     return name != _OFFSET or not value or _offset(value) is not None
-
-
-def is_valid_reservation(value: str) -> bool:
-    """Return whether a value of `RESERVATION` is allowed."""
-    return not value or value.lower() in _SWITCH
 
 
 def _offset(value: str) -> int | None:

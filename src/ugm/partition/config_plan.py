@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, TypeAlias, final
 
 from ugm._declared_models import ModelDefinition
 from ugm._json_values import JsonObject
+from ugm._unmapped_queues import unmapped_queues
 from ugm.decision import Exhaustion, Violation
 from ugm.errors import RequestError
 from ugm.identity import UserGroup
@@ -140,6 +141,11 @@ class ConfigPlan(NamedTuple):
         """
         return (*map(below_usage, self.newly_exceeded), *lowered_limits(self.changes))
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The queues in which a declared quota model denies every request, because no source maps them to a group."""
+        return tuple(map(str, unmapped_queues(self.compiled.config)))
+
     def to_dict(self) -> JsonObject:
         """Return the plan for JSON."""
         return {
@@ -152,6 +158,7 @@ class ConfigPlan(NamedTuple):
             "exhausting": [exhaustion.to_dict() for exhaustion in self.exhausting],
             "scheduled": [change.to_dict() for change in self.scheduled],
             "risks": [risk.to_dict() for risk in self.risks],
+            "warnings": list(self.warnings),
         }
 
     def __str__(self) -> str:
@@ -169,6 +176,7 @@ class ConfigPlan(NamedTuple):
         if still:
             parts.append(f"already exceeded: {still} limit{'s' if still > 1 else ''}")
         parts += map(str, self.scheduled)
+        parts += (f"warning: {warning}" for warning in self.warnings)
         return "\n".join(parts)
 
 

@@ -8,7 +8,8 @@ They are properties of queues, as in Apache YuniKorn:
 ``quota.preemption.delay``  how long a queue may be above its maximum before it is reduced; 0: never reduced
 ==========================  ===========================================================================
 
-A delay is a number with a unit, or several: ``90s``, ``1m30s``, ``1h``. Parts of a second are rounded up.
+A delay is a number with a unit, or several: ``90s``, ``1m30s``, ``1h``. Parts of a second are rounded up. An unknown
+value counts as the default; `ugm.config.review_config` warns about it.
 """
 
 from __future__ import annotations

@@ -224,6 +224,7 @@ RESPONSE_SCHEMAS: Final[Mapping[str, Schema]] = {
         exhausting=listing(record(**attributes(Exhaustion, begins=AMOUNT, ends=optional(AMOUNT)))),
         scheduled=listing(reference("ScheduledChange")),
         risks=listing(record(**attributes(LimitRisk))),
+        warnings=listing(TEXT),
         text=TEXT,
     ),
     "ScheduledChange": record(

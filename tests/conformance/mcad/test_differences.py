@@ -337,7 +337,7 @@ def test_node_without_a_name() -> None:
     with pytest.raises(ConfigError) as caught:
         QuotaManager().add_tree_from_struct(document({"": ("R", 1), "R": ("nil", 1)}))
 
-    assert str(caught.value) == "<struct>:0:0: spec.nodes: expected the name of the node [node-name-missing]"
+    assert str(caught.value) == "<struct>: spec.nodes: expected the name of the node [node-name-missing]"
 
 
 def test_quantity_that_does_not_parse() -> None:

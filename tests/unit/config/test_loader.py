@@ -57,7 +57,7 @@ partitions: *missing
 ----
 1:13 yaml-alias-unknown
 partitions
-no anchor 'missing' precedes its alias
+no anchor 'missing' precedes its alias; quote a text that begins with *
 ====
 an anchor that contains itself
 partitions: &p

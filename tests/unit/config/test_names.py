@@ -28,6 +28,8 @@ partitions:
   queues: [{name: a}]
 """
 
+KEYS = "known here: budgets, elastic, fairshare, names, quotatreerules, quotatrees, thresholds"
+
 
 def configuration() -> str:
     """Return a configuration that names users and groups as identity providers do."""
@@ -69,9 +71,7 @@ def test_the_switch_is_of_one_partition() -> None:
     [
         (
             "{name: any}",
-            """2:9 field-unknown
-partitions[0].ugm.name
-unknown field 'name'; known here: budgets, elastic, fairshare, names, quotatreerules, quotatrees, thresholds""",
+            f"2:9 field-unknown\npartitions[0].ugm.name\nunknown field 'name'; did you mean 'names'?; {KEYS}",
         ),
         ("{names: some}", "2:16 choice-invalid\npartitions[0].ugm.names\nexpected 'yunikorn' or 'any', found 'some'"),
         ("{names: [any]}", "2:9 choice-invalid\npartitions[0].ugm.names\nexpected 'yunikorn' or 'any', found a list"),

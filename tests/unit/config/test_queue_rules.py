@@ -6,7 +6,6 @@ import pytest
 
 from support.config_cases import problems_of, table
 from ugm.config import parse_config
-from ugm.errors import ConfigError
 
 DOCUMENTS = table("""
 an empty document has no partition
@@ -360,44 +359,3 @@ def test_guarantee_of_a_queue_is_what_it_claims() -> None:
 def test_access_control_lists_that_keep_the_rules(acl: str) -> None:
     """An access control list is empty, the wildcard, users, groups, or users and groups."""
     parse_config(f"partitions: [{{queues: [{{name: a, submitacl: {acl}, adminacl: {acl}}}]}}]")
-
-
-def test_properties_of_preemption() -> None:
-    """Unknown policies and invalid delays of preemption are problems, each at its value."""
-    text = """
-partitions:
-- name: default
-  queues:
-  - name: a
-    parent: true
-    properties: {preemption.policy: fences, preemption.delay: 30}
-    childtemplate: {properties: {quota.preemption.delay: soon}}
-  - {name: b, properties: {preemption.policy: Fence, preemption.delay: 1m30.5s, quota.preemption.delay: 0s}}
-"""
-    with pytest.raises(ConfigError) as caught:
-        parse_config(text)
-    assert [(one.line, one.column, one.code, one.message) for one in caught.value.problems] == [
-        (7, 37, "queue-preemption-invalid", "'fences' is not allowed (allowed: 'default', 'fence', 'disabled')"),
-        (7, 63, "queue-preemption-invalid", "'30' is not allowed (allowed: a duration, such as '30s' or '1m30s')"),
-        (8, 58, "queue-preemption-invalid", "'soon' is not allowed (allowed: a duration, such as '30s' or '1m30s')"),
-    ]
-
-
-def test_property_of_reservations() -> None:
-    """An unknown value of the property for reservations is a problem at its value."""
-    text = """
-partitions:
-- name: default
-  queues:
-  - name: a
-    parent: true
-    properties: {ugm.reservation: sometimes}
-    childtemplate: {properties: {ugm.reservation: "yes"}}
-  - {name: b, properties: {ugm.reservation: Enabled}}
-"""
-    with pytest.raises(ConfigError) as caught:
-        parse_config(text)
-    assert [(one.line, one.column, one.code, one.message) for one in caught.value.problems] == [
-        (7, 35, "queue-reservation-invalid", "'sometimes' is not allowed (allowed: 'enabled', 'disabled')"),
-        (8, 51, "queue-reservation-invalid", "'yes' is not allowed (allowed: 'enabled', 'disabled')"),
-    ]

@@ -20,10 +20,10 @@ foo:
 ----
 4:17 field-unknown
 partitions[0].queues[0].resources.maximum
-unknown field 'maximum'; known here: guaranteed, max
+unknown field 'maximum'; did you mean 'max'?; known here: guaranteed, max
 5:20 field-unknown
 partitions[0].nodesortpolicy.resource_weights
-unknown field 'resource_weights'; known here: resourceweights, type
+unknown field 'resource_weights'; did you mean 'resourceweights'?; known here: resourceweights, type
 6:1 field-unknown
 foo
 unknown field 'foo'; known here: checksum, partitions
@@ -149,7 +149,7 @@ partitions:
 ----
 7:17 quantity-invalid
 partitions[0].queues[0].limits[0].maxresources.memory
-'1.0' is not a quantity: expected digits and at most one suffix
+'1.0' is not a quantity: expected digits and at most one suffix; write 1
 8:16 quantity-invalid
 partitions[0].queues[0].limits[0].maxresources.vcore
 '0x10' is not a quantity: expected digits and at most one suffix
@@ -158,10 +158,10 @@ partitions[0].queues[0].limits[0].maxresources.gpu
 expected a quantity, found null
 10:15 quantity-invalid
 partitions[0].queues[0].limits[0].maxresources.disk
-'5K' is not a quantity: unknown suffix 'K'
+'5K' is not a quantity: unknown suffix 'K'; write 5k or 5Ki (known: k M G T P E Ki Mi Gi Ti Pi Ei)
 11:15 quantity-invalid
 partitions[0].queues[0].limits[0].maxresources.pods
-'500m' is not a quantity: unknown suffix 'm'
+'500m' is not a quantity: unknown suffix 'm'; write 500M or 500Mi (known: k M G T P E Ki Mi Gi Ti Pi Ei)
 12:15 quantity-invalid
 partitions[0].queues[0].limits[0].maxresources.tape
 '8Ei' is not a quantity: too large (allowed: up to 9223372036854775807 base units)

@@ -133,6 +133,8 @@ def test_command(tmp_path: Path) -> None:
     assert result.stdout == (
         f"{file}:1:52: partitions[0].queues[0].resources.max.cpu: warning: the resource 'cpu' is probably misspelt: "
         "did you mean 'vcore'? [resource-name-misspelt]\n"
+        "    partitions: [{queues: [{name: a, resources: {max: {cpu: 1}}}]}]\n"
+        "                                                       ^\n"
     )
     assert result.stderr == "0 problems and 1 warning in 1 file\n"
 

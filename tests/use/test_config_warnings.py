@@ -1,0 +1,176 @@
+"""Probable mistakes in configurations: reported with their place, without refusing the file."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from ugm import Partition, load_config, parse_config
+from ugm.cli.commands import ugm
+from ugm.config import dump_config, review_config
+
+CPU = "partitions:\n- queues:\n  - name: a\n    resources: {max: {cpu: 8}}\n"
+OLD = "partitions: [{queues: [{name: ads, resources: {max: {memory: 800000, vcore: 80000}}}]}]"
+
+
+def property_warnings(properties: str) -> list[str]:
+    """Return the warnings about the properties of a queue."""
+    review = review_config(f"partitions: [{{queues: [{{name: a, properties: {{{properties}}}}}]}}]")
+    assert review.problems == ()
+    return [f"{one.code}: {one.message}" for one in review.warnings]
+
+
+def test_value_has_the_warnings(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The value of a text and of a file has the warnings with their places, and each reading logs them once."""
+    file = tmp_path / "queues.yaml"
+    file.write_text(CPU)
+    with caplog.at_level(logging.WARNING):
+        config = load_config(file)
+    assert [(one.file, one.line, one.column, one.code) for one in config.warnings] == [
+        (str(file), 4, 23, "resource-name-misspelt")
+    ]
+    assert [record.getMessage().count("'cpu'") for record in caplog.records] == [1]
+    assert parse_config(CPU).warnings[0].excerpt == "    resources: {max: {cpu: 8}}\n" + " " * 22 + "^"
+
+
+def test_warnings_are_no_part_of_the_value() -> None:
+    """Warnings change neither the equality nor the text of a configuration."""
+    config = parse_config(CPU)
+    assert config == parse_config("# a comment\n" + CPU)
+    assert "warnings" not in dump_config(config)
+    assert parse_config(dump_config(config)) == config
+    assert parse_config("partitions: [{queues: []}]").warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("preemption.dealy", "preemption.delay"),
+        ("premption.policy", "preemption.policy"),
+        ("preemptionPolicy", "preemption.policy"),
+        ("application.sort.polcy", "application.sort.policy"),
+        ("application_sort_priority", "application.sort.priority"),
+        ("priority.ofset", "priority.offset"),
+        ("quota.preemption.dely", "quota.preemption.delay"),
+        ("ugm.reservations", "ugm.reservation"),
+    ],
+)
+def test_misspelt_properties(written: str, meant: str) -> None:
+    """A property that resembles a known one gets a warning with the known name."""
+    assert property_warnings(f"{written}: x") == [
+        f"queue-property-misspelt: the property '{written}' is probably misspelt: did you mean '{meant}'?"
+    ]
+
+
+@pytest.mark.parametrize("name", ["owner", "team.contact", "cost-centre", "scheduler.name", "policy"])
+def test_other_properties(name: str) -> None:
+    """A property of another program gets no warning."""
+    assert property_warnings(f"{name}: x") == []
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "preemption.policy: fairshare",
+        "preemption.delay: soon",
+        "quota.preemption.delay: '30'",
+        "priority.policy: fifo",
+        "priority.offset: high",
+        "application.sort.policy: drf",
+        "application.sort.priority: always",
+        "ugm.reservation: sometimes",
+    ],
+)
+def test_unknown_values_of_properties(setting: str) -> None:
+    """An unknown value of any property is a warning, and a partition uses the default."""
+    (warning,) = property_warnings(setting)
+    assert warning.startswith("queue-property-unknown")
+    assert "so the default is used" in warning
+    text = f"partitions: [{{queues: [{{name: a, properties: {{{setting}}}}}]}}]"
+    assert Partition(parse_config(text).partition()).preemption_status() is not None
+
+
+def test_old_units() -> None:
+    """Amounts in the units of old files get one warning that names both readings."""
+    (warning,) = parse_config(OLD).warnings
+    assert warning.code == "units-old"
+    for reading in ("800,000 bytes", "80,000 cores", "800G", "80 cores"):
+        assert reading in warning.message
+
+
+@pytest.mark.parametrize(
+    "amounts", ["memory: 800G, vcore: 80000m", "memory: 800G, vcore: 80", "vcore: 80000, memory: 320Ti", "memory: 5"]
+)
+def test_new_units(amounts: str) -> None:
+    """Amounts of today get no warning, also those of a large cluster."""
+    assert parse_config(f"partitions: [{{queues: [{{name: a, resources: {{max: {{{amounts}}}}}}}]}}]").warnings == ()
+
+
+ELASTIC = """
+partitions:
+- ugm:
+    elastic:
+      groupby: [{source: queue, names: {root.ml: vision}}]
+      groups: [{name: vision, max: {gpu: 8}}]
+  queues:
+  - name: ml
+  - name: NEW
+"""
+TREE = """
+partitions:
+- ugm:
+    quotatrees:
+    - tree:
+        kind: QuotaTree
+        metadata: {name: company}
+        spec:
+          resourceNames: [vcore]
+          nodes:
+            company: {parent: nil, hard: "true", quota: {vcore: "90"}}
+            ml: {parent: company, hard: "false", quota: {vcore: "60"}}
+      groupby: [{source: queue}]
+  queues: [{name: ml}, {name: NEW}]
+"""
+
+
+@pytest.mark.parametrize(("text", "model"), [(ELASTIC, "the elastic groups"), (TREE, "the quota tree 'company'")])
+def test_queues_without_a_group(text: str, model: str) -> None:
+    """A queue that no source maps to a group denies every request, which is a warning at the queue and in a plan."""
+    (warning,) = parse_config(text.replace("NEW", "speech")).warnings
+    assert (warning.code, warning.line) == ("queue-without-group", text.partition("NEW")[0].count("\n") + 1)
+    assert "the queue root.speech denies every request" in warning.message
+    assert model in warning.message
+    partition = Partition(parse_config("partitions: [{queues: []}]").partition())
+    plan = partition.plan(parse_config(text.replace("NEW", "speech")).partition())
+    assert plan.warnings == (warning.message,)
+    assert warning.message in str(plan)
+    assert plan.to_dict()["warnings"] == [warning.message]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("groups:", "unrestricted: true\n      groups:"),
+        ("groupby: [{", "groupby: [{source: tag, tag: team}, {"),
+        ("root.ml: vision", "root: vision"),
+        ("  - name: NEW\n", ""),
+    ],
+)
+def test_queues_with_a_group(old: str, new: str) -> None:
+    """A queue whose requests may have a group, or need none, gets no warning."""
+    assert parse_config(ELASTIC.replace(old, new).replace("NEW", "speech")).warnings == ()
+
+
+def test_diff_lists_queues_without_a_group(tmp_path: Path) -> None:
+    """The comparison of two files lists the queues of the new one that deny every request."""
+    for name, queue in (("old", "ml2"), ("new", "speech")):
+        (tmp_path / name).write_text(ELASTIC.replace("NEW", queue))
+    found = CliRunner().invoke(ugm, ["diff", str(tmp_path / "old"), str(tmp_path / "new"), "--json"])
+    (partition,) = json.loads(found.stdout)["partitions"]
+    assert [text.split(":")[0] for text in partition["warnings"]] == ["the queue root.speech denies every request"]
+    printed = CliRunner().invoke(ugm, ["diff", str(tmp_path / "old"), str(tmp_path / "new")]).stdout
+    assert "root.speech denies every request" in " ".join(printed.split())
