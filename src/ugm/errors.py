@@ -4,8 +4,8 @@ A denial is not an error but a `ugm.Decision`. Errors are raised for misuse of a
 be used, and for damage that a self-check has found. A call that raises one of these errors has changed nothing, with
 one exception: after an `OutageError`, a change may have taken effect or not.
 
-Every error passes its data to `Exception.__init__`, so that `pickle` and `copy` can rebuild it, and formats its text on
-demand.
+Every error has a code, which `ERROR_CODES` describes. It passes its data to `Exception.__init__`, so that `pickle` and
+`copy` can rebuild it, and formats its text on demand.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from math import log10
 from typing import Final, NamedTuple
 
 __all__ = [
+    "ERROR_CODES",
     "ConfigError",
+    "ErrorCode",
     "InvariantError",
     "NotTrackedError",
     "OutageError",
@@ -114,8 +116,60 @@ def quote(text: str) -> str:
     return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}..."
 
 
+class ErrorCode(NamedTuple):
+    """The meaning of a code of errors."""
+
+    #: What has happened, as a sentence.
+    meaning: str
+    #: The status of an HTTP response for such an error.
+    status: int
+
+
+#: The codes of all errors. A code never changes its meaning.
+ERROR_CODES: Final[Mapping[str, ErrorCode]] = {
+    "argument-invalid": ErrorCode("An argument has a wrong type or value.", 400),
+    "quantity-invalid": ErrorCode("A text is not a quantity.", 400),
+    "partition-unknown": ErrorCode("The partition does not exist.", 404),
+    "application-unknown": ErrorCode("The application does not exist.", 404),
+    "allocation-unknown": ErrorCode("The allocation does not exist.", 404),
+    "queue-unknown": ErrorCode("The queue does not exist.", 404),
+    "node-unknown": ErrorCode("The node does not exist.", 404),
+    "tree-unknown": ErrorCode("No quota model has such a tree.", 404),
+    "session-unknown": ErrorCode("The session does not exist.", 404),
+    "object-unknown": ErrorCode("Another object that the call names does not exist.", 404),
+    "not-tracked": ErrorCode("A manager holds nothing for the user, application and queue of a release.", 404),
+    "id-in-use": ErrorCode("The id or name belongs to another object, or to one with other properties.", 409),
+    "partition-closed": ErrorCode("The partition is closed, and accepts no more requests.", 409),
+    "application-failing": ErrorCode("The application is failing, and gets no more allocations.", 409),
+    "not-empty": ErrorCode("The object that would be removed still has allocations.", 409),
+    "plan-stale": ErrorCode("Something that the plan depends on has changed; make a new plan.", 409),
+    "config-unconfirmed": ErrorCode("The configuration lowers limits, which has to be confirmed.", 409),
+    "state-conflict": ErrorCode("The state of the object forbids the operation.", 409),
+    "release-invalid": ErrorCode("A manager would release more than is held, or end a holder of resources.", 409),
+    "call-reentrant": ErrorCode("The call was made in the middle of another operation of the same thread.", 409),
+    "operation-unavailable": ErrorCode("This kind of connection or process does not have the operation.", 409),
+    "config-invalid": ErrorCode("The configuration has problems; nothing has changed.", 422),
+    "group-invalid": ErrorCode("A change of elastic groups violates rules; nothing has changed.", 422),
+    "manifest-invalid": ErrorCode("A manifest has a wrong value.", 422),
+    "workload-invalid": ErrorCode("A workload file has an error.", 422),
+    "invariant-violated": ErrorCode("A self-check found counters that do not agree: a bug in ugm.", 500),
+    "unavailable": ErrorCode(
+        "The journal or the leader of the partition cannot be used now. A change may or may not have taken effect.", 503
+    ),
+    "journal-damaged": ErrorCode("The stored data are damaged.", 503),
+    "session-fenced": ErrorCode("The session of the client was fenced.", 503),
+    "protocol-error": ErrorCode("The service and the client do not understand each other, or the token is wrong.", 503),
+}
+
+
 class UgmError(Exception):
-    """The base class of all errors of ugm."""
+    """The base class of all errors of ugm.
+
+    Attributes:
+        code: a stable identifier for programs, one of `ugm.errors.ERROR_CODES`.
+    """
+
+    code: str = "unavailable"
 
     def __repr__(self) -> str:
         # That of `Exception` fails if an argument has no representation.
@@ -140,6 +194,8 @@ class QuantityError(UgmError, ValueError):
         reason: the problem, as the end of a sentence.
     """
 
+    code = "quantity-invalid"
+
     def __init__(self, text: str, reason: str) -> None:
         super().__init__(text, reason)
         self.text: Final = text
@@ -158,11 +214,12 @@ class RequestError(UgmError, ValueError):
         reason: the problem, as the end of a sentence.
     """
 
-    def __init__(self, argument: str, value: object, reason: str) -> None:
-        super().__init__(argument, value, reason)
+    def __init__(self, argument: str, value: object, reason: str, code: str = "argument-invalid") -> None:
+        super().__init__(argument, value, reason, code)
         self.argument: Final = argument
         self.value: Final = value
         self.reason: Final = reason
+        self.code = code
 
     def __str__(self) -> str:
         return f"{self.argument} {value_text(self.value)}: {self.reason}"
@@ -177,6 +234,8 @@ class NotTrackedError(UgmError, LookupError):
         user: the user named in the call.
         reason: the one of the three that is unknown, as the end of a sentence.
     """
+
+    code = "not-tracked"
 
     def __init__(self, application_id: str, queue_path: str, user: str, reason: str) -> None:
         super().__init__(application_id, queue_path, user, reason)
@@ -201,6 +260,8 @@ class ReleaseError(UgmError, ValueError):
         released: the amount that the call releases.
     """
 
+    code = "release-invalid"
+
     def __init__(self, application_id: str, queue_path: str, resource: str, held: int, released: int) -> None:
         super().__init__(application_id, queue_path, resource, held, released)
         self.application_id: Final = application_id
@@ -224,6 +285,8 @@ class ReentrantCallError(UgmError, RuntimeError):
     The caller was a signal handler, a finalizer or a quota model. Such code should defer the call, for example by
     setting a flag. The call has changed nothing.
     """
+
+    code = "call-reentrant"
 
     def __str__(self) -> str:
         return "called in the middle of another operation of the same thread, by a signal handler, finalizer or model"
@@ -276,6 +339,8 @@ class ConfigError(UgmError, ValueError):
         problems: all problems, in the order of the file; never empty.
     """
 
+    code = "config-invalid"
+
     def __init__(self, problems: tuple[Problem, ...]) -> None:
         super().__init__(problems)
         self.problems: Final = problems
@@ -290,6 +355,8 @@ class InvariantError(UgmError):
     Attributes:
         findings: a message for each difference; never empty.
     """
+
+    code = "invariant-violated"
 
     def __init__(self, findings: tuple[str, ...]) -> None:
         super().__init__(findings)

@@ -271,7 +271,9 @@ class Budgets(ReportingModel):
                 moves, or another change had this id.
         """
         if self._start is None:
-            raise RequestError("budget", change.budget, "the budgets have not begun; pass their start or make a call")
+            raise RequestError(
+                "budget", change.budget, "the budgets have not begun; pass their start or make a call", "state-conflict"
+            )
         return self._table.prepare(change, self._now)
 
     def change(self, change: BudgetChange) -> bool:

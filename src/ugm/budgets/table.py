@@ -122,7 +122,7 @@ class AccountTable:
         known = self.changes.get(change.change_id)
         if known is not None:
             if known != change:
-                raise RequestError("change_id", change.change_id, "another change had this id")
+                raise RequestError("change_id", change.change_id, "another change had this id", "id-in-use")
             return None
         steps = list(self._steps(change, now))
         if change.change_id:
@@ -163,7 +163,7 @@ class AccountTable:
         """
         found = self.terms.get(require_name("budget", name))
         if found is None:
-            raise RequestError("budget", name, "there is no such budget")
+            raise RequestError("budget", name, "there is no such budget", "object-unknown")
         return found
 
     def _limited_by(self, change: BudgetChange) -> tuple[RenewalTerms, ...]:
@@ -207,4 +207,4 @@ def _require_remaining(change: BudgetChange, moved: Mapping[Account, int], now: 
         if remaining < amount:
             terms = account.terms
             reason = f"only {terms.exact(remaining)} {terms.resource} remain in {change.budget!r}"
-            raise RequestError("amounts", change.amounts, reason)
+            raise RequestError("amounts", change.amounts, reason, "state-conflict")

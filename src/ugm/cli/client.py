@@ -109,6 +109,6 @@ def _error_message(error: HTTPError) -> str:
     with error:
         try:
             refusal = json.load(error)
-            return printable(f"{refusal['message']} [{refusal['code']}]")
+            return printable(f"{refusal['detail']} [{refusal['code']}]")
         except (ValueError, LookupError, TypeError):
             return f"the server refused the request with status {error.code}"

@@ -77,7 +77,9 @@ def differences(old: SchedulerConfig, new: SchedulerConfig, name: str | None = N
     names = list({**before, **after}) if name is None else [name.lower()]
     if not before.keys() | after.keys() >= set(names):
         existing = ", ".join(repr(each) for each in {**before, **after})
-        raise RequestError("partition", name, f"no such partition in either file (existing: {existing or 'none'})")
+        raise RequestError(
+            "partition", name, f"no such partition in either file (existing: {existing or 'none'})", "partition-unknown"
+        )
     return [
         PartitionDifference(each, before.get(each), after.get(each), changes(before.get(each), after.get(each)))
         for each in names

@@ -148,4 +148,4 @@ class SchedulerConfig(ConfigValue):
             if partition.name == wanted:
                 return partition
         names = ", ".join(repr(partition.name) for partition in self.partitions)
-        raise RequestError("partition", wanted, f"no such partition (defined: {names or 'none'})")
+        raise RequestError("partition", wanted, f"no such partition (defined: {names or 'none'})", "partition-unknown")

@@ -41,7 +41,7 @@ class CountedPods:
         try:
             return self.index.pods[name]
         except (KeyError, TypeError):
-            raise RequestError("pod", name, "there is no such pod") from None
+            raise RequestError("pod", name, "there is no such pod", "object-unknown") from None
 
     def rebind(self, bound: Iterable[TrackedPod]) -> None:
         """Count pods in the groups that they belong to now."""
@@ -59,7 +59,7 @@ class CountedPods:
             RequestError: there is already a pod of this name. Nothing has changed.
         """
         if pod.name in self.index.pods:
-            raise RequestError("pod", pod.name, "there is already a pod of this name")
+            raise RequestError("pod", pod.name, "there is already a pod of this name", "id-in-use")
         try:
             self.count(self.index.add(pod, is_running=is_running), 1)
         except BaseException:

@@ -69,6 +69,8 @@ class GroupError(UgmError, ValueError):
         refusals: all violated rules that could be checked, in the order of the rules; never empty.
     """
 
+    code = "group-invalid"
+
     def __init__(self, refusals: tuple[Refusal, ...]) -> None:
         super().__init__(refusals)
         self.refusals: Final = refusals

@@ -360,7 +360,7 @@ class ElasticQuota:
         """
         tracked = self._pods.tracked(name)
         if tracked.is_running:
-            raise RequestError("pod", name, "the pod runs already")
+            raise RequestError("pod", name, "the pod runs already", "id-in-use")
         decision = self.check(tracked.pod)
         if decision:
             self.start(name)

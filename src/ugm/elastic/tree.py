@@ -587,4 +587,4 @@ def _require_valid(verb: str, group: GroupNode, delta: Resource, non_preemptible
         after, fixed_after = own + change, fixed + non_preemptible.amounts.get(resource, 0)
         if not 0 <= fixed_after <= after:
             amounts = f"{after} {resource}, {fixed_after} of it non-preemptible"
-            raise RequestError("delta", delta, f"the pods of {group.name!r} would {verb} {amounts}")
+            raise RequestError("delta", delta, f"the pods of {group.name!r} would {verb} {amounts}", "state-conflict")

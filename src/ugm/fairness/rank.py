@@ -210,7 +210,7 @@ class FairRank:
         try:
             return self._ranks[user]
         except (KeyError, TypeError):
-            raise RequestError("user", user, "the share tree has no such user") from None
+            raise RequestError("user", user, "the share tree has no such user", "object-unknown") from None
 
     def place(self, user: str) -> int:
         """Return the place of a user in the order: 1 plus the number of better users. Users that tie share a place.
@@ -275,7 +275,7 @@ class FairRank:
             above, child = self._parents[path]
         except (KeyError, TypeError):
             reason = "the share tree has no such node, or the account is dissolved"
-            raise RequestError("path", path, reason) from None
+            raise RequestError("path", path, reason, "object-unknown") from None
         account, used = self._accounts[above], self._used.get(path, 0)
         share = None if child.shares is None else Fraction(child.shares, account.total_shares or 1)
         part = Fraction(used, account.used or 1)

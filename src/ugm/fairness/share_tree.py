@@ -76,7 +76,7 @@ class ShareTree:
         if above and above not in self.accounts:
             raise RequestError(argument, path, f"there is no account {above}")
         if argument == "users" and path in self.accounts:
-            raise RequestError(argument, path, "an account has the same path")
+            raise RequestError(argument, path, "an account has the same path", "id-in-use")
 
     def _compile(self) -> dict[str, _Account]:
         """Return the accounts that are not dissolved, parents before children."""

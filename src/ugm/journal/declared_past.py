@@ -170,7 +170,9 @@ def _resumed(
         try:
             model.load(record.past)
         except (LookupError, ValueError, TypeError, ArithmeticError) as error:
-            raise RequestError("models", definition.kind, "its stored past belongs to another configuration") from error
+            raise RequestError(
+                "models", definition.kind, "its stored past belongs to another configuration", "state-conflict"
+            ) from error
     elif isinstance(model, FairShares):
         repeat_past(model, before())
     model.at(second)

@@ -36,6 +36,8 @@ class JournalDamagedError(JournalError):
         readable: the number of the last change that can be read; 0 for none.
     """
 
+    code = "journal-damaged"
+
     def __init__(self, path: str, reason: str, readable: int) -> None:
         super().__init__(path, reason)
         self.args: tuple[object, ...] = (path, reason, readable)

@@ -132,10 +132,12 @@ def backup(path: LogLocation, target: str | Path) -> None:
     """
     copy = Path(target)
     if identity_of(str(copy)) is not None:
-        raise RequestError("target", str(target), "the file already exists")
+        raise RequestError("target", str(target), "the file already exists", "id-in-use")
     if has_content(f"{copy}-wal"):
         # SQLite would read it as the WAL of the copy.
-        raise RequestError("target", str(target), f"there is {copy}-wal of another journal; move it away first")
+        raise RequestError(
+            "target", str(target), f"there is {copy}-wal of another journal; move it away first", "id-in-use"
+        )
     log_at(path).backup(copy)
 
 

@@ -156,7 +156,7 @@ class Journal:
     def _start_compaction(self, usage_since: int | None) -> Future[Compaction]:
         running = self._compaction
         if running is not None and not running.future.done():
-            raise RequestError("compaction", "running", "a compaction is in progress")
+            raise RequestError("compaction", "running", "a compaction is in progress", "state-conflict")
         compaction = self._leadership.start_compaction(self._change_queue.run_exclusively, usage_since=usage_since)
         self._compaction = compaction
         return compaction.future

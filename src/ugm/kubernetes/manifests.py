@@ -43,6 +43,8 @@ class ManifestError(UgmError, ValueError):
         reason: the problem, as the end of a sentence.
     """
 
+    code = "manifest-invalid"
+
     def __init__(self, place: str, value: object, reason: str) -> None:
         super().__init__(place, value, reason)
         self.place: Final = place

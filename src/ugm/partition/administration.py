@@ -47,7 +47,9 @@ class Administration:
         """
         queue = self._admission.require_queue(queue_path)
         if queue.managed:
-            raise RequestError("queue_path", queue_path, "the configuration sets the quota of this queue")
+            raise RequestError(
+                "queue_path", queue_path, "the configuration sets the quota of this queue", "state-conflict"
+            )
         self._admission.set_queue_quota(queue, quota)
 
     # Nodes
@@ -116,7 +118,9 @@ class Administration:
         if plan.compiled.version == version:
             return
         if plan.base.version != version:
-            raise RequestError("plan", "outdated", "it was made for a different configuration than the one in force")
+            raise RequestError(
+                "plan", "outdated", "it was made for a different configuration than the one in force", "plan-stale"
+            )
         self.configure(plan.compiled)
 
 

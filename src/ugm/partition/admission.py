@@ -60,7 +60,7 @@ class Admission:
         if found is None:
             found = self._state.applications.get(require_application_id(application_id))
         if found is None:
-            raise RequestError("application_id", application_id, "there is no such application")
+            raise RequestError("application_id", application_id, "there is no such application", "application-unknown")
         return found
 
     def require_queue(self, queue_path: str) -> Queue:
@@ -71,7 +71,7 @@ class Admission:
         """
         found = self._state.tree.queues.get(canonical_path(queue_path))
         if found is None:
-            raise RequestError("queue_path", queue_path, "there is no such queue")
+            raise RequestError("queue_path", queue_path, "there is no such queue", "queue-unknown")
         return found
 
     def entry(self, request: AllocationRequest, state: AllocationState, now: int | None = None) -> LedgerEntry:
@@ -114,7 +114,9 @@ class Admission:
             RequestError: it is failing.
         """
         if application.failing:
-            raise RequestError("application_id", application.application_id, "the application is failing")
+            raise RequestError(
+                "application_id", application.application_id, "the application is failing", "application-failing"
+            )
 
     def is_repeated(self, allocation_id: str, entry: LedgerEntry) -> bool:
         """Return whether an allocation is held already, because the call repeats an earlier one.
@@ -153,7 +155,7 @@ class Admission:
         """
         if not known.is_same(entry):
             reason = f"the id is in use by another allocation, of application {known.application.application_id!r}"
-            raise RequestError("allocation_id", allocation_id, reason)
+            raise RequestError("allocation_id", allocation_id, reason, "id-in-use")
 
     def find(self, argument: str, allocation_id: str) -> LedgerEntry | None:
         """Return an allocation, or None if it does not exist.
@@ -172,7 +174,7 @@ class Admission:
         """
         entry = self.find(argument, allocation_id)
         if entry is None or entry.traits.state is _PENDING:
-            raise RequestError(argument, allocation_id, "there is no such allocation")
+            raise RequestError(argument, allocation_id, "there is no such allocation", "allocation-unknown")
         return entry
 
     # Requests
@@ -379,7 +381,9 @@ class Admission:
             return ALLOWED
         old = self.require_held("placeholder_id", placeholder_id)
         if not old.traits.placeholder:
-            raise RequestError("placeholder_id", placeholder_id, "the allocation is not a placeholder")
+            raise RequestError(
+                "placeholder_id", placeholder_id, "the allocation is not a placeholder", "state-conflict"
+            )
         # A pending allocation has its own priority.
         _, _, priority, preemptible, _, _ = (known or old).traits
         application_id = old.application.application_id
@@ -389,7 +393,7 @@ class Admission:
         request = AllocationRequest(allocation_id, application_id, usage, *traits)
         new = self.entry(request, _HELD)
         if self.is_repeated(allocation_id, new):
-            raise RequestError("allocation_id", allocation_id, "an allocation with this id already exists")
+            raise RequestError("allocation_id", allocation_id, "an allocation with this id already exists", "id-in-use")
         if duration is None:
             new = new.with_duration_or_end(old.traits.duration_or_end)
         self.require_not_failing(new.application)
@@ -413,7 +417,7 @@ class Admission:
         old = self.require_held("allocation_id", allocation_id)
         require_duration(duration)
         if old.traits.state is not _HELD:
-            raise RequestError("allocation_id", allocation_id, "the allocation is terminating")
+            raise RequestError("allocation_id", allocation_id, "the allocation is terminating", "state-conflict")
         before, until = old.traits.duration_or_end, self._models.clock.now(changes=True) + duration
         new = old.with_duration_or_end(until)
         if before == until:

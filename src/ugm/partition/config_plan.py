@@ -530,7 +530,9 @@ def require_confirmed(plan: object, *, confirm: bool) -> None:
         raise RequestError("confirm", confirm, "expected True or False")
     if plan.risks and not confirm:
         listed = "; ".join(map(str, plan.risks))
-        raise RequestError("confirm", confirm, f"the plan lowers limits, which has to be confirmed: {listed}")
+        raise RequestError(
+            "confirm", confirm, f"the plan lowers limits, which has to be confirmed: {listed}", "config-unconfirmed"
+        )
 
 
 def require_change_count(max_changes: int) -> int:

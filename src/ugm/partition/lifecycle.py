@@ -90,11 +90,13 @@ class ApplicationLifecycle:
             is_same = is_same_queue and before.tags == submission.tags and known.gang_style is gang_style
         if not is_same:
             reason = "the id belongs to an application that was submitted with other arguments"
-            raise RequestError("application_id", submission.application_id, reason)
+            raise RequestError("application_id", submission.application_id, reason, "id-in-use")
 
     def _require_open(self, submission: Submission) -> None:
         if self._state.closed:
-            raise RequestError("application_id", submission.application_id, "the partition is closed")
+            raise RequestError(
+                "application_id", submission.application_id, "the partition is closed", "partition-closed"
+            )
 
     # End
 
@@ -103,7 +105,7 @@ class ApplicationLifecycle:
         application = self._admission.require_application(application_id)
         if application.allocations or application.pending:
             kept = f"{len(application.allocations)} granted and {len(application.pending)} pending allocations"
-            raise RequestError("application_id", application_id, f"the application has {kept}")
+            raise RequestError("application_id", application_id, f"the application has {kept}", "not-empty")
         info = application.info(ApplicationState.COMPLETED)
         self._state.remove_application(application, ApplicationState.COMPLETED)
         return info

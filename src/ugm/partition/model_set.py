@@ -364,9 +364,9 @@ class ModelSet:
         for model in self.all:
             if isinstance(model, Budgets) and model.has_budget(name):
                 if self.is_unusable(model):
-                    raise RequestError("budget", name, "its quota model is suspended")
+                    raise RequestError("budget", name, "its quota model is suspended", "state-conflict")
                 return model
-        raise RequestError("budget", name, "there is no such budget")
+        raise RequestError("budget", name, "there is no such budget", "object-unknown")
 
     # Queries
 
@@ -381,7 +381,9 @@ class ModelSet:
             if name in model.order_trees():
                 return model
         known = ", ".join(repr(tree) for model in found for tree in model.order_trees())
-        raise RequestError("tree", name, f"no quota model has such a tree (existing: {known or 'none'})")
+        raise RequestError(
+            "tree", name, f"no quota model has such a tree (existing: {known or 'none'})", "tree-unknown"
+        )
 
     def fair_shares(self) -> FairShares | None:
         """Return the shares of users that order requests: the declared ones, or those of the program."""
@@ -727,9 +729,11 @@ class ModelSet:
         if not any(model is old for model in self.all):
             raise RequestError("old", old, "expected one of the models of the partition")
         if new is not old and not any(model is old for model in self._added):
-            raise RequestError("old", old, "the configuration declares this model; change the configuration instead")
+            raise RequestError(
+                "old", old, "the configuration declares this model; change the configuration instead", "state-conflict"
+            )
         if any(model is new for model in self.all) and new is not old:
-            raise RequestError("new", new, "already a model of this partition")
+            raise RequestError("new", new, "already a model of this partition", "id-in-use")
         if new is old:
             # If it raises, the state of this model is unknown.
             self._lock.undo.append((self._note_interruption, ()))

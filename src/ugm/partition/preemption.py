@@ -312,7 +312,7 @@ class PreemptionPlanning:
         objection = self._changed_victim(victims, held) or self._changed_subject(plan) or self._changed_rest(plan)
         if objection:
             self._count("stale")
-            raise RequestError("plan", _headline(plan), f"the plan is stale: {objection}")
+            raise RequestError("plan", _headline(plan), f"the plan is stale: {objection}", "plan-stale")
         self._count("carried_out")
         for name, entry in held.items():
             if entry is not None:

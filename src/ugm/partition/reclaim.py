@@ -141,7 +141,7 @@ class ReclaimPlanning:
             return ()
         objection = self._objection(plan, dict(entries))
         if objection is not None:
-            raise RequestError("plan", str(plan).partition("\n")[0], f"the plan is stale: {objection}")
+            raise RequestError("plan", str(plan).partition("\n")[0], f"the plan is stale: {objection}", "plan-stale")
         self._admission.end(entries)
         return tuple(name for name, _ in entries)
 

@@ -246,7 +246,7 @@ class SubjectQueries:
 
     def _check_user(self, subject: UserInQueue, query: QueryRequest) -> Decision:
         if self._state.closed:
-            raise RequestError("queue_path", subject.queue_path, "the partition is closed")
+            raise RequestError("queue_path", subject.queue_path, "the partition is closed", "partition-closed")
         usage, claim = require_resource("usage", query.usage), self.claim(subject, query)
         violations = self._state.compiled.with_rises(self.own_violations(subject, usage), usage)
         if self._models:

@@ -113,7 +113,12 @@ class UsageFeed:
         """
         owner = self._owners.get(allocation.application_id)
         if owner is None:
-            raise RequestError("application_id", allocation.application_id, "the feed does not know the application")
+            raise RequestError(
+                "application_id",
+                allocation.application_id,
+                "the feed does not know the application",
+                "application-unknown",
+            )
         if allocation.state is not AllocationState.PENDING:
             self.usage.start(allocation.allocation_id, owner, allocation.usage, at)
 

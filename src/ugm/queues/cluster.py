@@ -42,7 +42,7 @@ class Cluster:
         if name not in self.nodes:
             self._set(name, offers)
         elif self.nodes[name] != offers:
-            raise RequestError("node", name, "a node of that name is registered with other resources")
+            raise RequestError("node", name, "a node of that name is registered with other resources", "id-in-use")
 
     def update(self, name: str, offers: Resource) -> None:
         """Change the resources of a registered node.
@@ -51,7 +51,7 @@ class Cluster:
             RequestError: the node is not registered.
         """
         if name not in self.nodes:
-            raise RequestError("node", name, "there is no such node")
+            raise RequestError("node", name, "there is no such node", "node-unknown")
         self._set(name, offers)
 
     def remove(self, name: str) -> bool:

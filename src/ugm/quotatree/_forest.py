@@ -197,7 +197,9 @@ class Forest:
         places = [f"{self.kind} {self.name!r}"] if is_allocated else []
         places += [f"tree {m.name!r}" for m, _ in self.requests_of(info) if consumer_id in m.tree.consumers]
         if places:
-            raise RequestError("consumer_id", consumer_id, f"the consumer is allocated on {places[0]} already")
+            raise RequestError(
+                "consumer_id", consumer_id, f"the consumer is allocated on {places[0]} already", "state-conflict"
+            )
 
     def plan(self, info: ConsumerInfo, without: Iterable[str], policy: VictimPolicy | None) -> AllocationPlan:
         """Return the effect of `allocate`, after some others have left: the request is granted and undone."""
@@ -448,9 +450,13 @@ class ManagedTree(Forest):
         consumer_id, tree = info.consumer_id, self.tree
         entry = info.entry(self.name)
         if entry is None:
-            raise RequestError("consumer_id", consumer_id, f"the consumer has no entry for tree {self.name!r}")
+            raise RequestError(
+                "consumer_id", consumer_id, f"the consumer has no entry for tree {self.name!r}", "object-unknown"
+            )
         if consumer_id in tree.consumers:
-            raise RequestError("consumer_id", consumer_id, f"the consumer is allocated on tree {self.name!r} already")
+            raise RequestError(
+                "consumer_id", consumer_id, f"the consumer is allocated on tree {self.name!r} already", "state-conflict"
+            )
         return tree.make_consumer(info, entry)
 
     def require_new(self, info: ConsumerInfo) -> None:

@@ -54,7 +54,7 @@ class Registry:
         try:
             return self.trees[name]
         except (KeyError, TypeError):
-            raise RequestError("tree_name", name, "there is no such tree") from None
+            raise RequestError("tree_name", name, "there is no such tree", "tree-unknown") from None
 
     def forest(self, name: str) -> Forest:
         """Return a forest.
@@ -64,7 +64,7 @@ class Registry:
         """
         forest = self.find_forest(name)
         if forest is None:
-            raise RequestError("forest_name", name, "there is no such forest")
+            raise RequestError("forest_name", name, "there is no such forest", "object-unknown")
         return forest
 
     def forest_of(self, managed: ManagedTree) -> Forest | None:
@@ -80,7 +80,7 @@ class Registry:
         try:
             return self.consumers[consumer_id]
         except (KeyError, TypeError):
-            raise RequestError("consumer_id", consumer_id, "there is no such consumer") from None
+            raise RequestError("consumer_id", consumer_id, "there is no such consumer", "object-unknown") from None
 
     def plan(
         self, forest: Forest, consumer: str | ConsumerInfo, without: Iterable[str], *, preempting: bool

@@ -146,9 +146,9 @@ class TreeCache:
         require_name("name", name)
         require_name("new_name", new_name)
         if name == new_name:
-            raise RequestError("new_name", new_name, "the node has that name")
+            raise RequestError("new_name", new_name, "the node has that name", "id-in-use")
         if name not in self._nodes:
-            raise RequestError("name", name, "there is no such node")
+            raise RequestError("name", name, "there is no such node", "node-unknown")
         self._edit_copies(partial(self._rename, name, new_name))
 
     def _rename(self, name: str, new_name: str) -> None:

@@ -96,7 +96,9 @@ class QuotaManager:
         except BaseException:
             self._lock.release_if_held()
             raise
-        raise RequestError("consumer_id", info.consumer_id, "a consumer with this id is already registered")
+        raise RequestError(
+            "consumer_id", info.consumer_id, "a consumer with this id is already registered", "id-in-use"
+        )
 
     @locked
     def remove_consumer(self, consumer_id: str) -> None:
@@ -155,7 +157,7 @@ class QuotaManager:
     def _add_tree(self, cache: TreeCache) -> str:
         trees, name = self._registry.trees, require_name("tree_name", cache._name)  # noqa: SLF001 - the lock is held
         if name in trees:
-            raise RequestError("tree_name", name, "a tree of this name already exists")
+            raise RequestError("tree_name", name, "a tree of this name already exists", "id-in-use")
         tree, _ = cache._build(self._registry.options)  # noqa: SLF001 - as above
         trees[name] = ManagedTree(name, tree, cache)
         return name
@@ -169,7 +171,7 @@ class QuotaManager:
         """
         trees, managed = self._registry.trees, self._registry.tree(tree_name)
         if managed.tree.consumers:
-            raise RequestError("tree_name", tree_name, "consumers are allocated on it")
+            raise RequestError("tree_name", tree_name, "consumers are allocated on it", "not-empty")
         forest = self._registry.forest_of(managed)
         joined = {} if forest is None else dict(forest.trees)
         try:
@@ -198,7 +200,7 @@ class QuotaManager:
         """
         require_name("forest_name", forest_name)
         if forest_name in self._registry.forests:
-            raise RequestError("forest_name", forest_name, "a forest of this name already exists")
+            raise RequestError("forest_name", forest_name, "a forest of this name already exists", "id-in-use")
         self._registry.forests[forest_name] = Forest(forest_name)
 
     @locked
@@ -221,7 +223,7 @@ class QuotaManager:
         forest, managed = self._registry.forest(forest_name), self._registry.tree(tree_name)
         joined = self._registry.forest_of(managed)
         if joined is not None and joined is not forest:
-            raise RequestError("tree_name", tree_name, f"the tree belongs to forest {joined.name!r}")
+            raise RequestError("tree_name", tree_name, f"the tree belongs to forest {joined.name!r}", "state-conflict")
         forest.trees[tree_name] = managed
 
     @locked
@@ -233,7 +235,9 @@ class QuotaManager:
         """
         forest, managed = self._registry.find_forest(forest_name), self._registry.find_tree(tree_name)
         if forest is None or managed is None or tree_name not in forest.trees:
-            raise RequestError("tree_name", tree_name, f"the tree does not belong to forest {forest_name!r}")
+            raise RequestError(
+                "tree_name", tree_name, f"the tree does not belong to forest {forest_name!r}", "state-conflict"
+            )
         del forest.trees[tree_name]
 
     @locked
@@ -384,7 +388,7 @@ class QuotaManager:
         managed, mode = self._registry.tree(tree_name), self._registry.mode
         managed.require_new(self._registry.known_consumer(consumer_id))
         if mode is not Mode.NORMAL:
-            raise RequestError("mode", str(mode), "a try is possible in normal mode only")
+            raise RequestError("mode", str(mode), "a try is possible in normal mode only", "state-conflict")
         return self._try(managed, consumer_id)
 
     @locked
@@ -430,7 +434,7 @@ class QuotaManager:
         change = next((managed.last_change for managed in forest.trees.values()), None)
         if change is None or change.forest is not forest or change.tried != consumer_id or not change.is_last:
             last = f"the last change of {forest.kind} {forest.name!r}"
-            raise RequestError("consumer_id", consumer_id, f"{last} was not a try of this consumer")
+            raise RequestError("consumer_id", consumer_id, f"{last} was not a try of this consumer", "state-conflict")
         change.undo()
 
     # Updates

@@ -98,7 +98,9 @@ class _Model(ReportingModel, ABC):
         #: The last state of each tree.
         self._known: Mapping[str, KnownNodes] = {}
         if self._unknown({}) is not None:
-            raise RequestError(f"{self._kind.removeprefix('quota ')}_name", name, f"there is no such {self._kind}")
+            raise RequestError(
+                f"{self._kind.removeprefix('quota ')}_name", name, f"there is no such {self._kind}", "object-unknown"
+            )
 
     def begin_trial(self) -> None:
         """Prepare for charges that are refunded in reverse order: each is undone exactly, however many there are."""

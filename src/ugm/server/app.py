@@ -148,7 +148,7 @@ def create_app(  # noqa: PLR0913 - one for each option
 def _require_known(argument: str, given: Iterable[str], partitions: Mapping[str, AbstractPartition]) -> None:
     for name in given:
         if name not in partitions:
-            raise RequestError(argument, name, "there is no such partition")
+            raise RequestError(argument, name, "there is no such partition", "partition-unknown")
 
 
 def _routes(

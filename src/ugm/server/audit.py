@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any, Final, TypedDict, final
 
-from ugm.errors import OutageError
+from ugm.errors import UgmError
 from ugm.server.payloads import ApiError
 
 __all__ = ["AuditLog", "AuditedOutcome", "RequestFields", "request_fields"]
@@ -118,7 +118,7 @@ class AuditLog:
         The block may set another outcome than ``ok``.
 
         Raises:
-            ApiError: the block raised it, or an `ugm.errors.OutageError`.
+            ApiError: the block raised it, or a `ugm.UgmError`.
         """
         outcome = AuditedOutcome()
         try:
@@ -126,10 +126,9 @@ class AuditLog:
         except ApiError as error:
             outcome.text = error.code
             raise
-        except OutageError as error:
-            unavailable = ApiError.of(error)
-            outcome.text = unavailable.code
-            raise unavailable from None
+        except UgmError as error:
+            outcome.text = error.code
+            raise ApiError.of(error) from None
         except BaseException:
             outcome.text = "failed"
             raise

@@ -9,13 +9,12 @@ from typing import Any, Final, cast
 
 from ugm._json_values import JsonObject
 from ugm.budgets import AccountState, BudgetChange, BudgetChangeKind
-from ugm.errors import RequestError
 from ugm.partition import ModelReport
 from ugm.resources import as_float
 from ugm.server.cooperative import cooperatively
 from ugm.server.decision_endpoints import parse_amounts
 from ugm.server.natural_order import natural_key
-from ugm.server.payloads import ApiError, require_found
+from ugm.server.payloads import require_found
 from ugm.server.schemas import NAME, QUANTITIES, Schema, record
 from ugm.server.state import Query, RequestContext, ServedPartition, ServerState
 
@@ -59,11 +58,8 @@ def change_budget(server: ServerState, request: RequestContext) -> object:
     with server.audit.operation(
         client=request.client, role="operator", action="change_budget", target=target
     ) as outcome:
-        try:
-            change = BudgetChange.of(**{**body, "amounts": parse_amounts(body["amounts"])})
-            is_new = served.partition.change_budget(change)
-        except RequestError as error:
-            raise ApiError(409, "request-invalid", str(error)) from None
+        change = BudgetChange.of(**{**body, "amounts": parse_amounts(body["amounts"])})
+        is_new = served.partition.change_budget(change)
         outcome.text = "ok" if is_new else "repeated"
     return {"changed": is_new}
 

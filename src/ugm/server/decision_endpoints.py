@@ -10,12 +10,11 @@ from functools import partial
 from typing import Final
 
 from ugm import Decision, Resource, UserGroup
-from ugm.errors import RequestError
 from ugm.identity import canonical_path
 from ugm.partition import AbstractPartition, ApplicationReport, Explanation, Subject, UserInQueue
 from ugm.queues import Placement
 from ugm.resources import optional_dict, parse_quantity
-from ugm.server.payloads import ApiError, require_found
+from ugm.server.payloads import require_found
 from ugm.server.state import RequestBody, RequestContext, ServedPartition
 
 __all__ = [
@@ -68,20 +67,13 @@ def _explanation(partition: AbstractPartition, body: RequestBody) -> tuple[Place
             duration=duration,
         )
         return report.placement, report.explanation
-    try:
-        return None, partition.explain(body["application_id"], usage, max_holders=most, duration=duration)
-    except RequestError:
-        require_found("application", body["application_id"], partition.application)
-        raise
+    return None, partition.explain(body["application_id"], usage, max_holders=most, duration=duration)
 
 
 def order(served: ServedPartition, request: RequestContext) -> object:
     """Return the first pending requests in the order in which a scheduler should try them, with the reasons."""
     query = request.query
-    try:
-        turns = served.partition.order(max_turns=query.get("limit", _DEFAULT_TURNS), tree=query.get("tree", ""))
-    except RequestError as error:
-        raise ApiError(404, "tree-unknown", str(error)) from None
+    turns = served.partition.order(max_turns=query.get("limit", _DEFAULT_TURNS), tree=query.get("tree", ""))
     return {"turns": [turn.to_dict() for turn in turns]}
 
 

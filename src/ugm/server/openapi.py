@@ -11,9 +11,10 @@ from ugm._json_values import Json
 from ugm.server._yunikorn.schemas import YUNIKORN_SCHEMAS
 from ugm.server.access import Role
 from ugm.server.response_schemas import RESPONSE_SCHEMAS
-from ugm.server.route import STREAM_PATH, AnyRoute
+from ugm.server.route import AnyRoute
 from ugm.server.route_table import PATH_SCHEMAS, ROUTES
-from ugm.server.schemas import NAME, QUANTITIES, QUEUE, Schema, reference
+from ugm.server.schemas import NAME, NUMBER, QUANTITIES, QUEUE, TEXT, Schema, reference
+from ugm.server.streams import STREAM
 
 __all__ = ["description"]
 
@@ -22,6 +23,12 @@ _REQUEST_SCHEMAS: Final[Mapping[str, Schema]] = {"Quantities": QUANTITIES, "Queu
 _PART: Final = re.compile(r"\{(\w+)\}")
 #: The names of the tokens in the description.
 _SCHEMES: Final[Mapping[Role, str]] = {Role.OPERATE: "token", Role.DECIDE: "decide_token"}
+#: The headers of responses to GET, and of responses that ask to try again.
+_CACHING: Final = (
+    ("ETag", "The version of the result, for If-None-Match.", TEXT),
+    ("Ugm-As-Of", "The seconds since 1970 before the data were read.", NUMBER),
+)
+_RETRY: Final = {"Retry-After": {"description": "The seconds to wait.", "schema": NUMBER}}
 _ERRORS: Final = {
     "400": "The request is malformed.",
     "401": "The token is missing or wrong.",
@@ -32,7 +39,7 @@ _ERRORS: Final = {
     "413": "The request is too large.",
     "415": "The media type, charset or encoding of the body is not the documented one.",
     "421": "The server does not answer requests for the host in the request.",
-    "422": "The configuration cannot be used; nothing has changed.",
+    "422": "The request cannot be carried out as it is, for example because a configuration has problems.",
     "503": "Too many requests are waiting, a configuration took too long to read, or the journal or leader of the "
     "partition cannot be used now. A change may or may not have taken effect.",
 }
@@ -45,7 +52,7 @@ def description(server: str) -> dict[str, object]:
         server: the prefix of every path, where the application is mounted.
     """
     paths: dict[str, dict[str, object]] = {}
-    for route in ROUTES:
+    for route in (*ROUTES, STREAM):
         paths.setdefault(route.full_path, {})[route.method.lower()] = _with_references(_operation(route))
     return {
         "openapi": "3.1.0",
@@ -57,14 +64,16 @@ def description(server: str) -> dict[str, object]:
         },
         "servers": [{"url": server or "/"}],
         "paths": paths,
-        # A stream does not end, so it is no operation that a client could wait for.
-        "x-event-streams": [STREAM_PATH],
         "components": {
             "schemas": {**RESPONSE_SCHEMAS, **YUNIKORN_SCHEMAS, **_REQUEST_SCHEMAS},
             "responses": {
-                name: {"description": text, "content": {"application/json": {"schema": reference(error)}}}
-                for error in ("Error", "YAPIError")
-                for name, text in ((f"{error}{code}", text) for code, text in _ERRORS.items())
+                f"{error}{code}": {
+                    "description": text,
+                    "content": {media_type: {"schema": reference(error)}},
+                    **({"headers": _RETRY} if code == "503" else {}),
+                }
+                for error, media_type in (("Error", "application/problem+json"), ("YAPIError", "application/json"))
+                for code, text in _ERRORS.items()
             },
             "securitySchemes": {name: {"type": "http", "scheme": "bearer"} for name in _SCHEMES.values()},
         },
@@ -77,7 +86,8 @@ def _operation(route: AnyRoute) -> dict[str, object]:
         "summary": route.summary,
         "parameters": _parameters(route),
         "responses": {
-            "200": {"description": "The result.", "content": _result(route)},
+            "200": {"description": "The result.", "content": _result(route), "headers": _headers(route)},
+            **({"304": {"description": "The result has not changed."}} if _is_cached(route) else {}),
             **_refusals(route),
         },
     }
@@ -91,8 +101,19 @@ def _operation(route: AnyRoute) -> dict[str, object]:
 def _parameters(route: AnyRoute) -> list[dict[str, object]]:
     path = [(name, "path", True, PATH_SCHEMAS.get(name, NAME)) for name in _PART.findall(route.path)]
     query = [(name, "query", name in route.required, schema) for name, schema in route.query.items()]
+    headers = [("If-None-Match", "header", False, TEXT)] if _is_cached(route) else []
     fields = ("name", "in", "required", "schema")
-    return [dict(zip(fields, parameter, strict=True)) for parameter in (*path, *query)]
+    return [dict(zip(fields, parameter, strict=True)) for parameter in (*path, *query, *headers)]
+
+
+def _is_cached(route: AnyRoute) -> bool:
+    return route.method == "GET" and not route.is_stream
+
+
+def _headers(route: AnyRoute) -> dict[str, object]:
+    return (
+        {name: {"description": text, "schema": schema} for name, text, schema in _CACHING} if _is_cached(route) else {}
+    )
 
 
 def _content(schema: Schema, *, is_yaml: bool) -> dict[str, object]:
@@ -100,6 +121,8 @@ def _content(schema: Schema, *, is_yaml: bool) -> dict[str, object]:
 
 
 def _result(route: AnyRoute) -> dict[str, object]:
+    if route.is_stream:
+        return {"text/event-stream": {"schema": route.result}}
     if route.returns_csv:
         return {"text/csv": {"schema": route.result}}
     if route.is_yunikorn and route.returns_yaml:

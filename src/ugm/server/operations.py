@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from ugm import Decision, UserGroup
 from ugm._json_values import JsonMapping, JsonObject
-from ugm.errors import RequestError
 from ugm.partition import AbstractPartition, AllocationRequest, ApplicationInfo, GangStyle
 from ugm.queues import Placement
 from ugm.server.audit import AuditLog
@@ -83,8 +82,6 @@ class PartitionOperation(NamedTuple):
     answer: Callable[[Any], object]
     result: Schema
     optional: Mapping[str, Schema] = {}
-    #: The fields that must name existing objects, with the kind of the object: ``application`` or ``allocation``.
-    existing: Mapping[str, str] = {}
 
     @property
     def body(self) -> Schema:
@@ -97,22 +94,10 @@ class PartitionOperation(NamedTuple):
         return (getdoc(getattr(AbstractPartition, self.name)) or self.name).partition("\n")[0]
 
     def call(self, partition: AbstractPartition, fields: _Fields) -> object:
-        """Call the method, and return its result.
-
-        Raises:
-            ApiError: the partition rejected the operation: an object does not exist, or its state forbids it.
-        """
-        try:
-            return getattr(partition, self.name)(**_arguments(fields))
-        except RequestError as error:
-            for item in _items(fields):
-                for field, kind in self.existing.items():
-                    require_found(kind, item[field], getattr(partition, kind))
-            # The fields match their schemas, so it is the state of the partition that forbids the operation.
-            raise ApiError(409, "request-invalid", str(error)) from None
+        """Call the method, and return its result."""
+        return getattr(partition, self.name)(**_arguments(fields))
 
 
-_OWNER: Final = {"application_id": "application"}
 _APPLICATION_ID: Final = {"application_id": NAME}
 _GRANT: Final = reference("Grant")
 _IDS: Final = reference("AllocationIds")
@@ -127,22 +112,20 @@ OPERATIONS: Final[Mapping[str, PartitionOperation]] = {
             reference("Submission"),
             {**SUBMISSION, "gang_style": _GANG_STYLE},
         ),
-        PartitionOperation("request", _ALLOCATION, _decision, _GRANT, _TRAITS, _OWNER),
-        PartitionOperation("allocate", _ALLOCATION, _decision, _GRANT, _TRAITS, _OWNER),
-        PartitionOperation("allocate_evicting", _ALLOCATION, _decision, _GRANT, _TRAITS, _OWNER),
+        PartitionOperation("request", _ALLOCATION, _decision, _GRANT, _TRAITS),
+        PartitionOperation("allocate", _ALLOCATION, _decision, _GRANT, _TRAITS),
+        PartitionOperation("allocate_evicting", _ALLOCATION, _decision, _GRANT, _TRAITS),
         PartitionOperation(
             "allocate_all",
             {"requests": listing(record(_TRAITS, **_ALLOCATION), maxItems=_MOST)},
             _decision,
             _GRANT,
-            existing=_OWNER,
         ),
         PartitionOperation(
             "renew",
             {"allocation_id": NAME, "duration": DURATION},
             _decision,
             _GRANT,
-            existing={"allocation_id": "allocation"},
         ),
         PartitionOperation("expire", {}, _allocation_ids, _IDS, {"now": SECONDS}),
         PartitionOperation("release_overdue", {}, _allocation_ids, _IDS, {"now": SECONDS}),
@@ -154,19 +137,17 @@ OPERATIONS: Final[Mapping[str, PartitionOperation]] = {
             _decision,
             _GRANT,
             _NODE,
-            existing={"placeholder_id": "allocation"},
         ),
         PartitionOperation(
             "resize",
             {"allocation_id": NAME, "usage": QUANTITIES},
             _decision,
             _GRANT,
-            existing={"allocation_id": "allocation"},
         ),
-        PartitionOperation("time_out_gang", _APPLICATION_ID, _allocation_ids, _IDS, existing=_OWNER),
-        PartitionOperation("complete", _APPLICATION_ID, _application, reference("Application"), existing=_OWNER),
-        PartitionOperation("fail", _APPLICATION_ID, _allocation_ids, _IDS, existing=_OWNER),
-        PartitionOperation("remove", _APPLICATION_ID, _allocation_ids, _IDS, existing=_OWNER),
+        PartitionOperation("time_out_gang", _APPLICATION_ID, _allocation_ids, _IDS),
+        PartitionOperation("complete", _APPLICATION_ID, _application, reference("Application")),
+        PartitionOperation("fail", _APPLICATION_ID, _allocation_ids, _IDS),
+        PartitionOperation("remove", _APPLICATION_ID, _allocation_ids, _IDS),
     )
 }
 
@@ -175,7 +156,10 @@ BATCH: Final[Schema] = record(
     operations=listing(
         {
             "anyOf": [
-                record(operation.optional, **operation.fields, operation={"type": "string", "enum": [name]})
+                {
+                    "title": f"{name} in a batch",
+                    **record(operation.optional, **operation.fields, operation={"type": "string", "enum": [name]}),
+                }
                 for name, operation in OPERATIONS.items()
             ]
         },

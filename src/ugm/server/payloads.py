@@ -6,10 +6,13 @@ The worker process (see `ugm.server.worker`) creates them too, so nothing here i
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from http import HTTPStatus
+from types import NoneType
 from typing import Final, NamedTuple, TypeVar
 
-from ugm.errors import ConfigError, OutageError, Problem, RequestError, number_text
+from ugm._json_values import JsonObject
+from ugm.errors import ERROR_CODES, ConfigError, Problem, RequestError, UgmError, number_text, value_text
 
 __all__ = ["ApiError", "Payload", "YunikornError", "json_payload", "problem_to_dict", "require_found", "yaml_payload"]
 
@@ -62,39 +65,55 @@ class ApiError(Exception):
         code: a stable identifier for programs, for example ``partition-unknown``.
         message: a sentence for people.
         problems: the problems of a configuration.
+        data: further values for programs, for JSON.
     """
 
-    def __init__(self, status: int, code: str, message: str, problems: Sequence[Problem] = ()) -> None:
-        super().__init__(status, code, message, tuple(problems))
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        problems: Sequence[Problem] = (),
+        data: Mapping[str, object] | None = None,
+    ) -> None:
+        super().__init__(status, code, message, tuple(problems), data)
         self.status: Final = status
         self.code: Final = code
         self.message: Final = message
         self.problems: Final = tuple(problems)
+        self.data: Final = data or {}
 
     @classmethod
-    def of(cls, error: RequestError | ConfigError | OutageError) -> ApiError:
-        """Convert an error of a partition.
-
-        It is an invalid argument, an invalid configuration with all its problems, or an outage.
-        """
-        if isinstance(error, RequestError):
-            return cls(400, "request-invalid", str(error))
-        if isinstance(error, OutageError):
-            return cls(503, "unavailable", str(error))
-        count = len(error.problems)
-        return cls(422, "config-invalid", f"{count} problem{'s' * (count != 1)}; nothing has changed", error.problems)
+    def of(cls, error: UgmError) -> ApiError:
+        """Convert an error of a partition or configuration; its code determines the status."""
+        status = ERROR_CODES[error.code].status
+        if isinstance(error, ConfigError):
+            count = len(error.problems)
+            message = f"{count} problem{'s' * (count != 1)}; nothing has changed"
+            return cls(status, error.code, message, error.problems)
+        data = {"argument": error.argument, "value": _simple(error.value)} if isinstance(error, RequestError) else {}
+        return cls(status, error.code, str(error), data=data)
 
     def __str__(self) -> str:
         return self.message
 
-    def to_dict(self) -> dict[str, object]:
-        """Return the error for JSON, without its status."""
+    def to_dict(self) -> JsonObject:
+        """Return the error for JSON, as problem details (RFC 9457)."""
+        known = ERROR_CODES.get(self.code)
         problems = {"problems": list(map(problem_to_dict, self.problems))} if self.problems else {}
-        return {"code": self.code, "message": self.message, **problems}
+        return {
+            "type": f"urn:ugm:error:{self.code}",
+            "title": HTTPStatus(self.status).phrase if known is None else known.meaning,
+            "status": self.status,
+            "detail": self.message,
+            "code": self.code,
+            **self.data,
+            **problems,
+        }
 
     def payload(self) -> Payload:
         """Return the error as a response body."""
-        return json_payload(self.to_dict(), self.status)
+        return json_payload(self.to_dict(), self.status)._replace(media_type="application/problem+json")
 
 
 class YunikornError(ApiError):
@@ -105,7 +124,11 @@ class YunikornError(ApiError):
         """Return the same error in this format."""
         return cls(error.status, error.code, error.message, error.problems)
 
-    def to_dict(self) -> dict[str, object]:
+    def payload(self) -> Payload:
+        """Return the error as a response body."""
+        return json_payload(self.to_dict(), self.status)
+
+    def to_dict(self) -> JsonObject:
         """Return the error for JSON, with its status and also its code."""
         described = "; ".join((self.message, *map(str, self.problems)))
         return {"status_code": self.status, "message": self.message, "description": described, "code": self.code}
@@ -121,6 +144,11 @@ def require_found(kind: str, name: str, find: Callable[[str], _T | None]) -> _T:
     if found is None:
         raise ApiError(404, f"{kind}-unknown", f"there is no {kind} {name!r}")
     return found
+
+
+def _simple(value: object) -> object:
+    """Return a text, a truth value, a small number or None as it is, and any other value as a text."""
+    return value if type(value) in (str, bool, int, NoneType) else value_text(value)
 
 
 def problem_to_dict(problem: Problem) -> dict[str, object]:

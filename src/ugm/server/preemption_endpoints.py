@@ -10,7 +10,6 @@ from typing import Final
 
 from ugm import AllocationRequest
 from ugm._json_values import JsonMapping
-from ugm.errors import RequestError
 from ugm.partition import AbstractPartition, AllocationState
 from ugm.preemption import PreemptionPlan, ReductionPlan
 from ugm.server.decision_endpoints import parse_amounts
@@ -118,10 +117,7 @@ def _carry_out(partition: AbstractPartition, body: JsonMapping) -> tuple[str, ..
     if sorted(found) != sorted(victims):
         names = ", ".join(map(repr, found)) or "none"
         raise ApiError(409, "plan-stale", f"the plan has other victims now: {names}")
-    try:
-        return partition.carry_out(plan)
-    except RequestError as error:
-        raise ApiError(409, "plan-stale", str(error)) from None
+    return partition.carry_out(plan)
 
 
 def _any_held(partition: AbstractPartition, victims: Sequence[str]) -> bool:

@@ -116,7 +116,14 @@ def _measured(amounts: Schema) -> Schema:
 
 #: The schemas of all responses. They are closed: a response with another field fails the tests.
 RESPONSE_SCHEMAS: Final[Mapping[str, Schema]] = {
-    "Error": record({"problems": _PROBLEMS}, code=TEXT, message=TEXT),
+    "Error": record(
+        {"argument": TEXT, "value": {}, "problems": _PROBLEMS},
+        type=TEXT,
+        title=TEXT,
+        status=COUNT,
+        detail=TEXT,
+        code=TEXT,
+    ),
     "Problem": record(**attributes(Problem, "file")),
     "EffectiveLimit": record(**attributes(EffectiveLimit)),
     "LimitUtilization": record(**attributes(LimitUtilization), **_PENDING),
@@ -210,7 +217,7 @@ RESPONSE_SCHEMAS: Final[Mapping[str, Schema]] = {
     "Batch": record(
         results=listing(
             record(
-                status={"type": "integer", "enum": [200, 404, 409, 503]},
+                status={"type": "integer", "enum": [200, 400, 404, 409, 503]},
                 answer={"anyOf": list(map(reference, _ANSWERS))},
             )
         )

@@ -44,6 +44,8 @@ class Route(NamedTuple, Generic[_Target]):
     takes_any_type: bool = False
     returns_yaml: bool = False
     returns_csv: bool = False
+    #: Whether the response is a stream of server-sent events, which does not end.
+    is_stream: bool = False
     #: Whether the answer takes so little time that the event loop creates it, instead of a thread.
     is_quick: bool = False
     #: The name of the operation in the description; by default that of the function.

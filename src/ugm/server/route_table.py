@@ -41,8 +41,7 @@ __all__ = ["PARTITION_ROUTES", "PATH_SCHEMAS", "ROUTES", "SERVER_ROUTES"]
 
 _PARTITION: Final = "/partition/{partition}"
 
-#: A configuration, in YAML.
-_CONFIG: Final[Schema] = {"type": "object"}
+_CONFIG: Final[Schema] = {"type": "string", "description": "A configuration in YAML."}
 _ANY_YAML: Final[Schema] = {"description": "YAML, whether it is a configuration or not."}
 
 #: The size of a page.

@@ -16,11 +16,11 @@ from ugm.server.payloads import ApiError, require_found
 from ugm.server.representation import accepts_gzip
 from ugm.server.requests import parse_path, parse_query
 from ugm.server.responses import error_response
-from ugm.server.route import STREAM_PATH, Route
+from ugm.server.route import PREFIX, STREAM_PATH, Route
 from ugm.server.schemas import listing
-from ugm.server.state import ServedPartition
+from ugm.server.state import RequestContext, ServedPartition
 
-__all__ = ["EventStreams"]
+__all__ = ["STREAM", "EventStreams"]
 
 #: The number of streams of one server.
 _MOST_STREAMS: Final = 300
@@ -34,13 +34,20 @@ _HEADERS: Final = [
     # Proxies must not collect events.
     (b"x-accel-buffering", b"no"),
 ]
-#: Validates the requests; it is no route, because its response does not end.
-_ROUTE: Final[Route[ServedPartition]] = Route(
+
+
+def stream(_served: ServedPartition, _context: RequestContext) -> None:
+    """Return the changes of a partition as server-sent events, until the client disconnects."""
+
+
+#: Describes and validates the requests; `EventStreams` answers them.
+STREAM: Final[Route[ServedPartition]] = Route(
     "GET",
-    STREAM_PATH,
-    lambda _served, _context: None,
-    {},
+    STREAM_PATH.removeprefix(PREFIX),
+    stream,
+    {"type": "string", "description": "Events ``state``, ``change``, ``idle`` and ``outage``, each with JSON data."},
     {"topic": listing({"type": "string", "enum": list(TOPICS)}, maxItems=len(TOPICS))},
+    is_stream=True,
 )
 
 
@@ -88,7 +95,7 @@ class EventStreams:
 
     def _find(self, request: Request) -> tuple[LiveFeed, frozenset[Topic]]:
         feed = require_found("partition", parse_path(request)["partition"], self._feeds.get)
-        topics = parse_query(request, _ROUTE).get("topic", TOPICS)
+        topics = parse_query(request, STREAM).get("topic", TOPICS)
         if sum(map(len, self._feeds.values())) >= _MOST_STREAMS:
             raise ApiError(503, "busy", "too many streams are open")
         return feed, frozenset(cast("tuple[Topic, ...]", topics))

@@ -318,7 +318,7 @@ class AsyncClientConnection:
                 async with asyncio.timeout(min(left, self._timing.connect)):
                     channel = await self._greet(address)
             except (OSError, TimeoutError, ProtocolError) as error:
-                if isinstance(error, ProtocolError) and error.code in FINAL_REFUSALS:
+                if isinstance(error, ProtocolError) and error.problem in FINAL_REFUSALS:
                     raise
                 self._failure.note(address, error, is_cut_short=left < self._timing.connect / 2)
                 if isinstance(error, TimeoutError):

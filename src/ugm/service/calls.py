@@ -174,4 +174,4 @@ def require_query(operation: Operation) -> None:
         RequestError: it is a change, or an operation on sessions.
     """
     if operation.is_change or operation.is_about_sessions:
-        raise RequestError("operation", operation.name, "the connection is read-only")
+        raise RequestError("operation", operation.name, "the connection is read-only", "operation-unavailable")

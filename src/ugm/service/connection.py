@@ -419,10 +419,10 @@ class ClientConnection:
 
     def _note_refusal(self, error: ProtocolError) -> None:
         """Give up all open calls if they would be refused again; a session that does not exist is replaced."""
-        if error.code == SESSION_UNKNOWN:
+        if error.problem == SESSION_UNKNOWN:
             self.session = ""
             self._fail_all(self._unavailable(error.reason))
-        elif error.code in FINAL_REFUSALS:
+        elif error.problem in FINAL_REFUSALS:
             self._refusal = error
             self._fail_all(error)
         sleep(self._timing.pause)

@@ -51,6 +51,8 @@ class FencedError(ServiceError):
         session: the session.
     """
 
+    code = "session-fenced"
+
     def __init__(self, session: str) -> None:
         super().__init__(f"session {session} was fenced")
         self.args: tuple[object, ...] = (session,)
@@ -64,13 +66,15 @@ class ProtocolError(ServiceError):
     """The other side sent something that the protocol does not allow, or refused a connection.
 
     Attributes:
-        code: a stable identifier for programs.
+        problem: a stable identifier of the problem, for example ``token``.
     """
 
-    def __init__(self, code: str, reason: str) -> None:
+    code = "protocol-error"
+
+    def __init__(self, problem: str, reason: str) -> None:
         super().__init__(reason)
-        self.args: tuple[object, ...] = (code, reason)
-        self.code: Final = code
+        self.args: tuple[object, ...] = (problem, reason)
+        self.problem: Final = problem
 
     def __str__(self) -> str:
         return self.reason

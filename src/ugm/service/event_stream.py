@@ -213,9 +213,9 @@ class EventStream:
                     self._choice.avoid(address)
             except ProtocolError as error:
                 self._failure.note(address, error)
-                if error.code in FINAL_REFUSALS | FOLLOW_REFUSALS:
+                if error.problem in FINAL_REFUSALS | FOLLOW_REFUSALS:
                     raise
-                if error.code == SESSION_UNKNOWN:
+                if error.problem == SESSION_UNKNOWN:
                     self._session = ""
             if not self._choice.has_suggestion:
                 await asyncio.sleep(_PAUSE)

@@ -113,7 +113,7 @@ class LeaderSessions(AbstractSessions):
         name = require_name("session", session)
         found = self._sessions.get(name)
         if found is None:
-            raise RequestError("session", name, "there is no such session")
+            raise RequestError("session", name, "there is no such session", "session-unknown")
         return found, self._table.sessions[name]
 
     # Operations
@@ -152,7 +152,7 @@ class LeaderSessions(AbstractSessions):
         found, _ = self._require(session)
         caller = self.caller
         if caller is None or caller is found:
-            raise RequestError("session", session, "a session cannot take over its own allocations")
+            raise RequestError("session", session, "a session cannot take over its own allocations", "state-conflict")
         self.fence(session)
         owned = tuple(sorted(self._table.allocations_of(session)))
         if owned:
@@ -173,7 +173,7 @@ class LeaderSessions(AbstractSessions):
         if found is None:
             return False
         if not found.is_fenced or self._table.sessions[name].held:
-            raise RequestError("session", name, "it is not fenced, or still owns allocations")
+            raise RequestError("session", name, "it is not fenced, or still owns allocations", "not-empty")
         self._log.require_writable()
         self._drop_if_idle(found)
         return True

@@ -294,7 +294,7 @@ class _Parameters:
         try:
             plain = msgspec.structs.astuple(self._decode(data))
         except ProtocolError as error:
-            raise ProtocolError(error.code, f"the arguments of {self._name} are invalid: {error.reason}") from error
+            raise ProtocolError(error.problem, f"the arguments of {self._name} are invalid: {error.reason}") from error
         if not self._converters:
             return plain
         values = list(plain)

@@ -251,4 +251,9 @@ def _answer(view: ReadView, number: int, operation: Operation, arguments: bytes)
 def _require_answerable(view: ReadView, operation: Operation) -> None:
     require_query(operation)
     if view.lacks_models and operation.name in _OF_MODELS:
-        raise RequestError("operation", operation.name, "a process that stands by does not keep the quota models")
+        raise RequestError(
+            "operation",
+            operation.name,
+            "a process that stands by does not keep the quota models",
+            "operation-unavailable",
+        )

@@ -160,7 +160,9 @@ class _LocalOperations:
 
 
 def _refusal(operation: str, instead: str) -> RequestError:
-    return RequestError("operation", operation, f"a client of a service does not have it; {instead}")
+    return RequestError(
+        "operation", operation, f"a client of a service does not have it; {instead}", "operation-unavailable"
+    )
 
 
 class RemotePartition(_LocalOperations, AbstractPartition):

@@ -355,7 +355,7 @@ class ServerConnection(asyncio.Protocol):
 
     def _refuse(self, error: ProtocolError) -> None:
         self._backlog.clear()
-        self.send(frame(Refused(error.code, error.reason)))
+        self.send(frame(Refused(error.problem, error.reason)))
         self.close()
 
     def send(self, data: bytes) -> None:

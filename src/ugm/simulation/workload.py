@@ -30,6 +30,8 @@ class WorkloadError(UgmError, ValueError):
         reason: the problem, as a sentence without a full stop.
     """
 
+    code = "workload-invalid"
+
     def __init__(self, file: str, line: int, reason: str) -> None:
         super().__init__(file, line, reason)
         self.file: Final = file

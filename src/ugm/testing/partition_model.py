@@ -112,13 +112,13 @@ class PartitionModel(PartitionModelState):
         """
         known = self.applications.get(new.application_id)
         if known is None and self.closed:
-            raise RequestError("application_id", new.application_id, "the partition is closed")
+            raise RequestError("application_id", new.application_id, "the partition is closed", "partition-closed")
         if known is None:
             return False
         as_before = new.queue.lower() in (known.queue.lower(), known.queue_path)
         same = as_before and (new.tags, new.gang_style) == (known.tags, known.gang_style)
         if new.user.name != known.user.name or not (same or known.is_adopted):
-            raise RequestError("application_id", new.application_id, "submitted with other arguments")
+            raise RequestError("application_id", new.application_id, "submitted with other arguments", "id-in-use")
         self.queues.override_quota(known.queue_path, quota)
         return True
 
@@ -143,7 +143,7 @@ class PartitionModel(PartitionModelState):
         """Remove an application that has no allocations."""
         self.application(application_id)
         if self.entries(application_id) or self.entries(application_id, pending=True):
-            raise RequestError("application_id", application_id, "the application has allocations")
+            raise RequestError("application_id", application_id, "the application has allocations", "not-empty")
         self._remove(application_id)
         return ApplicationState.COMPLETED
 
@@ -211,22 +211,24 @@ class PartitionModel(PartitionModelState):
         else:
             is_same = known.duration is not None and one.until == self.now + known.duration
         if not is_same:
-            raise RequestError("duration", one.allocation_id, "the allocation has another promise")
+            raise RequestError("duration", one.allocation_id, "the allocation has another promise", "id-in-use")
         return known.state is not _PENDING
 
     @staticmethod
     def _require_equal(one: Allocation, other: Allocation) -> None:
         if one != other:
-            raise RequestError("requests", one.allocation_id, "the id stands for two allocations")
+            raise RequestError("requests", one.allocation_id, "the id stands for two allocations", "id-in-use")
 
     @staticmethod
     def _require_same(one: Allocation, known: Allocation) -> None:
         if known[:3] != one[:3] or known[4:7] != one[4:7]:
-            raise RequestError("allocation_id", one.allocation_id, "the id is in use by another allocation")
+            raise RequestError(
+                "allocation_id", one.allocation_id, "the id is in use by another allocation", "id-in-use"
+            )
 
     def _require_welcome(self, application_id: str) -> SubmittedApplication:
         if self.applications[application_id].failing:
-            raise RequestError("application_id", application_id, "the application is failing")
+            raise RequestError("application_id", application_id, "the application is failing", "application-failing")
         return self.applications[application_id]
 
     def request(self, *request: Any, **options: Any) -> tuple[Violation, ...]:  # noqa: ANN401 - an `AllocationRequest`
@@ -297,7 +299,7 @@ class PartitionModel(PartitionModelState):
     def _counted(self, argument: str, allocation_id: str) -> Allocation:
         known = self.held.get(allocation_id)
         if known is None or known.state is _PENDING:
-            raise RequestError(argument, allocation_id, "there is no such allocation")
+            raise RequestError(argument, allocation_id, "there is no such allocation", "allocation-unknown")
         return known
 
     def replace(self, placeholder_id: str, allocation_id: str, usage: Resource) -> tuple[Violation, ...]:
@@ -308,13 +310,17 @@ class PartitionModel(PartitionModelState):
             return ()
         old = self._counted("placeholder_id", placeholder_id)
         if not old.placeholder:
-            raise RequestError("placeholder_id", placeholder_id, "the allocation is not a placeholder")
+            raise RequestError(
+                "placeholder_id", placeholder_id, "the allocation is not a placeholder", "state-conflict"
+            )
         _, priority, preemptible, *_ = (known or old)[4:]
         duration = known.duration if known is not None else None
         request = AllocationRequest(allocation_id, old.application_id, usage, False, priority, preemptible, duration)  # noqa: FBT003 - a field by position
         new = self._entry(request)
         if self._is_repeated(new):
-            raise RequestError("allocation_id", allocation_id, "the allocation is held in addition to the placeholder")
+            raise RequestError(
+                "allocation_id", allocation_id, "the allocation is held in addition to the placeholder", "id-in-use"
+            )
         if duration is None:
             new = new._replace(until=old.until)
         self._require_welcome(old.application_id)
@@ -351,7 +357,7 @@ class PartitionModel(PartitionModelState):
         old = self._counted("allocation_id", allocation_id)
         new = old._replace(until=self.now + duration)
         if old.state is not AllocationState.HELD:
-            raise RequestError("allocation_id", allocation_id, "the allocation is terminating")
+            raise RequestError("allocation_id", allocation_id, "the allocation is terminating", "state-conflict")
         if old.until == new.until:
             return ()
         violations: tuple[Violation, ...] = ()

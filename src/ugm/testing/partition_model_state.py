@@ -85,7 +85,7 @@ class PartitionModelState:
             RequestError: there is no such application.
         """
         if application_id not in self.applications:
-            raise RequestError("application_id", application_id, "there is no such application")
+            raise RequestError("application_id", application_id, "there is no such application", "application-unknown")
         return self.applications[application_id]
 
     def entries(self, application_id: str | None = None, *, pending: bool = False) -> list[Allocation]:

@@ -212,7 +212,7 @@ class QueueModel:
             RequestError: the node is registered with other resources.
         """
         if self.nodes.get(name, offers) != offers:
-            raise RequestError("node", name, "a node of that name is registered with other resources")
+            raise RequestError("node", name, "a node of that name is registered with other resources", "id-in-use")
         self.set_node(name, offers)
 
     def update_node(self, name: str, offers: Resource) -> None:
@@ -222,7 +222,7 @@ class QueueModel:
             RequestError: the node does not exist.
         """
         if name not in self.nodes:
-            raise RequestError("node", name, "there is no such node")
+            raise RequestError("node", name, "there is no such node", "node-unknown")
         self.set_node(name, offers)
 
     def remove_node(self, name: str) -> bool:

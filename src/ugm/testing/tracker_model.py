@@ -167,7 +167,9 @@ class TrackerModel:
     def _require_own(self, application_id: str, user: UserGroup) -> None:
         owner = self.owner(application_id)
         if owner not in (None, user.name):
-            raise RequestError("user", user.name, f"application {application_id!r} belongs to user {owner!r}")
+            raise RequestError(
+                "user", user.name, f"application {application_id!r} belongs to user {owner!r}", "id-in-use"
+            )
 
     def _exceeded(self, places: list[Place], application_id: str, usage: Resource) -> tuple[Violation, ...]:
         found: list[Violation] = []

@@ -57,7 +57,7 @@ class HoldingIndex:
             return self.detached(path, application_id, require_user(user))
         if first.owner.name != require_user(user).name:
             reason = f"application {application_id!r} belongs to user {first.owner.name!r}"
-            raise RequestError("user", user.name, reason)
+            raise RequestError("user", user.name, reason, "id-in-use")
         holding: Holding | None = first
         while holding is not None:
             if holding.queue_path == path:

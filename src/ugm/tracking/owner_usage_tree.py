@@ -202,7 +202,7 @@ class OwnerUsageTree(Generic[HoldingT]):
         """
         if not any(is_below(holding.queue_path, queue_path) for holding in all_holdings(self.holdings)):
             reason = f"{self.kind} {self.name!r} runs nothing in or below the queue, so there is no usage to limit"
-            raise RequestError("queue_path", queue_path, reason)
+            raise RequestError("queue_path", queue_path, reason, "state-conflict")
         self.refresh()
         counter = self.counters.get(queue_path)
         if self._manual is None or self._manual.revision is not self.active_limits.limits.revision:

@@ -300,7 +300,9 @@ class UserTracker(_Tracker):
             raise RequestError("group_tracker", group_tracker, "expected a GroupTracker, or None")
         group = None if group_tracker is None else group_tracker._tree  # noqa: SLF001 - of the base class
         if group is not None and group.active_limits is not self._tree.active_limits:
-            raise RequestError("group_tracker", group.name, "the tracker belongs to another partition")
+            raise RequestError(
+                "group_tracker", group.name, "the tracker belongs to another partition", "state-conflict"
+            )
         self._tree.active_limits.lock.run(self._tree.choose_group, application_id, group)
 
     def group_name_for_app(self, application_id: str) -> str | None:
@@ -326,7 +328,9 @@ def tracker_of(tree: HoldingTree, kind: type[TrackerT]) -> TrackerT:
 
 def _require_unmanaged(tree: HoldingTree) -> None:
     if tree.active_limits.managed:
-        raise RequestError("tracker", tree.name, "the tracker belongs to a manager and is charged through it")
+        raise RequestError(
+            "tracker", tree.name, "the tracker belongs to a manager and is charged through it", "state-conflict"
+        )
 
 
 def _require_owner(tree: HoldingTree, owner: HoldingTree, application_id: str) -> None:
@@ -334,7 +338,7 @@ def _require_owner(tree: HoldingTree, owner: HoldingTree, application_id: str) -
     holding = tree.holdings.get(application_id)
     if holding is not None and holding.owner is not owner:
         reason = f"the application is charged through its {holding.owner.kind} {holding.owner.name!r}"
-        raise RequestError("application_id", application_id, reason)
+        raise RequestError("application_id", application_id, reason, "id-in-use")
 
 
 def _manual(old: Limit, resources: Resource, applications: int) -> Limit:

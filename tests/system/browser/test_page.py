@@ -394,7 +394,7 @@ def test_service_is_shown(page: Page, led: tuple[str, list[ServiceStatus]]) -> N
 
 def test_status_is_shown_without_a_leader(page: Page, led: tuple[str, list[ServiceStatus]]) -> None:
     """While no process leads, the partition cannot be read, and the status of the service is still shown."""
-    page.route("**/partition/default", lambda route: route.fulfill(status=503, json={"code": "x", "message": "y"}))
+    page.route("**/partition/default", lambda route: route.fulfill(status=503, json={"code": "x", "detail": "y"}))
     led[1].append(replace(STATUS, is_leading=False, age=12.0))
     page.goto(f"{led[0]}#/default/service")
     expect(page.locator("#view .error")).to_contain_text("has not answered this process for 12 s")

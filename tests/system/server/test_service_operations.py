@@ -36,7 +36,7 @@ STEPS: tuple[tuple[str, Mapping[str, object], int, Mapping[str, object]], ...] =
     ("release", {"allocation_id": "e"}, 200, {"existed": True}),
     ("release", {"allocation_id": "q"}, 200, {"existed": True}),
     ("resize", {"allocation_id": "q", "usage": ONE}, 404, {"code": "allocation-unknown"}),
-    ("complete", OWNER, 409, {"code": "request-invalid"}),
+    ("complete", OWNER, 409, {"code": "not-empty"}),
     ("fail", OWNER, 200, {"allocation_ids": ["a"]}),
     ("remove", OWNER, 200, {"allocation_ids": ["a"]}),
 )

@@ -191,7 +191,7 @@ def test_explain_with_the_quota_of_a_namespace(url: str) -> None:
         (["FILE", "--user", "*"], 1, "the wildcard '*' is not a valid name (allowed: only in limits)"),
         (["nothing.yaml", "--user", "a"], 1, "the file cannot be read"),
         (["http://127.0.0.1:1", "--user", "a"], 1, "no response from http://127.0.0.1:1/api/v1: "),
-        (["URL", "--application", "none"], 1, "there is no application 'none' [application-unknown]"),
+        (["URL", "--application", "none"], 1, "there is no such application [application-unknown]"),
         (["URL", "--user", "a", "--partition", "x"], 1, "there is no partition 'x' [partition-unknown]"),
     ],
 )

@@ -93,7 +93,7 @@ def test_malformed_json(body: bytes, reason: str) -> None:
 
     assert answer.status_code == 400
     assert answer.json()["code"] in {"body-malformed", "body-invalid"}
-    assert reason in answer.json()["message"] or answer.json()["code"] == "body-invalid"
+    assert reason in answer.json()["detail"] or answer.json()["code"] == "body-invalid"
     assert time.perf_counter() - started < 60
 
 

@@ -116,8 +116,8 @@ def test_an_operator_changes_budgets(caplog: pytest.LogCaptureFixture) -> None:
 @pytest.mark.parametrize(
     ("fields", "status"),
     [
-        ({"kind": "set", "budget": "none", "amounts": {"gpu": 1}}, 409),
-        ({"kind": "set", "budget": "each", "amounts": {"gpu": 1}, "owner": "sue"}, 409),
+        ({"kind": "set", "budget": "none", "amounts": {"gpu": 1}}, 404),
+        ({"kind": "set", "budget": "each", "amounts": {"gpu": 1}, "owner": "sue"}, 400),
         ({"kind": "give", "budget": "each", "amounts": {"gpu": 1}}, 400),
         ({"kind": "set", "budget": "each", "amounts": {"gpu": 1}, "reason": ""}, 400),
     ],

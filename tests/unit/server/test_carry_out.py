@@ -72,7 +72,7 @@ def test_other_victims_are_refused() -> None:
     status, error = carry_out(client(partition), {"request": REQUEST, "victims": ["batch-0"]})
 
     assert (status, error["code"]) == (409, "plan-stale")
-    assert "the plan has other victims now: 'batch-2'" in error["message"]
+    assert "the plan has other victims now: 'batch-2'" in error["detail"]
     assert partition.preemption_status().terminating == ()
 
 

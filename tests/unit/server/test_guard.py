@@ -32,7 +32,7 @@ PATHS = (
 def code(path: str, headers: Mapping[str, str], **options: Any) -> tuple[int, str]:  # noqa: ANN401 - handed on
     """Return the status and the code of a response."""
     answer = client(**options).get(path, headers=dict(headers))
-    is_json = answer.headers["content-type"] == "application/json"
+    is_json = answer.headers["content-type"].endswith("json")
     body = answer.json() if is_json else {}
     return answer.status_code, body.get("code", "") if isinstance(body, dict) else ""
 

@@ -14,6 +14,7 @@ from ugm import RequestError, Resource, UserGroup
 from ugm.journal.errors import JournalError
 from ugm.partition import AllocationState
 from ugm.server import create_app
+from ugm.server.payloads import ApiError
 
 pytestmark = pytest.mark.usefixtures("storage")
 
@@ -130,7 +131,7 @@ def test_outage(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("allocate", "application_report"):
         monkeypatch.setattr(type(partition), name, fail)
     rest = client(partition)
-    expected = {"code": "unavailable", "message": "journal j: the disk does not answer"}
+    expected = ApiError.of(JournalError("j", "the disk does not answer")).to_dict()
     answer = rest.post(f"{PREFIX}/allocate", content=json.dumps(allocation("new", 1)), headers={**DECIDE, **JSON})
     assert (answer.status_code, answer.json(), answer.headers["retry-after"]) == (503, expected, "1")
     view = rest.get(f"{PREFIX}/application/app")
@@ -158,8 +159,8 @@ def test_end_of_applications() -> None:
         ("complete", {"application_id": "none"}, 404, "application-unknown"),
         ("resize", {"allocation_id": "none", "usage": {}}, 404, "allocation-unknown"),
         ("replace", {"allocation_id": "a", "placeholder_id": "b", "usage": {}}, 404, "allocation-unknown"),
-        ("allocate", allocation("held", 5), 409, "request-invalid"),
-        ("submit", {"application_id": "app", "user": "ben", "queue": "root.a"}, 409, "request-invalid"),
+        ("allocate", allocation("held", 5), 409, "id-in-use"),
+        ("submit", {"application_id": "app", "user": "ben", "queue": "root.a"}, 409, "id-in-use"),
         ("allocate", allocation("new", 1, priority=2**31), 400, "body-invalid"),
         ("allocate", allocation("new", 1, preemptible=1), 400, "body-invalid"),
         ("allocate", allocation("new", -1), 400, "body-invalid"),
@@ -195,7 +196,7 @@ def test_malformed_batches(item: object, reason: str) -> None:
         status, answer = post(client(partition), "batch", operations=[item])
 
     assert status == 400
-    assert answer["message"].startswith(reason)
+    assert answer["detail"].startswith(reason)
 
 
 def test_batch() -> None:
@@ -215,7 +216,7 @@ def test_batch() -> None:
 
     assert (status, [result["status"] for result in results]) == (200, [200, 404, 200, 200])
     assert [results[0]["answer"]["allowed"], results[3]["answer"]["allowed"]] == [False, True]
-    assert results[1]["answer"] == {"code": "allocation-unknown", "message": "there is no allocation 'none'"}
+    assert results[1]["answer"]["code"] == "allocation-unknown"
     assert results[2]["answer"] == {"existed": True}
 
 
@@ -232,7 +233,7 @@ def test_token(headers: dict[str, str]) -> None:
         answer = client(partition).post(f"{PREFIX}/release", json={"allocation_id": "held"}, headers=headers)
 
     assert (answer.status_code, answer.json()["code"]) == (401, "token-wrong")
-    assert answer.json()["message"] == "the token is missing or wrong; expected the header Authorization: Bearer TOKEN"
+    assert answer.json()["detail"] == "the token is missing or wrong; expected the header Authorization: Bearer TOKEN"
 
 
 def test_operations_do_not_operate() -> None:
@@ -245,7 +246,7 @@ def test_server_without_operations() -> None:
     answer = client(decide_token=None).post(f"{PREFIX}/release", json={"allocation_id": "held"}, headers=TOKEN)
 
     assert (answer.status_code, answer.json()["code"]) == (403, "read-only")
-    assert answer.json()["message"] == "the server was started without a token for operations on partitions"
+    assert answer.json()["detail"] == "the server was started without a token for operations on partitions"
 
 
 def test_operations_of_a_server_whose_configuration_is_fixed() -> None:

@@ -171,7 +171,7 @@ def test_malformed_questions(body: object, message: str) -> None:
     answer = client().post(f"{PREFIX}/check", json=body)
 
     assert (answer.status_code, answer.json()["code"]) == (400, "body-invalid")
-    assert answer.json()["message"].startswith(message)
+    assert answer.json()["detail"].startswith(message)
 
 
 @WITH_EACH_STORAGE

@@ -154,7 +154,7 @@ def test_the_tree_of_a_node_is_needed() -> None:
     """A node of a tree without its tree is refused."""
     answer = World().client.get(f"{PREFIX}/usage_history", params={"kind": "tree_node", "name": "A"})
 
-    assert (answer.status_code, answer.json()["message"]) == (400, "tree: missing")
+    assert (answer.status_code, answer.json()["detail"]) == (400, "tree: missing")
 
 
 def test_a_journal_has_the_usage_before_the_start(tmp_path: Path) -> None:

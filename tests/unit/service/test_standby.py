@@ -130,7 +130,7 @@ def test_a_service_of_a_damaged_log(tmp_path: Path) -> None:
         damage(tmp_path / "j", 5)
         with pytest.raises(ProtocolError, match="change 5 is damaged") as caught:
             partition.subscribe(lambda _, __: None, after=0).wait(60)
-        assert caught.value.code == "damaged"
+        assert caught.value.problem == "damaged"
         assert partition.allocate("later", "app", memory(1))
 
     with pytest.raises(JournalDamagedError, match="change 5 is damaged"):

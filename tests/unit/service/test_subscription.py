@@ -177,7 +177,7 @@ def test_missing_events(quick_folder: Path) -> None:
         client.allocate("one", "app", memory(1))
         with pytest.raises(ProtocolError, match="no change 59") as caught:
             client.subscribe(Events(), after=60 * 2**24 - 1)
-        assert caught.value.code == "too-far-behind"
+        assert caught.value.problem == "too-far-behind"
     with open_partition(quick_folder / "j") as partition:
         partition.journal.compact()
     with running(quick_folder, journal="j") as service, connect(str(service.addresses[0])) as client:
@@ -197,7 +197,7 @@ def test_subscription_without_a_log_ends_with_its_service(quick_folder: Path) ->
     with running(quick_folder):
         with pytest.raises(ProtocolError) as caught:
             subscription.wait(30)
-        assert caught.value.code == "too-far-behind"
+        assert caught.value.problem == "too-far-behind"
     subscription.close()
 
 

@@ -47,7 +47,7 @@ def test_large_frames_are_refused_before_they_arrive() -> None:
     assert list(reader.feed(b"\x00\x00\x00\x0a" + b"x" * 10)) == [b"x" * 10]
     with pytest.raises(ProtocolError, match="11 bytes, at most 10") as caught:
         list(reader.feed(b"\x00\x00\x00\x0b"))
-    assert caught.value.code == "frame-too-large"
+    assert caught.value.problem == "frame-too-large"
 
 
 def test_messages_survive() -> None:

@@ -119,7 +119,7 @@ function deadline() {
 async function answer(response) {
   const data = parseJson(await response.text());
   if (response.ok) return data;
-  throw new ApiError(response.status, data?.code ?? "failed", data?.message ?? `the server responded with status ${response.status}`);
+  throw new ApiError(response.status, data?.code ?? "failed", data?.detail ?? `the server responded with status ${response.status}`);
 }
 
 /**

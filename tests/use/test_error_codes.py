@@ -1,0 +1,129 @@
+"""Every error has a stable code, which is also that of REST."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+import re
+from collections.abc import Callable, Iterator
+from importlib import import_module
+
+import pytest
+from starlette.testclient import TestClient
+
+import ugm
+from support.places import DOCS
+from ugm import Partition, RequestError, Resource, UgmError, UserGroup, parse_config
+from ugm.errors import ERROR_CODES
+from ugm.server import create_app
+
+CONFIG = "partitions: [{queues: [{name: q}]}]"
+ONE = Resource(vcore=1000)
+TOKEN = "a token of about 30 characters"  # noqa: S105 - for a server of the test
+HEADERS = {"authorization": f"Bearer {TOKEN}"}
+REST = "/api/v1/partition/default"
+
+
+@pytest.fixture(name="partition")
+def _partition() -> Partition:
+    """Return a partition with a running and a failing application."""
+    partition = Partition(parse_config(CONFIG).partition())
+    partition.submit("app", UserGroup("ana"), "root.q")
+    partition.allocate("app.0", "app", ONE)
+    partition.submit("bad", UserGroup("ana"), "root.q")
+    partition.allocate("bad.0", "bad", ONE)
+    partition.fail("bad")
+    return partition
+
+
+def classes(kind: type[UgmError]) -> Iterator[type[UgmError]]:
+    """Yield all classes of errors."""
+    for name in ("journal", "service", "elastic", "kubernetes", "simulation", "cli", "server"):
+        import_module(f"ugm.{name}")
+    for found in kind.__subclasses__():
+        yield found
+        yield from classes(found)
+
+
+CALLS: list[tuple[str, Callable[[Partition], object]]] = [
+    ("application-unknown", lambda p: p.allocate("x", "none", ONE)),
+    ("application-failing", lambda p: p.allocate("x", "bad", ONE)),
+    ("allocation-unknown", lambda p: p.resize("none", ONE)),
+    ("id-in-use", lambda p: p.allocate("app.0", "app", Resource(vcore=5))),
+    ("id-in-use", lambda p: p.submit("app", UserGroup("ben"), "root.q")),
+    ("queue-unknown", lambda p: p.set_queue_quota("root.none", ONE)),
+    ("not-empty", lambda p: p.complete("app")),
+    ("state-conflict", lambda p: p.replace("app.0", "x", ONE)),
+    ("argument-invalid", lambda p: p.allocate("", "app", ONE)),
+    ("partition-unknown", lambda _: parse_config(CONFIG).partition("none")),
+]
+
+
+@pytest.mark.parametrize(("code", "call"), CALLS)
+def test_a_call_has_a_specific_code(partition: Partition, code: str, call: Callable[[Partition], object]) -> None:
+    """A program can distinguish the reasons of a refused call by the code of the error."""
+    with pytest.raises(RequestError) as caught:
+        call(partition)
+
+    assert caught.value.code == code
+    assert pickle.loads(pickle.dumps(caught.value)).code == code  # noqa: S301 - our own data
+
+
+def test_every_class_has_a_known_code() -> None:
+    """The code of every class of errors is in the table."""
+    found = {kind.code for kind in classes(UgmError)}
+
+    assert found <= ERROR_CODES.keys()
+    assert inspect.signature(RequestError).parameters["code"].default in ERROR_CODES
+
+
+def test_the_page_has_the_table() -> None:
+    """The page on errors has exactly the codes, statuses and meanings of the table."""
+    text = (DOCS / "reference" / "errors.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `([a-z-]+)` \| (\d+) \| (.*) \|$", text, re.MULTILINE)
+
+    assert listed == [(code, str(known.status), known.meaning) for code, known in ERROR_CODES.items()]
+
+
+@pytest.mark.parametrize(
+    ("operation", "body", "code", "value"),
+    [
+        ("allocate", {"allocation_id": "app.0", "application_id": "app", "usage": {}}, "id-in-use", "app.0"),
+        ("allocate", {"allocation_id": "x", "application_id": "bad", "usage": {}}, "application-failing", "bad"),
+        ("complete", {"application_id": "app"}, "not-empty", "app"),
+        ("resize", {"allocation_id": "none", "usage": {}}, "allocation-unknown", "none"),
+    ],
+)
+def test_rest_has_problem_details(
+    partition: Partition, operation: str, body: dict[str, object], code: str, value: str
+) -> None:
+    """An error over REST is a document of RFC 9457 with the code, its status, and the argument."""
+    rest = TestClient(create_app({"default": partition}, decide_token=TOKEN), base_url="http://localhost")
+    answer = rest.post(f"{REST}/{operation}", json=body, headers=HEADERS)
+    problem = answer.json()
+
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert (problem["code"], problem["value"]) == (code, value)
+    assert answer.status_code == problem["status"] == ERROR_CODES[code].status
+    assert problem["title"] == ERROR_CODES[code].meaning
+    assert {"type", "detail", "argument"} <= problem.keys()
+
+
+def test_the_description_is_usable_by_generators() -> None:
+    """Generators get text for configurations, names for the variants of a batch, headers and the stream."""
+    rest = TestClient(create_app({"default": Partition()}), base_url="http://localhost")
+    paths = rest.get("/openapi.json").json()["paths"]
+    config = paths["/api/v1/config"]["get"]["responses"]["200"]
+    batch = paths["/api/v1/partition/{partition}/batch"]["post"]["requestBody"]["content"]["application/json"]
+
+    assert config["content"]["application/yaml"]["schema"]["type"] == "string"
+    assert {"ETag", "Ugm-As-Of"} <= config["headers"].keys()
+    variants = batch["schema"]["properties"]["operations"]["items"]["anyOf"]
+    assert len({variant["title"] for variant in variants}) == len(variants)
+    stream = paths["/api/v1/partition/{partition}/stream"]["get"]["responses"]["200"]
+    assert "text/event-stream" in stream["content"]
+
+
+def test_the_base_class_has_a_code() -> None:
+    """A program that catches every error of ugm can read its code."""
+    assert isinstance(ugm.UgmError.code, str)
