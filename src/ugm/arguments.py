@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from math import inf
 from typing import Any, Final, TypeVar
 
 from ugm.counters import Layout, RequestVector
@@ -28,6 +29,7 @@ __all__ = [
     "require_names",
     "require_number",
     "require_resource",
+    "require_seconds",
     "require_user",
     "require_vector",
     "require_whole",
@@ -37,6 +39,8 @@ _T = TypeVar("_T")
 
 #: A larger limit of applications is a mistake in a program.
 _MAX_COUNT: Final = 2**63 - 1
+#: The maximum finite duration, in seconds.
+_MAX_SECONDS: Final = 10**15
 
 
 def require_application_id(application_id: object) -> str:
@@ -125,6 +129,14 @@ def require_whole(argument: str, number: object, minimum: int = 0) -> int:
     if type(number) is not int or number < minimum:
         raise RequestError(argument, number, f"expected an int >= {minimum}")
     return number
+
+
+def require_seconds(argument: str, seconds: float) -> float:
+    """Return a duration in seconds, after checking it; infinity stands for no end."""
+    # A comparison with NaN is false. An integer has to fit a float.
+    if type(seconds) in (int, float) and (0 <= seconds <= _MAX_SECONDS or seconds == inf):
+        return seconds
+    raise RequestError(argument, seconds, "expected a number of seconds, 0 or more")
 
 
 def require_user(user: object) -> UserGroup:

@@ -6,14 +6,13 @@ a scheduler makes thousands of requests per second and reads few of the texts.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Self, final
 
 from ugm._json_values import JsonObject
 from ugm.counters import UNLIMITED, Counter, RequestVector, is_named
-from ugm.errors import fields_text
+from ugm.errors import fields_text, time_text
 from ugm.identity import WILDCARD, TrackingType
 from ugm.resources import MEMORY, VCORE, Resource, format_amount, optional_dict, smallest_amounts
 
@@ -163,9 +162,8 @@ class ScheduledViolation(Violation):
     def _what(self) -> str:
         resource, (at, later) = self.resource or "", self._rise
         requested, limit = (format_amount(resource, amount) for amount in (self.requested, self.limit))
-        time_text = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(at))
         change = "unlimited" if later is None else format_amount(resource, later)
-        return f"{requested} {resource} requested, at most {limit} allowed until {time_text}, then {change}"
+        return f"{requested} {resource} requested, at most {limit} allowed until {time_text(at)}, then {change}"
 
 
 class Exhaustion(NamedTuple):
@@ -192,13 +190,9 @@ class Exhaustion(NamedTuple):
         return self._asdict()
 
     def __str__(self) -> str:
-        until = "" if self.ends is None else f" until {_utc(self.ends)}"
-        owner = f"{self.kind} {self.name!r} in {self.queue_path}"
-        return f"{owner}: no more {self.resource} for {self.limit_name!r} from {_utc(self.begins)}{until}"
-
-
-def _utc(second: int) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(second))
+        until = "" if self.ends is None else f" until {time_text(self.ends, places='seconds')}"
+        owner, begins = f"{self.kind} {self.name!r} in {self.queue_path}", time_text(self.begins, places="seconds")
+        return f"{owner}: no more {self.resource} for {self.limit_name!r} from {begins}{until}"
 
 
 class Decision(NamedTuple):

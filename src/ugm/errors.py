@@ -11,6 +11,7 @@ Every error has a code, which `ERROR_CODES` describes. It passes its data to `Ex
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from fractions import Fraction
 from math import log10
 from typing import Final, NamedTuple
@@ -38,6 +39,10 @@ _EXACT_BITS: Final = 2100
 _DIGITS: Final = 16
 #: The maximum number of characters of a value in a message.
 _LONGEST: Final = 1000
+#: The seconds that `datetime` supports, in the years 1 to 9999.
+_FIRST_SECOND: Final = -62_135_596_800
+_LAST_SECOND: Final = 253_402_300_799
+_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - its text would name the zone
 #: The number of characters that messages show of a name or another part of a text.
 _SHOWN: Final = 64
 
@@ -61,6 +66,18 @@ def number_text(number: int | Fraction) -> str:
     first = str(abs(number) // 10 ** (exponent - _DIGITS))
     exponent += len(first) - _DIGITS - 1
     return f"{'-' if number < 0 else ''}{first[0]}.{first[1:_DIGITS]}e+{exponent}"
+
+
+def time_text(second: int, *, places: str = "minutes") -> str:
+    """Format a second since 1970 in UTC; dates after the year 9999 have no form.
+
+    >>> time_text(1_795_824_000), time_text(10**30)
+    ('2026-11-28 00:00 UTC', 'after the year 9999')
+    """
+    if second > _LAST_SECOND:
+        return "after the year 9999"
+    moment = _EPOCH + timedelta(seconds=max(second, _FIRST_SECOND))
+    return f"{moment.isoformat(' ', places)} UTC"
 
 
 def value_text(value: object) -> str:

@@ -235,7 +235,7 @@ class BudgetMachine(RuleBasedStateMachine):
     @initialize(config=st.sampled_from(CONFIGS))
     def begin(self, config: PartitionConfig) -> None:
         """Open the journal."""
-        self.partition = open_partition(self.path, config, clock=lambda: self.clock)
+        self.partition = open_partition(self.path, config, clock=lambda: self.clock / 1000)
         self.naive.configure(config)
         for name, user in USERS.items():
             self.partition.submit(name, user, QUEUES[name])
@@ -418,7 +418,7 @@ class BudgetMachine(RuleBasedStateMachine):
         self.partition.journal.close()
         if compacts:
             compact(self.path)
-        self.partition = open_partition(self.path, clock=lambda: self.clock)
+        self.partition = open_partition(self.path, clock=lambda: self.clock / 1000)
 
     @invariant()
     def accounts_agree(self) -> None:

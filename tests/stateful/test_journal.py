@@ -42,7 +42,7 @@ class JournalMachine(PartitionMachine):
             durability=self.durability,
             models=models,
             group_limits=self.group_limits,
-            clock=lambda: self.clock() * 1000 + 999,
+            clock=lambda: self.clock() + 0.999,
         )
         self.journal = partition.journal
         return partition

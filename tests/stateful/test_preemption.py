@@ -99,7 +99,7 @@ class PreemptionMachine(RuleBasedStateMachine):
 
     def opened(self, first: PartitionConfig | None) -> JournaledPartition:
         """Open the journal."""
-        return open_partition(Path(self.folder.name) / "journal", first, clock=lambda: self.time * 1000)
+        return open_partition(Path(self.folder.name) / "journal", first, clock=lambda: self.time)
 
     @rule(name=ALLOCATIONS, application=APPLICATIONS, amount=AMOUNTS, priority=st.integers(0, 2), stays=st.booleans())
     def allocate(self, name: str, application: str, amount: int, priority: int, *, stays: bool) -> None:

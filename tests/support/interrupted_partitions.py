@@ -247,7 +247,7 @@ class Journaled(Scene):
     """A partition with a journal, which is opened again after the interruption."""
 
     #: Opens a journal at the time of the other scenes: a promised end depends on the second of its change.
-    open = staticmethod(partial(open_partition, clock=lambda: 1_000_000))
+    open = staticmethod(partial(open_partition, clock=lambda: 1000))
 
     def __init__(self, folder: Path, setup: Setup = BUSY) -> None:
         super().__init__(setup)

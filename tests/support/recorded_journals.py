@@ -73,13 +73,13 @@ _ODD_NAMES: Final = (
 
 
 class _Clock:
-    """A clock that stands still until it is set."""
+    """A clock that stands still until it is set, in milliseconds."""
 
     def __init__(self) -> None:
         self.now = _START
 
-    def __call__(self) -> int:
-        return self.now
+    def __call__(self) -> float:
+        return self.now / 1000
 
 
 def _write(path: Path, clock: _Clock) -> JournaledPartition:
@@ -90,7 +90,7 @@ def _write(path: Path, clock: _Clock) -> JournaledPartition:
         clock.now += 1_234_567
         actor.step(partition)
         if number in (40, 90):
-            partition.journal.compact(usage_since=_START + _HOUR if number == 40 else None)
+            partition.journal.compact(usage_since=(_START + _HOUR) / 1000 if number == 40 else None)
     _end_all(partition)
     clock.now += _HOUR
     partition.configure(parse_config(_CONFIG).partition())
@@ -266,12 +266,15 @@ def described(partition: Partition) -> Any:  # noqa: ANN401 - as JSON
 def usage_described(path: Path) -> Any:  # noqa: ANN401 - as JSON
     """Describe who used how much over time, as JSON has it."""
     found: dict[str, Any] = {}
-    options: Mapping[str, Any] = {"clock": lambda: NOW}
+    options: Mapping[str, Any] = {"clock": lambda: NOW / 1000}
     for by in ("user", "group", "queue", "application"):
         found[by] = usage(path, by, **options)
     found["user by week"] = usage(path, "user", period="week", zone="Europe/Vienna", **options)
-    found["queue by month"] = usage(path, "queue", period="month", since=_START + 2 * _HOUR, **options)
-    lines = {name: [[*line[:3], dict(line.amounts)] for line in lines] for name, lines in found.items()}
+    found["queue by month"] = usage(path, "queue", period="month", since=(_START + 2 * _HOUR) / 1000, **options)
+    lines = {
+        name: [[line.name, round(line.begin * 1000), round(line.end * 1000), dict(line.amounts)] for line in lines]
+        for name, lines in found.items()
+    }
     return json.loads(json.dumps(lines))
 
 
@@ -285,7 +288,7 @@ def _record(folder: Path, name: str) -> None:
             if (source := Path(f"{path}{suffix}")).exists():
                 shutil.copy(source, folder / source.name)
         meaning = {"usage": usage_described(path)}
-        with open_partition(path, clock=lambda: NOW) as partition:
+        with open_partition(path, clock=lambda: NOW / 1000) as partition:
             meaning |= {"number": partition.journal.number, "state": described(partition)}
     text, file = _text(meaning), folder / "meaning.json"
     assert not file.exists() or file.read_text("utf-8") == text

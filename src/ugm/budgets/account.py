@@ -23,7 +23,7 @@ from typing import Final, NamedTuple, Self, final
 
 from ugm._json_values import JsonMapping, JsonObject
 from ugm.budgets.budget import Scope
-from ugm.budgets.calendar import NEVER, Period
+from ugm.budgets.calendar import LAST_SECOND, NEVER, Period
 from ugm.budgets.denial import BudgetViolation, Outlook
 from ugm.budgets.renewal import History, RenewalTerms
 from ugm.errors import fields_text
@@ -54,7 +54,8 @@ class AccountState(NamedTuple):
     remaining: int | Fraction
     #: The second at which the next period begins; None if there is none.
     renews: int | None
-    #: The second at which nothing is left at the current rate; None if that is not before the next period.
+    #: The second at which nothing is left at the current rate; None if that is not before the next period, or not
+    #: before the year 10000.
     exhausted: int | None
     #: ``user``, ``group``, ``queue``, ``elastic group`` or ``quota node``.
     scope: Scope
@@ -284,7 +285,7 @@ class Account:
         if left <= 0:
             return now
         at = now - (-left // rate) if rate else NEVER
-        return at if at < end else None
+        return at if at < end and at <= LAST_SECOND else None
 
     def free(self, until: int | None, now: int) -> int | None:
         """Return the largest amount per second that fits; None if the amount does not matter."""

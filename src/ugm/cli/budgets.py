@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +17,7 @@ from ugm.budgets import AccountState
 from ugm.cli.client import Server, server_url
 from ugm.cli.output import bar, print_json, table, with_instants
 from ugm.cli.paths import is_file
+from ugm.errors import time_text
 from ugm.journal.declared_past import declared_accounts
 from ugm.journal.locations import URL_SCHEMES, log_at
 
@@ -61,7 +61,7 @@ def budgets_command(
     else:
         raise click.UsageError(f"{source} is neither a journal nor the address of a server")
     if as_json:
-        print_json({"accounts": [with_instants(one, *_TIMES, unit=1000) for one in found]})
+        print_json({"accounts": [with_instants(one, *_TIMES) for one in found]})
     else:
         # A narrower table would lose its first columns; the terminal wraps or scrolls it.
         Console(width=max(Console().width, _NARROWEST)).print(_table(found))
@@ -87,7 +87,13 @@ def _row(found: JsonMapping) -> tuple[Any, ...]:
     account = AccountState.from_dict({name: value for name, value in found.items() if name != "share"})
     amounts = [_hours(account.resource, getattr(account, name)) for name in _AMOUNTS]
     share = bar(found["share"], _WIDTH), f"{found['share']:.0%}"
-    return account.budget, account.owner, account.resource, *share, *amounts, *map(_instant, account[7:9])
+    renews = "" if account.renews is None else time_text(account.renews)
+    if account.exhausted is not None:
+        exhausted = time_text(account.exhausted)
+    else:
+        # At the present rate.
+        exhausted = "never" if account.renews is None else "not before"
+    return account.budget, account.owner, account.resource, *share, *amounts, renews, exhausted
 
 
 def _hours(resource: str, amount: int | Fraction) -> str:
@@ -95,7 +101,3 @@ def _hours(resource: str, amount: int | Fraction) -> str:
     tenths = round(Fraction(amount) * 10 / (_UNITS.get(resource, 1) * _HOUR))
     sign, tenths = ("-", -tenths) if tenths < 0 else ("", tenths)
     return f"{sign}{tenths // 10:,}.{tenths % 10}"
-
-
-def _instant(second: int | None) -> str:
-    return "" if second is None else datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%d %H:%M")

@@ -79,12 +79,12 @@ def show_command(*, file: Path | Log, last: int, as_json: bool) -> None:
     if as_json:
         print_json({**_with_instants(found.to_dict()), "changes": list(map(_with_instants, changes))})
         return
-    click.echo(f"last change {found.number} at {instant(found.at)}, {_compaction(found.compacted)}")
+    click.echo(f"last change {found.number} at {instant(found.at / 1000)}, {_compaction(found.compacted)}")
     applications, allocations = counted(found.applications, "application"), counted(found.allocations, "allocation")
     click.echo(f"{applications} with {allocations} in {counted(found.queues, 'queue')}")
     for change in changes:
         events = ", ".join(_brief(event) for event in change["events"])
-        click.echo(f"{change['number']} {instant(change['at'])} {events}")
+        click.echo(f"{change['number']} {instant(change['at'] / 1000)} {events}")
 
 
 def _compaction(number: int) -> str:
@@ -191,17 +191,20 @@ def _zone(name: str) -> ZoneInfo:
         raise click.BadParameter(f"unknown time zone {name!r}", param_hint="--zone") from None
 
 
-def _read_instant(text: str, zone: tzinfo) -> int:
+def _read_instant(text: str, zone: tzinfo) -> float:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise click.BadParameter(f"expected a date such as 2026-10-01 or 2026-10-01T08:00, found {text!r}") from None
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp() * 1000)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp()
 
 
 def _with_instants(entry: JsonMapping) -> JsonObject:
-    """Format the times of an entry, in milliseconds, and those of its allocations and events, in seconds."""
-    found = with_instants(with_instants(entry, "at", "begin", "end"), "until", "since", unit=1000)
+    """Format the times of an entry and of its allocations and events."""
+    found = with_instants(entry, "begin", "end", "until", "since")
+    if "at" in found:
+        # A journal stores milliseconds.
+        found["at"] = instant(found["at"] / 1000) if found["at"] else None
     if "events" in found:
         found["events"] = list(map(_with_instants, found["events"]))
     if isinstance(found.get("allocation"), dict):

@@ -73,7 +73,7 @@ def order_command(
     if users is not None and found.explanation is None:
         raise click.UsageError("the configuration declares no shares of users")
     if as_json:
-        turns = [with_instants(turn, "start", unit=1000) for turn in found.turns]
+        turns = [with_instants(turn, "start") for turn in found.turns]
         print_json({"turns": turns, **({} if users is None else {"explanation": found.explanation})})
     else:
         _render(found, Console())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Collection, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final, Literal, NoReturn
 from zoneinfo import ZoneInfo
 
@@ -21,7 +21,7 @@ from rich.text import Text
 
 from ugm._json_values import JsonMapping, JsonObject
 from ugm.cli.exit_status import PROBLEMS, UNWRITTEN
-from ugm.errors import printable
+from ugm.errors import printable, time_text
 
 __all__ = [
     "bar",
@@ -65,35 +65,41 @@ def print_json(value: object) -> None:
     click.echo(json.dumps(value, indent=2))
 
 
-def instant(milliseconds: int) -> str:
-    """Format a time for JSON and CSV.
+def instant(seconds: float) -> str | None:
+    """Format a time for JSON and CSV; None for a time that `datetime` does not support.
 
-    >>> instant(1_793_484_000_250)
-    '2026-10-31T22:00:00.250Z'
+    >>> instant(1_793_484_000.25), instant(10**12)
+    ('2026-10-31T22:00:00.250Z', None)
     """
-    moment = _EPOCH + timedelta(milliseconds=milliseconds)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    moment = _moment(seconds)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z") if moment else None
 
 
-def local(milliseconds: int, zone: ZoneInfo) -> str:
+def local(seconds: float, zone: ZoneInfo) -> str:
     """Format a time in a time zone.
 
-    >>> local(1_793_484_000_250, ZoneInfo("Europe/Berlin"))
+    >>> local(1_793_484_000.25, ZoneInfo("Europe/Berlin"))
     '2026-10-31 23:00:00.250+01:00'
     """
-    moment = (_EPOCH + timedelta(milliseconds=milliseconds)).astimezone(zone)
-    return moment.isoformat(sep=" ", timespec="milliseconds")
+    moment = _moment(seconds, zone)
+    return moment.isoformat(sep=" ", timespec="milliseconds") if moment else time_text(int(seconds))
 
 
-def with_instants(fields: JsonMapping, *names: str, unit: int = 1) -> JsonObject:
+def _moment(seconds: float, zone: tzinfo = UTC) -> datetime | None:
+    try:
+        return (_EPOCH + timedelta(milliseconds=round(seconds * 1000))).astimezone(zone)
+    except OverflowError:
+        return None
+
+
+def with_instants(fields: JsonMapping, *names: str) -> JsonObject:
     """Format the times of an object for JSON; a time of 0 stands for none and becomes null.
 
     Args:
-        fields: the object.
+        fields: the object, with times in seconds.
         names: the fields that are times; they may be missing.
-        unit: the number of milliseconds in a unit of these fields.
     """
-    texts = {name: instant(round(fields[name] * unit)) if fields[name] else None for name in names if name in fields}
+    texts = {name: instant(fields[name]) if fields[name] else None for name in names if name in fields}
     return {**fields, **texts}
 
 

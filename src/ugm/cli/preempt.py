@@ -91,7 +91,7 @@ def _values(one: PreemptionResult) -> JsonObject:
         "name": one.case.name,
         "config": str(one.case.config_file),
         "preempt": one.case.victims and one.case.victims.value,
-        "start_time": None if one.start is None else instant(1000 * one.start),
+        "start_time": None if one.start is None else instant(one.start),
         **one.report.to_dict(),
         "timing": {"seconds": round(one.seconds, 3)},
     }

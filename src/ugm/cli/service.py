@@ -30,6 +30,12 @@ _OPTIONS: Final = (
         help="Let schedulers connect here: unix:/path, tcp://host:port or tls://host:port, separated by commas.",
     ),
     click.option(
+        "--announce",
+        metavar="ADDRESS",
+        help="The address under which schedulers reach this process; needed if --listen names all addresses of the "
+        "host (0.0.0.0).",
+    ),
+    click.option(
         "--journal",
         metavar="LOCATION",
         help="Keep the partition in this journal file, or in PostgreSQL (postgresql://...). Other processes with the "
@@ -74,7 +80,7 @@ def running_service(
     Yields:
         The name of the partition, and the service.
     """
-    from ugm.service import Service, tune_interpreter  # noqa: PLC0415 - needs an extra
+    from ugm.service import Service, ServiceSettings, tune_interpreter  # noqa: PLC0415 - needs an extra
 
     config = _chosen(tuple(partitions), options["partition_name"])
     tune_interpreter()
@@ -85,6 +91,7 @@ def running_service(
             config=config,
             subscribers=[subscriber(config.name)],
             security=_security(options),
+            settings=ServiceSettings(announce=options["announce"] or ""),
         )
     # A signal may end the command as soon as the service starts.
     try:

@@ -383,7 +383,7 @@ def _timed(one: _Result) -> dict[str, object]:
     report, seconds = one.report, one.seconds
     rate = round(report.decisions / seconds) if seconds else 0
     return {
-        "start_time": None if one.start is None else instant(1000 * one.start),
+        "start_time": None if one.start is None else instant(one.start),
         **report.to_dict(),
         "timing": {"seconds": round(seconds, 3), "decisions_per_second": rate},
     }

@@ -77,7 +77,7 @@ def top_command(  # noqa: PLR0913 - one for each option
     try:
         if as_json:
             view = _fetch(client, query)
-            denials = [with_instants(record, "first_at", "last_at", unit=1000) for record in view["denials"]]
+            denials = [with_instants(record, "first_at", "last_at") for record in view["denials"]]
             print_json({**view, "denials": denials})
         elif once:
             Console().print(render_top(_fetch(client, query), query))

@@ -26,30 +26,27 @@ from contextlib import suppress
 from threading import Condition, Lock
 from typing import Final, TypeAlias, TypeVar, final
 
-from ugm.errors import ReentrantCallError, RequestError
+from ugm.errors import ReentrantCallError
 from ugm.journal.errors import JournalError
 from ugm.journal.file_writer import ChangeRow, change_row
 from ugm.journal.log import LogWriter, SentCommit
 from ugm.journal.result_delivery import ResultDelivery
 from ugm.journal.threads import start_thread
 from ugm.operation_lock import OwnedLock
+from ugm.partition.clock import Clock, require_time
 
-__all__ = ["ChangeQueue", "Clock", "DurabilityCallback", "copy_of", "milliseconds"]
+__all__ = ["ChangeQueue", "DurabilityCallback", "copy_of", "milliseconds", "stored_time"]
 
 _T = TypeVar("_T")
 
 _LOGGER: Final = logging.getLogger(__name__)
 
-#: Returns the milliseconds since 1970.
-Clock: TypeAlias = Callable[[], int]
 #: A function that is called with None when a change is durable, or with the error when it is in doubt. All commits wait
 #: for it, so it must return at once, without a call of the partition or of a subscriber. If commits are not shared, the
 #: calling thread calls it, and it may call subscribers. It must ignore a second call, which may happen after an
 #: interruption.
 DurabilityCallback: TypeAlias = Callable[[JournalError | None], None]
 
-#: The last millisecond of the year 9999, the last year that `datetime` supports.
-_LAST_INSTANT: Final = 253_402_300_799_999
 #: The time between two looks at an answer that does not arrive, in seconds.
 _ANSWER_PAUSE: Final = 1.0
 #: The time until the thread tries again after an unexpected error, in seconds.
@@ -61,6 +58,15 @@ _ATTEMPTS: Final = 8
 def milliseconds() -> int:
     """Return the time of the system clock, in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
+
+
+def stored_time(argument: str, seconds: float) -> int:
+    """Return a time in milliseconds, as a journal stores it, after checking it.
+
+    >>> stored_time("clock", 1.001)
+    1001
+    """
+    return round(require_time(argument, seconds) * 1000)
 
 
 def copy_of(failure: JournalError) -> JournalError:
@@ -99,7 +105,7 @@ class ChangeQueue:
         path: the location of the log.
         log: the log to which changes are committed.
         last: the number and the instant of the last change in the journal.
-        clock: a function that returns the milliseconds since 1970.
+        clock: returns the seconds since 1970.
         group_commit: whether a thread commits the changes of several callers; otherwise each caller commits its own.
     """
 
@@ -262,15 +268,12 @@ class ChangeQueue:
             raise JournalError(self.path, "it has been closed")
 
     def now(self) -> int:
-        """Return the time of the clock, or the last one that was returned if the clock was set back.
+        """Return the time of the clock in milliseconds, or the last one that was returned if the clock was set back.
 
         Raises:
             RequestError: the clock returned an unusable value.
         """
-        now = self._clock()
-        if type(now) is not int or now > _LAST_INSTANT:
-            raise RequestError("clock", now, "expected whole milliseconds, before the year 10000")
-        self._latest = max(now, self._latest)
+        self._latest = max(stored_time("clock", self._clock()), self._latest)
         return self._latest
 
     def second(self) -> int:

@@ -18,10 +18,9 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from threading import Event as Flag
-from time import monotonic
+from time import monotonic, time
 from typing import Final, NamedTuple, final
 
-from ugm.journal.change_queue import Clock, milliseconds
 from ugm.journal.client_sessions import SessionTable
 from ugm.journal.contents import (
     DECODING_ERRORS,
@@ -38,6 +37,7 @@ from ugm.journal.log import Candidate, LeaderRecord, LogTail
 from ugm.journal.opening import OpenLog, open_restored
 from ugm.journal.store_reader import CHANGES_AT_ONCE, StoredChange
 from ugm.operation_lock import OperationLock
+from ugm.partition.clock import Clock
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.events import ConfigurationChanged
 from ugm.partition.self_check import verify
@@ -214,7 +214,7 @@ class Follower:
         *,
         replacing: LeaderRecord | None = None,
         group_commit: bool = True,
-        clock: Clock = milliseconds,
+        clock: Clock = time,
     ) -> OpenLog:
         """Become the leader with the state of this follower, which is closed then.
 
@@ -222,7 +222,7 @@ class Follower:
             candidate: this process, as others see it.
             replacing: a silent leader that this process replaces, as `find_leader` has returned it.
             group_commit: whether a thread commits the changes of several callers.
-            clock: a function that returns the milliseconds since 1970.
+            clock: a function that returns the seconds since 1970; fractions are allowed.
 
         Raises:
             JournalHeldError: another process leads. The follower can go on.

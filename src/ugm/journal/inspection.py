@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ugm._json_values import Json
 from ugm.errors import RequestError
+from ugm.journal.change_queue import stored_time
 from ugm.journal.client_sessions import SessionTable, record_row
 from ugm.journal.compaction import Compaction
 from ugm.journal.contents import JournalEntry, replay
@@ -141,7 +142,7 @@ def backup(path: LogLocation, target: str | Path) -> None:
     log_at(path).backup(copy)
 
 
-def compact(path: LogLocation, *, usage_since: int | None = None) -> Compaction:
+def compact(path: LogLocation, *, usage_since: float | None = None) -> Compaction:
     """Compact a journal; see `Journal.compact`. A partition may use a journal in PostgreSQL meanwhile, but not a file.
 
     Raises:
@@ -149,4 +150,4 @@ def compact(path: LogLocation, *, usage_since: int | None = None) -> Compaction:
         JournalDamagedError: the journal is damaged, and has not changed.
         JournalError: the journal cannot be written, and has not changed.
     """
-    return log_at(path).compact(usage_since=usage_since)
+    return log_at(path).compact(usage_since=None if usage_since is None else stored_time("usage_since", usage_since))

@@ -8,7 +8,7 @@ from typing import Final, final
 
 from ugm.errors import ReentrantCallError, RequestError
 from ugm.journal.background import BackgroundCompaction
-from ugm.journal.change_queue import ChangeQueue
+from ugm.journal.change_queue import ChangeQueue, stored_time
 from ugm.journal.compaction import Compaction
 from ugm.journal.errors import JournalError
 from ugm.journal.inspection import backup
@@ -114,26 +114,26 @@ class Journal:
         self._leadership.require_in_place()
         backup(self._log, target)
 
-    def compact(self, *, usage_since: int | None = None) -> Compaction:
+    def compact(self, *, usage_since: float | None = None) -> Compaction:
         """Replace the changes by the state of the partition that they led to.
 
         Opening the journal takes less time afterwards. Usage over time stays available. Changes of the
         partition wait until the compaction of a file is done. It takes time and memory proportional to the file.
 
         Args:
-            usage_since: delete usage before this instant, in milliseconds since 1970; None to delete none.
+            usage_since: delete usage before this instant, in seconds since 1970; None to delete none.
 
         Raises:
             JournalError: a change is in doubt, or the disk is full; the file has not changed.
         """
         self._change_queue.require_not_writing()
         try:
-            return self._leadership.compact(self._change_queue.run_exclusively, usage_since=usage_since)
+            return self._leadership.compact(self._change_queue.run_exclusively, usage_since=_stored(usage_since))
         except BaseException:
             self._change_queue.release_if_held()
             raise
 
-    def compact_in_background(self, *, usage_since: int | None = None) -> Future[Compaction]:
+    def compact_in_background(self, *, usage_since: float | None = None) -> Future[Compaction]:
         """Compact the journal while the partition is in use, as `compact` does.
 
         A second process computes, which needs as much memory as this one. Changes wait for a few milliseconds at most.
@@ -153,11 +153,12 @@ class Journal:
         self._require_not_interrupted()
         return self._closing.hold(self._start_compaction, usage_since)
 
-    def _start_compaction(self, usage_since: int | None) -> Future[Compaction]:
+    def _start_compaction(self, usage_since: float | None) -> Future[Compaction]:
         running = self._compaction
         if running is not None and not running.future.done():
             raise RequestError("compaction", "running", "a compaction is in progress", "state-conflict")
-        compaction = self._leadership.start_compaction(self._change_queue.run_exclusively, usage_since=usage_since)
+        since = _stored(usage_since)
+        compaction = self._leadership.start_compaction(self._change_queue.run_exclusively, usage_since=since)
         self._compaction = compaction
         return compaction.future
 
@@ -165,13 +166,18 @@ class Journal:
         self,
         by: Grouping,
         *,
-        since: int | None = None,
-        until: int | None = None,
+        since: float | None = None,
+        until: float | None = None,
         period: Period | None = None,
         zone: str = "UTC",
     ) -> tuple[UsageRow, ...]:
         """Return the usage between two instants, at most until now; see `ugm.journal.usage`."""
         self._leadership.require_in_place()
         return usage_of_log(
-            self._log, by, since=since, until=until, period=period, zone=zone, clock=self._change_queue.now
+            self._log, by, since=since, until=until, period=period, zone=zone, now=self._change_queue.now()
         )
+
+
+def _stored(since: float | None) -> int | None:
+    """Return the first instant for which usage is kept in milliseconds."""
+    return None if since is None else stored_time("usage_since", since)

@@ -7,17 +7,19 @@ a service.
 
 from __future__ import annotations
 
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import final
 
 from ugm.errors import RequestError
-from ugm.journal.change_queue import ChangeQueue, Clock, milliseconds
+from ugm.journal.change_queue import ChangeQueue
 from ugm.journal.client_sessions import SessionTable
 from ugm.journal.declared_past import declared_models
 from ugm.journal.journal import Journal
 from ugm.journal.log import Candidate, LeaderRecord, Leadership, Log
 from ugm.operation_lock import OperationLock
+from ugm.partition.clock import Clock
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.declared_models import DeclaredModel
 from ugm.partition.state import PartitionState
@@ -50,7 +52,7 @@ def open_log(
     replacing: LeaderRecord | None = None,
     user_limits_win: bool = False,
     group_commit: bool = True,
-    clock: Clock = milliseconds,
+    clock: Clock = time.time,
 ) -> OpenLog:
     """Become the leader of a log, and replay it. The result is not verified.
 
@@ -61,7 +63,7 @@ def open_log(
         replacing: a silent leader that this process replaces, as `Log.find_leader` has returned it.
         user_limits_win: whether a user with a limit of its own is exempt from group limits.
         group_commit: whether a thread commits the changes of several callers.
-        clock: a function that returns the milliseconds since 1970.
+        clock: a function that returns the seconds since 1970; fractions are allowed.
 
     Raises:
         JournalHeldError: another process leads.

@@ -15,6 +15,7 @@ memory 1Gi
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from functools import partial
@@ -25,7 +26,6 @@ from ugm.arguments import require_group_limits
 from ugm.configuration import PartitionConfig
 from ugm.errors import RequestError
 from ugm.events import Subscriber
-from ugm.journal.change_queue import Clock, milliseconds
 from ugm.journal.deferred_results import FutureResult, LoopMailbox, TaskResult
 from ugm.journal.journal import Journal
 from ugm.journal.locations import LogLocation, log_at
@@ -36,6 +36,7 @@ from ugm.journal.transaction_log import JournalTransactionLog
 from ugm.model import QuotaModel
 from ugm.operation_lock import OperationLock
 from ugm.partition import Partition
+from ugm.partition.clock import Clock
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.event_outbox import EventOutbox
 from ugm.partition.fast_path import RecordedPath
@@ -130,7 +131,7 @@ def open_partition(
     models: Iterable[QuotaModel] | None = None,
     subscribers: Iterable[Subscriber] = (),
     group_limits: Literal["always", "unless-user-limited"] = "always",
-    clock: Clock = milliseconds,
+    clock: Clock = time.time,
 ) -> JournaledPartition:
     """Open or create a journal, and return its partition as it was after the last change.
 
@@ -149,8 +150,8 @@ def open_partition(
             tuple states that there are none.
         subscribers: as for `ugm.Partition`. They receive new events, and no replayed ones.
         group_limits: as for `ugm.Partition`.
-        clock: a function that returns the milliseconds since 1970. If it goes back, changes get the time of the last
-            change until the clock has passed it.
+        clock: a function that returns the seconds since 1970; fractions are allowed. If it goes back, changes get the
+            time of the last change until the clock has passed it.
 
     Raises:
         RequestError: an argument is invalid, or models of the program are missing; their names are in the message.

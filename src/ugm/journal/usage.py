@@ -6,6 +6,7 @@ second is 1,000 of them.
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal, NamedTuple, TypeAlias, get_args
@@ -14,10 +15,11 @@ from ugm._json_values import Json
 from ugm.budgets.calendar import Calendar, calendar_of
 from ugm.budgets.calendar import Period as CalendarPeriod
 from ugm.errors import RequestError, number_text
-from ugm.journal.change_queue import Clock, milliseconds
+from ugm.journal.change_queue import stored_time
 from ugm.journal.locations import LogLocation, log_at
 from ugm.journal.log import Log
 from ugm.journal.usage_intervals import UsageInterval, usage_intervals
+from ugm.partition.clock import Clock
 
 __all__ = ["Grouping", "Period", "UsageRow", "format_seconds", "usage"]
 
@@ -46,9 +48,9 @@ class UsageRow(NamedTuple):
 
     #: None for usage that is charged to no group or node.
     name: str | None
-    #: In milliseconds since 1970; the end is not included.
-    begin: int
-    end: int
+    #: In seconds since 1970; the end is not included.
+    begin: float
+    end: float
     #: Resource-milliseconds, by resource.
     amounts: Mapping[str, int]
 
@@ -77,11 +79,11 @@ def usage(
     path: LogLocation,
     by: Grouping,
     *,
-    since: int | None = None,
-    until: int | None = None,
+    since: float | None = None,
+    until: float | None = None,
     period: Period | None = None,
     zone: str = "UTC",
-    clock: Clock = milliseconds,
+    clock: Clock = time.time,
 ) -> tuple[UsageRow, ...]:
     """Return the usage between two instants from a journal, which another process may be writing.
 
@@ -93,11 +95,11 @@ def usage(
             includes the groups below it. The nodes of a quota tree are named ``tree/node``; they are those of the group
             of an application and not those that hold its allocations. Both are known for models that the configuration
             declares.
-        since: the first instant, in milliseconds since 1970; None for the first for which usage is known.
+        since: the first instant, in seconds since 1970; None for the first for which usage is known.
         until: the end of the range, which is not included; None, or a time in the future, stands for now.
         period: the period of each sum: a day, week (from Monday), month or year of the calendar; None for one sum.
         zone: the time zone of the calendar. A day may have 23 or 25 hours.
-        clock: a function that returns the milliseconds since 1970.
+        clock: a function that returns the seconds since 1970; fractions are allowed.
 
     Returns:
         Rows sorted by period, then by name; subjects and resources without usage are left out.
@@ -106,25 +108,27 @@ def usage(
         RequestError: an argument is invalid, or usage at the first instant is no longer known.
         JournalError: the journal cannot be read.
     """
-    return usage_of_log(log_at(path), by, since=since, until=until, period=period, zone=zone, clock=clock)
+    now = stored_time("clock", clock())
+    return usage_of_log(log_at(path), by, since=since, until=until, period=period, zone=zone, now=now)
 
 
 def usage_of_log(
-    log: Log, by: Grouping, *, since: int | None, until: int | None, period: Period | None, zone: str, clock: Clock
+    log: Log, by: Grouping, *, since: float | None, until: float | None, period: Period | None, zone: str, now: int
 ) -> tuple[UsageRow, ...]:
-    """Return the usage between two instants from a log; see `usage`."""
+    """Return the usage between two instants from a log, at a time in milliseconds; see `usage`."""
     if by not in get_args(Grouping):
         raise RequestError("by", by, f"expected one of {', '.join(get_args(Grouping))}")
     calendar = _calendar(period, zone)
-    now = clock()
+    begin = None if since is None else stored_time("since", since)
+    end = None if until is None else stored_time("until", until)
     with log.open_contents() as contents:
         known = contents.start.usage_since
-        if since is not None and since < known:
-            raise RequestError("since", since, f"usage before {known} is no longer known")
+        if begin is not None and begin < known:
+            raise RequestError("since", since, f"usage before {known / 1000} is no longer known")
         intervals = list(usage_intervals(contents, now))
-    first = min((interval.begin for interval in intervals), default=known) if since is None else since
+    first = min((interval.begin for interval in intervals), default=known) if begin is None else begin
     last = max([now, *(interval.end for interval in intervals)])
-    bounds = _bounds(first, last if until is None else min(until, last), calendar)
+    bounds = _bounds(first, last if end is None else min(end, last), calendar)
     return _summed(intervals, _SUBJECTS[by], bounds)
 
 
@@ -160,6 +164,7 @@ def _summed(
                         total[resource] = total.get(resource, 0) + amount * time
             index += 1
     return tuple(
-        UsageRow(None if is_none else name, bounds[index], bounds[index + 1], dict(sorted(amounts.items())))
+        UsageRow(None if is_none else name, begin / 1000, end / 1000, dict(sorted(amounts.items())))
         for (index, is_none, name), amounts in sorted(sums.items())
+        for begin, end in [bounds[index : index + 2]]
     )

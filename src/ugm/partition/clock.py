@@ -1,4 +1,4 @@
-"""The clock of a partition: whole seconds since 1970, which never go back.
+"""The clock of a partition: seconds since 1970, rounded down, which never go back.
 
 The problem: a call may need the time in several places, for example for each allocation of a gang, and a journal stamps
 the change as well. Different readings within one call would make its result depend on the speed of the machine, and
@@ -7,7 +7,7 @@ could not be replayed.
 The idea: each call has one reading. If a quota model or a schedule depends on the time, every call reads the clock when
 it begins, and passes the reading to them first. Otherwise only a call that needs the time reads the clock, once: for a
 promised duration, a plan, or the timer of a reduction. A partition with a journal takes the reading that stamps the
-change, in milliseconds, rounded down to seconds.
+change, which it stores in milliseconds.
 
 Invariant: a reading is never earlier than the one before. If the source goes back, the clock stands still until the
 source has passed the last reading.
@@ -21,10 +21,10 @@ from typing import Final, Protocol, TypeAlias, final
 
 from ugm.errors import RequestError
 
-__all__ = ["Clock", "PartitionClock", "TimeSource", "seconds"]
+__all__ = ["Clock", "PartitionClock", "TimeSource", "require_time", "seconds"]
 
-#: Returns whole seconds since 1970.
-Clock: TypeAlias = Callable[[], int]
+#: Returns the seconds since 1970, for example `time.time`. Fractions are allowed.
+Clock: TypeAlias = Callable[[], float]
 
 #: The first and the last second that `datetime` supports, in the years 1 and 9999.
 _FIRST: Final = -62_135_596_800
@@ -34,6 +34,14 @@ _LAST: Final = 253_402_300_799
 def seconds() -> int:
     """Return the time of the system clock, in whole seconds since 1970."""
     return time.time_ns() // 1_000_000_000
+
+
+def require_time(argument: str, value: object) -> float:
+    """Return a time in seconds since 1970 that `datetime` supports, after checking it."""
+    # Comparisons with NaN are false.
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and _FIRST <= value < _LAST + 1:
+        return value
+    raise RequestError(argument, value, "expected seconds since 1970, before the year 10000")
 
 
 class TimeSource(Protocol):
@@ -53,7 +61,7 @@ class PartitionClock:
     """The time of one partition; used under its lock.
 
     Args:
-        read: returns whole seconds since 1970.
+        read: returns the seconds since 1970.
     """
 
     __slots__ = ("_of_change", "_of_query", "is_read_first", "latest")
@@ -65,7 +73,7 @@ class PartitionClock:
 
     def __init__(self, read: Clock = seconds) -> None:
         if not callable(read):
-            raise RequestError("clock", read, "expected a function that returns whole seconds")
+            raise RequestError("clock", read, "expected a function that returns seconds")
         self._of_query = self._of_change = read
         self.latest = _FIRST
         self.is_read_first = False
@@ -88,9 +96,10 @@ class PartitionClock:
     def read(self, *, changes: bool) -> int:
         """Read the clock for the current call, once; see `now`."""
         now = self._of_change() if changes else self._of_query()
-        if type(now) is int and self.latest <= now <= _LAST:
+        if type(now) is not int:
+            now = int(require_time("clock", now) // 1)
+        if self.latest <= now <= _LAST:
             self.latest = now
             return now
-        if type(now) is not int or not _FIRST <= now <= _LAST:
-            raise RequestError("clock", now, "expected whole seconds, before the year 10000")
+        require_time("clock", now)
         return self.latest

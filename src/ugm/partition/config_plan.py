@@ -10,7 +10,6 @@ and charged again, as when the configuration is applied, so a plan with such a c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
 from functools import cache
 from typing import Final, NamedTuple, TypeAlias, final
 
@@ -18,7 +17,7 @@ from ugm._declared_models import ModelDefinition
 from ugm._json_values import JsonObject
 from ugm._unmapped_queues import unmapped_queues
 from ugm.decision import Exhaustion, Violation
-from ugm.errors import RequestError
+from ugm.errors import RequestError, time_text
 from ugm.identity import UserGroup
 from ugm.model import Claim, PersistentModel, QuotaModel, ReportingModel
 from ugm.partition.allocation import PLAIN, Allocation, AllocationState
@@ -105,13 +104,9 @@ class ScheduledChange(NamedTuple):
         }
 
     def __str__(self) -> str:
-        lines = [f"at {_time_text(self.at)}:", *str(self.changes).splitlines()]
+        lines = [f"at {time_text(self.at)}:", *str(self.changes).splitlines()]
         lines += [f"would be exceeded: {one}" for one in self.newly_exceeded]
         return "\n  ".join(lines)
-
-
-def _time_text(second: int) -> str:
-    return f"{datetime.fromtimestamp(second, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 class ConfigPlan(NamedTuple):

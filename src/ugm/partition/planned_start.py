@@ -22,11 +22,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from operator import itemgetter
-from time import gmtime, strftime
 from typing import Final, NamedTuple, Self, TypeAlias, final
 
 from ugm.counters import UNLIMITED, Counter
 from ugm.decision import Violation
+from ugm.errors import time_text
 from ugm.identity import TrackingType, ancestors
 from ugm.model import Claim
 from ugm.partition.application import Application, LedgerEntry
@@ -81,7 +81,7 @@ class Reservation(NamedTuple):
         text = f"{self.allocation_id} has the reservation of {', '.join(self.queue_paths)}"
         if self.start is None:
             return f"{text}; its start is unknown"
-        return f"{text} and can start at {strftime('%Y-%m-%d %H:%M:%S UTC', gmtime(self.start))}"
+        return f"{text} and can start at {time_text(self.start, places='seconds')}"
 
 
 class CandidateRequest(NamedTuple):

@@ -10,8 +10,11 @@ call wakes others that fit without it. It is woken again when something has been
 from __future__ import annotations
 
 import asyncio
+from math import inf
+from time import monotonic
 from typing import Final, final
 
+from ugm.arguments import require_seconds
 from ugm.operation_lock import OperationLock
 from ugm.partition.allocation import AllocationRequest
 from ugm.partition.change_marks import ChangeMarks
@@ -21,6 +24,9 @@ from ugm.partition.wake_event import WakeEvent
 from ugm.partition.wake_search import WakeSearch
 
 __all__ = ["WaitingList"]
+
+#: The system accepts no wait of any length. A wait that ends in vain is repeated.
+_LONGEST_WAIT: Final = 86400.0
 
 
 @final
@@ -81,9 +87,13 @@ class WaitingList:
         """Wait in a thread until some requests can fit, and return them.
 
         Args:
-            timeout: the number of seconds after which an empty result is returned; None to wait forever. The time
-                starts again with each change that wakes no request.
+            timeout: the number of seconds after which an empty result is returned; None to wait forever. Changes that
+                wake no request do not extend it.
+
+        Raises:
+            RequestError: *timeout* is not a number of seconds.
         """
+        end = inf if timeout is None else monotonic() + require_seconds("timeout", timeout)
         while True:
             try:
                 woken = self.wake()
@@ -92,11 +102,11 @@ class WaitingList:
             except BaseException:
                 self.wake_again()
                 raise
-            pause = self._search.until_change()
-            if pause is not None and (timeout is None or pause < timeout):
-                self.event.wait(pause)
-            elif not self.event.wait(timeout):
+            left = end - monotonic()
+            if left <= 0:
                 return ()
+            pause = self._search.until_change()
+            self.event.wait(min(left, _LONGEST_WAIT if pause is None else pause))
 
     async def woken(self) -> tuple[AllocationRequest, ...]:
         """Wait in a task until some requests can fit, and return them."""

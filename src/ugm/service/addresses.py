@@ -12,11 +12,11 @@ import ssl
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from itertools import cycle
-from math import inf
 from time import monotonic
 from typing import Final, final
 from urllib.parse import urlsplit
 
+from ugm.arguments import require_seconds
 from ugm.errors import RequestError
 
 __all__ = ["MAX_CLIENT_NAME", "Address", "AddressChoice", "LeaderAccess", "parse_addresses"]
@@ -25,8 +25,6 @@ __all__ = ["MAX_CLIENT_NAME", "Address", "AddressChoice", "LeaderAccess", "parse
 MAX_CLIENT_NAME: Final = 256
 #: The maximum length of a token, in characters. A greeting has 65,536 bytes.
 _LARGEST_TOKEN: Final = 4096
-#: The maximum finite deadline, in seconds.
-_LONGEST: Final = 10**15
 #: The time for which an address that did not answer is avoided, in seconds.
 _AVOIDED: Final = 2.0
 _EXPECTED: Final = "expected unix:/path/of/socket, tcp://host:port or tls://host:port"
@@ -111,7 +109,8 @@ class LeaderAccess:
     """The arguments with which a client connects to the leader; see `ugm.connect`.
 
     Raises:
-        RequestError: *client* or *token* cannot be sent, *deadline* is not a time, or *tls* is no context of a client.
+        RequestError: *client* or *token* cannot be sent, *deadline* is not a time, *tls* is no context of a client, or
+            an address is plain TCP to another machine.
     """
 
     addresses: str
@@ -129,19 +128,16 @@ class LeaderAccess:
             raise RequestError("token", "not shown", reason)
         if self.tls is not None and not _is_client_context(self.tls):
             raise RequestError("tls", self.tls, "expected an SSLContext of a client, or None")
-        if not _is_time(self.deadline):
-            raise RequestError("deadline", self.deadline, "expected seconds, 0 or more")
+        require_seconds("deadline", self.deadline)
+        for address in parse_addresses(self.addresses):
+            if not address.is_encrypted and not address.is_local:
+                # A token would be sent in clear text.
+                reason = "plain TCP is only for addresses of this machine; use tls://"
+                raise RequestError("addresses", str(address), reason)
 
 
 def _is_client_context(value: object) -> bool:
     return isinstance(value, ssl.SSLContext) and value.protocol is not ssl.PROTOCOL_TLS_SERVER
-
-
-def _is_time(value: object) -> bool:
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        return False
-    # A comparison with NaN is false. An integer has to fit a float.
-    return 0 <= value <= _LONGEST or value == inf
 
 
 def _is_text(value: object) -> bool:

@@ -20,6 +20,7 @@ import ssl
 from collections.abc import Awaitable, Iterable
 from contextlib import suppress
 from copy import copy
+from math import inf
 from time import monotonic
 from typing import Any, Final, cast, final
 from weakref import WeakSet
@@ -52,6 +53,7 @@ from ugm.service.wire import (
     Welcome,
     decode_leader_message,
     frame,
+    tls_refusals,
 )
 
 __all__ = ["AsyncClientConnection"]
@@ -231,14 +233,17 @@ class AsyncClientConnection:
         self.staleness: Staleness | None = None
         _CONNECTIONS.add(self)
 
-    async def open(self) -> None:
+    async def open(self, opened_by: float = inf) -> None:
         """Connect to the leader.
+
+        Args:
+            opened_by: when the connection must be open, if before the deadline; on the monotonic clock.
 
         Raises:
             DeadlineError: no leader can be reached within the deadline.
             ProtocolError: the service refuses this client.
         """
-        await self._connect(monotonic() + self._deadline)
+        await self._connect(min(monotonic() + self._deadline, opened_by))
         self._start_work()
 
     # Calls
@@ -359,9 +364,10 @@ class AsyncClientConnection:
         if address.path:
             return await self._loop.create_unix_connection(lambda: self._new_channel(address), address.path)
         tls = (self._tls or ssl.create_default_context()) if address.is_encrypted else None
-        return await self._loop.create_connection(
-            lambda: self._new_channel(address), address.host, address.port, ssl=tls
-        )
+        with tls_refusals(address):
+            return await self._loop.create_connection(
+                lambda: self._new_channel(address), address.host, address.port, ssl=tls
+            )
 
     def _new_channel(self, address: Address) -> _Channel:
         channel = _Channel(self, address)

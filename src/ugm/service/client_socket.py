@@ -27,7 +27,8 @@ from typing import Any, Final, TypeAlias, final
 from ugm.operation_lock import OwnedLock
 from ugm.service.active_wait import ActiveWait
 from ugm.service.addresses import Address
-from ugm.service.wire import MAX_ANSWERS, FrameReader, LeaderMessage, decode_leader_message
+from ugm.service.errors import ProtocolError
+from ugm.service.wire import MAX_ANSWERS, FrameReader, LeaderMessage, decode_leader_message, tls_refusals
 
 __all__ = ["PATIENCE", "ClientSocket"]
 
@@ -56,6 +57,7 @@ class ClientSocket:
 
     Raises:
         OSError: the address cannot be reached.
+        ProtocolError: no encrypted connection is possible.
     """
 
     __slots__ = (
@@ -226,8 +228,9 @@ def _connect(address: Address, tls: ssl.SSLContext | None, deadline: float) -> s
     context = tls or ssl.create_default_context()
     try:
         connection.settimeout(_left(deadline))
-        return context.wrap_socket(connection, server_hostname=address.host)
-    except OSError:
+        with tls_refusals(address):
+            return context.wrap_socket(connection, server_hostname=address.host)
+    except (OSError, ProtocolError):
         connection.close()
         raise
 

@@ -29,6 +29,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from copy import copy
+from math import inf
 from sys import _getframe  # to find the caller of an operation
 from threading import Thread, current_thread
 from time import monotonic, sleep
@@ -84,6 +85,7 @@ class ClientConnection:
         tls: the context for ``tls`` addresses; None for the certificates of the system.
         deadline: the maximum time of a call, in seconds.
         read_only: whether only queries are made, which any process answers.
+        opened_by: when the first connection must be open, if before the deadline; on the monotonic clock.
 
     Raises:
         RequestError: an address is invalid.
@@ -101,6 +103,7 @@ class ClientConnection:
         deadline: float = 10.0,
         read_only: bool = False,
         timing: Timing | None = None,
+        opened_by: float = inf,
     ) -> None:
         #: The arguments, for a subscription to the same partition.
         self.access: Final = LeaderAccess(addresses, client, token, tls, deadline)
@@ -133,10 +136,9 @@ class ClientConnection:
         #: Why there is no connection.
         self._failure: Final = LastFailure()
         self._refusal: ProtocolError | None = None
-        self._open_session()
+        self._open_session(min(monotonic() + deadline, opened_by))
 
-    def _open_session(self) -> None:
-        end = monotonic() + self._deadline
+    def _open_session(self, end: float) -> None:
         while self._socket is None:
             if self._refusal is not None:
                 raise self._refusal

@@ -53,6 +53,7 @@ from ugm.service.wire import (
     Welcome,
     decode_leader_message,
     frame,
+    tls_refusals,
 )
 
 __all__ = ["EventReader", "EventStream"]
@@ -244,7 +245,8 @@ class EventStream:
         if address.path:
             return await asyncio.open_unix_connection(address.path)
         tls = (self._access.tls or ssl.create_default_context()) if address.is_encrypted else None
-        return await asyncio.open_connection(address.host, address.port, ssl=tls)
+        with tls_refusals(address):
+            return await asyncio.open_connection(address.host, address.port, ssl=tls)
 
     def _handle(self, message: LeaderMessage, writer: asyncio.StreamWriter) -> None:
         if type(message) is ChangeMessage:

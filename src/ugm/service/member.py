@@ -20,9 +20,11 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
+from time import monotonic
 from types import TracebackType
 from typing import Final, final
 
+from ugm.arguments import require_seconds
 from ugm.configuration import PartitionConfig
 from ugm.errors import RequestError
 from ugm.journal.file_log import FileLog
@@ -128,7 +130,8 @@ def join(
         client: the name of this process, for people; empty for its host and process id.
         security: the secret and the certificates, the same in all processes.
         settings: as for `ugm.service.Service`. By default a silent leader is replaced after 2 seconds.
-        deadline: the maximum time of every call, in seconds, and the time for which the log may be unusable now.
+        deadline: the maximum time of this call and of every later one, in seconds. Only the recovery of a large log
+            may take longer.
 
     Raises:
         RequestError: an argument is invalid.
@@ -137,15 +140,17 @@ def join(
         DeadlineError: no leader can be reached within the deadline.
     """
     security = security or Security()
+    end = monotonic() + require_seconds("deadline", deadline)
     service = _service_of(location, listen, config, models, security, settings)
     try:
         service.start(deadline)
         connection = ClientConnection(
-            str(service.addresses[0]),
+            str(service.announced),
             client=client or service.name,
             token=security.token,
             tls=security.client_tls,
             deadline=deadline,
+            opened_by=end,
         )
     except BaseException:
         # Also after an interruption, when the service may be starting.
@@ -170,17 +175,18 @@ async def join_async(
     The service of this process has a thread and a loop of its own. The processes may use this function or `join`.
     """
     security = security or Security()
+    end = monotonic() + require_seconds("deadline", deadline)
     service = await asyncio.to_thread(_service_of, location, listen, config, models, security, settings)
     try:
         await asyncio.to_thread(service.start, deadline)
         connection = AsyncClientConnection(
-            str(service.addresses[0]),
+            str(service.announced),
             client=client or service.name,
             token=security.token,
             tls=security.client_tls,
             deadline=deadline,
         )
-        await connection.open()
+        await connection.open(end)
     except BaseException:
         # Also after a cancellation, when the service may be starting.
         await _stop(service)

@@ -24,6 +24,7 @@ from time import monotonic
 from typing import Final, Literal, final
 
 from ugm._daemon_pool import DaemonPool
+from ugm.arguments import require_seconds
 from ugm.configuration import PartitionConfig
 from ugm.errors import RequestError
 from ugm.events import Subscriber
@@ -72,6 +73,8 @@ _LONGEST_REST: Final = 60.0
 _RESTORING: Final = 600.0
 #: The minimum of `ServiceSettings.takeover`, in seconds.
 _SHORTEST_TAKEOVER: Final = 2 * LEASE
+#: The hosts that stand for all addresses of a machine.
+_WILDCARDS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - they are refused
 #: Threads that compute must not keep the loop waiting for longer than this, in seconds.
 _SWITCH_INTERVAL: Final = 0.001
 #: The collections of younger objects between two collections of all objects. With a million allocations, a collection
@@ -139,6 +142,8 @@ class ServiceSettings:
     Attributes:
         name: the name of the process, for people; empty for its host and process id.
         takeover: the seconds of silence after which a standby replaces the leader, at least 0.5.
+        announce: the address under which clients and other processes reach this process; empty for the first address
+            that it listens on. A service that listens on all addresses of a host (``0.0.0.0`` or ``[::]``) needs one.
         group_limits: as for `ugm.Partition`.
         limits: the bounds for clients.
         compact_after: the number of changes after which the leader compacts the log in the background; 0 for never.
@@ -147,11 +152,13 @@ class ServiceSettings:
             actively, in a loop of its own.
 
     Raises:
-        RequestError: `takeover` is too short, or `active_wait` is not a number in its range.
+        RequestError: `takeover` is too short, `announce` is not an address, or `active_wait` is not a number in its
+            range.
     """
 
     name: str = ""
     takeover: float = 0.6
+    announce: str = ""
     group_limits: Literal["always", "unless-user-limited"] = "always"
     limits: ClientLimits = field(default_factory=ClientLimits)
     compact_after: int = 1_000_000
@@ -161,7 +168,15 @@ class ServiceSettings:
         # Until its lease is over, a leader answers queries without asking whether another process leads.
         if not self.takeover >= _SHORTEST_TAKEOVER:
             raise RequestError("takeover", self.takeover, f"expected at least {_SHORTEST_TAKEOVER} seconds")
+        if self.announce:
+            _require_reachable("announce", Address.parse(self.announce))
         require_duration(self.active_wait)
+
+
+def _require_reachable(argument: str, address: Address) -> None:
+    """Check that an address leads other processes to this one."""
+    if address.host in _WILDCARDS:
+        raise RequestError(argument, str(address), "clients cannot connect to it; announce the name of this host")
 
 
 @final
@@ -170,7 +185,8 @@ class Service:
 
     Args:
         location: the log: the path of a journal, or the URL of a PostgreSQL database; None for a partition in memory.
-        listen: the addresses to listen on, separated by commas; other processes announce the first one to clients.
+        listen: the addresses to listen on, separated by commas. Clients are sent to the first one, unless
+            `ServiceSettings.announce` names another.
         config: the configuration of a new partition. A log that has a configuration keeps it.
         models: as for `ugm.Partition`. With None, the process does not lead if the partition was last used with models
             of the program, so that they are not forgotten. An empty tuple states that there are none.
@@ -196,6 +212,8 @@ class Service:
         self._log: Final[Log | None] = None if location is None else log_at(location)
         self._addresses: Final = parse_addresses(listen)
         self._settings: Final = settings or ServiceSettings()
+        if not self._settings.announce:
+            _require_reachable("listen", self._addresses[0])
         self._engine: Final = EngineSettings(
             config, None if models is None else tuple(models), tuple(subscribers), self._settings.group_limits
         )
@@ -240,6 +258,11 @@ class Service:
         #: The term while this process leads; otherwise 0.
         self.term: int = 0
 
+    @property
+    def announced(self) -> Address:
+        """The address that clients and other processes use, once the service listens."""
+        return Address.parse(self._settings.announce) if self._settings.announce else self.addresses[0]
+
     # Running
 
     def run(self, on_ready: Callable[[], object] | None = None) -> None:
@@ -258,10 +281,11 @@ class Service:
             patience: the time for which a log that cannot be used is tried again, in seconds.
 
         Raises:
+            RequestError: *patience* is not a number of seconds.
             OSError: an address cannot be used.
             JournalError: the log cannot be used. A damaged one is not tried again.
         """
-        ready, self._give_up_at = Event(), monotonic() + patience
+        ready, self._give_up_at = Event(), monotonic() + require_seconds("patience", patience)
         self._thread = Thread(target=self._run_in_thread, args=(ready,), name="ugm service", daemon=True)
         try:
             self._thread.start()
@@ -312,7 +336,7 @@ class Service:
 
     def _connect(self) -> ClientConnection:
         """Connect to the leader, starting from this process, which knows its address."""
-        own = ",".join(map(str, self.addresses))
+        own = ",".join(map(str, (self.announced, *self.addresses[1:])))
         return ClientConnection(own, client=self.name, token=self._security.token, tls=self._security.client_tls)
 
     async def serve(self, on_ready: Callable[[], object] | None = None) -> None:
@@ -368,7 +392,7 @@ class Service:
 
     async def _stand_by(self, log: Log, stopping: asyncio.Event) -> OpenLog | None:
         """Follow the log until this process leads it; None if the service stops before."""
-        candidate = Candidate(self.name, str(self.addresses[0]))
+        candidate = Candidate(self.name, str(self.announced))
         follower: Follower | None = None
         watch = LeaderWatch(self._settings.takeover)
         while not stopping.is_set():
@@ -435,7 +459,7 @@ class Service:
 
     def _report(self) -> StandbyReport:
         """Return the position of this process while it stands by."""
-        view, address = self._standby.view, str(self.addresses[0])
+        view, address = self._standby.view, str(self.announced)
         change, complete_at = (0, self._began_at) if view is None else (view.number, view.complete_at)
         return StandbyReport(self.name, address, change, monotonic() - complete_at)
 
@@ -447,7 +471,7 @@ class Service:
         leader = self._leader
         if leader is None:
             return self._reporter.status
-        address = str(self.addresses[0])
+        address = str(self.announced)
         return leader.status(self.name, address, self._readers.standbys(leader.committer.durable))
 
     # Read-only connections

@@ -6,11 +6,12 @@ import asyncio
 import logging
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from threading import Thread, current_thread
+from threading import TIMEOUT_MAX, Thread, current_thread
 from types import TracebackType
 from typing import Final, Self, final
 
 from ugm._daemon_pool import DaemonPool
+from ugm.arguments import require_seconds
 from ugm.service.addresses import LeaderAccess, parse_addresses
 from ugm.service.errors import ServiceError, UnavailableError
 from ugm.service.event_stream import EventReader, EventStream
@@ -165,11 +166,12 @@ class Subscription:
         """Wait until the subscription ends, or for some seconds, and return whether it has ended.
 
         Raises:
+            RequestError: *timeout* is not a number of seconds.
             ProtocolError: it has ended because the leader refuses it, for example because events are missing.
             UnavailableError: it has ended because its thread has failed, for example in the subscriber.
         """
         try:
-            self._ended.result(timeout)
+            self._ended.result(None if timeout is None else min(require_seconds("timeout", timeout), TIMEOUT_MAX))
         except TimeoutError:
             return False
         return True

@@ -10,11 +10,15 @@ with the same numbers, and the leader answers a repeated number without executin
 
 from __future__ import annotations
 
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from struct import Struct
 from typing import Final, TypeAlias, Union, final
 
 import msgspec
 
+from ugm.service.addresses import Address
 from ugm.service.errors import ProtocolError
 from ugm.service.status import ServiceStatus
 
@@ -25,6 +29,7 @@ __all__ = [
     "MAX_ARGUMENTS",
     "MAX_FRAME",
     "SESSION_UNKNOWN",
+    "TLS_REFUSED",
     "TOO_FAR_BEHIND",
     "VERSION",
     "Bye",
@@ -50,6 +55,7 @@ __all__ = [
     "decode_client_message",
     "decode_leader_message",
     "frame",
+    "tls_refusals",
 ]
 
 #: The version of the messages. The leader refuses clients with another version.
@@ -68,13 +74,33 @@ TOO_FAR_BEHIND: Final = "too-far-behind"
 DAMAGED: Final = "damaged"
 #: The codes of refusals that end a subscription.
 FOLLOW_REFUSALS: Final = frozenset({TOO_FAR_BEHIND, DAMAGED})
+#: The code of a refusal: no encrypted connection is possible, for example because the certificate is not trusted.
+TLS_REFUSED: Final = "tls"
 #: The codes of refusals that another attempt would get as well.
-FINAL_REFUSALS: Final = frozenset({"token", "version"})
+FINAL_REFUSALS: Final = frozenset({"token", "version", TLS_REFUSED})
 
 _LENGTH: Final = Struct(">I")
 _HEADER: Final = _LENGTH.size
 _pack_length: Final = _LENGTH.pack
 _unpack_length: Final = _LENGTH.unpack_from
+
+
+@contextmanager
+def tls_refusals(address: Address) -> Iterator[None]:
+    """Raise the failures of encryption that another attempt would get as well as refusals.
+
+    Raises:
+        ProtocolError: the certificate is not trusted, or both sides have no version of TLS in common.
+    """
+    try:
+        yield
+    except (ssl.SSLEOFError, ssl.SSLZeroReturnError):
+        # The connection was lost during the handshake.
+        raise
+    except ssl.SSLError as error:
+        # Its first argument is a number of OpenSSL.
+        reason = getattr(error, "verify_message", "") or error.reason or str(error)
+        raise ProtocolError(TLS_REFUSED, f"no encrypted connection to {address}: {reason}") from error
 
 
 class Hello(msgspec.Struct, tag=0, array_like=True):

@@ -40,7 +40,7 @@ def _path(tmp_path: Path) -> Iterator[Path]:
 
 def opened(path: Path) -> JournaledPartition:
     """Open a journal with a constant clock, so that equal changes take equal space."""
-    return open_partition(path, None if path.exists() else config("{name: a}"), clock=lambda: 10**12)
+    return open_partition(path, None if path.exists() else config("{name: a}"), clock=lambda: 10**9)
 
 
 def filled(path: Path) -> JournaledPartition:

@@ -78,7 +78,7 @@ def clock():
     if begun.is_set() and threading.current_thread() is not threading.main_thread():
         inside.set()
         forked.wait()
-    return 1_000
+    return 1
 inside, forked = threading.Event(), threading.Event()
 partition = begin(sys.argv[1], durability="DURABILITY", clock=clock)
 begun.set()

@@ -34,7 +34,7 @@ def _journal(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, dict
 
 def expect(path: Path, meaning: dict[str, Any]) -> None:
     """Expect this content of a journal; opening it also verifies it."""
-    with open_partition(path, clock=lambda: NOW) as partition:
+    with open_partition(path, clock=lambda: NOW / 1000) as partition:
         assert described(partition) == meaning["state"]
     assert usage_described(path) == meaning["usage"]
 
@@ -42,7 +42,7 @@ def expect(path: Path, meaning: dict[str, Any]) -> None:
 def test_it_is_opened(journal: tuple[Path, dict[str, Any]]) -> None:
     """The state and the usage over time are as they were, twice."""
     path, meaning = journal
-    with open_partition(path, clock=lambda: NOW) as partition:
+    with open_partition(path, clock=lambda: NOW / 1000) as partition:
         assert partition.journal.number == meaning["number"]
     expect(path, meaning)
     expect(path, meaning)
@@ -89,7 +89,7 @@ def test_it_is_compacted(journal: tuple[Path, dict[str, Any]]) -> None:
     path, meaning = journal
     assert compact(path).changes > 0
     expect(path, meaning)
-    with open_partition(path, clock=lambda: NOW) as partition:
+    with open_partition(path, clock=lambda: NOW / 1000) as partition:
         partition.journal.compact()
         partition.journal.backup(f"{path}-copy")
     expect(path, meaning)
@@ -100,7 +100,7 @@ def test_it_is_compacted(journal: tuple[Path, dict[str, Any]]) -> None:
 def test_it_is_continued(journal: tuple[Path, dict[str, Any]], *, is_compacted: bool) -> None:
     """All applications and allocations can continue and end, and new ones can begin."""
     path, meaning = journal
-    with open_partition(path, clock=lambda: NOW) as partition:
+    with open_partition(path, clock=lambda: NOW / 1000) as partition:
         number = partition.journal.number
         assert not partition.allocate("more", "batch-1", Resource(memory=1))
         assert partition.resize("late", Resource(memory=60))
@@ -109,7 +109,7 @@ def test_it_is_continued(journal: tuple[Path, dict[str, Any]], *, is_compacted: 
         assert partition.journal.number == number + 3
     if is_compacted:
         compact(path)
-    with open_partition(path, clock=lambda: NOW + 1) as partition:
+    with open_partition(path, clock=lambda: (NOW + 1) / 1000) as partition:
         assert "pending-1" in [
             allocation_info.allocation_id
             for allocation_info in partition.allocations()

@@ -29,7 +29,7 @@ STRANGE = ("[/x]", "[bold]ben[/bold]", "sue\x1b[31m")
 def _file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A journal: sue holds a core and 2 GiB for four hours, over the turn of a month, and bob something else."""
     now = [START]
-    with open_partition(tmp_path / "quota", config("{name: a}"), clock=lambda: now[0]) as partition:
+    with open_partition(tmp_path / "quota", config("{name: a}"), clock=lambda: now[0] / 1000) as partition:
         partition.submit("app", SUE, "root.a")
         partition.submit("bob", BOB, "root.a")
         partition.allocate("x", "app", Resource(vcore=1000, memory=2 * 2**30))
@@ -227,7 +227,7 @@ def test_usage_table(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def _strange(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A journal with names that rich or a terminal would interpret."""
     now = [START]
-    with open_partition(tmp_path / "quota", config("{name: a}"), clock=lambda: now[0]) as partition:
+    with open_partition(tmp_path / "quota", config("{name: a}"), clock=lambda: now[0] / 1000) as partition:
         for name in STRANGE:
             partition.submit(f"app {name}", UserGroup(name), "root.a")
             partition.allocate(f"one {name}", f"app {name}", Resource({"[/gpu]": 1, "tpu\x1b[31m": 1}))

@@ -134,7 +134,7 @@ def test_usage_survives_a_restart(tmp_path: Path) -> None:
     path = str(tmp_path / "j")
 
     def opened_with(shares: PartitionConfig, clock: Callable[[], int]) -> AbstractPartition:
-        return open_partition(path, shares, clock=lambda: clock() * 1000)
+        return open_partition(path, shares, clock=clock)
 
     scene = Scene(opened_with)
     scene.run("ana", 60)
@@ -145,7 +145,7 @@ def test_usage_survives_a_restart(tmp_path: Path) -> None:
     scene.partition.journal.close()
 
     for compact in (True, False):
-        with open_partition(path, clock=lambda: scene.now * 1000) as opened:
+        with open_partition(path, clock=lambda: scene.now) as opened:
             assert usage(opened) == before == {"ana": 60, "ben": 30}
             opened.verify()
             if compact:
@@ -175,14 +175,14 @@ def moved(make: Callable[..., Any], shares: str = ACCOUNTS) -> Scene:
 def test_denied_gang_moves_nobody(tmp_path: Path) -> None:
     """A gang that is denied halfway leaves all users in their accounts, and ranks nobody."""
     path = str(tmp_path / "j")
-    scene = moved(lambda shares, clock: open_partition(path, shares, clock=lambda: clock() * 1000))
+    scene = moved(lambda shares, clock: open_partition(path, shares, clock=clock))
     scene.partition.configure(limited(ACCOUNTS))
     before = places(scene.partition)
     gang = [AllocationRequest("g", "lab", CORE), AllocationRequest("h", "ben", Resource(vcore=5000))]
     assert not scene.partition.allocate_all(gang)
     assert places(scene.partition) == before == {"lab/sue": "0", "ops/ann": "30"}
     scene.partition.journal.close()
-    with open_partition(path, clock=lambda: scene.now * 1000) as opened:
+    with open_partition(path, clock=lambda: scene.now) as opened:
         assert places(opened) == before
         assert opened.allocate_all([AllocationRequest("g", "lab", CORE)])
         assert places(opened) == {"lab/sue": "0", "lab/ann": "30"}
@@ -272,7 +272,7 @@ def test_interrupted_charge(gang: list[Resource]) -> None:
 def test_account_of_a_user_whose_applications_have_ended(tmp_path: Path) -> None:
     """It stays the same after a compaction, of which the history does not know the groups."""
     path = str(tmp_path / "j")
-    scene = moved(lambda shares, clock: open_partition(path, shares, clock=lambda: clock() * 1000))
+    scene = moved(lambda shares, clock: open_partition(path, shares, clock=clock))
     for name in ("lab", "ops"):
         scene.partition.release(name)
         scene.partition.remove(name)
@@ -282,7 +282,7 @@ def test_account_of_a_user_whose_applications_have_ended(tmp_path: Path) -> None
     for _ in range(3):
         scene.partition.journal.compact()
         scene.partition.journal.close()
-        scene.partition = open_partition(path, clock=lambda: scene.now * 1000)
+        scene.partition = open_partition(path, clock=lambda: scene.now)
         assert places(scene.partition) == before
     scene.partition.journal.close()
 
@@ -290,7 +290,7 @@ def test_account_of_a_user_whose_applications_have_ended(tmp_path: Path) -> None
 def test_journal_of_an_older_version(tmp_path: Path) -> None:
     """Where a compaction has stored no past of the shares, it is that of the history."""
     path = str(tmp_path / "j")
-    scene = Scene(lambda shares, clock: open_partition(path, shares, clock=lambda: clock() * 1000))
+    scene = Scene(lambda shares, clock: open_partition(path, shares, clock=clock))
     scene.run("ana", 60)
     scene.partition.journal.compact()
     scene.run("ben", 30)
@@ -311,7 +311,7 @@ def test_added_and_changed_shares_after_a_restart(tmp_path: Path) -> None:
     """Shares that are added begin without a past, and those of another decay continue, also after a restart."""
     path = str(tmp_path / "j")
     none = parse_config("partitions: [{queues: [{name: prod}]}]").partition()
-    scene = Scene(lambda _, clock: open_partition(path, none, clock=lambda: clock() * 1000))
+    scene = Scene(lambda _, clock: open_partition(path, none, clock=clock))
     scene.run("sue", 40)
     scene.partition.configure(config(ACCOUNTS))
     scene.run("ben", 30)
@@ -323,7 +323,7 @@ def test_added_and_changed_shares_after_a_restart(tmp_path: Path) -> None:
         if compacts:
             scene.partition.journal.compact()
         scene.partition.journal.close()
-        scene.partition = open_partition(path, clock=lambda: scene.now * 1000)
+        scene.partition = open_partition(path, clock=lambda: scene.now)
         assert places(scene.partition) == before
     scene.partition.journal.close()
 

@@ -48,7 +48,7 @@ class Scene:
         if path is None:
             self.partition = Partition(chosen, clock=lambda: self.now, **options)
         else:
-            self.partition = open_partition(path, chosen, clock=lambda: self.now * 1000)
+            self.partition = open_partition(path, chosen, clock=lambda: self.now)
         for group in ("lab", "ops"):
             self.partition.submit(group, UserGroup("ann", (group,)), "root.a")
         self.partition.submit("ben", UserGroup("ben", ("lab",)), "root.a")
@@ -65,7 +65,7 @@ class Scene:
         if compacts:
             self.partition.journal.compact()
         self.partition.journal.close()
-        self.partition = open_partition(self._path, clock=lambda: self.now * 1000)
+        self.partition = open_partition(self._path, clock=lambda: self.now)
 
 
 def test_an_earlier_claim_is_held(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ class Restarted:
 
     def opened(self, config: PartitionConfig | None = None) -> JournaledPartition:
         """Open the journal; by default without any argument that says something about budgets."""
-        return open_partition(self.path, config, clock=lambda: self.now)
+        return open_partition(self.path, config, clock=lambda: self.now / 1000)
 
     def close(self) -> None:
         """Close the journal."""
@@ -157,7 +157,7 @@ def test_budgets_of_the_program_keep_changes(tmp_path: Path) -> None:
 
     def opened() -> tuple[JournaledPartition, Budgets]:
         own = Budgets([Budget("own", amounts=gpu(100))], start=START)
-        return open_partition(tmp_path / "j", CONFIGS[0], models=[own], clock=lambda: START * 1000), own
+        return open_partition(tmp_path / "j", CONFIGS[0], models=[own], clock=lambda: START), own
 
     partition, own = opened()
     partition.change_budget(BudgetChange.refill("own", gpu(7), change_id="1"))
@@ -258,7 +258,7 @@ def test_a_process_that_takes_over_has_the_accounts(
                 case "compact":
                     made.partition.journal.compact()
         made.close()
-        taken = follower.lead(Candidate(), clock=lambda: made.now)
+        taken = follower.lead(Candidate(), clock=lambda: made.now / 1000)
         cleanup.callback(taken.journal.close)
         expected = declared_models(taken.state.compiled.models, taken.log.open_contents())
 

@@ -521,9 +521,9 @@ def test_unusable_clocks(path: Path) -> None:
     """A clock with an unusable value is refused before the state has changed."""
     with begin(path) as partition:
         number = partition.journal.number
-    for item in (2**63, 253_402_300_800_000):
+    for item in (2**63, 253_402_300_800):
         with open_partition(path, clock=partial(int, item)) as partition:
-            with pytest.raises(RequestError, match="expected whole milliseconds"):
+            with pytest.raises(RequestError, match="expected seconds since 1970"):
                 partition.allocate("a", "app", memory(1))
             assert partition.journal.number == number
             assert ids(partition) == []
@@ -534,11 +534,11 @@ def test_unusable_clocks(path: Path) -> None:
 def test_a_clock_that_jumps(path: Path) -> None:
     """Recorded time never goes back, and never starts before 1970."""
     now = [-5]
-    with begin(path, clock=lambda: now[0]) as partition:
-        for instant in (10**12, 5, 10**12 + 5, -(10**30)):
+    with begin(path, clock=lambda: now[0] / 1000) as partition:
+        for instant in (10**12, 5, 10**12 + 5, -(10**12)):
             now[0] = instant
             if not partition.release("a"):
                 fill(partition, "a")
     instants = [row["at"] for row in export(path) if "events" in row]
     assert instants == [0, 0, 10**12, 10**12, 10**12 + 5, 10**12 + 5]
-    assert usage(path, "user", clock=lambda: 10**13) == ()
+    assert usage(path, "user", clock=lambda: 10**10) == ()

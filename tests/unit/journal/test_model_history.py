@@ -49,7 +49,7 @@ class Restarted:
 
     def opened(self) -> JournaledPartition:
         """Open the journal."""
-        return open_partition(self.path, CONFIG, models=[self.model], clock=lambda: self.now)
+        return open_partition(self.path, CONFIG, models=[self.model], clock=lambda: self.now / 1000)
 
     def close(self) -> None:
         """Close the journal."""
@@ -152,7 +152,7 @@ def test_a_compaction_between_a_change_and_its_undoing(tmp_path: Path, seconds: 
     ).partition()
     times = [START]
     partitions = {
-        name: open_partition(tmp_path / name, config, clock=lambda: times[0] * 1000) for name in ("one", "compacted")
+        name: open_partition(tmp_path / name, config, clock=lambda: times[0]) for name in ("one", "compacted")
     }
 
     for partition in partitions.values():
@@ -163,7 +163,7 @@ def test_a_compaction_between_a_change_and_its_undoing(tmp_path: Path, seconds: 
         partition.allocate("second", "app", Resource(vcore=7919))
     partitions["compacted"].journal.compact()
     partitions["compacted"].journal.close()
-    partitions["compacted"] = open_partition(tmp_path / "compacted", config, clock=lambda: times[0] * 1000)
+    partitions["compacted"] = open_partition(tmp_path / "compacted", config, clock=lambda: times[0])
     for partition in partitions.values():
         partition.release("second")
     times[0] += 1234
@@ -182,7 +182,7 @@ def test_usage_at_the_same_time_before_a_compaction(tmp_path: Path, first: str) 
     def opened() -> JournaledPartition:
         budget = Budget("science", elastic_group="science", amounts=Resource(gpu=10), mode=BudgetMode.ADMIT)
         model = Budgets([budget], elastic_groups=lambda claim: ["science"] * (claim.user.name == "ana"), start=START)
-        return open_partition(tmp_path / "j", CONFIG, models=[model], clock=lambda: now)
+        return open_partition(tmp_path / "j", CONFIG, models=[model], clock=lambda: now / 1000)
 
     partition = opened()
     users = [first, *({"ana", "ben"} - {first})]

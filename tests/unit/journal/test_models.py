@@ -118,7 +118,7 @@ def test_usage_of_groups_and_nodes(tmp_path: Path) -> None:
     """Usage over time counts for the group or leaf and those above it, and moves with the configuration."""
     now = [0]
     path = tmp_path / "j"
-    with open_partition(path, declaring(TREE, elastic=ELASTIC), clock=lambda: now[0]) as partition:
+    with open_partition(path, declaring(TREE, elastic=ELASTIC), clock=lambda: now[0] / 1000) as partition:
         partition.submit("a", SUE, "root.a")
         partition.allocate("a-0", "a", Resource(gpu=2))
         now[0] = 10

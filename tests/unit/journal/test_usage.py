@@ -21,14 +21,14 @@ TEAMS = config("{name: a}, {name: b}", limits="{limit: l, groups: [dev], maxreso
 
 
 class Hand:
-    """A clock that tests set."""
+    """A clock that tests set, in milliseconds."""
 
     def __init__(self, now: int = 0) -> None:
         self.now = now
 
-    def __call__(self) -> int:
-        """Return the time that was set."""
-        return self.now
+    def __call__(self) -> float:
+        """Return the time that was set, in seconds."""
+        return self.now / 1000
 
 
 def begin(path: Path, clock: Hand) -> JournaledPartition:
@@ -77,16 +77,17 @@ def test_sums(partition: JournaledPartition) -> None:
 
 def test_between_two_instants(partition: JournaledPartition) -> None:
     """Only the time between the instants counts, without the last instant and without the future."""
-    assert sums(partition, "user", since=4500, until=6000) == {"sue": 3 * 500 + 5 * 1000, "bob": 2 * 1500}
-    assert sums(partition, "user", since=7000, until=99_000) == {"bob": 4000}
-    assert sums(partition, "user", since=0, until=1000) == {}
+    assert sums(partition, "user", since=4.5, until=6) == {"sue": 3 * 500 + 5 * 1000, "bob": 2 * 1500}
+    assert sums(partition, "user", since=7, until=99) == {"bob": 4000}
+    assert sums(partition, "user", since=0, until=1) == {}
 
 
 def test_instants_add_up(partition: JournaledPartition) -> None:
     """The sums of two adjacent times add up to the sum of both."""
-    whole = sums(partition, "user", since=0, until=9000)
+    whole = sums(partition, "user", since=0, until=9)
     for instant in range(0, 9001, 300):
-        early, late = sums(partition, "user", until=instant), sums(partition, "user", since=instant)
+        early = sums(partition, "user", until=instant / 1000)
+        late = sums(partition, "user", since=instant / 1000)
         assert {name: early.get(name, 0) + late.get(name, 0) for name in whole} == whole
 
 
@@ -95,7 +96,7 @@ def test_pending_allocations_do_not_count(partition: JournaledPartition, clock: 
     partition.request("c", "app", memory(50))
     clock.now = 20_000
 
-    assert sums(partition, "user", since=9000) == {"bob": 22_000}
+    assert sums(partition, "user", since=9) == {"bob": 22_000}
 
 
 def test_no_group(partition: JournaledPartition, clock: Hand) -> None:
@@ -104,8 +105,8 @@ def test_no_group(partition: JournaledPartition, clock: Hand) -> None:
     partition.allocate("f", "free", memory(7))
     clock.now = 10_000
 
-    assert sums(partition, "group", since=9000) == {"dev": 2000, None: 7000}
-    assert [line.name for line in partition.journal.usage("group", since=9000)] == ["dev", None]
+    assert sums(partition, "group", since=9) == {"dev": 2000, None: 7000}
+    assert [line.name for line in partition.journal.usage("group", since=9)] == ["dev", None]
 
 
 def test_a_clock_that_jumps_back(partition: JournaledPartition, clock: Hand) -> None:
@@ -147,13 +148,13 @@ def test_compacting_keeps_usage(partition: JournaledPartition, clock: Hand) -> N
 
 def test_deleting_usage(partition: JournaledPartition) -> None:
     """Usage before an instant can be deleted; a query for it is refused."""
-    partition.journal.compact(usage_since=6000)
+    partition.journal.compact(usage_since=6)
 
     assert sums(partition, "user") == {"sue": 5000, "bob": 6000}
-    assert sums(partition, "user", since=6000) == {"sue": 5000, "bob": 6000}
+    assert sums(partition, "user", since=6) == {"sue": 5000, "bob": 6000}
     with pytest.raises(RequestError) as caught:
-        sums(partition, "user", since=5999)
-    assert str(caught.value) == "since 5999: usage before 6000 is no longer known"
+        sums(partition, "user", since=5.999)
+    assert str(caught.value) == "since 5.999: usage before 6.0 is no longer known"
 
 
 def test_the_calendar(tmp_path: Path) -> None:
@@ -222,12 +223,12 @@ def test_misuse(partition: JournaledPartition, options: Wrong, text: str) -> Non
 
 def test_line_for_json() -> None:
     """A row shows exact seconds."""
-    line = UsageRow("sue", 0, 1500, {"memory": 3 * 2**60 * 1500, "vcore": 250})
+    line = UsageRow("sue", 0, 1.5, {"memory": 3 * 2**60 * 1500, "vcore": 250})
 
     assert line.to_dict() == {
         "name": "sue",
         "begin": 0,
-        "end": 1500,
+        "end": 1.5,
         "resource_seconds": {"memory": str(3 * 2**59 * 3), "vcore": "0.25"},
     }
 

@@ -42,7 +42,7 @@ KEY = {"k": 1}
 @pytest.fixture(name="path")
 def _path(quick_folder: Path) -> Path:
     """A journal with the models of a configuration, whose last changes are a grant and a release."""
-    with open_partition(quick_folder / "journal", MODELS, clock=lambda: 10**12) as partition:
+    with open_partition(quick_folder / "journal", MODELS, clock=lambda: 10**9) as partition:
         partition.submit("app", SUE, "root.a")
         partition.add_node("n", memory(100))
         partition.allocate("x", "app", memory(10))
@@ -219,9 +219,9 @@ def test_saved_budgets(path: Path, wrong: dict[str, object]) -> None:
 
 def test_the_history(path: Path) -> None:
     """Inspection reads the history, which opening needs only for some models."""
-    with open_partition(path, clock=lambda: 10**12 + 5000) as partition:
+    with open_partition(path, clock=lambda: (10**12 + 5000) / 1000) as partition:
         partition.allocate("y", "app", memory(10))
-    with open_partition(path, clock=lambda: 10**12 + 9000) as partition:
+    with open_partition(path, clock=lambda: (10**12 + 9000) / 1000) as partition:
         partition.release("y")
         partition.journal.compact()
     overwrite_row(path, "history", "used", ["used", "app", "sue"])
@@ -254,9 +254,9 @@ HISTORY_READERS: dict[str, Callable[[Path], object]] = {
 )
 def test_usage_in_the_history(path: Path, values: list[object], reader: Callable[[Path], object]) -> None:
     """A value of another type in the usage before a compaction is damage for every function that reads it."""
-    with open_partition(path, clock=lambda: 10**12 + 5000) as partition:
+    with open_partition(path, clock=lambda: (10**12 + 5000) / 1000) as partition:
         partition.allocate("y", "app", memory(10))
-    with open_partition(path, clock=lambda: 10**12 + 9000) as partition:
+    with open_partition(path, clock=lambda: (10**12 + 9000) / 1000) as partition:
         partition.release("y")
         partition.journal.compact()
     overwrite_row(path, "history", "used", ["used", *values])

@@ -179,7 +179,7 @@ def test_journal(tmp_path: Path, clock: Clock, *, compacts: bool) -> None:
     """Renewed ends and expired allocations are the same after the journal was opened again."""
 
     def opened() -> JournaledPartition:
-        return open_partition(tmp_path / "journal", None, clock=lambda: clock.now * 1000)
+        return open_partition(tmp_path / "journal", None, clock=lambda: clock.now)
 
     with opened() as partition:
         partition.adopt_application("app", SUE, "root.a")

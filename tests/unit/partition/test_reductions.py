@@ -237,7 +237,7 @@ def test_timers_are_facts_in_the_journal(tmp_path: Path) -> None:
     """A restart, a compaction and a later clock change no timer; a journal that is read has it, too."""
     time = [100_000]
     path = tmp_path / "journal"
-    with open_partition(path, config(), clock=lambda: time[0]) as partition:
+    with open_partition(path, config(), clock=lambda: time[0] / 1000) as partition:
         partition.submit("one", SUE, "root.a")
         partition.allocate("one-0", "one", memory(10))
         time[0] = 130_999
@@ -245,14 +245,14 @@ def test_timers_are_facts_in_the_journal(tmp_path: Path) -> None:
         assert since(partition) == {"root.a": 130}
     for compacts in (False, True):
         time[0] += 50_000
-        with open_partition(path, clock=lambda: time[0]) as partition:
+        with open_partition(path, clock=lambda: time[0] / 1000) as partition:
             assert since(partition) == {"root.a": 130}
             if compacts:
                 partition.journal.compact()
-    with open_partition(path, clock=lambda: time[0]) as partition:
+    with open_partition(path, clock=lambda: time[0] / 1000) as partition:
         assert since(partition) == {"root.a": 130}
         partition.release("one-0")
-    with open_partition(path, clock=lambda: time[0]) as partition:
+    with open_partition(path, clock=lambda: time[0] / 1000) as partition:
         assert since(partition) == {}
         partition.adopt("one-1", "one", memory(8))
         assert since(partition) == {"root.a": time[0] // 1000}
@@ -263,11 +263,11 @@ def test_a_journal_without_timers(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     path = tmp_path / "journal"
     with monkeypatch.context() as patch:
         patch.setattr("ugm.partition.reduction_timers.ReductionTimers.start", lambda *_: None)
-        with open_partition(path, config(), clock=lambda: 100_000) as partition:
+        with open_partition(path, config(), clock=lambda: 100) as partition:
             partition.submit("one", SUE, "root.a")
             partition.adopt("one-0", "one", memory(12))
     for _ in range(2):
-        with open_partition(path, clock=lambda: 500_000) as partition:
+        with open_partition(path, clock=lambda: 500) as partition:
             assert since(partition) == {"root.a": 500}
 
 

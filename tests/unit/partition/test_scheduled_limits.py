@@ -196,7 +196,7 @@ def test_journal(tmp_path: Path, clock: Clock, *, compacts: bool) -> None:
     """After the journal was opened again, the limits are those of the time, and earlier grants are kept."""
 
     def opened(config: object = None) -> Partition:
-        return open_partition(tmp_path / "journal", config, clock=lambda: clock.now * 1000)  # type: ignore[arg-type]  # handed on
+        return open_partition(tmp_path / "journal", config, clock=lambda: clock.now)  # type: ignore[arg-type]  # handed on
 
     partition = opened(CONFIG)
     partition.submit("app", SUE, "root.a")
@@ -235,7 +235,7 @@ def test_a_queue_that_is_left_out(clock: Clock, tmp_path: Path) -> None:
     clock.now = NIGHT
 
     def opened(config: PartitionConfig | None = None) -> JournaledPartition:
-        return open_partition(tmp_path / "journal", config, clock=lambda: clock.now * 1000)
+        return open_partition(tmp_path / "journal", config, clock=lambda: clock.now)
 
     with opened(CONFIG) as partition:
         partition.submit("app", SUE, "root.a")
@@ -459,7 +459,7 @@ def test_timers_after_a_restart(clock: Clock, tmp_path: Path) -> None:
     config = parse_config(text.replace("- queues:", "- preemption: {quotapreemptionenabled: true}\n  queues:", 1))
 
     def opened() -> JournaledPartition:
-        return open_partition(tmp_path / "journal", config.partition(), clock=lambda: clock.now * 1000)
+        return open_partition(tmp_path / "journal", config.partition(), clock=lambda: clock.now)
 
     def due() -> list[int]:
         """Return what is due in a partition that is opened for it."""

@@ -21,9 +21,9 @@ class Hand:
 
     now = 0
 
-    def milliseconds(self) -> int:
-        """Return the time."""
-        return self.now
+    def fractions(self) -> float:
+        """Return the time in seconds, with fractions."""
+        return self.now / 1000
 
     def seconds(self) -> int:
         """Return the time in seconds."""
@@ -93,7 +93,7 @@ def test_unknown_application() -> None:
 def test_journal(tmp_path: Path, compacts: bool) -> None:  # noqa: FBT001 - a parameter
     """A journal gives the same usage as a feed that subscribed, also after a compaction, and the feed continues."""
     clock, path = Hand(), tmp_path / "journal"
-    with open_partition(path, TWO, clock=clock.milliseconds) as partition:
+    with open_partition(path, TWO, clock=clock.fractions) as partition:
         play(partition, clock)
         if compacts:
             clock.now = 12000
@@ -103,6 +103,6 @@ def test_journal(tmp_path: Path, compacts: bool) -> None:  # noqa: FBT001 - a pa
 
     assert usage.usage.at(20) == {"bob": Fraction(2 * 16), "sue": Fraction(3 * 4 + 5 * 6)}
     clock.now = 20000
-    with open_partition(path, subscribers=[usage], clock=clock.milliseconds) as partition:
+    with open_partition(path, subscribers=[usage], clock=clock.fractions) as partition:
         partition.release("b")
     assert usage.usage.value("bob", 40) == 2 * 16

@@ -405,7 +405,7 @@ def test_attempts_survive_a_restart(tmp_path: Path) -> None:
     path, now = tmp_path / "quota.journal", 0.0
 
     def attempts(*, uploads: bool) -> list[dict[str, Any]]:
-        with open_partition(path, clock=lambda: int(now * 1000)) as partition:
+        with open_partition(path, clock=lambda: now) as partition:
             app = create_app(
                 {"default": partition}, journals={"default": path}, token=SECRET, read_only=False, clock=lambda: now
             )

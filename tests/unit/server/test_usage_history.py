@@ -160,7 +160,7 @@ def test_the_tree_of_a_node_is_needed() -> None:
 def test_a_journal_has_the_usage_before_the_start(tmp_path: Path) -> None:
     """The samples before the start are computed from the journal, at the times of all ranges."""
     now, path = 0, tmp_path / "quota.journal"
-    with open_partition(path, CONFIGURED, clock=lambda: now) as partition:
+    with open_partition(path, CONFIGURED, clock=lambda: now / 1000) as partition:
         partition.submit("app", SUE, "root.a")
         for number in range(1, 9):
             now = number * 1_800_000
@@ -179,7 +179,7 @@ def test_a_journal_has_the_usage_before_the_start(tmp_path: Path) -> None:
 def test_a_journal_has_the_pending_requests_since_its_compaction(tmp_path: Path) -> None:
     """Pending requests are those of the journal since its compaction, until they are granted or withdrawn."""
     now, path = 0, tmp_path / "quota.journal"
-    with open_partition(path, CONFIGURED, clock=lambda: now) as partition:
+    with open_partition(path, CONFIGURED, clock=lambda: now / 1000) as partition:
         partition.submit("app", SUE, "root.a")
         partition.request("early", "app", Resource(memory=1))
         now = 300_000

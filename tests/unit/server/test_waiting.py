@@ -159,7 +159,7 @@ def test_an_order_is_shared_for_a_while(pause: int, expected: list[None], monkey
 def test_a_journal_has_the_times_before_the_start(tmp_path: Path) -> None:
     """The times of requests from before the start of the server are those of the journal."""
     path, history = tmp_path / "quota.journal", History()
-    with open_partition(path, CONFIGURED, clock=lambda: 7000) as partition:
+    with open_partition(path, CONFIGURED, clock=lambda: 7) as partition:
         partition.submit("app", SUE, "root.a")
         partition.request("r", "app", Resource(memory=1))
         UsageHistory(partition, history, clock=lambda: 8).load(path)

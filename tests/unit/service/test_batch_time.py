@@ -33,9 +33,9 @@ class Clock:
 
     now = START
 
-    def __call__(self) -> int:
-        """Return the time."""
-        return self.now
+    def __call__(self) -> float:
+        """Return the time in seconds."""
+        return self.now / 1000
 
 
 async def act(engine: Engine, clock: Clock, draw: Random, changes: int, *, declares: bool = False) -> None:
