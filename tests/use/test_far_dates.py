@@ -41,7 +41,7 @@ def test_a_budget_that_lasts_longer_than_the_calendar(
         assert partition.budget_accounts()[0].exhausted is None
     result = CliRunner().invoke(ugm, [*options, str(path)])
     assert result.exit_code == 0, result.output
-    assert ("never" in result.output) == (options == ["budgets"])
+    assert "never" in result.output or options != ["budgets"]
 
 
 @pytest.mark.parametrize("duration", [10**11])

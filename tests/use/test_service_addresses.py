@@ -55,7 +55,7 @@ def test_an_untrusted_certificate(opened: Callable[..., None], tmp_path: Path) -
     """A client that does not trust the certificate fails at once, with the reason."""
     with Certificate(tmp_path).running() as service:
         began = time.monotonic()
-        with pytest.raises(ProtocolError, match="no encrypted connection to tls://.*certificate") as caught:
+        with pytest.raises(ProtocolError, match=r"no encrypted connection to tls://.*certificate") as caught:
             opened(str(service.addresses[0]), token=TOKEN, deadline=30)
         assert time.monotonic() - began < 5
         assert caught.value.code == "tls"

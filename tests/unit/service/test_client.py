@@ -253,7 +253,7 @@ def test_looking_up_a_host_fails(monkeypatch: pytest.MonkeyPatch, error: Excepti
 
     monkeypatch.setattr("socket.getaddrinfo", fail)
     with pytest.raises(DeadlineError, match=str(error)):
-        connect("tcp://a.example.org:1", deadline=0.1)
+        connect("tls://a.example.org:1", deadline=0.1)
 
 
 def test_looking_up_a_host_needs_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,7 +264,7 @@ def test_looking_up_a_host_needs_a_thread(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(Thread, "start", fail)
     with pytest.raises(DeadlineError, match="can't start new thread"):
-        connect("tcp://a.example.org:1", deadline=0.1)
+        connect("tls://a.example.org:1", deadline=0.1)
 
 
 def test_operation_that_was_given_up_is_not_sent_later(tmp_path: Path) -> None:

@@ -8,15 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from support.certificates import Certificate, certificate, encrypted
 from ugm.service import DeadlineError, connect, connect_async
 from ugm.service.addresses import Address
 from ugm.service.async_connection import AsyncClientConnection
 from ugm.service.connection import ClientConnection
 from ugm.service.last_failure import LastFailure
 from ugm.service.timing import Timing
-
-__all__ = ["certificate"]
 
 PLACE = Address.parse("unix:/s")
 
@@ -59,15 +56,6 @@ def asynchronous(address: str, deadline: float) -> None:
         await connect_async(address, deadline=deadline)
 
     asyncio.run(work())
-
-
-@pytest.mark.parametrize("client", [blocking, asynchronous])
-def test_certificate_that_is_not_trusted(certificate: Certificate, client: Callable[[str, float], None]) -> None:
-    """A client that does not trust a certificate says so, and not that its time is over."""
-    with certificate.running() as service:
-        for _ in range(2):
-            with pytest.raises(DeadlineError, match="CERTIFICATE_VERIFY_FAILED"):
-                client(encrypted(service), 2)
 
 
 @pytest.mark.parametrize(
