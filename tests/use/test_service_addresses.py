@@ -58,7 +58,7 @@ def test_an_untrusted_certificate(opened: Callable[..., None], tmp_path: Path) -
         with pytest.raises(ProtocolError, match=r"no encrypted connection to tls://.*certificate") as caught:
             opened(str(service.addresses[0]), token=TOKEN, deadline=30)
         assert time.monotonic() - began < 5
-        assert caught.value.code == "tls"
+        assert caught.value.problem == "tls"
 
 
 def test_encryption_that_the_service_does_not_have(tmp_path: Path) -> None:
