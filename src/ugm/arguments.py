@@ -27,6 +27,7 @@ __all__ = [
     "require_mapping_view",
     "require_name",
     "require_names",
+    "require_nodes",
     "require_number",
     "require_resource",
     "require_seconds",
@@ -144,6 +145,18 @@ def require_user(user: object) -> UserGroup:
     if not isinstance(user, UserGroup):
         raise RequestError("user", user, "expected a UserGroup")
     return user
+
+
+def require_nodes(nodes: object) -> dict[str, Resource] | None:
+    """Return the free amounts of nodes as a new dictionary; None for None. An amount may be negative."""
+    if nodes is None:
+        return None
+    checked = dict(require_mapping_view("nodes", nodes))
+    for name, free in checked.items():
+        require_exact_name("nodes", name)
+        if type(free) is not Resource:
+            raise RequestError("nodes", free, f"expected a Resource for node {name!r}")
+    return checked
 
 
 def require_vector(argument: str, usage: object, layout: Layout) -> RequestVector:

@@ -26,9 +26,13 @@ class ReferencePlanner:
         world: the queues and allocations.
         request: the request.
         within_queue: whether victims may be in the queue of the request.
+        node: the node of the request and of all victims; None if nodes do not matter.
     """
 
-    def __init__(self, world: World, request: PreemptionRequest, *, within_queue: bool) -> None:
+    def __init__(
+        self, world: World, request: PreemptionRequest, *, within_queue: bool, node: str | None = None
+    ) -> None:
+        self.node: Final = node
         self.world: Final = world
         self.request: Final = request
         self.within_queue: Final = within_queue
@@ -57,6 +61,17 @@ class ReferencePlanner:
             return 0
         return max(0, self.kept(path, name, victims) + self.wanted[name] - facts.maximum.get(name, 0))
 
+    def lacks_on_node(self, name: str, victims: Victims = ()) -> int:
+        """Return the amount of a requested resource that is missing on the node."""
+        if self.node is None:
+            return 0
+        here = [number for number, one in enumerate(self.world.allocations) if one.node == self.node]
+        leaving = [number for number in here if number in victims or self.world.allocations[number].is_terminating]
+        free = (self.world.nodes or {})[self.node].get(name, 0)
+        free += sum(self.world.allocations[number].usage.get(name, 0) for number in leaving)
+        free -= sum(one.usage.get(name, 0) for one in self.world.placed if one.node == self.node)
+        return max(0, self.wanted[name] - free)
+
     def common(self, one: AllocationFacts) -> str:
         """Return the lowest queue that is above or at both queues."""
         return next(path for path in self.path if is_below(one.queue_path, path))
@@ -65,6 +80,7 @@ class ReferencePlanner:
         """Return the resources that an allocation helps with."""
         above = ancestors(self.common(one))
         missing = {name for path in above for name in self.wanted if self.lacks(path, name)}
+        missing |= {name for name in self.wanted if self.lacks_on_node(name)}
         return sorted(name for name in missing if one.usage.get(name, 0) > 0)
 
     # Laws about one allocation
@@ -83,6 +99,7 @@ class ReferencePlanner:
         in_leaf = one.queue_path == self.request.queue_path
         laws = {
             "terminating": one.is_terminating,
+            "other_node": self.node is not None and one.node != self.node,
             "not_preemptible": not one.preemptible,
             "disabled": self.policy(one.queue_path) == "disabled",
             "fence": not is_below(one.queue_path, self.fence()),
@@ -131,7 +148,8 @@ class ReferencePlanner:
 
     def fits(self, victims: Victims) -> bool:
         """Return whether the request fits after all victims are released."""
-        return not any(self.lacks(path, name, victims) for path in self.path for name in self.wanted)
+        fits_on_node = not any(self.lacks_on_node(name, victims) for name in self.wanted)
+        return fits_on_node and not any(self.lacks(path, name, victims) for path in self.path for name in self.wanted)
 
     def is_plan(self, victims: Victims) -> bool:
         """Return whether a set satisfies every law."""
@@ -154,6 +172,7 @@ class ReferencePlanner:
         waste = Fraction()
         for name in {name for one in used for name, amount in one.usage.items() if amount}:
             missing = max((self.lacks(path, name) for path in self.path if name in self.wanted), default=0)
+            missing = max(missing, self.lacks_on_node(name)) if name in self.wanted else missing
             waste += Fraction(sum(one.usage.get(name, 0) for one in used) - missing, self.kept("root", name))
         priorities = sorted((one.priority for one in used), reverse=True)
         return len(victims), waste, priorities, [-position for position in sorted(victims)]

@@ -6,12 +6,32 @@ queues: a victim is preemptible, not terminating, of another application, and of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from ugm.partition.world_copy import WorldCopy, facts_of
 from ugm.preemption import AllocationFacts, PreemptionRequest, Victim
+from ugm.resources import Resource
 
-__all__ = ["explained_evictions", "permitted_evictions"]
+__all__ = ["evictions_of_nodes", "explained_evictions", "permitted_evictions"]
+
+
+def evictions_of_nodes(
+    world: WorldCopy, names: Iterable[str], nodes: Mapping[str, Resource] | None
+) -> Iterator[tuple[list[str], Mapping[str, Resource] | None]]:
+    """Yield the proposed victims of each node with the node, and no victims with the other nodes.
+
+    Without nodes, all proposed victims belong together.
+    """
+    if nodes is None:
+        yield list(names), None
+        return
+    by_node: dict[str, list[str]] = {}
+    for facts in _facts(world, names):
+        if facts.node in nodes:
+            by_node.setdefault(facts.node or "", []).append(facts.allocation_id)
+    yield [], {name: free for name, free in nodes.items() if name not in by_node}
+    for name, evictions in by_node.items():
+        yield evictions, {name: nodes[name]}
 
 
 def permitted_evictions(world: WorldCopy, request: PreemptionRequest, names: Iterable[str]) -> list[str]:

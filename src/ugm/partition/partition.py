@@ -36,6 +36,7 @@ from ugm.arguments import (
     require_items,
     require_name,
     require_names,
+    require_nodes,
     require_number,
     require_resource,
     require_user,
@@ -699,9 +700,11 @@ class Partition(FastPath):
         priority: int = 0,
         preemptible: bool = True,
         duration: int | None = None,
+        nodes: Mapping[str, Resource] | None = None,
     ) -> ReclaimPlan:
         checked, amounts = require_subject(subject), require_resource("usage", usage)
-        return self._read(self._reclaiming.plan, checked, QueryRequest(amounts, priority, preemptible, duration))
+        query = QueryRequest(amounts, priority, preemptible, duration)
+        return self._read(self._reclaiming.plan, checked, query, require_nodes(nodes))
 
     def plan_preemption(
         self,
@@ -712,9 +715,10 @@ class Partition(FastPath):
         may_preempt: bool = True,
         within_queue: bool = False,
         placed: Iterable[AllocationRequest | tuple[str, str, Resource]] = (),
+        nodes: Mapping[str, Resource] | None = None,
     ) -> PreemptionPlan:
         flags = {"may_preempt": may_preempt, "within_queue": within_queue}
-        call = require_preemption_call(request, since, now, placed, **flags)
+        call = require_preemption_call(request, since, now, placed, nodes, **flags)
         return self._preempting.plan(call, self._lock.run)
 
     def plan_reductions(self, now: int | None = None, *, overshoot: bool = True) -> ReductionPlan:

@@ -23,7 +23,7 @@ from ugm.partition.admission import Admission
 from ugm.partition.allocation import AllocationRequest, AllocationState
 from ugm.partition.application import LedgerEntry
 from ugm.partition.model_set import ModelSet
-from ugm.partition.model_victims import explained_evictions, permitted_evictions
+from ugm.partition.model_victims import evictions_of_nodes, explained_evictions, permitted_evictions
 from ugm.partition.preemption_call import PreemptionCall, requests_of
 from ugm.partition.preemption_trial import PreemptionTrial, TrialAnswer
 from ugm.partition.reduction_timers import ReductionTimers, SettingsCache
@@ -42,12 +42,13 @@ from ugm.preemption import (
     Victim,
     World,
 )
-from ugm.preemption import plan_preemption as plan_for_queues
 from ugm.preemption import plan_reductions as reductions_of
 from ugm.preemption.eligibility import Situation
 from ugm.preemption.plan import QueueInput, queue_input
+from ugm.preemption.planner import plans_of_nodes
 from ugm.preemption.queue_usage_tree import QueueUsageTree
 from ugm.preemption.settings import PreemptionSettings
+from ugm.resources import Resource, sum_of
 from ugm.tracking.self_check import ReadLocked
 
 __all__ = ["PreemptionPlanning"]
@@ -95,6 +96,21 @@ class _ReductionCopy(NamedTuple):
     timers: tuple[ReductionTimer, ...]
     placed: tuple[PlacedRequest, ...]
     now: int
+
+
+class _Trial(NamedTuple):
+    """A plan for queues that counts some evictions of models as released."""
+
+    plan: PreemptionPlan
+    evicted: list[str]
+    #: Whether all evictions that the models propose on the nodes of the plan are permitted.
+    is_permitted: bool
+
+    def order(self) -> tuple[object, ...]:
+        """Return the place among the trials of other nodes: fewer evictions first, and then the cheaper victims."""
+        cost = self.plan.cost
+        rest = () if cost is None else cost.order
+        return len(self.evicted) + len(self.plan.victims), rest, self.plan.node or ""
 
 
 @final
@@ -151,7 +167,7 @@ class PreemptionPlanning:
         if copy.answer.in_models and not copy.is_allowed:
             plan = self._plan_with_models(call, copy, settings, read)
         else:
-            plan = _plan(copy, settings, call)
+            plan = next(_plans(copy, settings, call, (), call.nodes))
             if plan.outcome is Outcome.FITS and not copy.is_allowed:
                 plan = replace(plan, outcome=Outcome.AWAITS_TERMINATING)
         read(self._count, plan.outcome.value)
@@ -198,7 +214,7 @@ class PreemptionPlanning:
     def _placed(self, but_for: str = "") -> tuple[PlacedRequest, ...]:
         """Return the pending requests for which earlier plans have made room, except one."""
         return tuple(
-            PlacedRequest(entry.application.queue.queue_path, entry.usage)
+            PlacedRequest(entry.application.queue.queue_path, entry.usage, node=entry.traits.node)
             for name, entry in self._state.placed_entries().items()
             if name != but_for
         )
@@ -207,22 +223,37 @@ class PreemptionPlanning:
         self, call: PreemptionCall, copy: _Copy, settings: PreemptionSettings, read: ReadLocked
     ) -> PreemptionPlan:
         """Return a plan for a request that models deny."""
-        in_models = copy.answer.in_models
         # What a model would evict may be leaving already.
         evictions = [name for name in copy.answer.evictions if name not in copy.terminating]
-        evicted = permitted_evictions(copy.world, copy.request, evictions)
-        plan = _plan(copy, settings, call, evicted)
-        if plan.outcome in _FINAL:
-            return plan
-        denied = PreemptionPlan(
-            copy.request, Outcome.NONE, copy.now, decision=Decision(in_models), missing=plan.missing
-        )
-        # Without evictions of models, the victims of the queues may free enough in the models as well.
-        if len(evicted) < len(evictions) or not read(self._fits, call, evicted, plan):
-            return denied
+        trials: list[_Trial] = []
+        for proposed, nodes in evictions_of_nodes(copy.world, evictions, call.nodes):
+            evicted = permitted_evictions(copy.world, copy.request, proposed)
+            plans = _plans(copy, settings, call, evicted, nodes)
+            trials += [_Trial(plan, evicted, is_permitted=len(evicted) == len(proposed)) for plan in plans]
+        possible = sorted((one for one in trials if one.plan.outcome not in _FINAL), key=_Trial.order)
+        if not possible:
+            return trials[0].plan
+        for plan, evicted, is_permitted in possible:
+            # Without evictions of models, the victims of the queues may free enough in the models as well.
+            if is_permitted and read(self._fits, call, evicted, plan):
+                return self._without_needless(call, copy, settings, read, plan, evicted)
+        missing, in_models = possible[0].plan.missing, copy.answer.in_models
+        return PreemptionPlan(copy.request, Outcome.NONE, copy.now, decision=Decision(in_models), missing=missing)
+
+    def _without_needless(
+        self,
+        call: PreemptionCall,
+        copy: _Copy,
+        settings: PreemptionSettings,
+        read: ReadLocked,
+        plan: PreemptionPlan,
+        evicted: list[str],
+    ) -> PreemptionPlan:
+        """Return a plan without evictions of models that are not needed."""
+        nodes = None if plan.node is None else {plan.node: plan.free_on_node or Resource()}
         for name in list(evicted):
             rest = [one for one in evicted if one != name]
-            other = _plan(copy, settings, call, rest)
+            other = next(_plans(copy, settings, call, rest, nodes))
             is_smaller = other.outcome not in _FINAL and len(other.victims) <= len(plan.victims)
             if is_smaller and read(self._fits, call, rest, other):
                 plan, evicted = other, rest
@@ -309,7 +340,7 @@ class PreemptionPlanning:
         held = {victim.allocation_id: self._held(victim.allocation_id) for victim in victims}
         if not any(held.values()) and not self._waits_without_room(plan):
             return ()
-        objection = self._changed_victim(victims, held) or self._changed_subject(plan) or self._changed_rest(plan)
+        objection = self._changed_victim(victims, held, plan) or self._changed_subject(plan) or self._changed_rest(plan)
         if objection:
             self._count("stale")
             raise RequestError("plan", _headline(plan), f"the plan is stale: {objection}", "plan-stale")
@@ -337,8 +368,8 @@ class PreemptionPlanning:
         name = plan.request.allocation_id
         entry = self._state.ledger.get(name)
         if entry is not None:
-            self._state.mark_placed(name, entry, None)
-            self._reserve(name, entry)
+            self._state.mark_placed(name, entry, plan.node)
+            self._reserve(name, self._state.ledger[name])
 
     def _changed_subject(self, plan: PreemptionPlan | ReductionPlan) -> str:
         """Return what has changed about the request, or about the timers of the due queues; empty for nothing."""
@@ -381,12 +412,15 @@ class PreemptionPlanning:
         entry = self._state.ledger.get(allocation_id)
         return None if entry is None or entry.traits.state is not AllocationState.HELD else entry
 
-    def _changed_victim(self, victims: Sequence[Victim], held: dict[str, LedgerEntry | None]) -> str:
+    def _changed_victim(
+        self, victims: Sequence[Victim], held: dict[str, LedgerEntry | None], plan: PreemptionPlan | ReductionPlan
+    ) -> str:
+        node = plan.node if isinstance(plan, PreemptionPlan) else None
         for victim in victims:
             entry = held[victim.allocation_id]
             if entry is None:
                 return f"allocation {victim.allocation_id!r} is terminating or released"
-            if not _is_same(entry, victim, preemptible=True):
+            if not _is_same(entry, victim, preemptible=True) or node not in {None, entry.traits.node}:
                 return f"allocation {victim.allocation_id!r} has changed"
         return ""
 
@@ -396,18 +430,22 @@ class PreemptionPlanning:
         changed = _changed_queue(plan.inputs, tree)
         if changed or isinstance(plan, ReductionPlan):
             return changed
-        return _changed_policy(plan, tree, self._latest(plan)) or self._changed_answer(plan)
+        return _changed_policy(plan, tree, self._latest(plan)) or self._changed_answer(plan, tree)
 
     def _latest(self, plan: PreemptionPlan | ReductionPlan) -> int:
         """Return the time in seconds; a program may have made the plan for a later time than that of the clock."""
         return max(plan.now, self._models.clock.now(changes=False))
 
-    def _changed_answer(self, plan: PreemptionPlan) -> str:
+    def _changed_answer(self, plan: PreemptionPlan, tree: QueueUsageTree) -> str:
         """Return the reason why the request does not need the victims now, or why they do not suffice."""
         request, named = requests_of(plan)
         now = self._answer_without(request, named, evicts=bool(plan.by_model))
-        if now.is_allowed or not now.denials:
+        lacking = {} if plan.node is None else tree.lacking_on(plan.node, plan.request.usage.amounts)
+        if (now.is_allowed or not now.denials) and not lacking:
             return "the request fits without evictions now"
+        freed = sum_of(one.usage for one in plan.victims)
+        if any(freed.get(name, 0) < amount for name, amount in lacking.items()):
+            return f"the request would not fit on node {plan.node!r}"
         victims = [one.allocation_id for one in (*plan.by_model, *plan.victims)]
         denials = self._answer_without(request, named, victims).denials
         if denials:
@@ -423,7 +461,8 @@ class PreemptionPlanning:
             return copy._replace(cluster=None).world(settings, self._placed())
         evicted = {victim.allocation_id for victim in plan.by_model}
         recorded = self._placed(plan.request.allocation_id)
-        return copy.world(settings, (*self._uncounted(plan.placed), *recorded), evicted)
+        nodes = None if plan.node is None else {plan.node: plan.free_on_node or Resource()}
+        return copy.world(settings, (*self._uncounted(plan.placed), *recorded), evicted, nodes)
 
     def _uncounted(self, named: Iterable[PlacedRequest]) -> Iterator[PlacedRequest]:
         """Yield the named requests that neither are granted now nor have a plan that was carried out since."""
@@ -435,23 +474,30 @@ class PreemptionPlanning:
                 yield one
 
 
-def _plan(
-    copy: _Copy, settings: PreemptionSettings, call: PreemptionCall, evicted: Sequence[str] = ()
-) -> PreemptionPlan:
-    world = copy.world.world(settings, copy.placed, set(evicted))
-    plan = plan_for_queues(world, copy.request, copy.now, within_queue=call.within_queue, blocked=copy.blocked)
+def _plans(
+    copy: _Copy,
+    settings: PreemptionSettings,
+    call: PreemptionCall,
+    evicted: Sequence[str],
+    nodes: Mapping[str, Resource] | None,
+) -> Iterator[PreemptionPlan]:
+    """Yield the plans of some nodes, the cheapest first; see `plans_of_nodes`."""
+    world = copy.world.world(settings, copy.placed, set(evicted), nodes)
+    plans = plans_of_nodes(world, copy.request, copy.now, within_queue=call.within_queue, blocked=copy.blocked)
     _, _, _, _, _, preemptible, duration, _ = call.request
-    return replace(plan, placed=copy.given, is_pending=copy.is_pending, preemptible=preemptible, duration=duration)
+    for plan in plans:
+        yield replace(plan, placed=copy.given, is_pending=copy.is_pending, preemptible=preemptible, duration=duration)
 
 
 def _placed_request(placed: AllocationRequest, entry: LedgerEntry) -> PlacedRequest:
-    name, _, _, _, priority, preemptible, duration, _ = placed
+    name, _, _, _, priority, preemptible, duration, node = placed
     if entry.traits.state is AllocationState.PENDING:
         # These count, whatever the caller says.
-        _, _, priority, preemptible, duration, _ = entry.traits
+        _, _, priority, preemptible, duration, known_node = entry.traits
+        node = node or known_node
     application = entry.application
     path, application_id = application.queue.queue_path, application.application_id
-    return PlacedRequest(path, entry.usage, name, application_id, priority, preemptible, duration)
+    return PlacedRequest(path, entry.usage, name, application_id, priority, preemptible, duration, node)
 
 
 def _planned_request(plan: PreemptionPlan) -> PlacedRequest:
@@ -463,7 +509,7 @@ def _is_same(entry: LedgerEntry, planned: Victim | PlacedRequest, *, preemptible
     """Return whether an entry is what a plan knows under its id, which may have been used again since."""
     name, path = planned.allocation_id, planned.queue_path
     known = AllocationFacts(name, planned.application_id, path, planned.usage, planned.priority, preemptible)
-    return facts_of(name, entry.application, entry) == known
+    return facts_of(name, entry.application, entry)._replace(node=None) == known
 
 
 def _changed_queue(inputs: Iterable[QueueInput], tree: QueueUsageTree) -> str:

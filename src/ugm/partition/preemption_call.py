@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from ugm.arguments import require_application_id, require_name, require_resource
+from ugm.arguments import require_application_id, require_name, require_nodes, require_resource
 from ugm.errors import RequestError
 from ugm.partition.allocation import AllocationRequest
 from ugm.partition.gang import require_requests
@@ -30,6 +30,7 @@ class PreemptionCall(NamedTuple):
     may_preempt: bool
     within_queue: bool
     placed: Sequence[AllocationRequest]
+    nodes: Mapping[str, Resource] | None
 
 
 def requests_of(plan: PreemptionPlan) -> tuple[AllocationRequest, Sequence[AllocationRequest]]:
@@ -42,8 +43,9 @@ def requests_of(plan: PreemptionPlan) -> tuple[AllocationRequest, Sequence[Alloc
 
 
 def _request_of(placed: PlacedRequest) -> AllocationRequest:
-    _, usage, name, application_id, priority, preemptible, duration = placed
-    return AllocationRequest(name, application_id, usage, priority=priority, preemptible=preemptible, duration=duration)
+    _, usage, name, application_id, priority, preemptible, duration, node = placed
+    traits = False, priority, preemptible, duration, node
+    return AllocationRequest(name, application_id, usage, *traits)
 
 
 def require_preemption_call(
@@ -51,6 +53,7 @@ def require_preemption_call(
     since: int,
     now: int | None,
     placed: Iterable[AllocationRequest | tuple[str, str, Resource]],
+    nodes: Mapping[str, Resource] | None = None,
     *,
     may_preempt: bool,
     within_queue: bool,
@@ -73,7 +76,7 @@ def require_preemption_call(
     for one in listed:
         require_name("allocation_id", one.allocation_id)
         require_application_id(one.application_id)
-    return PreemptionCall(request, since, now, may_preempt, within_queue, listed)
+    return PreemptionCall(request, since, now, may_preempt, within_queue, listed, require_nodes(nodes))
 
 
 def require_reduction_call(now: int | None, *, overshoot: bool) -> tuple[int | None, bool]:

@@ -15,7 +15,8 @@ victims refunded. All of it happens under the lock.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple, TypeAlias, final
 
@@ -23,17 +24,17 @@ from ugm.arguments import require_resource
 from ugm.decision import Violation
 from ugm.errors import RequestError
 from ugm.identity import TrackingType, is_below
-from ugm.model import Claim
+from ugm.model import Borrower, Claim
 from ugm.partition.admission import Admission
 from ugm.partition.allocation import AllocationState
 from ugm.partition.application import LedgerEntry
 from ugm.partition.model_set import ModelSet
-from ugm.partition.reclaim_plan import ReclaimOutcome, ReclaimPlan, ReclaimVictim
+from ugm.partition.reclaim_plan import ProtectedCount, Protection, ReclaimOutcome, ReclaimPlan, ReclaimVictim
 from ugm.partition.reclaim_search import ReclaimCandidate, Victims, VictimSearch, is_entitled
 from ugm.partition.state import PartitionState
 from ugm.partition.subject import Subject, UserInQueue
 from ugm.partition.subject_queries import QueryRequest, SubjectQueries, require_subject
-from ugm.resources import Resource
+from ugm.resources import Resource, sum_of
 
 __all__ = ["ReclaimPlanning", "require_reclaim_plan"]
 
@@ -63,6 +64,17 @@ class _Request(NamedTuple):
     claim: Claim
 
 
+class _Place(NamedTuple):
+    """A node with its free amounts; without a name, the whole cluster."""
+
+    node: str | None = None
+    free: Resource | None = None
+
+    def has(self, stored: Resource | LedgerEntry) -> bool:
+        """Return whether a stored allocation is in this place."""
+        return self.node is None or (isinstance(stored, LedgerEntry) and stored.traits.node == self.node)
+
+
 @final
 class ReclaimPlanning:
     """Makes plans and carries them out. The caller holds the lock, and has called `require_subject`."""
@@ -75,56 +87,84 @@ class ReclaimPlanning:
         self._admission: Final = admission
         self._queries: Final = queries
 
-    def plan(self, subject: Subject, query: QueryRequest) -> ReclaimPlan:
-        """Return the allocations to evict for a request."""
+    def plan(self, subject: Subject, query: QueryRequest, nodes: Mapping[str, Resource] | None) -> ReclaimPlan:
+        """Return the allocations to evict for a request, all of one node if *nodes* are named."""
         self._queries.check(subject, query)
         usage, priority, preemptible, duration = query
         request = _Request(subject, usage, self._queries.claim(subject, query))
         made = ReclaimPlan(_plain(subject), usage, priority, preemptible, ReclaimOutcome.FITS, duration=duration)
-        if not self._shortage(request, ()):
-            return made
         terminating = list(self._state.terminating_entries().items())
-        missing = self._shortage(request, terminating)
-        outcome = _outcome_without_victims(missing)
-        if outcome is not None:
-            return replace(made, outcome=outcome, missing=missing)
-        search = self._search(request, missing, terminating)
-        victims = search.run()
-        chosen = victims or Victims()
+        anywhere = [_Place()] if nodes is None else [_Place(name, free) for name, free in sorted(nodes.items())]
+        for outcome, leaving in ((ReclaimOutcome.FITS, []), (ReclaimOutcome.AWAITS_TERMINATING, terminating)):
+            missing = self._shortage(request, leaving)
+            for place in anywhere if not missing else ():
+                if not self._lacking(request, place, leaving):
+                    return replace(made, outcome=outcome, node=place.node, free_on_node=place.free)
+        final = _outcome_without_victims(missing)
+        if final is not None:
+            return replace(made, outcome=final, missing=missing)
+        searches = [(one, self._search(request, missing, terminating, one)) for one in anywhere]
+        found = [(place, search, victims) for place, search in searches if (victims := search.run()) is not None]
+        if not found:
+            return _without_victims(made, missing, [search for _, search in searches])
+        place, search, victims = min(found, key=lambda one: _order_of(one[0], one[2]))
         return replace(
             made,
-            outcome=ReclaimOutcome.NONE if victims is None else ReclaimOutcome.PLAN,
+            outcome=ReclaimOutcome.PLAN,
             missing=missing,
-            entitled=search.entitled(chosen),
-            victims=tuple(_value_of(one, chosen) for one in chosen.chosen.values()),
-            protected=search.protected(chosen),
+            entitled=search.entitled(victims),
+            victims=tuple(_value_of(one, victims) for one in victims.chosen.values()),
+            protected=search.protected(victims),
+            node=place.node,
+            free_on_node=place.free,
+            missing_on_node=None if place.node is None else Resource(search.lacking),
         )
 
+    def _lacking(self, request: _Request, place: _Place, leaving: _Entries) -> dict[str, int]:
+        """Return the amounts that a place lacks for a request once some allocations have left."""
+        if place.free is None:
+            return {}
+        free, application_id = place.free, request.claim.application_id
+        for _, entry in leaving:
+            if entry.traits.node == place.node:
+                free += entry.usage
+        for entry in self._state.placed_entries().values():
+            if entry.traits.node == place.node and entry.application.application_id != application_id:
+                free -= entry.usage
+        lacking = ((name, amount - free.get(name, 0)) for name, amount in request.usage.items())
+        return {name: amount for name, amount in lacking if amount > 0}
+
     def _search(
-        self, request: _Request, missing: Sequence[Violation], leaving: _Entries, only: Container[str] | None = None
+        self,
+        request: _Request,
+        missing: Sequence[Violation],
+        leaving: _Entries,
+        place: _Place,
+        only: Container[str] | None = None,
     ) -> VictimSearch:
-        """Return the search among all allocations of other groups, or among those of them that *only* contains."""
+        """Return the search among the allocations of other groups in a place, or those of them that *only* contains."""
         candidates: dict[str, ReclaimCandidate] = {}
-        needs, owners = _Needs(missing), self._state.ledger.owners
+        lacking, owners = self._lacking(request, place, leaving), self._state.ledger.owners
+        needs, only_there = _Needs(missing, lacking), lacking.keys() - {one.resource for one in missing}
         borrowers = self._models.borrowers(request.claim, {name for name, _ in leaving})
         for model, found in enumerate(borrowers):
             for borrower in found:
-                group = model, borrower
+                group = model, _down_to_guarantee(borrower, only_there)
                 for name in borrower.allocation_ids:
                     if name in candidates:
                         candidates[name].groups.append(group)
                     elif (only is None or name in only) and (owner := owners.get(name)) is not None:
                         stored = owner.allocations.get(name)
-                        if stored is not None:
+                        if stored is not None and place.has(stored):
                             usage = stored.usage if isinstance(stored, LedgerEntry) else stored
                             freed = needs.freed_by(usage, owner.queue.queue_path)
                             candidates[name] = ReclaimCandidate(name, owner, stored, *freed, [group])
 
         def fits(victims: Iterable[ReclaimCandidate]) -> bool:
             gone = [*leaving, *((one.allocation_id, one.entry) for one in victims)]
-            return not self._shortage(request, gone)
+            return not self._lacking(request, place, gone) and not self._shortage(request, gone)
 
-        return VictimSearch(missing, candidates, fits)
+        return VictimSearch(missing, candidates, lacking, fits)
 
     def _shortage(self, request: _Request, leaving: _Entries) -> tuple[Violation, ...]:
         """Return every limit that a request would exceed after the release of some allocations."""
@@ -153,7 +193,8 @@ class ReclaimPlanning:
         """Return the reason why the remaining victims of a plan may not be evicted now; None if they may."""
         for victim in plan.victims:
             entry = victims.get(victim.allocation_id)
-            if entry is not None and _facts_of(victim.allocation_id, entry) != victim[:-1]:
+            is_same = entry is None or _facts_of(victim.allocation_id, entry) == victim[:-1]
+            if not is_same or (entry is not None and plan.node not in {None, entry.traits.node}):
                 return f"allocation {victim.allocation_id!r} has changed"
         subject, query = plan.subject, QueryRequest(plan.usage, plan.priority, plan.preemptible, plan.duration)
         try:
@@ -162,10 +203,45 @@ class ReclaimPlanning:
             return str(error)
         request = _Request(subject, plan.usage, self._queries.claim(subject, query))
         leaving = [(name, entry) for name, entry in self._state.terminating_entries().items() if name not in victims]
-        missing = self._shortage(request, leaving)
-        if not missing:
+        missing, place = self._shortage(request, leaving), _Place(plan.node, plan.free_on_node)
+        if place.free is not None:
+            released = (one.usage for one in plan.victims if one.allocation_id not in victims)
+            place = _Place(plan.node, sum_of((place.free, *released)))
+        if not missing and not self._lacking(request, place, leaving):
             return "the request fits without evicting the remaining victims"
-        return self._search(request, missing, leaving, only=victims).objection(victims)
+        return self._search(request, missing, leaving, place, only=victims).objection(victims)
+
+
+def _without_victims(
+    made: ReclaimPlan, missing: tuple[Violation, ...], searches: Sequence[VictimSearch]
+) -> ReclaimPlan:
+    """Return the plan if no search has found victims."""
+    counts: Counter[tuple[str, str, Protection]] = Counter()
+    for search in searches:
+        for kind, name, rule, number in search.protected(Victims()):
+            counts[kind, name, rule] += number
+    entitled = dict.fromkeys(one for search in searches for one in search.entitled(Victims()))
+    protected = (ProtectedCount(*key, number) for key, number in counts.most_common())
+    return replace(
+        made, outcome=ReclaimOutcome.NONE, missing=missing, entitled=tuple(entitled), protected=tuple(protected)
+    )
+
+
+def _order_of(place: _Place, victims: Victims) -> tuple[list[int], int, str]:
+    """Return the order of the victims of places: the lowest priorities first, then the fewest, then the name."""
+    priorities = sorted((one.traits.priority for one in victims.chosen.values()), reverse=True)
+    return priorities, len(priorities), place.node or ""
+
+
+def _down_to_guarantee(borrower: Borrower, resources: Collection[str]) -> Borrower:
+    """Return a borrower that returns all above its guarantee of some resources.
+
+    A share is an amount of the whole cluster. If only a node lacks a resource, every group may be within its share.
+    """
+    if not resources:
+        return borrower
+    lowered = (one._replace(share=one.guaranteed) if one.resource in resources else one for one in borrower.guarantees)
+    return borrower._replace(guarantees=tuple(lowered))
 
 
 def _plain(subject: Subject) -> Subject:
@@ -176,9 +252,7 @@ def _plain(subject: Subject) -> Subject:
 
 
 def _outcome_without_victims(missing: Sequence[Violation]) -> ReclaimOutcome | None:
-    """Return the outcome for a request that no eviction lets fit, or that needs none; None for any other."""
-    if not missing:
-        return ReclaimOutcome.AWAITS_TERMINATING
+    """Return the outcome for a request that no eviction lets fit; None for any other."""
     if not all(violation.can_wait for violation in missing):
         return ReclaimOutcome.NEVER
     if any(violation.kind in _BLOCKING or violation.resource is None for violation in missing):
@@ -190,8 +264,8 @@ def _outcome_without_victims(missing: Sequence[Violation]) -> ReclaimOutcome | N
 class _Needs:
     """The amounts that a request lacks."""
 
-    def __init__(self, missing: Sequence[Violation]) -> None:
-        #: The resources that queues lack, with their paths, and those that quota models lack.
+    def __init__(self, missing: Sequence[Violation], lacking: Mapping[str, int]) -> None:
+        #: The resources that queues lack, with their paths, and those that quota models or the node lack.
         self._in_queues: Final = [
             (one.resource, one.queue_path)
             for one in missing
@@ -199,9 +273,9 @@ class _Needs:
         ]
         self._in_models: Final = {
             one.resource: None for one in missing if one.resource is not None and one.kind != TrackingType.QUEUE
-        }
+        } | dict.fromkeys(lacking)
         #: The largest amount that is lacking, at least 1, by resource.
-        self._shortfalls: Final[dict[str, int]] = {}
+        self._shortfalls: Final[dict[str, int]] = dict(lacking)
         for one in missing:
             if one.resource is not None:
                 self._shortfalls[one.resource] = max(one.shortfall, self._shortfalls.get(one.resource, 1))

@@ -11,7 +11,7 @@ from ugm._json_values import JsonObject
 from ugm.decision import Violation
 from ugm.model import Guarantee
 from ugm.partition.subject import Subject, UserInQueue
-from ugm.resources import Resource, format_amount
+from ugm.resources import Resource, format_amount, optional_dict
 
 __all__ = ["ProtectedCount", "Protection", "ReclaimOutcome", "ReclaimPlan", "ReclaimVictim"]
 
@@ -132,6 +132,12 @@ class ReclaimPlan:
     protected: tuple[ProtectedCount, ...] = ()
     #: The duration that the request promises; None if it promises none.
     duration: int | None = None
+    #: The node on which the request fits; None if the plan was made without nodes, or the request fits on none.
+    node: str | None = None
+    #: The free amounts of the node, as they were passed.
+    free_on_node: Resource | None = None
+    #: What is missing on the node once terminating allocations are released; None without victims or without a node.
+    missing_on_node: Resource | None = None
 
     def __bool__(self) -> bool:
         return bool(self.victims)
@@ -149,6 +155,8 @@ class ReclaimPlan:
             "entitled": [guarantee._asdict() for guarantee in self.entitled],
             "victims": [victim.to_dict() for victim in self.victims],
             "protected": [{**one._asdict(), "reason": one.reason.value} for one in self.protected],
+            "node": self.node,
+            "missing_on_node": optional_dict(self.missing_on_node),
         }
 
     def __str__(self) -> str:
@@ -156,18 +164,21 @@ class ReclaimPlan:
 
     def _headline(self) -> str:
         request = f"the request of {_subject_text(self.subject)}"
+        where = "" if self.node is None else f" on node {self.node!r}"
         if self.outcome is ReclaimOutcome.FITS:
-            return f"{request} fits"
+            return f"{request} fits{where}"
         if self.outcome is ReclaimOutcome.AWAITS_TERMINATING:
-            return f"{request} fits once the terminating allocations are released"
+            return f"{request} fits{where} once the terminating allocations are released"
         if self.outcome is ReclaimOutcome.PLAN:
-            return f"{request} would fit without {', '.join(map(repr, self.allocation_ids))}"
+            return f"{request} would fit{where} without {', '.join(map(repr, self.allocation_ids))}"
         if self.outcome is ReclaimOutcome.NEVER:
             return f"{request} can never fit"
         return f"no eviction lets {request} fit"
 
     def _lines(self) -> Iterator[str]:
         yield from map(str, self.missing)
+        for resource, amount in (self.missing_on_node or {}).items():
+            yield f"node {self.node!r}: {format_amount(resource, amount)} {resource} missing"
         for one in self.entitled:
             is_within = "within" if one.used <= one.guaranteed else "above"
             amounts = f"would use {_amount(one, one.used)} of {_amount(one, one.guaranteed)} guaranteed"

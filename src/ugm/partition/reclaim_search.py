@@ -159,6 +159,8 @@ class VictimSearch:
     missing: Sequence[Violation]
     #: By allocation id.
     candidates: Mapping[str, ReclaimCandidate]
+    #: What the node of the request lacks, if it has one; all candidates are there.
+    lacking: Mapping[str, int]
     #: Returns whether the request fits without some allocations.
     fits: Callable[[Iterable[ReclaimCandidate]], bool]
     #: The reasons against candidates as the only victim, as far as they are known, by what decides about them.
@@ -191,8 +193,8 @@ class VictimSearch:
         return None
 
     def _may_suffice(self, victims: Victims) -> bool:
-        """Return whether the victims use as much as any queue lacks; this saves most checks."""
-        return all(
+        """Return whether the victims use as much as the node and any queue lack; this saves most checks."""
+        return all(victims.freed[name] >= amount for name, amount in self.lacking.items()) and all(
             victims.freed[one.resource] >= one.shortfall
             for one in self.missing
             if one.kind == TrackingType.QUEUE and one.resource is not None
@@ -240,7 +242,7 @@ class VictimSearch:
 
     def entitled(self, victims: Victims) -> tuple[Guarantee, ...]:
         """Return the guarantees of the request against the victims, or against all groups if there are none."""
-        resources = {one.resource for one in self.missing}
+        resources = {one.resource for one in self.missing} | self.lacking.keys()
         found = (
             guarantee
             for candidate in (victims.chosen or self.candidates).values()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, final, overload
 
 from ugm.partition.allocation import AllocationState
@@ -45,7 +45,11 @@ class WorldCopy(NamedTuple):
         )
 
     def world(
-        self, settings: PreemptionSettings, placed: Sequence[PlacedRequest], evicted: Collection[str] = ()
+        self,
+        settings: PreemptionSettings,
+        placed: Sequence[PlacedRequest],
+        evicted: Collection[str] = (),
+        nodes: Mapping[str, Resource] | None = None,
     ) -> World:
         """Return the queues and allocations for a planner.
 
@@ -53,11 +57,12 @@ class WorldCopy(NamedTuple):
             settings: the settings of the configuration.
             placed: the requests that count as granted.
             evicted: allocations that count as terminating.
+            nodes: the free amounts of the nodes that the request may run on; None if nodes do not matter.
         """
         queues = [
             settings.facts(path, quota, cluster=self.cluster if path == "root" else None) for path, quota in self.queues
         ]
-        return World(queues, _CopiedAllocations(self, evicted), placed)
+        return World(queues, _CopiedAllocations(self, evicted), placed, nodes)
 
 
 @final
@@ -114,11 +119,12 @@ def _facts(
         application_id, path = owner.submission.application_id, owner.queue.queue_path
         # `AllocationFacts(...)` takes twice as long.
         if type(one) is Resource:
-            yield new(AllocationFacts, (name, application_id, path, one, 0, True, False))
+            yield new(AllocationFacts, (name, application_id, path, one, 0, True, False, None))
         elif one is not None:
-            _, usage, (state, _, priority, preemptible, *_) = one
+            _, usage, (state, _, priority, preemptible, _, node) = one
             is_terminating = state is _TERMINATING
-            yield new(AllocationFacts, (name, application_id, path, usage, priority, preemptible, is_terminating))
+            values = name, application_id, path, usage, priority, preemptible, is_terminating, node
+            yield new(AllocationFacts, values)
 
 
 def facts_of(name: str, owner: Application, stored: Resource | LedgerEntry | None) -> AllocationFacts:
@@ -128,6 +134,6 @@ def facts_of(name: str, owner: Application, stored: Resource | LedgerEntry | Non
         return AllocationFacts(name, application_id, path, stored)
     assert stored is not None  # noqa: S101 - the callers pass granted allocations
     _, usage, traits = stored
-    return AllocationFacts(
-        name, application_id, path, usage, traits.priority, traits.preemptible, traits.state is _TERMINATING
-    )
+    is_terminating = traits.state is _TERMINATING
+    facts = name, application_id, path, usage, traits.priority, traits.preemptible, is_terminating, traits.node
+    return AllocationFacts(*facts)

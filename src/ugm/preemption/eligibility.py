@@ -36,6 +36,8 @@ class PreemptionProtection(StrEnum):
 
     #: The allocation is already terminating.
     TERMINATING = "terminating"
+    #: The allocation does not run on the node of the plan.
+    OTHER_NODE = "other_node"
     #: The allocation is not preemptible.
     NOT_PREEMPTIBLE = "not_preemptible"
     #: The policy of its queue is ``disabled``.
@@ -57,6 +59,8 @@ class PreemptionProtection(StrEnum):
     #: No rule protects the allocation, but other victims cost less or no plan exists.
     NOT_NEEDED = "not_needed"
 
+
+_NOTHING: Final[Mapping[str, int]] = {}
 
 #: A level of the path, or the path of a queue outside it, with a resource.
 Point: TypeAlias = tuple[int | str, str]
@@ -83,6 +87,8 @@ class Situation:
         tree: the usage of all queues.
         request: the request.
         within_queue: whether allocations in the queue of the request may be evicted.
+        on_node: the amounts that are missing on the node of the plan. Every victim runs there, so the node is a level
+            above the root.
     """
 
     __slots__ = (
@@ -106,7 +112,7 @@ class Situation:
     due: int
     #: The requested amounts. A resource requested with 0 does not fit either where the usage exceeds the maximum.
     requested: Mapping[str, int]
-    #: The missing amounts, per level.
+    #: The missing amounts, per level, and then those on the node.
     missing: tuple[Mapping[str, int], ...]
     #: The resources that are missing at a level or above.
     reachable: tuple[frozenset[str], ...]
@@ -116,7 +122,14 @@ class Situation:
     #: By path.
     roles: dict[str, QueueRole]
 
-    def __init__(self, tree: QueueUsageTree, request: PreemptionRequest, *, within_queue: bool) -> None:
+    def __init__(
+        self,
+        tree: QueueUsageTree,
+        request: PreemptionRequest,
+        *,
+        within_queue: bool,
+        on_node: Mapping[str, int] = _NOTHING,
+    ) -> None:
         self.tree: Final = tree
         self.request: Final = request
         self._within_queue: Final = within_queue
@@ -124,7 +137,7 @@ class Situation:
         delays = (node.facts.delay for node in self.path)
         self.due = request.since + next((delay for delay in delays if delay is not None), DEFAULT_DELAY)
         self.requested = request.usage.amounts
-        self.missing = tuple(node.lacking(node.kept, self.requested) for node in self.path)
+        self.missing = (*(node.lacking(node.kept, self.requested) for node in self.path), on_node)
         levels = range(len(self.path))
         self.reachable = tuple(frozenset().union(*self.missing[level:]) for level in levels)
         self._helpful: Final = tuple(sorted(names) for names in self.reachable)

@@ -5,7 +5,7 @@ A planner knows no partition. It gets these values, which are copied under the l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple, final
 
@@ -65,6 +65,8 @@ class AllocationFacts(NamedTuple):
     priority: int = 0
     preemptible: bool = True
     is_terminating: bool = False
+    #: The node that it runs on; None if it is unknown.
+    node: str | None = None
 
 
 class PlacedRequest(NamedTuple):
@@ -81,6 +83,8 @@ class PlacedRequest(NamedTuple):
     preemptible: bool = True
     #: The promised duration in seconds, if there is one.
     duration: int | None = None
+    #: The node that it will run on; None if it is unknown.
+    node: str | None = None
 
 
 class PreemptionRequest(NamedTuple):
@@ -108,3 +112,5 @@ class World(NamedTuple):
     #: In the order of the ledger, oldest first.
     allocations: Sequence[AllocationFacts]
     placed: Sequence[PlacedRequest] = ()
+    #: The nodes that the request may run on, with the amounts that are free there; None if nodes do not matter.
+    nodes: Mapping[str, Resource] | None = None

@@ -283,7 +283,8 @@ class _Offers:
         """Return whether all candidates cover the missing amounts, if each queue keeps its guarantee."""
         for name in self._sums:
             sums = self._summed(name, are_bounded=True)
-            levels = zip(self._situation.path, self._situation.missing, strict=True)
+            # The victims that count for the node are all of them, as at the root.
+            levels = zip((*self._situation.path, self._situation.tree.root), self._situation.missing, strict=True)
             if any(sums.get(node.path, 0) < missing.get(name, 0) for node, missing in levels):
                 return False
         return True

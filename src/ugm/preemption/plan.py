@@ -13,7 +13,7 @@ from ugm.decision import Decision
 from ugm.errors import fields_text, number_text
 from ugm.preemption.facts import PlacedRequest, PreemptionRequest
 from ugm.preemption.queue_usage_tree import QueueNode
-from ugm.resources import Resource, format_amount
+from ugm.resources import Resource, format_amount, optional_dict
 
 __all__ = [
     "Freed",
@@ -148,6 +148,11 @@ class PlanCost:
     #: The positions of the victims in the ledger, oldest first; of two equal sets, the later positions win.
     positions: tuple[int, ...]
 
+    @property
+    def order(self) -> tuple[int, Fraction, tuple[int, ...], tuple[int, ...]]:
+        """The key by which costs are compared."""
+        return self.count, self.waste, self.priorities, tuple(-position for position in self.positions)
+
     def __repr__(self) -> str:
         return fields_text(self, {name: getattr(self, name) for name in self.__slots__})
 
@@ -208,6 +213,12 @@ class PreemptionPlan:
     #: Attributes of the request that only quota models use: whether others may evict it, and its promised duration.
     preemptible: bool = True
     duration: int | None = None
+    #: The node on which the request fits; None if the plan was made without nodes, or the request fits on none.
+    node: str | None = None
+    #: The free amounts of the node, as they were passed.
+    free_on_node: Resource | None = None
+    #: What is missing there once terminating allocations are released; None without victims or without a node.
+    missing_on_node: Resource | None = None
 
     def __bool__(self) -> bool:
         return self.outcome is Outcome.PLAN
@@ -231,6 +242,8 @@ class PreemptionPlan:
             "others": dict(self.others),
             "cost": self.cost and self.cost.to_dict(),
             "is_optimal": self.is_optimal,
+            "node": self.node,
+            "missing_on_node": optional_dict(self.missing_on_node),
         }
 
     def __str__(self) -> str:
@@ -240,6 +253,8 @@ class PreemptionPlan:
         name = repr(self.request.allocation_id) if self.request.allocation_id else "the request"
         yield from _head(self, name)
         yield from map(str, self.missing)
+        for resource, amount in (self.missing_on_node or {}).items():
+            yield f"node {self.node!r}: {format_amount(resource, amount)} {resource} missing"
         yield from _distinct(self._entitlement(use) for victim in self.victims for use in victim.entitled_by)
         yield from map(_eviction, (*self.by_model, *self.victims))
         if self.protected:
@@ -256,6 +271,7 @@ class PreemptionPlan:
 def _head(plan: PreemptionPlan, name: str) -> Iterator[str]:
     yield _HEADS[plan.outcome].format(
         name=name,
+        where="" if plan.node is None else f" on node {plan.node!r}",
         due=plan.due,
         wait=0 if plan.due is None else plan.due - plan.now,
         victims=", ".join(repr(victim.allocation_id) for victim in (*plan.by_model, *plan.victims)),
@@ -264,13 +280,13 @@ def _head(plan: PreemptionPlan, name: str) -> Iterator[str]:
 
 
 _HEADS: Final = {
-    Outcome.FITS: "{name} fits",
-    Outcome.AWAITS_TERMINATING: "{name} fits once the terminating allocations are released",
+    Outcome.FITS: "{name} fits{where}",
+    Outcome.AWAITS_TERMINATING: "{name} fits{where} once the terminating allocations are released",
     Outcome.BLOCKED: "{name} is denied by a limit that preemption cannot relieve",
     Outcome.NEVER: "{name} never fits: it alone exceeds a maximum",
     Outcome.MUST_NOT_PREEMPT: "{name} must not preempt",
     Outcome.EARLY: "{name} may preempt in {wait} s (from second {due})",
-    Outcome.PLAN: "{name} would fit without {victims}",
+    Outcome.PLAN: "{name} would fit{where} without {victims}",
     Outcome.NONE: "no permitted set of evictions makes room for {name}",
 }
 

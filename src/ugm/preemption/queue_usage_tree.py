@@ -99,7 +99,7 @@ class AllocationClass:
 class AllocationGroup:
     """Allocations of one queue with equal priority and state, whose usages may differ."""
 
-    __slots__ = ("is_of_requester", "is_terminating", "node", "positions", "preemptible", "priority")
+    __slots__ = ("host", "is_of_requester", "is_terminating", "node", "positions", "preemptible", "priority")
 
     node: QueueNode
     #: Whether they belong to the application of the request.
@@ -107,15 +107,18 @@ class AllocationGroup:
     priority: int
     preemptible: bool
     is_terminating: bool
+    #: The candidate node that they run on; None for any other one.
+    host: str | None
     #: As those of a class.
     positions: array[int]
 
-    def __init__(self, node: QueueNode, example: AllocationFacts, *, is_of_requester: bool) -> None:
+    def __init__(self, node: QueueNode, example: AllocationFacts, host: str | None, *, is_of_requester: bool) -> None:
         self.node = node
         self.is_of_requester = is_of_requester
         self.priority = example.priority
         self.preemptible = example.preemptible
         self.is_terminating = example.is_terminating
+        self.host = host
         self.positions = array("q")
 
 
@@ -128,11 +131,16 @@ class QueueUsageTree:
         application_id: the application of the request, whose allocations form groups of their own.
     """
 
-    __slots__ = ("groups", "names", "nodes", "usages", "world")
+    __slots__ = ("groups", "groups_on", "names", "nodes", "room", "usages", "world")
 
     #: By path, parents before children.
     nodes: dict[str, QueueNode]
     groups: list[AllocationGroup]
+    #: The groups of each candidate node.
+    groups_on: dict[str | None, list[AllocationGroup]]
+    #: By candidate node, the free amounts without those of placed requests: now, and once terminating allocations are
+    #: released.
+    room: dict[str, tuple[dict[str, int], dict[str, int]]]
     #: The ids of the allocations, in the order of the ledger.
     names: list[str]
     #: The usages of the allocations in the same order; they may have zeros.
@@ -142,11 +150,16 @@ class QueueUsageTree:
         self.world: Final = world
         self.nodes = _nodes(world.queues)
         self.names, self.usages = [], []
+        self.room = {name: (dict(free.amounts), dict(free.amounts)) for name, free in (world.nodes or {}).items()}
         self.groups = self._grouped(application_id)
+        self.groups_on = {}
         for group in self.groups:
             self._count(group)
+            self.groups_on.setdefault(group.host, []).append(group)
         for placed in world.placed:
             _add(self.nodes[placed.queue_path].kept, placed.usage.amounts)
+            for room in self.room.get(placed.node or "", ()):
+                _add(room, placed.usage.amounts, -1)
         for node in reversed(self.nodes.values()):
             if node.parent is not None:
                 _add(node.parent.kept, node.kept)
@@ -155,16 +168,18 @@ class QueueUsageTree:
     def _grouped(self, application_id: str | None) -> list[AllocationGroup]:
         """Return the groups of allocations, and note the ids and usages."""
         groups: dict[tuple[object, ...], AllocationGroup] = {}
+        hosts = self.room
         add_name, add_usage = self.names.append, self.usages.append
         for position, facts in enumerate(self.world.allocations):
-            name, application, path, usage, priority, preemptible, is_terminating = facts
+            name, application, path, usage, priority, preemptible, is_terminating, host = facts
+            host = host if host in hosts else None
             add_name(name)
             add_usage(usage.amounts)
             is_of_requester = application == application_id
-            key = path, is_of_requester, priority, preemptible, is_terminating
+            key = path, is_of_requester, priority, preemptible, is_terminating, host
             found = groups.get(key)
             if found is None:
-                found = groups[key] = AllocationGroup(self.nodes[path], facts, is_of_requester=is_of_requester)
+                found = groups[key] = AllocationGroup(self.nodes[path], facts, host, is_of_requester=is_of_requester)
             found.positions.append(position)
         return list(groups.values())
 
@@ -175,6 +190,15 @@ class QueueUsageTree:
         for position in group.positions:
             for name, amount in usages[position].items():
                 total[name] = total.get(name, 0) + amount
+        if group.is_terminating and group.host is not None:
+            for position in group.positions:
+                _add(self.room[group.host][1], usages[position])
+
+    def lacking_on(self, host: str, requested: Amounts, *, now: bool = False) -> dict[str, int]:
+        """Return the requested amounts that a node lacks now, or once the terminating allocations are released."""
+        free = self.room[host][0 if now else 1]
+        lacking = ((name, amount - free.get(name, 0)) for name, amount in requested.items())
+        return {name: amount for name, amount in lacking if amount > 0}
 
     def classes(self, group: AllocationGroup, positions: Iterable[int]) -> Iterable[AllocationClass]:
         """Return some allocations of a group by usage; the positions are in ascending order."""
@@ -208,6 +232,6 @@ def _path(facts: QueueFacts) -> str:
     return facts.queue_path
 
 
-def _add(total: dict[str, int], amounts: Amounts) -> None:
+def _add(total: dict[str, int], amounts: Amounts, sign: int = 1) -> None:
     for name, amount in amounts.items():
-        total[name] = total.get(name, 0) + amount
+        total[name] = total.get(name, 0) + sign * amount

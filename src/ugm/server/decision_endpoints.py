@@ -10,6 +10,7 @@ from functools import partial
 from typing import Final
 
 from ugm import Decision, Resource, UserGroup
+from ugm._json_values import JsonMapping
 from ugm.identity import canonical_path
 from ugm.partition import AbstractPartition, ApplicationReport, Explanation, Subject, UserInQueue
 from ugm.queues import Placement
@@ -25,6 +26,7 @@ __all__ = [
     "limits",
     "order",
     "parse_amounts",
+    "parse_nodes",
     "plan_reclaim",
 ]
 
@@ -93,6 +95,7 @@ def plan_reclaim(served: ServedPartition, request: RequestContext) -> object:
         priority=priority,
         preemptible=preemptible,
         duration=body.get("duration"),
+        nodes=parse_nodes(body),
     )
     return {**plan.to_dict(), "text": str(plan)}
 
@@ -105,6 +108,12 @@ def parse_amounts(amounts: Mapping[str, int | str]) -> Resource:
             for name, amount in amounts.items()
         }
     )
+
+
+def parse_nodes(body: RequestBody | JsonMapping) -> dict[str, Resource] | None:
+    """Return the free amounts of the nodes in a body; None if it has none."""
+    nodes = body.get("nodes")
+    return None if nodes is None else {name: parse_amounts(free) for name, free in nodes.items()}
 
 
 def _answer_dict(placement: Placement | None, answer: Decision | Explanation, queue_path: str) -> dict[str, object]:

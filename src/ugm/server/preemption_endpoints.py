@@ -12,9 +12,9 @@ from ugm import AllocationRequest
 from ugm._json_values import JsonMapping
 from ugm.partition import AbstractPartition, AllocationState
 from ugm.preemption import PreemptionPlan, ReductionPlan
-from ugm.server.decision_endpoints import parse_amounts
+from ugm.server.decision_endpoints import parse_amounts, parse_nodes
 from ugm.server.payloads import ApiError, require_found
-from ugm.server.schemas import NAME, QUANTITIES, SECONDS, TRAITS, Schema, listing, record
+from ugm.server.schemas import NAME, NODES, QUANTITIES, SECONDS, TRAITS, Schema, listing, record
 from ugm.server.state import RequestContext, ServedPartition, ServerState
 
 __all__ = [
@@ -36,6 +36,7 @@ _OPTIONAL: Final = {
     "now": SECONDS,
     "may_preempt": _FLAG,
     "within_queue": _FLAG,
+    "nodes": NODES,
 }
 
 #: The request that a plan makes room for.
@@ -86,6 +87,7 @@ def _plan(partition: AbstractPartition, body: JsonMapping) -> PreemptionPlan:
         now=body.get("now"),
         may_preempt=body.get("may_preempt", True),
         within_queue=body.get("within_queue", False),
+        nodes=parse_nodes(body),
     )
 
 

@@ -164,7 +164,7 @@ RESPONSE_SCHEMAS: Final[Mapping[str, Schema]] = {
     "Turn": record(**_ORDERED, start=optional(AMOUNT), reserved_for=_TEXTS, reasons=_TEXTS),
     "Order": record(turns=listing(reference("Turn"))),
     "ReclaimPlan": record(
-        **attributes(ReclaimPlan, "subject", "usage", "priority", "preemptible", "duration", text=TEXT),
+        **attributes(ReclaimPlan, "subject", "usage", "priority", "preemptible", "duration", "free_on_node", text=TEXT),
     ),
     "PreemptionVictim": record(
         **attributes(PreemptionVictim, "frees", "exceeds", "entitled_by", priority=AMOUNT),
@@ -185,6 +185,8 @@ RESPONSE_SCHEMAS: Final[Mapping[str, Schema]] = {
         others=mapping(TEXT),
         cost=optional(_OPEN),
         is_optimal=BOOLEAN,
+        node=optional(TEXT),
+        missing_on_node=optional(AMOUNTS),
         text=TEXT,
     ),
     "ReductionPlan": record(

@@ -23,6 +23,7 @@ from ugm.server.route import AnyRoute, Route
 from ugm.server.schemas import (
     DURATION,
     NAME,
+    NODES,
     QUANTITIES,
     QUEUE,
     SUBMISSION,
@@ -149,9 +150,9 @@ _EXPLAIN: Final[Schema] = {
 }
 _RECLAIM: Final[Schema] = {
     "anyOf": [
-        record({**TRAITS, **_DURATION}, application_id=NAME, usage=QUANTITIES),
+        record({**TRAITS, **_DURATION, "nodes": NODES}, application_id=NAME, usage=QUANTITIES),
         record(
-            {**TRAITS, **_DURATION, "groups": SUBMISSION["groups"], "tags": SUBMISSION["tags"]},
+            {**TRAITS, **_DURATION, "nodes": NODES, "groups": SUBMISSION["groups"], "tags": SUBMISSION["tags"]},
             user=USER,
             queue=QUEUE,
             usage=QUANTITIES,

@@ -25,6 +25,7 @@ __all__ = [
     "DURATION",
     "EXACT_AMOUNT",
     "NAME",
+    "NODES",
     "NUMBER",
     "QUANTITIES",
     "QUEUE",
@@ -93,6 +94,15 @@ QUANTITIES: Final[Schema] = {
     "properties": {"vcore": _or_count(_CORES, "2 or 500m")},
     "additionalProperties": _or_count(_QUANTITY, "8, 500M or 4Gi"),
     "maxProperties": 100,
+}
+
+
+#: The free amounts of each node.
+NODES: Final[Schema] = {
+    "type": "object",
+    "propertyNames": NAME,
+    "additionalProperties": QUANTITIES,
+    "maxProperties": 10_000,
 }
 
 

@@ -244,6 +244,7 @@ class RequestBody(TypedDict, total=False):
     now: int
     may_preempt: bool
     within_queue: bool
+    nodes: dict[str, dict[str, int | str]]
 
 
 class RequestContext(NamedTuple):

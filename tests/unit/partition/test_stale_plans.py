@@ -181,7 +181,7 @@ def test_a_pending_request_that_is_named_by_its_id() -> None:
     partition.request("named-0", "named", memory(1), priority=3, preemptible=False, duration=60)
     made = plan(partition, placed=[("named-0", "named", memory(1))])
 
-    assert made.placed[0][4:] == (3, False, 60)
+    assert made.placed[0][4:] == (3, False, 60, None)
     assert partition.carry_out(made) == ("batch-0",)
 
 

@@ -88,7 +88,7 @@ def test_arguments(name: str, data: st.DataObject) -> None:
     defaults = [one.default for one in parameters_of(name)]
     expected = [*sent, *defaults[len(sent) :]]
     if name == "plan_preemption":
-        expected[-1] = tuple(AllocationRequest(*one) for one in expected[-1])
+        expected[5] = tuple(AllocationRequest(*one) for one in expected[5])
     kind = ITEMS.get(name)
     if kind is not None:
         # A tuple of the first fields stands for an object.

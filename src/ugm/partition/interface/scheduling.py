@@ -70,6 +70,7 @@ class AbstractScheduling(ABC):
         priority: int = 0,
         preemptible: bool = True,
         duration: int | None = None,
+        nodes: Mapping[str, Resource] | None = None,
     ) -> ReclaimPlan:
         """Return the allocations that other groups have to return, so that a request within its guarantee fits.
 
@@ -85,9 +86,11 @@ class AbstractScheduling(ABC):
             priority: as for `check`.
             preemptible: as for `check`.
             duration: as for `check`.
+            nodes: as for `plan_preemption`; placed requests of the same application are not subtracted. What is missing
+                only on a node, groups return down to their guarantee.
 
         Raises:
-            RequestError: as for `check`.
+            RequestError: as for `check`, or *nodes* is invalid.
         """
 
     @abstractmethod
@@ -116,6 +119,7 @@ class AbstractScheduling(ABC):
         may_preempt: bool = True,
         within_queue: bool = False,
         placed: Iterable[AllocationRequest | tuple[str, str, Resource]] = (),
+        nodes: Mapping[str, Resource] | None = None,
     ) -> PreemptionPlan:
         """Return the allocations to evict for a request that the guarantees of its queues entitle to resources.
 
@@ -124,7 +128,8 @@ class AbstractScheduling(ABC):
         request, the allocations that they evict are listed separately; guarantees and policies of queues do not protect
         these. Nothing changes; see `carry_out`.
 
-        The lock is held only for a copy. The time depends on the number of queues and allocations.
+        The lock is held only for a copy. The time depends on the number of queues and allocations, and on the number of
+        nodes times that of queues.
 
         Args:
             request: the request, pending or not.
@@ -133,6 +138,11 @@ class AbstractScheduling(ABC):
             may_preempt: whether allocations may be evicted for the request.
             within_queue: whether allocations of lower priority in the queue of the request may be evicted.
             placed: requests that count as granted, in addition to those of `preemption_status`.
+            nodes: the nodes that the request may run on, each with the amounts that no allocation uses there; None if
+                nodes do not matter. A resource that is not listed is 0. Terminating allocations still use their
+                amounts. Placed requests are subtracted here, so they must not be subtracted before. All victims of a
+                plan run on its `node`. Their release makes the request fit there and in all limits. Of several nodes,
+                the one with the cheapest victims is chosen, and of those without victims the first by name.
 
         Raises:
             RequestError: an application does not exist or is failing, or an argument is invalid.
@@ -163,7 +173,8 @@ class AbstractScheduling(ABC):
         """Mark the victims of a plan as terminating, or none of them.
 
         They still count until the program has stopped and released them. A pending request of the plan stays pending.
-        All other plans count it as granted until it is granted or withdrawn; see `preemption_status`. If the request is
+        It gets the node of the plan, if there is one. All other plans count it as granted until it is granted or
+        withdrawn; see `preemption_status`. If the request is
         not pending, pass it as *placed* to `plan_preemption` of other requests.
 
         The usage, maxima and guarantees that the plan depends on are compared with the present ones, and so are the
