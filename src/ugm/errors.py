@@ -160,7 +160,7 @@ ERROR_CODES: Final[Mapping[str, ErrorCode]] = {
     "application-failing": ErrorCode("The application is failing, and gets no more allocations.", 409),
     "not-empty": ErrorCode("The object that would be removed still has allocations.", 409),
     "plan-stale": ErrorCode("Something that the plan depends on has changed; make a new plan.", 409),
-    "config-unconfirmed": ErrorCode("The configuration lowers limits, which has to be confirmed.", 409),
+    "unconfirmed": ErrorCode("The call lowers limits or ends a partition, which has to be confirmed.", 409),
     "state-conflict": ErrorCode("The state of the object forbids the operation.", 409),
     "release-invalid": ErrorCode("A manager would release more than is held, or end a holder of resources.", 409),
     "call-reentrant": ErrorCode("The call was made in the middle of another operation of the same thread.", 409),

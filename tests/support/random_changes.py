@@ -160,7 +160,7 @@ class Actor:
         partition.reconcile(partition.audit(running))
 
     def _close(self, partition: Partition) -> None:
-        partition.close()
+        partition.terminate(confirm=True)
 
 
 def state_of(partition: Partition) -> tuple[Checkpoint, object]:

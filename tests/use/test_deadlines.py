@@ -14,7 +14,7 @@ import pytest
 
 from ugm import Partition, RequestError, Resource, UserGroup, parse_config
 from ugm.partition import WaitingList
-from ugm.service import DeadlineError, Service, connect, join, join_async
+from ugm.service import DeadlineError, Service, connect, connect_async, join, join_async
 
 CONFIG = parse_config("partitions: [{queues: [{name: q, resources: {max: {vcore: 4}}}, {name: other}]}]").partition()
 ANA = UserGroup("ana")
@@ -130,6 +130,26 @@ def test_one_deadline_for_a_join(tmp_path: Path) -> None:
     finally:
         blocker.connection.close()
         leader.stop()
+
+
+def test_a_loop_goes_on_while_the_service_is_lost(tmp_path: Path) -> None:
+    """The other tasks of a loop continue while a call of `connect_async` waits for its deadline."""
+    service = Service(None, f"unix:{tmp_path}/s", config=CONFIG)
+
+    async def work() -> int:
+        partition = await connect_async(f"unix:{tmp_path}/s", deadline=0.5)
+        await asyncio.to_thread(service.stop)
+        call, turns = asyncio.ensure_future(partition.queue_paths()), 0
+        while not call.done():
+            await asyncio.sleep(0.01)
+            turns += 1
+        with pytest.raises(DeadlineError):
+            call.result()
+        await partition.close()
+        return turns
+
+    service.start()
+    assert asyncio.run(work()) > 10
 
 
 @pytest.mark.parametrize("timeout", ["1", float("nan")])

@@ -115,10 +115,10 @@ def compact_command(*, file: Path | Log, before: str | None, as_json: bool) -> N
 
 @journal.command("backup")
 @_FILE
-@click.argument("target", type=click.Path(path_type=Path))
+@click.argument("target", type=_LocationType(path_type=Path))
 @_JSON
-def backup_command(*, file: Path | Log, target: Path, as_json: bool) -> None:
-    """Copy FILE to the new journal file TARGET.
+def backup_command(*, file: Path | Log, target: Path | Log, as_json: bool) -> None:
+    """Copy FILE to the new journal TARGET, a file or a database of PostgreSQL (postgresql://...).
 
     The journal may be in use. TARGET has all changes that were acknowledged before the start of the command.
     """

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from math import inf
 from pathlib import Path
 from time import monotonic, sleep
@@ -34,7 +34,7 @@ from ugm.journal.log import Candidate, LeaderRecord, Log, LogTail
 from ugm.journal.migration import migrate
 from ugm.journal.new_file import new_file
 from ugm.journal.open_mark import mark_open
-from ugm.journal.store import connect, create, has_content
+from ugm.journal.store import checksummed_rows, connect, create, has_content, transaction
 from ugm.journal.store_reader import CHANGES_AT_ONCE, StoredChange, open_reader
 from ugm.journal.writer_lock import WriterLock
 from ugm.partition.event_codec import from_json
@@ -105,6 +105,14 @@ class FileLog(Log):
             return compact_file(self.location, usage_since=usage_since)
         finally:
             writer_lock.release()
+
+    def fill(self, contents: JournalContents) -> None:
+        """Write the contents of another log to this new file; all logs store the same rows."""
+        try:
+            with new_file(Path(self.location)) as draft:
+                _write_file(draft, contents)
+        except (sqlite3.Error, OSError, JournalError) as error:
+            raise JournalError(self.location, f"the copy cannot be written: {error}") from error
 
     def backup(self, target: Path) -> None:
         """Copy the file, as it is now."""
@@ -264,3 +272,16 @@ def _first(changes: Iterable[StoredChange], size: float) -> tuple[list[StoredCha
         if size <= 0 or len(found) == CHANGES_AT_ONCE:
             return found, False
     return found, True
+
+
+def _write_file(target: Path, contents: JournalContents) -> None:
+    """Write the rows of a log to a new journal file."""
+    create(str(target))
+    tables: Iterable[tuple[str, Iterable[tuple[object, ...]]]] = (
+        ("snapshot (position, data, sum) VALUES (?, ?, ?)", checksummed_rows(0, contents.stored_rows("snapshot"))),
+        ("history (position, data, sum) VALUES (?, ?, ?)", checksummed_rows(0, contents.stored_rows("history"))),
+        ("changes (number, at, data, sum) VALUES (?, ?, ?, ?)", contents.stored_changes()),
+    )
+    with closing(sqlite3.connect(target, isolation_level=None)) as connection, transaction(connection):
+        for columns, rows in tables:
+            connection.executemany(f"INSERT INTO {columns}", rows)

@@ -20,7 +20,7 @@ from ugm.journal.compaction import Compaction
 from ugm.journal.contents import JournalEntry, replay
 from ugm.journal.declared_past import declared_models
 from ugm.journal.file_use import identity_of
-from ugm.journal.locations import LogLocation, log_at
+from ugm.journal.locations import URL_SCHEMES, LogLocation, log_at
 from ugm.journal.store import has_content
 from ugm.journal.usage_intervals import recorded_intervals
 from ugm.partition import Partition
@@ -120,18 +120,23 @@ def _entry_to_dict(entry: JournalEntry) -> Mapping[str, Json]:
     return found | {"sessions": records} if records else found
 
 
-def backup(path: LogLocation, target: str | Path) -> None:
-    """Write a copy of all acknowledged changes to a new journal file.
+def backup(path: LogLocation, target: LogLocation) -> None:
+    """Write a copy of all acknowledged changes to a new journal, in a file or in PostgreSQL.
 
     Args:
         path: the journal, which a partition or a service may use.
-        target: the new file. It is a complete journal, also for a journal in PostgreSQL.
+        target: a new file, or a database without changes of a journal. It is a complete journal afterwards, whether
+            the original is in a file or in PostgreSQL.
 
     Raises:
-        RequestError: the new file exists already.
+        RequestError: the new file exists already, or the database has changes.
         JournalError: the journal cannot be read, or the copy cannot be written.
     """
-    copy = Path(target)
+    if str(getattr(target, "location", target)).startswith(URL_SCHEMES):
+        with log_at(path).open_contents() as contents:
+            log_at(target).fill(contents)
+        return
+    copy = Path(str(target))
     if identity_of(str(copy)) is not None:
         raise RequestError("target", str(target), "the file already exists", "id-in-use")
     if has_content(f"{copy}-wal"):

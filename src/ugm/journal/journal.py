@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from pathlib import Path
 from typing import Final, final
 
 from ugm.errors import ReentrantCallError, RequestError
@@ -12,6 +11,7 @@ from ugm.journal.change_queue import ChangeQueue, stored_time
 from ugm.journal.compaction import Compaction
 from ugm.journal.errors import JournalError
 from ugm.journal.inspection import backup
+from ugm.journal.locations import LogLocation
 from ugm.journal.log import Leadership, Log
 from ugm.journal.usage import Grouping, Period, UsageRow, usage_of_log
 from ugm.operation_lock import OperationLock, OwnedLock
@@ -104,13 +104,8 @@ class Journal:
             self._is_released = True
         return failure
 
-    def backup(self, target: str | Path) -> None:
-        """Write a copy of all acknowledged changes to a new file, while the partition is in use.
-
-        Raises:
-            RequestError: the file already exists.
-            JournalError: the copy cannot be written.
-        """
+    def backup(self, target: LogLocation) -> None:
+        """Write a copy of all acknowledged changes to a new journal, while the partition is in use; see `backup`."""
         self._leadership.require_in_place()
         backup(self._log, target)
 

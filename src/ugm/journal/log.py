@@ -256,6 +256,15 @@ class Log(ABC):
         """Compact the log; a partition may use a log in PostgreSQL meanwhile, but not a file."""
 
     @abstractmethod
+    def fill(self, contents: JournalContents) -> None:
+        """Write the contents of another log into this one, which must be empty.
+
+        Raises:
+            RequestError: this log exists already.
+            JournalError: it cannot be written.
+        """
+
+    @abstractmethod
     def backup(self, target: Path) -> None:
         """Write a copy of all acknowledged changes to a new journal file, while a leader may write the log.
 

@@ -92,6 +92,10 @@ class JournaledPartition(RecordedPath, Partition):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the journal. The partition stays in it, and can be opened again."""
         self.journal.close()
 
     # Operations that do not wait for the disk

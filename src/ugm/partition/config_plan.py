@@ -526,7 +526,7 @@ def require_confirmed(plan: object, *, confirm: bool) -> None:
     if plan.risks and not confirm:
         listed = "; ".join(map(str, plan.risks))
         raise RequestError(
-            "confirm", confirm, f"the plan lowers limits, which has to be confirmed: {listed}", "config-unconfirmed"
+            "confirm", confirm, f"the plan lowers limits, which has to be confirmed: {listed}", "unconfirmed"
         )
 
 

@@ -136,7 +136,7 @@ class ApplicationLifecycle:
         self._admission.end(pending)
         return self._terminate(placeholders)
 
-    def close(self) -> tuple[str, ...]:
+    def terminate(self) -> tuple[str, ...]:
         """Accept no more requests, let all applications fail, and return their allocations, which must be released."""
         if not self._state.closed and self._state.record:
             self._state.record(PartitionClosed())

@@ -604,8 +604,11 @@ class Partition(FastPath):
     def time_out_gang(self, application_id: str) -> tuple[str, ...]:
         return self._transactions.run_release(self._lifecycle.time_out_gang, application_id)
 
-    def close(self) -> tuple[str, ...]:
-        return self._transactions.run_release(self._lifecycle.close)
+    def terminate(self, *, confirm: bool = False) -> tuple[str, ...]:
+        if confirm is not True:
+            reason = "terminating a partition ends all its applications for good; pass confirm=True"
+            raise RequestError("confirm", confirm, reason, "unconfirmed")
+        return self._transactions.run_release(self._lifecycle.terminate)
 
     # Administration
 

@@ -286,7 +286,7 @@ class Configurations:
         plans = {name: self._partitions[name].plan(config) for name, config in chosen.items()}
         risks = [f"{name}: {risk}" for name, plan in plans.items() for risk in plan.risks]
         if risks:
-            raise ApiError(409, "config-unconfirmed", f"the configuration lowers limits: {'; '.join(risks)}")
+            raise ApiError(409, "unconfirmed", f"the configuration lowers limits: {'; '.join(risks)}")
 
     def _refuse(self, source: str, error: UgmError) -> None:
         problems = _problems_of(source, error)

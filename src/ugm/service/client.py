@@ -54,6 +54,10 @@ class ConnectedPartition(RemotePartition):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the session of this client. The partition stays, and so do allocations."""
         self.connection.close()
 
     def promise(self, operation: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
@@ -112,6 +116,10 @@ class AsyncConnectedPartition(AsyncRemotePartition):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End the session of this client. The partition stays, and so do allocations."""
         await self.connection.close()
 
     async def subscribe(
@@ -132,7 +140,9 @@ def connect(
     read_only: bool = False,
     active_wait: float = 0.0001,
 ) -> ConnectedPartition:
-    """Connect to a service and return its partition.
+    """Connect to a service and return its partition, for threads.
+
+    While no leader answers, a call waits until its deadline. In the thread of an event loop, use `connect_async`.
 
     Args:
         addresses: the addresses of all processes that may lead, separated by commas: ``unix:/path``,

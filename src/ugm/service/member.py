@@ -21,7 +21,6 @@ from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
 from time import monotonic
-from types import TracebackType
 from typing import Final, final
 
 from ugm.arguments import require_seconds
@@ -73,9 +72,8 @@ class JoinedPartition(ConnectedPartition):
         finally:
             self.service.stop()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Do the same as `leave`."""
         self.leave()
 
 
@@ -102,9 +100,8 @@ class AsyncJoinedPartition(AsyncConnectedPartition):
         finally:
             await _stop(self.service)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def close(self) -> None:
+        """Do the same as `leave`."""
         await self.leave()
 
 

@@ -88,7 +88,7 @@ _NAMES: Final[Mapping[Kind, tuple[str, ...]]] = {
         "fail",
         "remove",
         "time_out_gang",
-        "close",
+        "terminate",
         "set_queue_quota",
         "add_node",
         "update_node",

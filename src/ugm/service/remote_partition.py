@@ -203,7 +203,7 @@ class RemotePartition(_LocalOperations, AbstractPartition):
     fail: Final = _calling(AbstractPartition.fail)
     remove: Final = _calling(AbstractPartition.remove)
     time_out_gang: Final = _calling(AbstractPartition.time_out_gang)
-    close: Final = _calling(AbstractPartition.close)
+    terminate: Final = _calling(AbstractPartition.terminate)
 
     # Administration
 
@@ -388,7 +388,7 @@ class AsyncRemotePartition(_LocalOperations):
     fail: Final = _awaitable(RemotePartition.fail)
     remove: Final = _awaitable(RemotePartition.remove)
     time_out_gang: Final = _awaitable(RemotePartition.time_out_gang)
-    close: Final = _awaitable(RemotePartition.close)
+    terminate: Final = _awaitable(RemotePartition.terminate)
 
     # Administration
 

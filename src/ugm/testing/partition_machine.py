@@ -182,10 +182,10 @@ class PartitionMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: len(self.made) > 15)  # noqa: PLR2004 - late, because no application can be submitted afterwards
     @rule(really=st.sampled_from([False, False, False, True]))
-    def close(self, *, really: bool) -> None:
-        """If the partition is closed, all applications fail."""
+    def terminate(self, *, really: bool) -> None:
+        """If the partition is terminated, all applications fail."""
         if really:
-            self.both("close")
+            self.both("terminate", confirm=True)
 
     # Allocations
 

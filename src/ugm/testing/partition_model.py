@@ -180,9 +180,9 @@ class PartitionModel(PartitionModelState):
             self.release(one.allocation_id)
         return self._terminate(placeholders)
 
-    def close(self) -> list[str]:
+    def terminate(self, *, confirm: bool) -> list[str]:
         """Fail all applications, and return the allocations to terminate, sorted."""
-        self.closed = True
+        self.closed = confirm
         return sorted(name for application_id in list(self.applications) for name in self.fail(application_id))
 
     # Allocations

@@ -96,7 +96,7 @@ OPERATIONS: Final[dict[str, Callable[[Partition], object]]] = {
     "fail": lambda p: p.fail("app"),
     "remove": lambda p: p.remove("app"),
     "time_out_gang": lambda p: p.time_out_gang("gang"),
-    "close": lambda p: p.close(),
+    "terminate": lambda p: p.terminate(confirm=True),
     "reconcile": lambda p: p.reconcile(
         p.audit([("1", "app", licences(3)), ("waits", "fresh", licences(2)), ("x", "app", memory(1))])
     ),
@@ -547,7 +547,7 @@ def test_models_that_equal_one_another() -> None:
             lambda p: p.check("app", licences(1)),
             lambda p: p.release("1"),
             lambda p: p.queue(),
-            lambda p: p.close(),
+            lambda p: p.terminate(confirm=True),
         ],
     ),
 )

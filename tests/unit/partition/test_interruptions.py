@@ -65,7 +65,7 @@ OPERATIONS: Final[dict[str, Operation]] = {
     "remove": lambda p: p.remove("one"),
     "remove with its queue": lambda p: p.remove("dynamic"),
     "time_out_gang": lambda p: p.time_out_gang("one"),
-    "close": lambda p: p.close(),
+    "terminate": lambda p: p.terminate(confirm=True),
     "set_queue_quota": lambda p: p.set_queue_quota("root.p.x", Resource(memory=9, gpu=1)),
     "add_node": lambda p: p.add_node("n", Resource(memory=100, fpga=1)),
     "configure": lambda p: p.configure(OTHER),

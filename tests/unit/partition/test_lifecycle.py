@@ -292,19 +292,19 @@ def test_close(partition: Partition) -> None:
         partition.allocate(name, "app", memory(1))
     started(partition, "other", 1, "root.b", BOB)
 
-    assert partition.close() == ("2", "1", "other")
+    assert partition.terminate(confirm=True) == ("2", "1", "other")
     assert [application.state.value for application in partition.applications()] == ["failing", "failing"]
     for name in ["1", "2", "other"]:
         partition.release(name)
     assert (partition.applications(), partition.users()) == ((), ())
-    assert partition.close() == ()
+    assert partition.terminate(confirm=True) == ()
 
 
 @pytest.mark.parametrize("call", ["submit", "adopt_application"])
 def test_closed(partition: Partition, call: str) -> None:
     """A closed partition takes no more applications, and still answers for those it has."""
     partition.allocate("1", "app", memory(1))
-    partition.close()
+    partition.terminate(confirm=True)
     with refused(partition, "application_id 'new': the partition is closed"):
         getattr(partition, call)("new", SUE, "root.b")
     assert partition.submit("app", SUE, "root.a").queue_path == "root.a"

@@ -103,7 +103,7 @@ def test_upload() -> None:
 
     lowered = TEXT.replace("memory: 100", "memory: 60")
     refused = rest.put("/api/v1/config?confirm=false", content=lowered, headers=UPLOAD)
-    assert (refused.status_code, refused.json()["code"]) == (409, "config-unconfirmed")
+    assert (refused.status_code, refused.json()["code"]) == (409, "unconfirmed")
     assert "default: queue root.a: 60 memory instead of 100 memory" in refused.json()["message"]
     assert partition.config == config()
     assert upload(TEXT.replace("memory: 100", "memory: 95"), "?confirm=false") == 200

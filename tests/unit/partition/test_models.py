@@ -304,7 +304,7 @@ def test_demand() -> None:
     assert model.state() == (0, {}, {})
 
 
-@pytest.mark.parametrize("end", [Partition.fail, Partition.time_out_gang, lambda partition, _: partition.close()])
+@pytest.mark.parametrize("end", [Partition.fail, Partition.time_out_gang, lambda one, _: one.terminate(confirm=True)])
 def test_demand_that_ends(end: Callable[[Partition, str], object]) -> None:
     """What waits is withdrawn with its application, or with its gang."""
     model = Waiting()
@@ -507,17 +507,18 @@ def test_model_raises(operation: Callable[[Partition], Any]) -> None:
 
 @pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.parametrize("call", ["refund", "remove_pending"])
-@pytest.mark.parametrize("operation", ["release", "remove", "fail", "close"])
+@pytest.mark.parametrize("operation", ["release", "remove", "fail", "terminate"])
 def test_model_raises_while_giving_back(operation: str, call: str, which: int) -> None:
     """A model that fails to take something back keeps nobody else from it, and the call may be repeated."""
     partition, models = failing()
-    arguments = {"release": ("waits" if call == "remove_pending" else "1",), "close": ()}.get(operation, ("app",))
+    arguments = {"release": ("waits" if call == "remove_pending" else "1",), "terminate": ()}.get(operation, ("app",))
+    options = {"confirm": True} if operation == "terminate" else {}
     models[which].fail_at(call)
     try:
-        getattr(partition, operation)(*arguments)
+        getattr(partition, operation)(*arguments, **options)
     except BrokenError:
         partition.verify()
-        getattr(partition, operation)(*arguments)
+        getattr(partition, operation)(*arguments, **options)
     partition.verify()
 
     other = models[1 - which]

@@ -158,7 +158,7 @@ CALLS: Final[Mapping[str, Sequence[Callable[[AbstractPartition], object]]]] = {
     "fail": [lambda p: p.fail("one"), lambda p: p.fail("nobody")],
     "remove": [lambda p: p.remove("one"), lambda p: p.remove("nobody")],
     "time_out_gang": [lambda p: p.time_out_gang("two"), lambda p: p.time_out_gang("nobody")],
-    "close": [lambda p: p.close()],
+    "terminate": [lambda p: p.terminate(confirm=True)],
     "set_queue_quota": [
         lambda p: p.set_queue_quota("root.p.x", memory(3)),
         lambda p: p.set_queue_quota("root.a", memory(3)),

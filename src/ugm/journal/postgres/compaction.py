@@ -6,17 +6,22 @@ continues with them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
+import psycopg
+
+from ugm.errors import RequestError
 from ugm.journal.compaction import Compaction, checkpoint_rows
+from ugm.journal.contents import JournalContents
 from ugm.journal.errors import JournalError
 from ugm.journal.postgres.connection import Database, TimeLimits
 from ugm.journal.postgres.reader import last_compacted, open_contents
 from ugm.journal.store import checksummed_rows
 from ugm.partition.event_codec import from_json
 
-__all__ = ["KEPT_MILLISECONDS", "compact"]
+__all__ = ["KEPT_MILLISECONDS", "compact", "fill"]
 
 #: For how long changes stay in the log after they were compacted.
 KEPT_MILLISECONDS: Final = 60_000
@@ -61,9 +66,34 @@ def _replace(database: Database, start: int, snapshot: Sequence[bytes], history:
     database.run("DELETE FROM {schema}.log WHERE number <= %s AND at <= %s", [number, at - kept])
 
 
-def _copy(database: Database, table: str, rows: Sequence[bytes]) -> None:
-    copy = database.text(f"COPY {{schema}}.{table} FROM STDIN (FORMAT BINARY)").encode()
-    with database.connection.cursor() as cursor, cursor.copy(copy) as target:
-        target.set_types(["int4", "bytea", "int8"])
+def fill(database: Database, contents: JournalContents) -> None:
+    """Write the contents of another log into the tables of an empty one, within a transaction.
+
+    Raises:
+        RequestError: the log is not empty.
+    """
+    # Until the end of the transaction, no process can become the leader.
+    [term, number] = database.only_row("SELECT term, number FROM {schema}.leader FOR UPDATE", "leader")
+    if number or last_compacted(database, 0):
+        raise RequestError("target", database.location, "the log has changes already", "id-in-use")
+    last = contents.start.number
+    for table in ("snapshot", "history"):
+        _copy(database, table, contents.stored_rows(table))
+    with _copying(database, "log", ["int8", "int8", "int8", "bytea", "int8"]) as target:
+        for last, at, data, checksum in contents.stored_changes():
+            target.write_row((last, term, at, data, checksum))
+    database.run("UPDATE {schema}.leader SET number = %s", [last])
+
+
+def _copy(database: Database, table: str, rows: Iterable[bytes]) -> None:
+    with _copying(database, table, ["int4", "bytea", "int8"]) as target:
         for row in checksummed_rows(0, rows):
             target.write_row(row)
+
+
+@contextmanager
+def _copying(database: Database, table: str, types: Sequence[str]) -> Iterator[psycopg.Copy]:
+    copy = database.text(f"COPY {{schema}}.{table} FROM STDIN (FORMAT BINARY)").encode()
+    with database.connection.cursor() as cursor, cursor.copy(copy) as target:
+        target.set_types(types)
+        yield target

@@ -10,9 +10,7 @@ from __future__ import annotations
 import json
 import os
 import socket
-import sqlite3
-from collections.abc import Iterable
-from contextlib import AbstractContextManager, ExitStack, closing, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from time import monotonic, sleep
 from typing import ClassVar, Final, final
@@ -24,13 +22,12 @@ from ugm.journal.compaction import Compaction, RunExclusively
 from ugm.journal.compaction_process import CompactionProcess, CompactionTask
 from ugm.journal.contents import JournalContents, replay
 from ugm.journal.errors import JournalError, JournalHeldError
+from ugm.journal.file_log import FileLog
 from ugm.journal.log import Candidate, LeaderRecord, Leadership, Log
-from ugm.journal.new_file import new_file
-from ugm.journal.postgres.compaction import compact
-from ugm.journal.postgres.connection import Database, Row, TimeLimits
+from ugm.journal.postgres.compaction import compact, fill
+from ugm.journal.postgres.connection import Database, TimeLimits
 from ugm.journal.postgres.reader import PostgresTail, open_contents, read_leader
 from ugm.journal.postgres.writer import PostgresWriter
-from ugm.journal.store import checksummed_rows, create, transaction
 from ugm.partition.state import PartitionState
 
 __all__ = ["PostgresLog"]
@@ -92,11 +89,25 @@ class PostgresLog(Log):
 
     def backup(self, target: Path) -> None:
         """Copy the log, as it is now, to a journal file."""
+        with self.open_contents() as contents:
+            FileLog(target).fill(contents)
+
+    def fill(self, contents: JournalContents) -> None:
+        """Write the contents of another log into this one, which must be empty.
+
+        Raises:
+            RequestError: this log has changes already.
+            JournalError: it cannot be written.
+        """
+        database = self._database()
         try:
-            with new_file(target) as draft, self.open_contents() as contents:
-                _write_file(draft, contents)
-        except (sqlite3.Error, OSError, JournalError) as error:
-            raise JournalError(self.location, f"the copy cannot be written: {error}") from error
+            with database.translated_errors("the copy cannot be written"):
+                database.create()
+                database.require_layout()
+                with database.connection.transaction():
+                    fill(database, contents)
+        finally:
+            database.close()
 
     def start_compaction(self, *, usage_since: int | None) -> BackgroundCompaction:
         """Begin to compact the log in another process."""
@@ -240,16 +251,3 @@ def _result_of(process: CompactionProcess) -> Compaction:
 
 def _flushed() -> None:
     """Do nothing; all changes are durable already."""
-
-
-def _write_file(target: Path, contents: JournalContents) -> None:
-    """Write a log to a journal file; both store the same rows."""
-    create(str(target))
-    tables: Iterable[tuple[str, Iterable[Row]]] = (
-        ("snapshot (position, data, sum) VALUES (?, ?, ?)", checksummed_rows(0, contents.stored_rows("snapshot"))),
-        ("history (position, data, sum) VALUES (?, ?, ?)", checksummed_rows(0, contents.stored_rows("history"))),
-        ("changes (number, at, data, sum) VALUES (?, ?, ?, ?)", contents.stored_changes()),
-    )
-    with closing(sqlite3.connect(target, isolation_level=None)) as connection, transaction(connection):
-        for columns, rows in tables:
-            connection.executemany(f"INSERT INTO {columns}", rows)

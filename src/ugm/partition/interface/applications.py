@@ -127,9 +127,17 @@ class AbstractApplications(ABC):
         """
 
     @abstractmethod
-    def close(self) -> tuple[str, ...]:
-        """Begin to remove the partition: it accepts no more requests, and all its applications fail.
+    def terminate(self, *, confirm: bool = False) -> tuple[str, ...]:
+        """Begin to remove the partition for good: it accepts no more requests, and all its applications fail.
+
+        To end only this object, use `AbstractPartition.close`.
+
+        Args:
+            confirm: True if the partition is to be removed.
 
         Returns:
             The allocations to stop and then release.
+
+        Raises:
+            RequestError: the call is not confirmed.
         """

@@ -32,3 +32,9 @@ class AbstractPartition(
     """
 
     __slots__ = ()
+
+    def close(self) -> None:
+        """Release the files, connections and processes that this object holds. The partition and its applications stay.
+
+        A partition in memory holds nothing of this kind, so it can be used afterwards.
+        """
