@@ -21,6 +21,7 @@ from ugm.errors import (
     ReentrantCallError,
     ReleaseError,
     RequestError,
+    ResourceNameWarning,
     UgmError,
 )
 from ugm.identity import TrackingType, UserGroup
@@ -53,6 +54,7 @@ __all__ = [
     "Request",
     "RequestError",
     "Resource",
+    "ResourceNameWarning",
     "TrackingType",
     "UgmError",
     "UserGroup",

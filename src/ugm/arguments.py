@@ -29,6 +29,7 @@ __all__ = [
     "require_names",
     "require_nodes",
     "require_number",
+    "require_request",
     "require_resource",
     "require_seconds",
     "require_user",
@@ -165,6 +166,14 @@ def require_vector(argument: str, usage: object, layout: Layout) -> RequestVecto
         raise RequestError(argument, usage, "expected a Resource")
     known, vector = usage.compiled
     return vector if known is layout else layout.vector(usage)
+
+
+def require_request(argument: str, usage: object, layout: Layout) -> RequestVector:
+    """Return the amounts of a request in a layout, like `require_vector`, after a check of their names."""
+    if type(usage) is not Resource:
+        raise RequestError(argument, usage, "expected a Resource")
+    known, vector = usage.compiled
+    return vector if known is layout else layout.request_vector(usage)
 
 
 def require_resource(argument: str, resource: object) -> Resource:

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Protocol, TypeAlias, final
 
+from ugm._request_names import RequestNames
 from ugm.errors import RequestError
 from ugm.identity import TrackingType
 from ugm.resources import MEMORY, VCORE, Resource, smallest_amounts
@@ -59,6 +60,9 @@ _NEVER_NOT_NAMED: Final = _NEVER + 1
 #: The resources whose free amounts are attributes of a counter.
 _IN_ATTRIBUTES: Final = (VCORE, MEMORY)
 
+#: Requests may have any names.
+_ANY_NAMES: Final = RequestNames()
+
 #: The extended amounts of a counter without extended resources. Shared, and never changed.
 _NO_EXTENDED: Final[list[int]] = []
 
@@ -85,30 +89,37 @@ class Layout:
         names: the resources that some limit names.
         closed: whether all other resources are unavailable, so that no counter fits a request for one. One counter
             of every chain must then have a closed limit, so that the denial has a reason.
+        request_names: the names that requests may have.
 
     >>> Layout(["memory", "nvidia.com/gpu"]).vector(Resource({"memory": 5, "nvidia.com/gpu": 1, "pods": 1}))[2:]
     (0, 5, ((0, 1),), (('nvidia.com/gpu', 1), ('pods', 1)))
     """
 
-    __slots__ = ("closed", "names", "positions")
+    __slots__ = ("closed", "limited", "names", "positions", "request_names")
 
+    #: With ``vcore`` and ``memory`` if some limit names them.
+    limited: frozenset[str]
     #: Sorted, without ``vcore`` and ``memory``.
     names: tuple[str, ...]
     positions: Mapping[str, int]
     closed: bool
 
-    def __init__(self, names: Iterable[str] = (), *, closed: bool = False) -> None:
+    def __init__(
+        self, names: Iterable[str] = (), *, closed: bool = False, request_names: RequestNames = _ANY_NAMES
+    ) -> None:
         self.closed = closed
-        self.names = tuple(sorted(set(names).difference(_IN_ATTRIBUTES)))
+        self.request_names = request_names
+        self.limited = frozenset(names)
+        self.names = tuple(sorted(self.limited.difference(_IN_ATTRIBUTES)))
         self.positions = {name: position for position, name in enumerate(self.names)}
 
     def with_names(self, names: Iterable[str]) -> Layout:
         """Return a layout that also counts *names*; this one if it counts them already."""
-        layout = Layout((*self.names, *names), closed=self.closed)
+        layout = Layout((*self.limited, *names), closed=self.closed, request_names=self.request_names)
         return self if layout.names == self.names else layout
 
     def vector(self, usage: Resource) -> RequestVector:
-        """Compile *usage* for this layout and cache the result in it.
+        """Compile *usage* for this layout, whatever its names, and cache the result in it if requests may have them.
 
         Raises:
             RequestError: an amount is negative.
@@ -127,7 +138,20 @@ class Layout:
         if self.closed and any(name not in self.positions for name, _ in requested):
             required_vcore = _NEVER if VCORE in amounts else _NEVER_NOT_NAMED
         vector = (required_vcore, required_memory, vcore, memory, counted, requested)
-        usage.compiled = (self, vector)
+        if self.request_names.allow(amounts):
+            usage.compiled = (self, vector)
+        return vector
+
+    def request_vector(self, usage: Resource) -> RequestVector:
+        """Compile the *usage* of a request.
+
+        Raises:
+            RequestError: an amount is negative, or requests may not have one of the names.
+        """
+        self.request_names.require("usage", usage)
+        vector = self.vector(usage)
+        if vector[5]:
+            self.request_names.notice([name for name, _ in self.uncounted(vector)], self.limited)
         return vector
 
     def uncounted(self, vector: RequestVector) -> Iterator[tuple[str, int]]:

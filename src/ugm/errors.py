@@ -28,6 +28,7 @@ __all__ = [
     "ReentrantCallError",
     "ReleaseError",
     "RequestError",
+    "ResourceNameWarning",
     "UgmError",
 ]
 
@@ -294,6 +295,13 @@ class ReleaseError(UgmError, ValueError):
         if self.released > self.held:
             return f"{where} and cannot give back {released}"
         return f"{where} and cannot end with {left} left"
+
+
+class ResourceNameWarning(UserWarning):
+    """A request names a resource that no limit names, but whose name resembles that of a limited one.
+
+    Each partition warns once for each name. A closed list of resources in the configuration makes it an error.
+    """
 
 
 class ReentrantCallError(UgmError, RuntimeError):

@@ -17,7 +17,16 @@ from typing import TYPE_CHECKING, Any, Final, Self, final
 
 from ugm.errors import QuantityError, RequestError, number_text
 
-__all__ = ["Resource", "as_float", "format_amount", "optional_dict", "parse_quantity", "smallest_amounts", "sum_of"]
+__all__ = [
+    "Resource",
+    "as_float",
+    "format_amount",
+    "is_resource_name",
+    "optional_dict",
+    "parse_quantity",
+    "smallest_amounts",
+    "sum_of",
+]
 
 if TYPE_CHECKING:
     from fractions import Fraction  # takes as long to import as the rest of this module
@@ -50,6 +59,12 @@ _QUANTITY: Final = re.compile(r"([0-9]+)[\t\n\f\r ]*([A-Za-z]*)", re.ASCII)
 @final
 class Resource(Mapping[str, int]):
     """An immutable vector of named amounts, in base units.
+
+    The base unit of ``vcore`` is one thousandth of a core, that of ``memory`` one byte, and that of any other resource
+    one unit. So ``Resource(vcore=4)`` is 4 thousandths of a core. `parse` reads quantities with units instead:
+
+    >>> Resource.parse(vcore="4", memory="2Gi", gpu="1")
+    Resource(gpu=1, memory=2147483648, vcore=4000)
 
     Build a vector once and reuse it: the engine caches derived values in the vector.
 
@@ -212,6 +227,11 @@ def _exact_amount(name: str, amount: object) -> int:
 
 def _mapping_error(amounts: object) -> RequestError:
     return RequestError("amounts", amounts, "expected a mapping from names to amounts, for example a dict")
+
+
+def is_resource_name(name: str) -> bool:
+    """Return whether a text can be the name of a resource in a configuration."""
+    return 0 < len(name) <= MAX_RESOURCE_NAME and not any(map(str.isspace, name))
 
 
 def sum_of(vectors: Iterable[Mapping[str, int]]) -> Resource:

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from ugm.config.findings import Finding
-from ugm.config.misspelling import vectors
 from ugm.configuration import SchedulerConfig
+from ugm.configuration.vectors import resource_vectors
 from ugm.resources import MEMORY, VCORE, Resource, format_amount
 
 __all__ = ["old_units"]
@@ -29,7 +29,8 @@ _OLD_UNIT: Final = 10**6
 
 def old_units(config: SchedulerConfig) -> Iterator[Finding]:
     """Yield a warning for the first amounts that look like those of old files."""
-    found = [(path, amounts) for path, amounts in vectors(config) if isinstance(amounts, Resource) and _is_old(amounts)]
+    vectors = resource_vectors(config)
+    found = [(path, amounts) for path, amounts in vectors if isinstance(amounts, Resource) and _is_old(amounts)]
     if found:
         path, amounts = found[0]
         yield Finding((*path, MEMORY), "units-old", _message(amounts, len(found)))

@@ -117,6 +117,8 @@ class _Export:
             self._leave_out((*path, "ugm", "elastic"), "the elastic groups are left out")
         if partition.ugm.fair_share is not None:
             self._leave_out((*path, "ugm", "fairshare"), "the shares of users are left out")
+        if partition.ugm.resources:
+            self._leave_out((*path, "ugm", "resources"), "the list of resources is left out; other names are accepted")
         if partition.ugm.thresholds.shares:
             self._leave_out((*path, "ugm", "thresholds"), "the thresholds are left out")
         for at, one in enumerate(partition.ugm.quota_trees):

@@ -19,25 +19,22 @@ The cost: linear in the number of names: each has at most `_LONGEST` + 1 entries
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from fractions import Fraction
 from typing import Final, NamedTuple
 
-from ugm._config_fields import ConfigValue, field_shapes
 from ugm._documents.places import Path
 from ugm._spelling import is_one_edit, is_slip, resembles, stem
 from ugm.config.findings import Finding
-from ugm.configuration import QuotaTreeDocument, SchedulerConfig
+from ugm.configuration import SchedulerConfig
+from ugm.configuration.vectors import resource_vectors
 from ugm.errors import quote
-from ugm.resources import MEMORY, VCORE, Resource
+from ugm.resources import MEMORY, VCORE
 
-__all__ = ["MAX_WARNINGS", "misspelt_resources", "vectors"]
+__all__ = ["MAX_WARNINGS", "misspelt_resources"]
 
 #: The search ends after this many warnings.
 MAX_WARNINGS: Final = 100
 
 _STANDARD: Final = (VCORE, MEMORY, "pods")
-#: The types of fields that are mappings by resource.
-_BY_RESOURCE: Final = (Resource, Mapping[str, float], Mapping[str, Fraction])
 #: The maximum length of names that are compared by edits.
 _LONGEST: Final = 64
 #: The maximum number of names of a configuration that are compared with each other.
@@ -62,11 +59,12 @@ def misspelt_resources(config: SchedulerConfig, known: Iterable[str] = ()) -> It
         known: names that are correct, for example the resources of a cluster.
     """
     uses: dict[str, _Use] = {}
-    for path, amounts in vectors(config):
+    for path, amounts in resource_vectors(config):
         for name in amounts:
             first, times = uses.get(name, _Use((*path, name), 0))
             uses[name] = _Use(first, times + 1)
-    suggestions = _Suggestions(uses, (*_STANDARD, *known))
+    listed = [name for partition in config.partitions for name in partition.ugm.resources]
+    suggestions = _Suggestions(uses, (*_STANDARD, *known, *listed))
     warnings = 0
     for name, use in uses.items():
         intended = suggestions.of(name)
@@ -125,19 +123,3 @@ def _without_one(name: str) -> Iterator[str]:
             # Without any of several equal letters in a row, the name is the same.
             if name[at - 1 : at] != letter:
                 yield name[:at] + name[at + 1 :]
-
-
-def vectors(value: object, path: Path = ()) -> Iterator[tuple[Path, Iterable[str]]]:
-    """Yield the path and the names of every mapping of resources in a part of a configuration."""
-    if isinstance(value, QuotaTreeDocument):
-        yield from (((*path, "spec", "nodes", node.name, "quota"), node.quota) for node in value.nodes)
-    elif isinstance(value, ConfigValue):
-        for shape in field_shapes(type(value)):
-            given, place = getattr(value, shape.name), (*path, shape.yaml_name)
-            if shape.kind in _BY_RESOURCE:
-                yield place, given or ()
-            else:
-                yield from vectors(given, place)
-    elif isinstance(value, tuple):
-        for index, item in enumerate(value):
-            yield from vectors(item, (*path, index))

@@ -30,7 +30,7 @@ from ugm.configuration import (
     VictimChoice,
 )
 from ugm.errors import QuantityError, quote
-from ugm.resources import MAX_RESOURCE_NAME, VCORE, Resource, bounded_int, parse_quantity
+from ugm.resources import VCORE, Resource, bounded_int, is_resource_name, parse_quantity
 
 __all__ = ["MAX_COUNT", "SCALARS", "kind_of"]
 
@@ -41,7 +41,6 @@ _TRUE: Final = frozenset({"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On
 _FALSE: Final = frozenset({"false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF", "n", "N"})
 _DIGITS: Final = re.compile(r"[0-9]+")
 _DECIMAL: Final = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
-_WHITE_SPACE: Final = re.compile(r"\s")
 _T = TypeVar("_T")
 
 
@@ -121,7 +120,7 @@ def _to_resource(value: object) -> Resource:
 
 
 def _require_resource_name(name: str) -> None:
-    if not 0 < len(name) <= MAX_RESOURCE_NAME or _WHITE_SPACE.search(name):
+    if not is_resource_name(name):
         message = "{name} is not a valid resource name (allowed: 1 to 256 characters without white space)"
         raise PydanticCustomError("resource-name-invalid", message, {"name": quote(name)})
 

@@ -52,8 +52,8 @@ __all__ = [
 _LOGGER: Final = logging.getLogger(__name__)
 #: The maximum number of warnings in a log record.
 _LOGGED: Final = 10
-#: The codes of warnings about a key.
-_AT_KEYS: Final = frozenset(("resource-name-misspelt", "units-old", "queue-property-misspelt"))
+#: The codes of findings about a key.
+_AT_KEYS: Final = frozenset(("resource-name-misspelt", "resource-unlisted", "units-old", "queue-property-misspelt"))
 
 
 class Review(NamedTuple):
@@ -291,7 +291,7 @@ def _apply_rules(config: SchedulerConfig, document: Document, assembly: Assembly
         if assembly.set_aside.explains(moved):
             document.problems.skip()
         else:
-            document.report(moved.path, finding.code, finding.message)
+            document.report(moved.path, finding.code, finding.message, key=finding.code in _AT_KEYS)
     for finding in partitions_can_be_used(config) if not document.problems else ():
         document.report(finding.path, finding.code, finding.message)
 

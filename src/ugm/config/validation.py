@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from ugm._declared_models import definitions_of
+from ugm._request_names import unlisted
 from ugm.config.findings import Finding, LocatedPartition
 from ugm.config.validation_budgets import BUDGET_RULES
 from ugm.config.validation_limits import LIMIT_RULES
@@ -18,10 +19,12 @@ from ugm.config.validation_placement import PLACEMENT_RULES, placement_patterns_
 from ugm.config.validation_queues import QUEUE_RULES, guaranteed_fits_above
 from ugm.config.validation_schedules import SCHEDULE_RULES
 from ugm.configuration import SchedulerConfig
+from ugm.configuration.vectors import unlisted_resources
 from ugm.errors import RequestError, quote
 from ugm.identity import MAX_NAME
 from ugm.queues import PlacementRules
 from ugm.queues.specs import QueueSpecs
+from ugm.resources import is_resource_name
 from ugm.tracking.limits import Limits
 
 __all__ = ["find_problems", "partitions_can_be_used"]
@@ -167,6 +170,26 @@ def node_sort_weights_are_not_negative(located: LocatedPartition) -> Iterator[Fi
             )
 
 
+def listed_resources_have_names(located: LocatedPartition) -> Iterator[Finding]:
+    """Every name in the list of resources is a name of a resource, and occurs once."""
+    listed = located.partition.ugm.resources
+    for at, name in enumerate(listed):
+        path = (*located.path, "ugm", "resources", at)
+        if not is_resource_name(name):
+            message = f"{quote(name)} is not a valid resource name (allowed: 1 to 256 characters without white space)"
+            yield Finding(path, "resource-name-invalid", message)
+        elif name in listed[:at]:
+            yield Finding(path, "resource-duplicate", f"the resource {quote(name)} is listed twice")
+
+
+def resources_are_listed(located: LocatedPartition) -> Iterator[Finding]:
+    """If a partition lists its resources, its limits and weights name no others."""
+    source = (*located.path, "ugm", "resources")
+    for path, name in unlisted_resources(located.partition):
+        place = (*located.path, *path)
+        yield Finding(place, "resource-unlisted", unlisted(name, located.partition.ugm.resources), (place, source))
+
+
 PARTITION_RULES: Final[tuple[Callable[[LocatedPartition], Iterator[Finding]], ...]] = (
     partition_name_is_short,
     partition_has_queues,
@@ -174,6 +197,8 @@ PARTITION_RULES: Final[tuple[Callable[[LocatedPartition], Iterator[Finding]], ..
     partition_limits_are_root_limits,
     node_sort_policy_is_known,
     node_sort_weights_are_not_negative,
+    listed_resources_have_names,
+    resources_are_listed,
     *PLACEMENT_RULES,
     *MODEL_RULES,
     *BUDGET_RULES,

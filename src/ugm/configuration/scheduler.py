@@ -88,6 +88,8 @@ class Extensions(ConfigValue):
     #: None for no shares of users.
     fair_share: FairShareConfig | None = None
     thresholds: ThresholdConfig = ThresholdConfig()
+    #: The resources that requests and limits may name; empty for any.
+    resources: tuple[str, ...] = ()
 
 
 @final

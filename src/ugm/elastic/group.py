@@ -82,7 +82,7 @@ class GroupError(UgmError, ValueError):
 class ElasticGroup(NamedTuple):
     """The configuration of one elastic group.
 
-    >>> team = ElasticGroup("team", min=Resource(vcore=2000), max=Resource(vcore=8000))
+    >>> team = ElasticGroup("team", min=Resource.parse(vcore="2"), max=Resource.parse(vcore="8"))
     >>> team.parent == ROOT_GROUP, team.weight
     (True, Resource(vcore=8000))
     """

@@ -30,7 +30,7 @@ _NOTHING: Final = Resource()
 class Pod(NamedTuple):
     """A running or waiting pod, with its request.
 
-    >>> Pod("web-1", Resource(vcore=500), group="web").non_preemptible
+    >>> Pod("web-1", Resource.parse(vcore="500m"), group="web").non_preemptible
     Resource()
     """
 

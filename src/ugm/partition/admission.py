@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal, final
 
-from ugm.arguments import require_application_id, require_exact_name, require_name, require_vector
+from ugm.arguments import require_application_id, require_exact_name, require_name, require_request, require_vector
 from ugm.counters import RequestVector
 from ugm.decision import ALLOWED, Decision, Violation, already_exceeded
 from ugm.errors import RequestError
@@ -87,7 +87,7 @@ class Admission:
         """
         require_exact_name("allocation_id", request.allocation_id)
         application = self.require_application(request.application_id)
-        self.vector(request.usage)
+        self.request_vector(request.usage)
         return LedgerEntry(application, request.usage, traits_of(state, request, self.now([request], now)))
 
     def now(self, requests: Iterable[AllocationRequest], known: int | None = None, *, changes: bool = True) -> int:
@@ -106,6 +106,10 @@ class Admission:
     def vector(self, usage: Resource) -> RequestVector:
         """Return the amounts of a usage in the layout of the counters."""
         return require_vector("usage", usage, self._state.active_limits.epoch.layout)
+
+    def request_vector(self, usage: Resource) -> RequestVector:
+        """Return the same of a request, after a check of the names of its resources."""
+        return require_request("usage", usage, self._state.active_limits.epoch.layout)
 
     def require_not_failing(self, application: Application) -> None:
         """Check that an application may get more.
@@ -405,7 +409,7 @@ class Admission:
     def resize(self, allocation_id: str, usage: Resource) -> Decision:
         """Change the usage of an allocation."""
         old = self.require_held("allocation_id", allocation_id)
-        self.vector(usage)
+        self.request_vector(usage)
         if old.usage == usage:
             return ALLOWED
         if any(amount > 0 for amount in (usage - old.usage).values()):
@@ -546,6 +550,7 @@ class Admission:
     def correct(self, allocation_id: str, usage: Resource, node: str | None) -> None:
         """Change the usage of an allocation, and its node if one is named, without a check; its state stays."""
         old = self.require_held("allocation_id", allocation_id)
+        self.request_vector(usage)
         new, queue = old._replace(usage=usage).on_node(node or old.traits.node), old.application.queue
         before = self._timers.exceeded(queue)
         self._state.count_unoffered(usage)

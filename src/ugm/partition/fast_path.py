@@ -107,7 +107,7 @@ class TransactionPath:
                 layout, vector = usage.compiled
                 epoch = self._state.active_limits.epoch
                 if layout is not epoch.layout:
-                    vector = epoch.layout.vector(usage)
+                    vector = epoch.layout.request_vector(usage)
                 stored: Resource | LedgerEntry = usage
                 if duration is not None:
                     require_duration(duration)
@@ -232,6 +232,7 @@ class TransactionPath:
                     and not self._models.check(application.claim("", usage))
                 ):
                     return ALLOWED
+        self._admission.request_vector(usage)
         return self._admission.check(request)
 
 
@@ -353,7 +354,7 @@ class FastPath(AbstractPartition):
 
     def _decide_uncompiled(self, application: Application, allocation_id: str, usage: Resource) -> Decision:
         """Decide about a plain allocation whose usage has no vector in the layout in force yet."""
-        return self._decide_plain(application, allocation_id, usage, self._admission.vector(usage))
+        return self._decide_plain(application, allocation_id, usage, self._admission.request_vector(usage))
 
     def release(self, allocation_id: str) -> bool:
         lock, owners = self._lock, self._owners
@@ -463,7 +464,7 @@ class FastPath(AbstractPartition):
         if application is None or self._state.ledger.pending_usage is not None or self._state.compiled.schedule:
             return None
         # Before the lock: the error for a negative amount must not look like an interrupted operation.
-        vector = layout.vector(usage)
+        vector = layout.request_vector(usage)
         try:
             with lock:
                 epoch = lock.valid_epoch

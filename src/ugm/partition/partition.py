@@ -121,6 +121,7 @@ __all__ = ["Partition"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+ResourceT = TypeVar("ResourceT", Resource, Resource | None)
 
 #: The only node of a cluster whose nodes are not registered.
 _CLUSTER: Final = "cluster"
@@ -154,9 +155,9 @@ class Partition(FastPath):
     >>> partition = Partition(config.partition())
     >>> partition.submit("app-1", UserGroup("sue"), "root.prod").queue_path
     'root.prod'
-    >>> partition.allocate("app-1-0", "app-1", Resource(memory=3 * 2**30)).allowed
+    >>> partition.allocate("app-1-0", "app-1", Resource.parse(memory="3Gi")).allowed
     True
-    >>> print(partition.allocate("app-1-1", "app-1", Resource(memory=2 * 2**30)))
+    >>> print(partition.allocate("app-1-1", "app-1", Resource.parse(memory="2Gi")))
     denied, waiting can help:
       queue root.prod: 2Gi memory requested, 3Gi of 4Gi used, 1Gi too much
     >>> partition.release("app-1-0"), partition.release("app-1-0")
@@ -300,6 +301,11 @@ class Partition(FastPath):
         """Let readers of changes read everything again."""
         if self._recorder is not None:
             self._recorder.mark_everything()
+
+    def _require_listed(self, argument: str, amounts: ResourceT) -> ResourceT:
+        """Return amounts of a call, after a check of their names."""
+        self._state.active_limits.request_names.require(argument, amounts)
+        return amounts
 
     def _read(self, query: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._lock.run(query, *args, **kwargs)
@@ -572,7 +578,7 @@ class Partition(FastPath):
         gang_style: str = "soft",
     ) -> Placement:
         submission = require_submission(application_id, user, queue, tags)
-        style, maximum = require_gang_style(gang_style), require_amounts("quota", quota)
+        style, maximum = require_gang_style(gang_style), self._require_listed("quota", require_amounts("quota", quota))
         self._state.compiled.rules.match_patterns(submission.user)
         return self._transactions.run(self._lifecycle.submit, submission, style, maximum)
 
@@ -588,7 +594,7 @@ class Partition(FastPath):
         group: str | None = "",
     ) -> None:
         submission = require_submission(application_id, user, require_leaf_path(queue_path), tags)
-        style, maximum = require_gang_style(gang_style), require_amounts("quota", quota)
+        style, maximum = require_gang_style(gang_style), self._require_listed("quota", require_amounts("quota", quota))
         chosen = require_chosen_group(group)
         self._transactions.run(self._lifecycle.adopt, submission, style, maximum, chosen)
 
@@ -613,7 +619,7 @@ class Partition(FastPath):
     # Administration
 
     def set_queue_quota(self, queue_path: str, quota: Resource) -> None:
-        maximum = require_amounts("quota", quota)
+        maximum = self._require_listed("quota", require_amounts("quota", quota))
         if maximum is None:
             raise RequestError("quota", quota, "expected a Resource that names at least one resource")
         self._transactions.run(self._administration.set_queue_quota, queue_path, maximum)
@@ -624,10 +630,12 @@ class Partition(FastPath):
 
     def add_node(self, name: str, offers: Resource) -> None:
         require_node(name, offers)
+        self._require_listed("offers", offers)
         self._transactions.run(self._administration.add_node, name, offers)
 
     def update_node(self, name: str, offers: Resource) -> None:
         require_node(name, offers)
+        self._require_listed("offers", offers)
         self._transactions.run(self._administration.update_node, name, offers)
 
     def remove_node(self, name: str) -> bool:
@@ -705,7 +713,7 @@ class Partition(FastPath):
         duration: int | None = None,
         nodes: Mapping[str, Resource] | None = None,
     ) -> ReclaimPlan:
-        checked, amounts = require_subject(subject), require_resource("usage", usage)
+        checked, amounts = require_subject(subject), self._require_listed("usage", require_resource("usage", usage))
         query = QueryRequest(amounts, priority, preemptible, duration)
         return self._read(self._reclaiming.plan, checked, query, require_nodes(nodes))
 
@@ -722,6 +730,7 @@ class Partition(FastPath):
     ) -> PreemptionPlan:
         flags = {"may_preempt": may_preempt, "within_queue": within_queue}
         call = require_preemption_call(request, since, now, placed, nodes, **flags)
+        self._require_listed("usage", call.request.usage)
         return self._preempting.plan(call, self._lock.run)
 
     def plan_reductions(self, now: int | None = None, *, overshoot: bool = True) -> ReductionPlan:
@@ -760,7 +769,8 @@ class Partition(FastPath):
     ) -> SubmissionReport:
         require_holder_count(max_holders)
         submission = require_query_submission(user, queue, tags)
-        amounts, maximum = require_resource("usage", usage), require_amounts("quota", quota)
+        amounts = self._require_listed("usage", require_resource("usage", usage))
+        maximum = self._require_listed("quota", require_amounts("quota", quota))
         explain_submission = self._subject_queries.explain_submission
         self._state.compiled.rules.match_patterns(submission.user)
         return self._read(explain_submission, submission, amounts, maximum, duration).report(max_holders)

@@ -135,6 +135,7 @@ class SubjectQueries:
 
     def check(self, subject: Subject, query: QueryRequest) -> Decision:
         """Return the answer that one more allocation would get."""
+        self._admission.request_vector(query.usage)
         if isinstance(subject, UserInQueue):
             return self._check_user(subject, query)
         return self._admission.check(query.of(subject))
@@ -270,6 +271,7 @@ class SubjectQueries:
         """Return the holding of an application, or a detached one for a user in a queue."""
         if not isinstance(subject, UserInQueue):
             return self._state.holding_of(self._admission.require_application(subject))
+        self._state.active_limits.request_names.require("quota", subject.quota)
         holding = self._state.holding_index.detached(subject.queue_path, "", require_user(subject.user))
         holding.queue = _QueueChain(self._state.tree.chain_if_made(subject.queue_path, subject.quota))
         return holding

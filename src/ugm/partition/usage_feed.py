@@ -54,7 +54,7 @@ class UsageFeed:
     >>> partition = Partition(config, subscribers=[UsageFeed(usage, clock=lambda: next(now))])
     >>> partition.submit("app", UserGroup("sue"), "root.prod").queue_path
     'root.prod'
-    >>> partition.allocate("app-0", "app", Resource(vcore=1000)).allowed, partition.release("app-0")
+    >>> partition.allocate("app-0", "app", Resource.parse(vcore="1")).allowed, partition.release("app-0")
     (True, True)
     >>> round(float(usage.average("sue", 3600)))
     0

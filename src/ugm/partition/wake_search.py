@@ -278,7 +278,9 @@ class WakeSearch:
             request.request_id,
             self._views,
         )
-        if self._is_held_back(ordered, request):
+        # A request that is older than the list of resources may have names that are not listed any more.
+        is_listed = self._state.active_limits.request_names.allow(request.usage)
+        if not is_listed or self._is_held_back(ordered, request):
             views.set_aside(ordered.application_id, request_id)
             return False
         size = views.requests[ordered.application_id][request_id].size

@@ -43,7 +43,7 @@ class Player:
     >>> from ugm import Partition, parse_config
     >>> limits = "limits: [{users: ['*'], maxresources: {vcore: 1}}]"
     >>> partition = Partition(parse_config(f"partitions: [{{queues: [{{name: a, {limits}}}]}}]").partition())
-    >>> jobs = [Job(number, 0, 60, "root.a", UserGroup("sue"), Resource(vcore=1000)) for number in (1, 2)]
+    >>> jobs = [Job(number, 0, 60, "root.a", UserGroup("sue"), Resource.parse(vcore="1")) for number in (1, 2)]
     >>> player = Player(partition, iter(jobs))
     >>> player.advance(59)
     >>> player.running, player.waiting

@@ -66,8 +66,8 @@ def simulate_preemption(
     >>> from ugm import parse_config
     >>> text = "partitions: [{queues: [{name: a, resources: {guaranteed: {vcore: 1}}}, {name: b}]}]"
     >>> sue = UserGroup("sue")
-    >>> jobs = [Job(n, n, 3600, queue, sue, Resource(vcore=1000)) for n, queue in enumerate(["root.b", "root.a"])]
-    >>> report = simulate_preemption(jobs, parse_config(text).partition(), cluster=Resource(vcore=1000))
+    >>> jobs = [Job(n, n, 3600, queue, sue, Resource.parse(vcore="1")) for n, queue in enumerate(["root.b", "root.a"])]
+    >>> report = simulate_preemption(jobs, parse_config(text).partition(), cluster=Resource.parse(vcore="1"))
     >>> report.evictions, report.lost, report.guarantees[0].longest_wait
     (1, 61, 60)
     """

@@ -38,7 +38,7 @@ class Recorder:
     >>> from ugm import Resource, UserGroup, parse_config
     >>> from ugm.simulation import Job, simulate
     >>> config = parse_config("partitions: [{name: default, queues: [{name: a, resources: {max: {vcore: 1}}}]}]")
-    >>> jobs = [Job(number, 7, 60, "root.a", UserGroup("sue"), Resource(vcore=1000)) for number in (1, 2)]
+    >>> jobs = [Job(number, 7, 60, "root.a", UserGroup("sue"), Resource.parse(vcore="1")) for number in (1, 2)]
     >>> recorder = Recorder()
     >>> report = simulate(jobs, config.partition(), recorder=recorder)
     >>> recorder.origin, recorder.end, sum(recorder.waiting.area) == report.waiting.total

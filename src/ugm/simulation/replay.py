@@ -149,7 +149,7 @@ def simulate(  # noqa: PLR0913 - one for each option
     >>> from ugm import parse_config
     >>> from ugm.simulation import Job
     >>> config = parse_config("partitions: [{name: default, queues: [{name: a, resources: {max: {vcore: 1}}}]}]")
-    >>> jobs = [Job(number, 0, 60, "root.a", UserGroup("sue"), Resource(vcore=1000)) for number in (1, 2)]
+    >>> jobs = [Job(number, 0, 60, "root.a", UserGroup("sue"), Resource.parse(vcore="1")) for number in (1, 2)]
     >>> simulate(jobs, config.partition()).waiting
     WaitingTime(jobs=2, delayed=1, total=60, p95=60, max=60)
     """

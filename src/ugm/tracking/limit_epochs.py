@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, final
 from weakref import WeakSet
 
+from ugm._request_names import RequestNames
 from ugm.counters import Layout
 from ugm.identity import canonical_path
 from ugm.operation_lock import OperationLock
@@ -71,7 +72,7 @@ class ActiveLimits:
         managed: whether the trackers belong to a manager, so that programs must not charge them directly.
     """
 
-    __slots__ = ("_by_hand", "_canonical", "epoch", "limits", "lock", "managed", "user_limits_win")
+    __slots__ = ("_by_hand", "_canonical", "epoch", "limits", "lock", "managed", "request_names", "user_limits_win")
 
     def __init__(
         self,
@@ -83,7 +84,9 @@ class ActiveLimits:
     ) -> None:
         self._canonical = PathCache(canonical_path).__getitem__
         self.limits: Limits = limits or Limits({}, {})
-        self.epoch: Epoch = Epoch(Layout(self.limits.names))
+        #: The names that requests may have, and those that were requested.
+        self.request_names = RequestNames(self.limits.listed, self.limits.modelled)
+        self.epoch: Epoch = Epoch(self._layout(self.limits.names))
         self.user_limits_win: Final = user_limits_win
         self.managed: Final = managed
         #: The limits set by hand of all trackers that still exist.
@@ -107,19 +110,26 @@ class ActiveLimits:
             other_names: resources that other limits name. They are charged together with those of users and groups.
             closed: whether all other resources are unavailable.
         """
-        self.limits = limits
-        self._begin(self._epoch_of(Layout((*limits.names, *other_names), closed=closed)))
+        self._use_limits(limits)
+        self._begin(self._epoch_of(self._layout((*limits.names, *other_names), closed=closed)))
 
     def reset_limits(self, limits: Limits, other_names: Iterable[str], *, closed: bool) -> None:
         """Put *limits* in force, and discard all counters: each is summed up from the holdings on its next use."""
+        self._use_limits(limits)
+        self._begin(Epoch(self._layout((*limits.names, *other_names), closed=closed)))
+
+    def _use_limits(self, limits: Limits) -> None:
         self.limits = limits
-        self._begin(Epoch(Layout((*limits.names, *other_names), closed=closed)))
+        self.request_names = self.request_names.with_names(limits.listed, limits.modelled)
+
+    def _layout(self, names: Iterable[str], *, closed: bool = False) -> Layout:
+        return Layout(names, closed=closed, request_names=self.request_names)
 
     def discard_counters(self) -> None:
         """Discard all counters: each is summed up from the holdings on its next use."""
         old = self.epoch.layout
         # A layout is compared by identity, so counters are not carried over even if it has the same names.
-        self._begin(Epoch(Layout((*self.limits.names, *old.names), closed=old.closed)))
+        self._begin(Epoch(self._layout((*self.limits.names, *old.limited), closed=old.closed)))
 
     def count_resources(
         self,
@@ -138,9 +148,9 @@ class ActiveLimits:
         """
         old, names = self.epoch.layout, tuple(names)
         is_closed = old.closed if closed is None else closed
-        layout = Layout((*names, *old.names), closed=is_closed)
+        layout = self._layout((*names, *old.limited), closed=is_closed)
         if in_use is not None and len(layout.names) > max(_SPARE, len(old.names)):
-            layout = Layout((*names, *self.names_to_keep(in_use)), closed=is_closed)
+            layout = self._layout((*names, *self.names_to_keep(in_use)), closed=is_closed)
         epoch = self._epoch_of(layout)
         if epoch.layout is old:
             return False
@@ -179,6 +189,9 @@ class ActiveLimits:
         self.epoch = self.lock.epoch = epoch
 
     def _epoch_of(self, layout: Layout) -> Epoch:
+        old, names = self.epoch.layout, layout.request_names
+        if (layout.names, layout.closed, names.listed) != (old.names, old.closed, old.request_names.listed):
+            return Epoch(layout)
         # Keep the same layout for the same names: the vectors that are cached in resources stay valid.
-        old = self.epoch.layout
-        return Epoch(old if (layout.names, layout.closed) == (old.names, old.closed) else layout)
+        old.limited, old.request_names = layout.limited, names
+        return Epoch(old)

@@ -13,7 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Self, TypeVar, final
 
-from ugm.configuration import LimitConfig, PartitionConfig
+from ugm._request_names import unlisted
+from ugm.configuration import Extensions, LimitConfig, PartitionConfig
+from ugm.configuration.vectors import resource_vectors, unlisted_resources
 from ugm.counters import Limit
 from ugm.errors import RequestError
 from ugm.identity import WILDCARD, ancestors
@@ -28,6 +30,8 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+_NO_EXTENSIONS: Final = Extensions()
 
 #: Number of results that a cache keeps; a full cache is emptied. Computing a result again takes a microsecond.
 _MAX_CACHED: Final = 1 << 14
@@ -129,9 +133,11 @@ class LimitTable:
 class Limits:
     """All limits of one configuration."""
 
-    __slots__ = ("groups", "names", "revision", "users")
+    __slots__ = ("groups", "listed", "modelled", "names", "revision", "users")
 
-    def __init__(self, users: Mapping[str, Level], groups: Mapping[str, Level]) -> None:
+    def __init__(
+        self, users: Mapping[str, Level], groups: Mapping[str, Level], extensions: Extensions = _NO_EXTENSIONS
+    ) -> None:
         #: Identifies this configuration without keeping all of it in memory.
         self.revision: Final = object()
         self.users: Final = LimitTable(users)
@@ -139,6 +145,10 @@ class Limits:
         limits = (limit for level in (*users.values(), *groups.values()) for limit in level.all_limits().values())
         #: All resources that some limit names.
         self.names: Final = frozenset(name for limit in limits for name in limit.resources)
+        #: The closed list of resources; empty for none.
+        self.listed: Final = frozenset(extensions.resources)
+        #: The resources that declared quota models name.
+        self.modelled: Final = frozenset(name for _, names in resource_vectors(extensions) for name in names)
 
     @classmethod
     def compile(cls, partition: PartitionConfig | None) -> Self:
@@ -153,15 +163,18 @@ class Limits:
         if partition is not None and type(partition) is not PartitionConfig:
             # Report the type only: a whole configuration does not help in a message.
             raise RequestError("config", type(partition), "expected one partition, such as config.partition()")
-        if partition is not None:
-            for path, queue in partition.root.walk():
-                entries = [(entry, f"{path} limits[{index}]") for index, entry in enumerate(queue.limits)]
-                if named := _named(((place, entry.users, entry) for entry, place in entries)):
-                    fallback = named.pop(WILDCARD, None)
-                    users[path] = Level(path, named, fallback)
-                if named := _named(((place, entry.groups, entry) for entry, place in entries)):
-                    groups[path] = Level(path, named, None)
-        return cls(users, groups)
+        if partition is None:
+            return cls(users, groups)
+        for place, name in unlisted_resources(partition):
+            raise RequestError("config", ".".join(map(str, place)), unlisted(name, partition.ugm.resources))
+        for path, queue in partition.root.walk():
+            entries = [(entry, f"{path} limits[{index}]") for index, entry in enumerate(queue.limits)]
+            if named := _named(((place, entry.users, entry) for entry, place in entries)):
+                fallback = named.pop(WILDCARD, None)
+                users[path] = Level(path, named, fallback)
+            if named := _named(((place, entry.groups, entry) for entry, place in entries)):
+                groups[path] = Level(path, named, None)
+        return cls(users, groups, partition.ugm)
 
 
 def _named(entries: Iterable[tuple[str, Sequence[str], LimitConfig]]) -> dict[str, Limit]:

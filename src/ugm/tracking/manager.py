@@ -15,7 +15,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal, final
 
-from ugm.arguments import require_group_limits, require_name, require_user, require_vector
+from ugm.arguments import require_group_limits, require_name, require_request, require_user, require_vector
 from ugm.configuration import PartitionConfig
 from ugm.counters import RequestVector, fits, headroom
 from ugm.decision import ALLOWED, Decision, EffectiveLimit, Violation, already_exceeded
@@ -148,7 +148,7 @@ class Manager:
             raise
 
     def _increase_locked(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> Decision:
-        vector = require_vector("usage", usage, self._active_limits.epoch.layout)
+        vector = require_request("usage", usage, self._active_limits.epoch.layout)
         holding = self._index.find(queue_path, application_id, user)
         is_new = holding.epoch is DETACHED
         violations = holding.admit(vector)
@@ -179,7 +179,7 @@ class Manager:
         charges = BatchCharge(self._index)
         for queue_path, application_id, usage, user in batch:
             try:
-                vector = require_vector("usage", usage, self._active_limits.epoch.layout)
+                vector = require_request("usage", usage, self._active_limits.epoch.layout)
                 holding = self._index.find(queue_path, application_id, user)
             except RequestError:
                 charges.roll_back()
@@ -202,7 +202,7 @@ class Manager:
         Raises:
             RequestError: as for `increase`.
         """
-        vector = require_vector("usage", usage, self._active_limits.epoch.layout)
+        vector = require_request("usage", usage, self._active_limits.epoch.layout)
         holding = self._index.find(queue_path, application_id, user)
         self._index.charge(holding, vector)
         return tuple(violation for counter in holding.chain() for violation in already_exceeded(counter))
@@ -222,7 +222,7 @@ class Manager:
         """
         layout = self._active_limits.epoch.layout
         vector = require_vector("placeholder", placeholder, layout)
-        require_vector("real", real, layout)
+        require_request("real", real, layout)
         holding = self._index.require_held(queue_path, application_id, user)
         holding.require_held(vector)
         violations = holding.swap_violations(placeholder, real)
@@ -343,7 +343,7 @@ class Manager:
             RequestError: as for `increase`. All other queries treat an application of another user as one that has not
                 started yet.
         """
-        vector = require_vector("usage", usage, self._active_limits.epoch.layout)
+        vector = require_request("usage", usage, self._active_limits.epoch.layout)
         holding = self._index.find(queue_path, application_id, user)
         if holding.epoch is not DETACHED and fits(holding.checked, vector):
             return ALLOWED

@@ -64,6 +64,7 @@ def test_export() -> None:
 
     assert [part["path"] for part in json.loads(result.stdout)["left_out"]] == [
         "partitions[0].ugm.elastic",
+        "partitions[0].ugm.resources",
         "partitions[0].ugm.quotatrees[0]",
     ]
 

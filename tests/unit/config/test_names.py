@@ -28,7 +28,7 @@ partitions:
   queues: [{name: a}]
 """
 
-KEYS = "known here: budgets, elastic, fairshare, names, quotatreerules, quotatrees, thresholds"
+KEYS = "known here: budgets, elastic, fairshare, names, quotatreerules, quotatrees, resources, thresholds"
 
 
 def configuration() -> str:
