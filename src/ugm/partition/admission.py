@@ -27,7 +27,7 @@ from ugm.partition.state import PartitionState
 from ugm.queues.queue import Queue
 from ugm.resources import Resource
 
-__all__ = ["Admission"]
+__all__ = ["Admission", "in_use_reason"]
 
 _HELD: Final = AllocationState.HELD
 _PENDING: Final = AllocationState.PENDING
@@ -135,21 +135,12 @@ class Admission:
         if is_pending and (entry.traits.state is not _PENDING or entry.traits.node is None):
             # The grant names the node, or a plan has named it for a request without one.
             entry = entry.on_node(known.traits.node)
-        self.require_same(allocation_id, known, self._with_promise_of(known, entry))
+        first, duration = known.traits.until, known.traits.duration
+        if first is not None and entry.traits.duration is not None:
+            # The first end holds, whether it was renewed or not.
+            entry = entry.with_promise(first, duration)
+        self.require_same(allocation_id, known, entry)
         return not is_pending
-
-    def _with_promise_of(self, known: LedgerEntry, entry: LedgerEntry) -> LedgerEntry:
-        """Return an entry with its promised end in the form of the known entry, if both have one.
-
-        A repeated call comes later than the first one, so its promised end is later as well. The first end holds.
-        """
-        first, duration_or_end = known.traits.duration_or_end, entry.traits.duration_or_end
-        if first is None or duration_or_end is None:
-            return entry
-        if known.traits.state is not _PENDING:
-            return entry.with_duration_or_end(first)
-        is_end = entry.traits.state is not _PENDING
-        return entry.with_duration_or_end(duration_or_end - self._models.clock.latest if is_end else duration_or_end)
 
     def require_same(self, allocation_id: str, known: LedgerEntry, entry: LedgerEntry) -> None:
         """Check that two entries of one id describe the same allocation.
@@ -157,9 +148,9 @@ class Admission:
         Raises:
             RequestError: they do not.
         """
-        if not known.is_same(entry):
-            reason = f"the id is in use by another allocation, of application {known.application.application_id!r}"
-            raise RequestError("allocation_id", allocation_id, reason, "id-in-use")
+        difference = known.difference(entry)
+        if difference is not None:
+            raise RequestError("allocation_id", allocation_id, in_use_reason(*difference), "id-in-use")
 
     def find(self, argument: str, allocation_id: str) -> LedgerEntry | None:
         """Return an allocation, or None if it does not exist.
@@ -389,17 +380,17 @@ class Admission:
                 "placeholder_id", placeholder_id, "the allocation is not a placeholder", "state-conflict"
             )
         # A pending allocation has its own priority.
-        _, _, priority, preemptible, _, _ = (known or old).traits
+        _, _, priority, preemptible, *_ = (known or old).traits
         application_id = old.application.application_id
         # It may also have its own duration; otherwise the promised end of the placeholder stays.
-        duration = known.traits.duration_or_end if known is not None and known.traits.state is _PENDING else None
+        duration = known.traits.duration if known is not None and known.traits.state is _PENDING else None
         traits = False, priority, preemptible, duration, node or old.traits.node
         request = AllocationRequest(allocation_id, application_id, usage, *traits)
         new = self.entry(request, _HELD)
         if self.is_repeated(allocation_id, new):
             raise RequestError("allocation_id", allocation_id, "an allocation with this id already exists", "id-in-use")
         if duration is None:
-            new = new.with_duration_or_end(old.traits.duration_or_end)
+            new = new.with_promise(old.traits.until, old.traits.duration)
         self.require_not_failing(new.application)
         decision = self._exchange(placeholder_id, old, allocation_id, new)
         if decision:
@@ -416,17 +407,19 @@ class Admission:
             self.require_not_failing(old.application)
         return self._exchange(allocation_id, old, allocation_id, old._replace(usage=usage))
 
-    def renew(self, allocation_id: str, duration: int) -> Decision:
-        """Change the promised end of an allocation; quota models check a later one."""
+    def renew(self, allocation_id: str, duration: int | None) -> Decision:
+        """Change or remove the promised end of an allocation; quota models check a later one, or none."""
         old = self.require_held("allocation_id", allocation_id)
-        require_duration(duration)
+        if duration is not None:
+            require_duration(duration)
         if old.traits.state is not _HELD:
             raise RequestError("allocation_id", allocation_id, "the allocation is terminating", "state-conflict")
-        before, until = old.traits.duration_or_end, self._models.clock.now(changes=True) + duration
-        new = old.with_duration_or_end(until)
+        before = old.traits.until
+        until = None if duration is None else self._models.clock.now(changes=True) + duration
+        new = old.with_promise(until, duration)
         if before == until:
             return ALLOWED
-        extends = before is None or until > before
+        extends = before is None or until is None or until > before
         if extends:
             self.require_not_failing(old.application)
         violations = self._renewal_violations(allocation_id, old, new, extends=extends)
@@ -467,7 +460,7 @@ class Admission:
         duration: int | None = None,
         growing: Resource = _NOTHING,
     ) -> Decision:
-        application_id, (_, placeholder, priority, preemptible, _, node) = new.application.application_id, new.traits
+        application_id, (_, placeholder, priority, preemptible, _, _, node) = new.application.application_id, new.traits
         request = AllocationRequest(
             allocation_id, application_id, new.usage, placeholder, priority, preemptible, duration, node
         )
@@ -568,6 +561,12 @@ class Admission:
         before = self._timers.exceeded(queue)
         self._state.set_queue_quota(queue, quota)
         self._timers.start(before, queue)
+
+
+def in_use_reason(name: str, known: object, requested: object) -> str:
+    """Return the reason why an id cannot be used again: a property differs."""
+    known_text, requested_text = (value if isinstance(value, Resource) else repr(value) for value in (known, requested))
+    return f"the id is in use with another {name}: {known_text} in use, {requested_text} requested"
 
 
 def _ending(entry: LedgerEntry) -> Literal["remove_pending", "refund"]:

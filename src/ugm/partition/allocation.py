@@ -14,7 +14,6 @@ from ugm.resources import Resource
 __all__ = [
     "DEFAULT_PRIORITY",
     "MAX_DURATION",
-    "ORDINARY",
     "PLAIN",
     "Allocation",
     "AllocationRequest",
@@ -70,9 +69,10 @@ class Traits(NamedTuple):
     placeholder: bool
     priority: int
     preemptible: bool
-    #: The promised duration of a pending allocation, in seconds, and the promised end of any other; None for none. One
-    #: field has both, because millions of entries share their traits.
-    duration_or_end: int | None = None
+    #: The promised end; None if the allocation is pending or nothing is promised.
+    until: int | None = None
+    #: The promised number of seconds from the grant, or from the last renewal, to the end.
+    duration: int | None = None
     node: str | None = None
 
 
@@ -106,10 +106,10 @@ def traits_of(state: AllocationState, request: AllocationRequest, now: int = 0) 
     if node is not None:
         require_exact_name("node", node)
     if duration is None:
-        return shared_traits(state, placeholder, priority, preemptible, None, node)
+        return shared_traits(state, placeholder, priority, preemptible, None, None, node)
     require_duration(duration)
-    duration_or_end = duration if state is AllocationState.PENDING else now + duration
-    return shared_traits(state, placeholder, priority, preemptible, duration_or_end, node)
+    until = None if state is AllocationState.PENDING else now + duration
+    return shared_traits(state, placeholder, priority, preemptible, until, duration, node)
 
 
 def require_duration(duration: object) -> None:
@@ -134,7 +134,7 @@ class Allocation(NamedTuple):
     preemptible: bool
     #: The second since 1970 at which its release is promised; None if nothing is promised, or it is pending.
     until: int | None = None
-    #: The promised number of seconds from the grant on, while it is pending.
+    #: The promised number of seconds from the grant, or from the last renewal, to the end; None if nothing is promised.
     duration: int | None = None
     #: The node that it runs on, or that a plan of preemption has chosen for it while it is pending.
     node: str | None = None
@@ -142,21 +142,13 @@ class Allocation(NamedTuple):
     @classmethod
     def of(cls, allocation_id: str, application_id: str, usage: Resource, traits: Traits) -> Allocation:
         """Return the allocation of an entry in the ledger."""
-        state, placeholder, priority, preemptible, duration_or_end, node = traits
-        until, duration = (None, duration_or_end) if state is AllocationState.PENDING else (duration_or_end, None)
-        rest = placeholder, priority, preemptible, until, duration, node
-        return cls(allocation_id, application_id, usage, state, *rest)
+        return cls(allocation_id, application_id, usage, *traits)
 
     @property
     def traits(self) -> Traits:
         """The properties besides the ids and the usage."""
-        duration_or_end = self.duration if self.state is AllocationState.PENDING else self.until
-        return shared_traits(*self[3:7], duration_or_end, self.node)
+        return shared_traits(*self[3:])
 
     def to_dict(self) -> Mapping[str, object]:
         """Return the allocation for JSON, with the names of its attributes."""
         return {**self._asdict(), "usage": dict(self.usage), "state": self.state.value}
-
-
-#: The fields after the usage of nearly every allocation: those with the traits `PLAIN`.
-ORDINARY: Final = (AllocationState.HELD, False, 0, True, None, None, None)

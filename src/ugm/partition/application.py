@@ -53,6 +53,10 @@ class GangStyle(StrEnum):
     HARD = "hard"
 
 
+#: The properties of a request.
+_REQUESTED: Final = ("application_id", "usage", "placeholder", "priority", "preemptible", "duration", "node")
+
+
 class LedgerEntry(NamedTuple):
     """One entry of the ledger: an allocation of an application. It is replaced, never changed."""
 
@@ -66,29 +70,41 @@ class LedgerEntry(NamedTuple):
 
     def granted(self, now: int) -> LedgerEntry:
         """Return a pending entry as it is held if it is granted now."""
-        _, *properties, duration, node = self.traits
-        end = None if duration is None else now + duration
-        return self._replace(traits=shared_traits(AllocationState.HELD, *properties, end, node))
+        _, placeholder, priority, preemptible, _, duration, node = self.traits
+        until = None if duration is None else now + duration
+        traits = shared_traits(AllocationState.HELD, placeholder, priority, preemptible, until, duration, node)
+        return self._replace(traits=traits)
 
-    def with_duration_or_end(self, duration_or_end: int | None) -> LedgerEntry:
-        """Return the entry with another promised duration, or with another end if it is not pending."""
-        return self._replace(traits=shared_traits(*self.traits[:4], duration_or_end, self.traits.node))
+    def with_promise(self, until: int | None, duration: int | None) -> LedgerEntry:
+        """Return the entry with another promised end and duration."""
+        return self._replace(traits=shared_traits(*self.traits[:4], until, duration, self.traits.node))
 
     def on_node(self, node: str | None) -> LedgerEntry:
         """Return the entry on another node."""
-        return self._replace(traits=shared_traits(*self.traits[:5], node))
+        return self._replace(traits=shared_traits(*self.traits[:6], node))
 
-    def is_same(self, other: LedgerEntry) -> bool:
-        """Return whether both describe the same allocation in any state, so that one call may repeat the other."""
-        return (
-            self.application is other.application and self.usage == other.usage and self.traits[1:] == other.traits[1:]
+    def difference(self, other: LedgerEntry) -> tuple[str, object, object] | None:
+        """Return the first property in which the requests of two entries differ, with both values; None for none.
+
+        The state and the promised end are no properties of a request.
+        """
+        return next(
+            (
+                (name, mine, theirs)
+                for name, mine, theirs in zip(_REQUESTED, self._requested(), other._requested(), strict=True)
+                if mine != theirs
+            ),
+            None,
         )
+
+    def _requested(self) -> tuple[object, ...]:
+        _, placeholder, priority, preemptible, _, duration, node = self.traits
+        return self.application.application_id, self.usage, placeholder, priority, preemptible, duration, node
 
     def claim(self, allocation_id: str) -> Claim:
         """Return the entry as a claim for quota models."""
-        application, usage, (state, _, priority, preemptible, duration_or_end, _) = self
+        application, usage, (_, _, priority, preemptible, until, _, _) = self
         application_id, user, _, tags = application.submission
-        until = None if state is AllocationState.PENDING else duration_or_end
         path = application.queue.queue_path
         # `Claim(...)` takes twice as long.
         return tuple.__new__(

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from ugm._json_values import JsonMapping
-from ugm.partition.allocation import ORDINARY, PLAIN, Allocation, AllocationState
+from ugm.partition.allocation import PLAIN, Allocation, AllocationState
 from ugm.partition.application import Application, GangStyle, LedgerEntry
 from ugm.partition.state import PartitionState
 from ugm.queues import QueueSpec, Submission
@@ -152,7 +152,7 @@ def _restore_allocations(state: PartitionState, allocations: Iterable[Allocation
     owners, applications = state.ledger.owners, state.applications
     for allocation in allocations:
         allocation_id, application_id, usage = allocation[:3]
-        if allocation[3:] == ORDINARY:
+        if allocation[3:] == PLAIN:
             application = owners[allocation_id] = applications[application_id]
             application.allocations[allocation_id] = usage
         else:

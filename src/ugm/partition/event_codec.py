@@ -26,7 +26,7 @@ from typing import Any, Final, NamedTuple, final
 from ugm._json_values import Json, JsonObject
 from ugm.budgets import BudgetChange
 from ugm.identity import UserGroup
-from ugm.partition.allocation import ORDINARY, Allocation, AllocationRequest, AllocationState, Traits
+from ugm.partition.allocation import PLAIN, Allocation, AllocationRequest, AllocationState, Traits
 from ugm.partition.application import ApplicationState, GangStyle
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.events import (
@@ -140,13 +140,16 @@ def encode_allocation(allocation: Allocation) -> list[Json]:
     """Return the values of an allocation for a row.
 
     There are three for an ordinary one that is held, and seven for others. An eighth one is its promised
-    duration if it is pending, or else its promised end, and a ninth one its node.
+    duration if it is pending, or else its promised end, a ninth one its node, and a tenth one the promised duration of
+    one that is not pending.
     """
     allocation_id, application_id, usage, state, placeholder, priority, preemptible, until, duration, node = allocation
-    duration_or_end = until if duration is None else duration
-    if allocation[3:] == ORDINARY:
+    if allocation[3:] == PLAIN:
         return [allocation_id, application_id, usage.amounts]
     values = [allocation_id, application_id, usage.amounts, state, int(placeholder), priority, int(preemptible)]
+    if until is not None and duration is not None:
+        return [*values, until, node, duration]
+    duration_or_end = until if duration is None else duration
     if node is not None:
         return [*values, duration_or_end, node]
     return values if duration_or_end is None else [*values, duration_or_end]
@@ -156,9 +159,13 @@ def decode_allocation(values: Sequence[Json]) -> Allocation:
     """Return the allocation of the values that `encode_allocation` has returned."""
     if len(values) == 3:  # noqa: PLR2004 - the short form
         allocation_id, application_id, amounts = values
-        return Allocation(allocation_id, application_id, decode_amounts(amounts), *ORDINARY)
+        return Allocation(allocation_id, application_id, decode_amounts(amounts), *PLAIN)
     allocation_id, application_id, amounts, state, placeholder, priority, preemptible, *rest = values
-    traits = Traits(_STATES[state], placeholder == 1, priority, preemptible == 1, *rest)
+    duration_or_end, node, duration = (*rest, None, None, None)[:3]
+    until, duration = (
+        (None, duration_or_end) if _STATES[state] is AllocationState.PENDING else (duration_or_end, duration)
+    )
+    traits = Traits(_STATES[state], placeholder == 1, priority, preemptible == 1, until, duration, node)
     return Allocation.of(allocation_id, application_id, decode_amounts(amounts), traits)
 
 
@@ -337,7 +344,7 @@ def event_row(event: Event) -> list[Json]:
     """Return the row of an event that is not a denial."""
     if type(event) is Released or (type(event) is Allocated and not event.replaces):
         allocation = event.allocation
-        if allocation[3:] == ORDINARY:
+        if allocation[3:] == PLAIN:
             # Nearly all events. `_Kind.encode` returns the same in three times the time.
             allocation_id, application_id, usage = allocation[:3]
             return ["-" if type(event) is Released else "+", allocation_id, application_id, usage.amounts]

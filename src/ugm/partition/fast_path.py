@@ -40,7 +40,7 @@ from ugm.operation_lock import CHANGING, OperationLock
 from ugm.partition.admission import Admission
 from ugm.partition.allocation import (
     DEFAULT_PRIORITY,
-    ORDINARY,
+    PLAIN,
     Allocation,
     AllocationRequest,
     AllocationState,
@@ -113,7 +113,7 @@ class TransactionPath:
                     require_duration(duration)
                     until = self._models.clock.now(changes=True) + duration
                     if priority is DEFAULT_PRIORITY and preemptible is True and node is None:
-                        traits = shared_traits(_HELD, False, DEFAULT_PRIORITY, True, until)  # noqa: FBT003 - cached
+                        traits = shared_traits(_HELD, False, 0, True, until, duration)  # noqa: FBT003 - cached
                     else:
                         traits = traits_of(_HELD, request, until - duration)
                     # `LedgerEntry(...)` takes longer.
@@ -486,7 +486,7 @@ def _value(allocation_id: str, application: Application, stored: Resource | Ledg
     """Return a stored allocation as a value for callers."""
     if type(stored) is Resource:
         # `Allocation(...)` takes twice as long.
-        fields = (allocation_id, application.submission.application_id, stored, *ORDINARY)
+        fields = (allocation_id, application.submission.application_id, stored, *PLAIN)
         return tuple.__new__(Allocation, fields)
     return application.to_entry(stored).to_allocation(allocation_id)
 

@@ -74,13 +74,13 @@ class AllocationLedger:
             is_pending = entry.traits.state is AllocationState.PENDING
             self._count_pending(entry.application, allocation_id, entry if is_pending else None)
         entry.application.write(allocation_id, entry)
-        if entry.traits.duration_or_end is not None:
+        if entry.traits.until is not None:
             self._add_end(allocation_id)
 
     def _end(self, allocation_id: str) -> int | None:
         """Return the promised end of an allocation; None if it has none, is pending or does not exist."""
         entry = self.get(allocation_id)
-        return None if entry is None or entry.traits.state is AllocationState.PENDING else entry.traits.duration_or_end
+        return None if entry is None else entry.traits.until
 
     def _add_end(self, allocation_id: str) -> None:
         end = self._end(allocation_id)

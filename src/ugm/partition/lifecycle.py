@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Final, final
 
 from ugm.errors import RequestError
-from ugm.partition.admission import Admission
+from ugm.partition.admission import Admission, in_use_reason
 from ugm.partition.application import Application, ApplicationInfo, ApplicationState, GangStyle, LedgerEntry
 from ugm.partition.events import PartitionClosed
 from ugm.partition.model_set import ModelSet
@@ -82,15 +82,18 @@ class ApplicationLifecycle:
     def _require_same(self, known: Application, submission: Submission, gang_style: GangStyle) -> None:
         before = known.submission
         # The groups of the user are those of the first submission, whatever they are now.
-        is_same = before.user.name == submission.user.name
+        pairs: list[tuple[str, object, object]] = [("user", before.user.name, submission.user.name)]
         # The arguments that an adopted application was submitted with are unknown, so any are accepted.
-        if is_same and not known.is_adopted:
+        if not known.is_adopted:
             # Queue names ignore case. The submission may also name the queue in which the application was placed.
-            is_same_queue = submission.queue.lower() in (before.queue.lower(), known.queue.queue_path)
-            is_same = is_same_queue and before.tags == submission.tags and known.gang_style is gang_style
-        if not is_same:
-            reason = "the id belongs to an application that was submitted with other arguments"
-            raise RequestError("application_id", submission.application_id, reason, "id-in-use")
+            if submission.queue.lower() not in (before.queue.lower(), known.queue.queue_path):
+                pairs.append(("queue", before.queue, submission.queue))
+            pairs += [("tags", dict(before.tags), dict(submission.tags))]
+            pairs += [("gang_style", known.gang_style.value, gang_style.value)]
+        for name, mine, theirs in pairs:
+            if mine != theirs:
+                reason = in_use_reason(name, mine, theirs)
+                raise RequestError("application_id", submission.application_id, reason, "id-in-use")
 
     def _require_open(self, submission: Submission) -> None:
         if self._state.closed:

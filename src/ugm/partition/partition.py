@@ -526,7 +526,7 @@ class Partition(FastPath):
     def resize(self, allocation_id: str, usage: Resource) -> Decision:
         return self._transactions.run(self._admission.resize, allocation_id, usage)
 
-    def renew(self, allocation_id: str, duration: int) -> Decision:
+    def renew(self, allocation_id: str, duration: int | None) -> Decision:
         return self._transactions.run(self._admission.renew, allocation_id, duration)
 
     def overdue(self, now: int | None = None) -> tuple[Allocation, ...]:

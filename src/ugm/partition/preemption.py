@@ -406,7 +406,7 @@ class PreemptionPlanning:
         if entry is None or entry.traits.state is not AllocationState.PENDING:
             return ""
         is_same = _is_same(entry, planned, preemptible=planned.preemptible)
-        return "" if is_same and entry.traits.duration_or_end == planned.duration else f"request {name!r} has changed"
+        return "" if is_same and entry.traits.duration == planned.duration else f"request {name!r} has changed"
 
     def _held(self, allocation_id: str) -> LedgerEntry | None:
         entry = self._state.ledger.get(allocation_id)
@@ -493,7 +493,7 @@ def _placed_request(placed: AllocationRequest, entry: LedgerEntry) -> PlacedRequ
     name, _, _, _, priority, preemptible, duration, node = placed
     if entry.traits.state is AllocationState.PENDING:
         # These count, whatever the caller says.
-        _, _, priority, preemptible, duration, known_node = entry.traits
+        _, _, priority, preemptible, _, duration, known_node = entry.traits
         node = node or known_node
     application = entry.application
     path, application_id = application.queue.queue_path, application.application_id

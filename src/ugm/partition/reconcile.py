@@ -40,11 +40,11 @@ def _entry(admission: Admission, running: RunningAllocation, known: LedgerEntry 
     """Return the entry of a running allocation, with the properties and the promised end that are known."""
     if known is None:
         return admission.entry(AllocationRequest(*running[:3], node=running.node), AllocationState.HELD)
-    state, placeholder, priority, preemptible, duration_or_end, node = known.traits
-    duration = duration_or_end if state is AllocationState.PENDING else None
-    request = AllocationRequest(*running[:3], placeholder, priority, preemptible, duration, running.node or node)
+    state, placeholder, priority, preemptible, until, duration, node = known.traits
+    promised = duration if state is AllocationState.PENDING else None
+    request = AllocationRequest(*running[:3], placeholder, priority, preemptible, promised, running.node or node)
     entry = admission.entry(request, AllocationState.HELD)
-    return entry if duration is not None else entry.with_duration_or_end(duration_or_end)
+    return entry if promised is not None else entry.with_promise(until, duration)
 
 
 def _in_ledger(state: PartitionState, allocation_id: str) -> RunningAllocation | None:

@@ -74,7 +74,7 @@ def _replay_ledger_event(state: PartitionState, event: Event) -> None:
         case Renewed(allocation, before):
             state.write_renewed(
                 allocation.allocation_id,
-                state.ledger[allocation.allocation_id].with_duration_or_end(allocation.until),
+                state.ledger[allocation.allocation_id].with_promise(allocation.until, allocation.duration),
                 before,
             )
         case Preempted():

@@ -276,7 +276,7 @@ class Reservations:
         """Return a pending request that the trial decides about next."""
         self._follow(self._now)
         self._drop_blocked()
-        return CandidateRequest(allocation_id, entry.granted(self._now), entry.traits.duration_or_end)
+        return CandidateRequest(allocation_id, entry.granted(self._now), entry.traits.duration)
 
     def grant_of(self, waiting: CandidateRequest) -> PossibleGrant:
         """Return a grant before its charge, as the current plan sees it."""
@@ -466,7 +466,7 @@ class Reservations:
 
     def _waiting(self, allocation_id: str, now: int) -> CandidateRequest:
         entry: LedgerEntry = self._state.ledger[allocation_id]
-        return CandidateRequest(allocation_id, entry.granted(now), entry.traits.duration_or_end)
+        return CandidateRequest(allocation_id, entry.granted(now), entry.traits.duration)
 
 
 class ReservationViolation(Violation):

@@ -133,7 +133,7 @@ def allocation_request(application_id: str, request: OrderedRequest) -> Allocati
     if isinstance(request.origin, AllocationRequest):
         return request.origin
     entry = ledger_entry(request)
-    return AllocationRequest(request.request_id, application_id, entry.usage, *entry.traits[1:])
+    return AllocationRequest(request.request_id, application_id, entry.usage, *entry.traits[1:4], *entry.traits[5:])
 
 
 def ledger_entry(request: OrderedRequest) -> LedgerEntry:

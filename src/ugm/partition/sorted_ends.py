@@ -69,8 +69,6 @@ class SortedEnds:
         application = self._state.ledger.owners.get(allocation_id)
         # What promises an end is stored as an entry.
         entry = None if application is None else application.allocations.get(allocation_id)
-        if application is None or type(entry) is not LedgerEntry or entry.traits.duration_or_end is None:
+        if application is None or type(entry) is not LedgerEntry or entry.traits.until is None:
             return None
-        return AllocationEnd(
-            entry.traits.duration_or_end, allocation_id, application.queue.queue_path, entry.usage.amounts
-        )
+        return AllocationEnd(entry.traits.until, allocation_id, application.queue.queue_path, entry.usage.amounts)

@@ -284,7 +284,7 @@ class _QueueChain(NamedTuple):
 
 
 def _request(application_id: str, entry: LedgerEntry) -> AllocationRequest:
-    _, _, priority, preemptible, duration, _ = entry.traits
+    _, _, priority, preemptible, _, duration, _ = entry.traits
     return QueryRequest(entry.usage, priority, preemptible, duration).of(application_id)
 
 

@@ -121,7 +121,7 @@ def _facts(
         if type(one) is Resource:
             yield new(AllocationFacts, (name, application_id, path, one, 0, True, False, None))
         elif one is not None:
-            _, usage, (state, _, priority, preemptible, _, node) = one
+            _, usage, (state, _, priority, preemptible, _, _, node) = one
             is_terminating = state is _TERMINATING
             values = name, application_id, path, usage, priority, preemptible, is_terminating, node
             yield new(AllocationFacts, values)

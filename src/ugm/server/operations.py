@@ -29,6 +29,7 @@ from ugm.server.schemas import (
     USER,
     Schema,
     listing,
+    optional,
     record,
     reference,
 )
@@ -123,7 +124,7 @@ OPERATIONS: Final[Mapping[str, PartitionOperation]] = {
         ),
         PartitionOperation(
             "renew",
-            {"allocation_id": NAME, "duration": DURATION},
+            {"allocation_id": NAME, "duration": optional(DURATION)},
             _decision,
             _GRANT,
         ),

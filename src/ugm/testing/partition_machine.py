@@ -270,8 +270,8 @@ class PartitionMachine(RuleBasedStateMachine):
             agree(self.partition.release(allocation_id), False, "released twice")  # noqa: FBT003 - the answer
 
     @precondition(lambda self: self.reads_clock)
-    @rule(allocation_id=drawn.ALLOCATIONS_THERE, duration=st.sampled_from([1, 60, 3600, 90_000]))
-    def renew(self, allocation_id: str, duration: int) -> None:
+    @rule(allocation_id=drawn.ALLOCATIONS_THERE, duration=st.sampled_from([1, 60, 3600, 90_000, None]))
+    def renew(self, allocation_id: str, duration: int | None) -> None:
         """A promised end moves; further quota models check a later one."""
         self.both("renew", allocation_id, duration)
 

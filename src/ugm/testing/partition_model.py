@@ -196,7 +196,7 @@ class PartitionModel(PartitionModelState):
             return one
         if state is _PENDING:
             return one._replace(duration=request.duration)
-        return one._replace(until=self.now + request.duration)
+        return one._replace(until=self.now + request.duration, duration=request.duration)
 
     def _is_repeated(self, one: Allocation) -> bool:
         known = self.held.get(one.allocation_id)
@@ -206,10 +206,8 @@ class PartitionModel(PartitionModelState):
         has_promise = one.until is not None or one.duration is not None
         if known.state is not _PENDING:
             is_same = has_promise == (known.until is not None)
-        elif one.state is _PENDING or not has_promise:
-            is_same = one.duration == known.duration
         else:
-            is_same = known.duration is not None and one.until == self.now + known.duration
+            is_same = one.duration == known.duration
         if not is_same:
             raise RequestError("duration", one.allocation_id, "the allocation has another promise", "id-in-use")
         return known.state is not _PENDING
@@ -314,7 +312,7 @@ class PartitionModel(PartitionModelState):
                 "placeholder_id", placeholder_id, "the allocation is not a placeholder", "state-conflict"
             )
         _, priority, preemptible, *_ = (known or old)[4:]
-        duration = known.duration if known is not None else None
+        duration = known.duration if known is not None and known.state is _PENDING else None
         request = AllocationRequest(allocation_id, old.application_id, usage, False, priority, preemptible, duration)  # noqa: FBT003 - a field by position
         new = self._entry(request)
         if self._is_repeated(new):
@@ -322,7 +320,7 @@ class PartitionModel(PartitionModelState):
                 "allocation_id", allocation_id, "the allocation is held in addition to the placeholder", "id-in-use"
             )
         if duration is None:
-            new = new._replace(until=old.until)
+            new = new._replace(until=old.until, duration=old.duration)
         self._require_welcome(old.application_id)
         violations = self._exchange(old, new)
         if not violations:
@@ -352,16 +350,16 @@ class PartitionModel(PartitionModelState):
             self._grant(new)
         return violations
 
-    def renew(self, allocation_id: str, duration: int) -> tuple[Violation, ...]:
+    def renew(self, allocation_id: str, duration: int | None) -> tuple[Violation, ...]:
         """Change the promised end of an allocation; further models grant a later one."""
         old = self._counted("allocation_id", allocation_id)
-        new = old._replace(until=self.now + duration)
+        new = old._replace(until=None if duration is None else self.now + duration, duration=duration)
         if old.state is not AllocationState.HELD:
             raise RequestError("allocation_id", allocation_id, "the allocation is terminating", "state-conflict")
         if old.until == new.until:
             return ()
         violations: tuple[Violation, ...] = ()
-        if old.until is None or self.now + duration > old.until:
+        if old.until is None or new.until is None or new.until > old.until:
             self._require_welcome(old.application_id)
             violations = self.denied_by_models(new, leaving=[allocation_id])
         if not violations:
@@ -442,9 +440,10 @@ class PartitionModel(PartitionModelState):
             return True
         self.release(name)
         if running is not None:
-            self.adopt(*running, *(known[4:7] if known is not None else ()), duration=known and known.duration)
+            promised = known.duration if known is not None and known.state is _PENDING else None
+            self.adopt(*running, *(known[4:7] if known is not None else ()), duration=promised)
             if known is not None and known.until is not None:
-                self.held[name] = self.held[name]._replace(until=known.until)
+                self.held[name] = self.held[name]._replace(until=known.until, duration=known.duration)
         return True
 
 

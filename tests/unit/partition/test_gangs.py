@@ -90,7 +90,7 @@ def test_gang_with_an_ask_twice(partition: Partition) -> None:
     """The same ask twice is one allocation; an id for two different ones is refused."""
     assert partition.allocate_all(requests("one", 3) * 2)
     assert len(partition.allocations()) == 1
-    with refused(partition, "allocation_id 'two-0': the id is in use by another allocation, of application 'two'"):
+    with refused(partition, "allocation_id 'two-0': the id is in use with another "):
         partition.allocate_all([*requests("two", 1), *requests("two", 2)])
 
 
@@ -184,7 +184,7 @@ def test_replace_repeated(partition: Partition) -> None:
     assert partition.replace("p", "r", memory(4))
     with changing_nothing(partition):
         assert partition.replace("p", "r", memory(4))
-    with refused(partition, "allocation_id 'r': the id is in use by another allocation, of application 'one'"):
+    with refused(partition, "allocation_id 'r': the id is in use with another "):
         partition.replace("p", "r", memory(5))
 
 
@@ -211,9 +211,9 @@ def test_replace_what_is_no_placeholder(partition: Partition) -> None:
         ("two", "new", "placeholder_id 'two': the allocation is not a placeholder"),
         ("no", "new", "placeholder_id 'no': there is no such allocation"),
         ("q", "new", "placeholder_id 'q': there is no such allocation"),
-        ("p", "two", "allocation_id 'two': the id is in use by another allocation, of application 'two'"),
+        ("p", "two", "allocation_id 'two': the id is in use with another "),
         ("p", "r", "allocation_id 'r': an allocation with this id already exists"),
-        ("p", "p", "allocation_id 'p': the id is in use by another allocation, of application 'one'"),
+        ("p", "p", "allocation_id 'p': the id is in use with another "),
     ]:
         with refused(partition, text):
             partition.replace(name, new, memory(1))

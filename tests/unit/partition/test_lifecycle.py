@@ -319,9 +319,7 @@ def test_an_adopted_application_may_be_submitted_once_more(partition: Partition)
 
     placement = partition.submit("back", SUE, tags={"namespace": "dev"}, gang_style="hard")
     assert placement.queue_path == "root.a"
-    with refused(
-        partition, "application_id 'back': the id belongs to an application that was submitted with other arguments"
-    ):
+    with refused(partition, "application_id 'back': the id is in use with another "):
         partition.submit("back", BOB, "root.a")
 
 

@@ -102,7 +102,7 @@ def test_retry_with_other_content(partition: Partition, call: str, other: dict[s
     partition.submit("other", SUE, IN_B)
     requested = {"application_id": "app", "usage": memory(5), **other}
 
-    with refused(partition, "allocation_id 'app': the id is in use by another allocation, of application 'app'"):
+    with refused(partition, "allocation_id 'app': the id is in use with another "):
         getattr(partition, call)("app", **requested)
 
 
@@ -217,7 +217,7 @@ def test_release_withdraws_what_is_pending(partition: Partition) -> None:
 def test_pending_is_granted(partition: Partition) -> None:
     """What was asked for is granted under its id, with the same content."""
     partition.request("next", "app", memory(1), priority=2)
-    with refused(partition, "allocation_id 'next': the id is in use by another allocation, of application 'app'"):
+    with refused(partition, "allocation_id 'next': the id is in use with another "):
         partition.allocate("next", "app", memory(1))
     assert partition.allocate("next", "app", memory(1), priority=2)
 

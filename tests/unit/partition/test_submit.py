@@ -34,7 +34,7 @@ def test_submitted_otherwise(partition: Partition, other: dict[str, Any]) -> Non
     """An id that stands for an application is refused for another submission."""
     with refused(
         partition,
-        "application_id 'app': the id belongs to an application that was submitted with other arguments",
+        "application_id 'app': the id is in use with another ",
         RequestError,
     ):
         partition.submit("app", **{"user": SUE, "queue": "root.a", **other})
@@ -57,7 +57,7 @@ def test_submitted_again_by_its_queue() -> None:
         partition.adopt_application("new", SUE, "root.a")
     with refused(
         partition,
-        "application_id 'new': the id belongs to an application that was submitted with other arguments",
+        "application_id 'new': the id is in use with another ",
         RequestError,
     ):
         partition.adopt_application("new", SUE, "root.c")
@@ -92,7 +92,7 @@ def test_tags_are_copied() -> None:
     assert application.tags == {"namespace": "n"}
     with refused(
         partition,
-        "application_id 'new': the id belongs to an application that was submitted with other arguments",
+        "application_id 'new': the id is in use with another ",
         RequestError,
     ):
         partition.submit("new", SUE, "root.a", tags=tags)
@@ -148,7 +148,7 @@ def test_adopted_again(partition: Partition) -> None:
         partition.adopt_application("old", SUE, "ROOT.A")
     with refused(
         partition,
-        "application_id 'old': the id belongs to an application that was submitted with other arguments",
+        "application_id 'old': the id is in use with another ",
         RequestError,
     ):
         partition.adopt_application("old", BOB, "root.a")

@@ -164,12 +164,12 @@ class AbstractAllocations(ABC):
         """
 
     @abstractmethod
-    def renew(self, allocation_id: str, duration: int) -> Decision:
-        """Promise that an allocation ends *duration* seconds from now.
+    def renew(self, allocation_id: str, duration: int | None) -> Decision:
+        """Promise that an allocation ends *duration* seconds from now, or remove the promised end with None.
 
         An allocation without a promised end gets one. The end is checked like a growth by `resize`: quota models may
-        deny a later one, for example a budget. An earlier end is never denied. A repeated call counts from its own
-        time.
+        deny a later one or its removal, for example a budget. An earlier end is never denied. A repeated call counts
+        from its own time.
 
         Raises:
             RequestError: the allocation does not exist or is terminating, the duration is invalid, or the end is later
