@@ -5,7 +5,7 @@ requests that can fit now. The root keeps capacity for the first request that is
 large one only if they end before it can start.
 
 One queue is guaranteed four cores. If a job waits there for longer than the delay, a plan of preemption names the jobs
-to stop. They wait again afterwards, and the root keeps their room for the job.
+to stop, all of them on one node. They wait again afterwards, and the root and the node keep their room for the job.
 Run it from a clone with: python examples/node_scheduler.py threads, or asyncio
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from asyncio import Task
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from threading import Lock, Thread, Timer
 from time import monotonic
 from typing import NamedTuple
@@ -60,10 +60,20 @@ class Nodes:
     def __init__(self, **cores: int) -> None:
         self.free = {name: Resource(vcore=1000 * count) for name, count in cores.items()}
 
-    def find(self, usage: Resource) -> str | None:
-        """Return the fullest node on which a request fits; None if there is none."""
-        fitting = [name for name, free in self.free.items() if all(free[each] >= usage[each] for each in usage)]
-        return min(fitting, key=lambda name: self.free[name]["vcore"], default=None)
+    def find(self, request: AllocationRequest, kept: Mapping[str | None, Resource]) -> str | None:
+        """Return the node that a plan has chosen, or the fullest one with room; None if there is none.
+
+        Args:
+            request: the request.
+            kept: the resources of each node that are kept for other requests.
+        """
+        room = {name: free - kept.get(name, Resource()) for name, free in self.free.items()}
+        fitting = [
+            name for name, free in room.items() if all(free[each] >= request.usage[each] for each in request.usage)
+        ]
+        if request.node in fitting:
+            return request.node
+        return min(fitting, key=lambda name: room[name]["vcore"], default=None)
 
 
 class Scheduler:
@@ -104,8 +114,8 @@ class Scheduler:
     def schedule(self, woken: Iterable[AllocationRequest]) -> None:
         """Start the requests that have a node and that the partition grants. The others wake again after a release."""
         for request in woken:
-            node = self.nodes.find(request.usage)
-            if node is not None and self.partition.allocate_in_pass(request):
+            node = self.nodes.find(request, self.kept_for_others(request.allocation_id))
+            if node is not None and self.partition.allocate_in_pass(request._replace(node=node)):
                 self.nodes.free[node] -= request.usage
                 name = request.allocation_id
                 self.places[name] = node
@@ -115,10 +125,18 @@ class Scheduler:
                 if name == "long" and self.late:
                     self.submit(self.late.pop())
 
+    def kept_for_others(self, name: str) -> dict[str | None, Resource]:
+        """Return the resources of each node that plans have freed for other requests."""
+        kept: dict[str | None, Resource] = {}
+        for one in self.partition.preemption_status().placed:
+            if one.allocation.allocation_id != name:
+                kept[one.allocation.node] = kept.get(one.allocation.node, Resource()) + one.allocation.usage
+        return kept
+
     def preempt(self) -> None:
         """Plan preemption for waiting requests, and stop the victims. Without a permitted plan nothing happens."""
         for name, (request, since) in self.requests.items():
-            plan = self.partition.plan_preemption(request, since=since, now=self.now())
+            plan = self.partition.plan_preemption(request, since=since, now=self.now(), nodes=self.nodes.free)
             try:
                 victims = self.partition.carry_out(plan) if plan else ()
             except RequestError:

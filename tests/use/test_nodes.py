@@ -10,6 +10,7 @@ import pytest
 from support.server_fixtures import DECIDE, PREFIX, TOKEN, client
 from support.service_fixtures import client_of_service
 from ugm import AllocationRequest, Partition, RequestError, Resource, UserGroup, parse_config
+from ugm.decision import ALLOWED
 from ugm.events import Allocated, AllocationRequested, Event, Resized
 from ugm.journal import open_partition
 from ugm.partition import AbstractPartition, RunningAllocation
@@ -106,6 +107,16 @@ def test_the_grant_decides_about_the_node(node: str | None) -> None:
     for _ in range(2):
         assert partition.allocate("waits", "app", CORE, node=node)
     assert nodes_of(partition)["waits"] == node
+
+
+def test_the_node_of_a_head() -> None:
+    """A head of a scheduling pass is granted on the node of the call, or else on the node of its request."""
+    partition = filled(Partition(CONFIG))
+    assert isinstance(partition, Partition)
+    partition.request("next", "app", CORE)
+    first, second = (head.allocate(node) for head, node in zip(partition.scheduling_pass(), (None, "n8"), strict=False))
+    assert (first, second, nodes_of(partition)["waits"]) == (ALLOWED, ALLOWED, "n1")
+    assert partition.allocation("next").node == "n8"  # type: ignore[union-attr]  # it exists
 
 
 def test_the_node_of_a_replacement() -> None:

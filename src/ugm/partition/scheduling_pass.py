@@ -52,16 +52,20 @@ class Head:
     def __repr__(self) -> str:
         return f"<Head {self.request.allocation_id!r} of {self.request.application_id!r} in {self.queue_path}>"
 
-    def allocate(self) -> Decision:
+    def allocate(self, node: str | None = None) -> Decision:
         """Grant the request if the partition allows it; otherwise it takes no further part in the pass.
 
         If a queue above it reserves capacity (see `Reservation`), a request that would delay the reserved one is denied
         with a violation of the kind ``reservation``. A pending request that only queues block may get the reservation.
 
+        Args:
+            node: the node that the allocation runs on; None for the one of the request.
+
         Raises:
             RequestError: as for `ugm.Partition.allocate`.
         """
-        return self._pass._allocate(self.request)  # noqa: SLF001 - a part of the same class
+        request = self.request if node is None else self.request._replace(node=node)
+        return self._pass._allocate(request)  # noqa: SLF001 - a part of the same class
 
     def skip(self) -> None:
         """Leave the request out of the rest of the pass. To continue with the next head has the same effect."""
