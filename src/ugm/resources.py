@@ -20,6 +20,7 @@ from ugm.errors import QuantityError, RequestError, number_text
 __all__ = [
     "Resource",
     "as_float",
+    "brief_amount",
     "format_amount",
     "is_resource_name",
     "optional_dict",
@@ -368,3 +369,29 @@ def format_amount(name: str, amount: int) -> str:
         if amount and not amount % multiplier:
             return f"{number_text(amount // multiplier)}{suffix}"
     return number_text(amount)
+
+
+def brief_amount(name: str | None, amount: Fraction | int) -> str:
+    """Format an amount for people, rounded: cores, bytes with a suffix, or a count.
+
+    >>> brief_amount("vcore", 2500), brief_amount("memory", 3 * 2**29 + 1), brief_amount(None, 1200)
+    ('2.5', '1.5Gi', '1,200')
+    """
+    if name == VCORE:
+        return _decimals(amount, 1000, 3)
+    if name != MEMORY:
+        return _decimals(amount, 1, 2) if amount.denominator != 1 else _grouped(int(amount))
+    suffix, unit = next(
+        ((suffix, unit) for suffix, unit in reversed(_BINARY.items()) if unit <= amount or unit <= -amount), ("", 1)
+    )
+    return _decimals(amount, unit, 2) + suffix
+
+
+def _grouped(number: int) -> str:
+    return f"{number:,}" if abs(number) <= MAX_QUANTITY else number_text(number)
+
+
+def _decimals(amount: Fraction | int, unit: int, most: int) -> str:
+    from fractions import Fraction  # noqa: PLC0415 - see above
+
+    return f"{as_float(Fraction(amount) / unit):,.{most}f}".rstrip("0").rstrip(".")

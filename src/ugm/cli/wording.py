@@ -8,6 +8,7 @@ from typing import Final
 
 from ugm.budgets.denial import KIND as BUDGET
 from ugm.identity import ROOT, WILDCARD, TrackingType
+from ugm.resources import brief_amount
 from ugm.simulation.comparison import LimitComparison, ReplayComparison, WaitingComparison
 from ugm.simulation.preemption_report import GuaranteeEffect, PreemptionReport
 from ugm.simulation.report import LimitSummary, Report, ResourceUse, WaitingTime
@@ -55,8 +56,6 @@ RECLAIMS: Final = ("reclaimed by", "from", "jobs", "lost run time")
 #: The number of seconds from which hours are omitted.
 _LONG: Final = 100 * 86400
 
-_BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
-
 
 def brief_time(seconds: float) -> str:
     """Format a duration in at most two units.
@@ -71,24 +70,6 @@ def brief_time(seconds: float) -> str:
         if whole >= size:
             return f"{whole // size}{unit} {whole % size // part:02}{smaller}"
     return f"{whole}s"
-
-
-def brief_amount(resource: str | None, amount: int) -> str:
-    """Format an amount: cores, bytes with a suffix, or a count.
-
-    >>> brief_amount("vcore", 2500), brief_amount("memory", 3 * 2**29), brief_amount(None, 1200)
-    ('2.5', '1.5Gi', '1,200')
-    """
-    if resource == "vcore":
-        return _decimals(amount / 1000, 3)
-    if resource == "memory":
-        power = min(max(amount.bit_length() - 1, 0) // 10, len(_BINARY) - 1)
-        return _decimals(amount / 1024**power, 2) + _BINARY[power]
-    return f"{amount:,}"
-
-
-def _decimals(number: float, most: int) -> str:
-    return f"{number:,.{most}f}".rstrip("0").rstrip(".")
 
 
 def whose(limit: LimitSummary) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
@@ -14,6 +15,8 @@ from ugm.server.state import RequestContext, ServedPartition
 __all__ = ["thresholds", "watching"]
 
 _LOGGER: Final = logging.getLogger(__name__)
+#: The maximum number of crossings that are logged one by one when a server starts.
+_MAX_LINES: Final = 10
 #: The default number of crossed thresholds in a response.
 _DEFAULT_PAGE: Final = 100
 
@@ -25,8 +28,18 @@ def watching(watches: Mapping[str, ThresholdWatch]) -> Iterator[PeriodicWork]:
 
 
 def _logged(name: str, watch: ThresholdWatch) -> Callable[[], None]:
+    is_first = True
+
     def update() -> None:
-        for crossing in watch.update(cooperatively):
+        nonlocal is_first
+        found, was_first = watch.update(cooperatively), is_first
+        is_first = False
+        if was_first and len(found) > _MAX_LINES:
+            # The first update reports the state, and not changes.
+            kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(Counter(one.kind for one in found).items()))
+            _LOGGER.warning("partition %s: %d thresholds are crossed at the start: %s", name, len(found), kinds)
+            return
+        for crossing in found:
             _LOGGER.log(logging.WARNING if crossing.rising else logging.INFO, "partition %s: %s", name, crossing)
 
     return update

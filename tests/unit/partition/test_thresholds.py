@@ -300,7 +300,7 @@ def test_values() -> None:
     }
     assert budget.to_dict()["used"] == "7/2"
     assert budget._replace(used=Fraction(7)).to_dict()["used"] == 7
-    assert str(budget) == "budget 'monthly' of 'sue': 7/2 of 10 memory, below 95 %"
+    assert str(budget) == "budget 'monthly' of 'sue': 3.5 of 10 memory-seconds, below 95 %"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,66 @@
+"""The messages about thresholds of limits."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from ugm import Partition, Resource, UserGroup, parse_config
+from ugm.partition import ThresholdWatch
+from ugm.server.threshold_endpoints import watching
+
+TEXT = """
+partitions:
+- ugm: {thresholds: {shares: [80]}}
+  queues: [{name: a, resources: {max: {memory: 800Gi, vcore: 100}}}]
+  limits: [{users: ["*"], maxapplications: 1}]
+"""
+BUDGET = """
+partitions:
+- ugm:
+    thresholds: {shares: [50]}
+    budgets: [{name: lab, amounts: {vcore: 10}, unit: hour, mode: admit}]
+  queues: [{name: a}]
+"""
+
+
+def test_amounts_are_readable() -> None:
+    """A message has cores and bytes with a suffix, rounded."""
+    partition = Partition(parse_config(TEXT).partition())
+    partition.submit("x", UserGroup("ana"), "root.a")
+    partition.allocate("x.0", "x", Resource(memory=751619276801, vcore=92500))
+    assert sorted(str(crossing) for crossing in ThresholdWatch(partition).update()) == [
+        "queue root.a: 700Gi of 800Gi memory, at or above 80 %",
+        "queue root.a: 92.5 of 100 vcore, at or above 80 %",
+        "user 'ana' in root: 1 of 1 applications, at or above 80 %",
+    ]
+
+
+def test_budgets_are_in_hours() -> None:
+    """A message about a budget counts in hours."""
+    now = [0]
+    partition = Partition(parse_config(BUDGET).partition(), clock=lambda: now[0])
+    partition.submit("x", UserGroup("ana"), "root.a")
+    partition.allocate("x.0", "x", Resource.parse(vcore="2"))
+    now[0] = 3 * 3600
+    (crossing,) = ThresholdWatch(partition).update()
+    assert str(crossing).endswith(": 6 of 10 vcore-hours, at or above 50 %")
+
+
+@pytest.mark.parametrize(("users", "lines"), [(3, 3), (400, 1)])
+def test_start_of_a_server(users: int, lines: int, caplog: pytest.LogCaptureFixture) -> None:
+    """The start of a large server is one line; later crossings have a line each."""
+    partition = Partition(parse_config(TEXT).partition())
+    for number in range(users):
+        partition.submit(f"x{number}", UserGroup(f"user{number}"), "root.a")
+        partition.allocate(f"x{number}.0", f"x{number}", Resource())
+    (work,) = watching({"default": ThresholdWatch(partition)})
+    with caplog.at_level(logging.INFO, "ugm.server"):
+        work.function()
+        assert len(caplog.records) == lines
+        assert lines > 1 or "400 thresholds are crossed at the start: user 400" in caplog.text
+        caplog.clear()
+        partition.release("x0.0")
+        work.function()
+    assert ["user 'user0' in root: 0 of 1" in record.getMessage() for record in caplog.records] == [True]
