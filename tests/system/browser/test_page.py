@@ -569,6 +569,18 @@ def test_user_with_nothing_but_pending_work(page: Page, gpus: str) -> None:
     expect(page.locator(".chain")).to_contain_text("user starved")
 
 
+def test_allocations_of_an_application(page: Page, few: tuple[str, Partition]) -> None:
+    """The detail of an application lists its allocations with their nodes, and the nodes of pending ones."""
+    address, partition = few
+    partition.submit("placed", UserGroup("ana"), "root.b")
+    assert partition.allocate("placed-0", "placed", Resource(), node="n1")
+    partition.request("placed-1", "placed", Resource(), node="n2")
+    page.goto(f"{address}#/default/applications/placed")
+    expect(page.locator(".detail-side .plain li")).to_have_text(
+        [re.compile("placed-0.* on n1"), re.compile("placed-1.* on n2")]
+    )
+
+
 def test_escape_closes_the_detail(page: Page, gpus: str) -> None:
     """Escape closes a detail, unless the focus is in a search field with text."""
     page.goto(f"{gpus}#/default/queues/root.ml")

@@ -43,10 +43,10 @@ def test_modules_import_existing_files(name: str) -> None:
 
 
 def test_page_is_small() -> None:
-    """All files together take less than 150 kB, and compressed a third of that."""
+    """All files together take less than 155 kB, and compressed less than 60 kB."""
     page = PageFiles()
     found = [file for path in sorted(page.paths) if (file := page.find(path))]
-    assert [len(found), sum(len(file.content) for file in found) < 150_000] == [len(FILES), True]
+    assert [len(found), sum(len(file.content) for file in found) < 155_000] == [len(FILES), True]
     assert sum(len(file.compressed) for file in found) < 60_000
 
 

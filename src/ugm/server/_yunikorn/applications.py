@@ -60,4 +60,5 @@ def _request_dict(allocation: Allocation) -> dict[str, object]:
 
 def _allocation_dict(allocation: Allocation) -> dict[str, object]:
     """Return a granted allocation for JSON: the class ``AllocationDAOInfo``."""
-    return {**_request_dict(allocation), "preempted": allocation.state is AllocationState.TERMINATING}
+    preempted = allocation.state is AllocationState.TERMINATING
+    return {**_request_dict(allocation), "nodeId": allocation.node or "", "preempted": preempted}

@@ -77,7 +77,7 @@ YUNIKORN_SCHEMAS: Final[Mapping[str, Schema]] = {
     ),
     "PartitionQueueDAOInfo": _QUEUE,
     "AllocationAskDAOInfo": record(**_REQUEST),
-    "AllocationDAOInfo": record(**_REQUEST, preempted=_BOOLEAN),
+    "AllocationDAOInfo": record(**_REQUEST, nodeId=_TEXT, preempted=_BOOLEAN),
     "ApplicationDAOInfo": record(
         **dict.fromkeys(("applicationID", "partition", "queueName", "applicationState", "user"), _TEXT),
         usedResource=_AMOUNTS,

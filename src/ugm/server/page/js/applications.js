@@ -8,6 +8,7 @@ import { h } from "./dom.js";
 import { amountsText, count, counted, duration } from "./format.js";
 import { chain, queueLink, reasons, requested } from "./limits.js";
 import { addressChoice, addressField, AGES } from "./paging.js";
+import { allocations } from "./preemption.js";
 import { link } from "./route.js";
 import { cell, CLIP, emptyNote, LONG, MINOR, nameLink, table } from "./tables.js";
 
@@ -104,8 +105,9 @@ export function ageText(at, now) {
 }
 
 /** @param {import("./types.js").Route} route */
-export async function loadDetail(route) {
-  return orNull(get(path(route.partition, "application", route.name)));
+export async function loadDetail({ partition, name }) {
+  const found = await orNull(get(path(partition, "application", name)));
+  return found?.allocations ? { ...found, held: await get(path(partition, "allocations"), { application: name, limit: PAGE }) } : found;
 }
 
 /**
@@ -131,6 +133,7 @@ export function showDetail(route, data) {
       data.waiting.map((/** @type {any} */ one) => waiting(partition, one)),
     ],
     chain(partition, "Every limit that applies", data.limits, requested(data.waiting.flatMap((/** @type {any} */ one) => one.explanation.violations))),
+    data.held && [h("h3", null, "Allocations"), allocations(partition, data.held.allocations)],
     data.headroom && h("p", null, "One more allocation may take ", h("strong", null, amountsText(data.headroom)), "."),
   ];
 }

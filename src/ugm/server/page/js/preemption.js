@@ -10,7 +10,7 @@
  *   missing: {queue_path: string, resource: string, amount: Amount}[], is_optimal: boolean,
  *   decision: {violations: import("./types.js").Violation[]} | null}} Plan
  * @typedef {{allocation_id: string, application_id: string, user: string | null, queue_path: string | null,
- *   usage: import("./types.js").Amounts}} Owned
+ *   usage: import("./types.js").Amounts, node: string | null}} Owned
  * @typedef {{terminating: Owned[], placed: Owned[], timers: {queue_path: string, since: number, due: number}[]}} Status
  */
 
@@ -39,6 +39,7 @@ const OUTCOMES = new Map(Object.entries({
 /** What protects an allocation; the keys are those of the server. */
 const LAWS = new Map(Object.entries({
   terminating: "already terminating",
+  other_node: "not on the node of the plan",
   not_preemptible: "not preemptible",
   disabled: "the policy of the queue is disabled",
   fence: "outside a fence of the request",
@@ -102,8 +103,8 @@ function requestRow(route, one) {
  * @param {string} partition
  * @param {Owned[]} found
  */
-function allocations(partition, found) {
-  const line = (/** @type {Owned} */ one) => h("li", { key: one.allocation_id }, clipped(one.allocation_id, "name-link"), " of ", nameLink(partition, "applications", one.application_id), `: ${amountsText(one.usage)}`);
+export function allocations(partition, found) {
+  const line = (/** @type {Owned} */ one) => h("li", { key: one.allocation_id }, clipped(one.allocation_id, "name-link"), " of ", nameLink(partition, "applications", one.application_id), `: ${amountsText(one.usage)}`, one.node && ` on ${one.node}`);
   return [h("ul", { class: "plain" }, found.slice(0, LISTED).map(line)), found.length > LISTED && h("p", { class: "quiet" }, `and ${count(found.length - LISTED)} more`)];
 }
 
