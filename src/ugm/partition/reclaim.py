@@ -94,16 +94,27 @@ class ReclaimPlanning:
         request = _Request(subject, usage, self._queries.claim(subject, query))
         made = ReclaimPlan(_plain(subject), usage, priority, preemptible, ReclaimOutcome.FITS, duration=duration)
         terminating = list(self._state.terminating_entries().items())
-        anywhere = [_Place()] if nodes is None else [_Place(name, free) for name, free in sorted(nodes.items())]
+        places = [_Place()] if nodes is None else [_Place(name, free) for name, free in sorted(nodes.items())]
         for outcome, leaving in ((ReclaimOutcome.FITS, []), (ReclaimOutcome.AWAITS_TERMINATING, terminating)):
             missing = self._shortage(request, leaving)
-            for place in anywhere if not missing else ():
+            for place in places if not missing else ():
                 if not self._lacking(request, place, leaving):
                     return replace(made, outcome=outcome, node=place.node, free_on_node=place.free)
         final = _outcome_without_victims(missing)
         if final is not None:
             return replace(made, outcome=final, missing=missing)
-        searches = [(one, self._search(request, missing, terminating, one)) for one in anywhere]
+        return self._plan_with_victims(made, request, missing, terminating, places)
+
+    def _plan_with_victims(
+        self,
+        made: ReclaimPlan,
+        request: _Request,
+        missing: tuple[Violation, ...],
+        terminating: _Entries,
+        places: Sequence[_Place],
+    ) -> ReclaimPlan:
+        """Return the plan of the place whose victims are the least important."""
+        searches = [(one, self._search(request, missing, terminating, one)) for one in places]
         found = [(place, search, victims) for place, search in searches if (victims := search.run()) is not None]
         if not found:
             return _without_victims(made, missing, [search for _, search in searches])
