@@ -31,10 +31,19 @@ from ugm.tracking import Manager, Request
 
 if TYPE_CHECKING:
     from ugm.config import load_config, parse_config
-    from ugm.partition import Allocation, AllocationRequest, ApplicationInfo, Explanation, Partition, UserInQueue
+    from ugm.partition import (
+        Admission,
+        Allocation,
+        AllocationRequest,
+        ApplicationInfo,
+        Explanation,
+        Partition,
+        UserInQueue,
+    )
     from ugm.service import connect, join
 
 __all__ = [
+    "Admission",
     "Allocation",
     "AllocationRequest",
     "ApplicationInfo",
@@ -68,6 +77,7 @@ __all__ = [
 
 #: Names that are loaded on first use, because most programs need only some of them.
 _LAZY: Final = {
+    "Admission": "ugm.partition",
     "Allocation": "ugm.partition",
     "AllocationRequest": "ugm.partition",
     "ApplicationInfo": "ugm.partition",

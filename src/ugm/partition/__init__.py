@@ -4,9 +4,9 @@
 """
 
 from ugm.decision import Explanation, Holder, LimitRise, ScheduledViolation, headroom_of
-from ugm.partition.allocation import Allocation, AllocationRequest, AllocationState
+from ugm.partition.allocation import Allocation, AllocationRequest, AllocationSpec, AllocationState
 from ugm.partition.application import ApplicationInfo, ApplicationState, GangStyle
-from ugm.partition.audit import AuditReport, Difference, RunningAllocation
+from ugm.partition.audit import AuditReport, Difference, RunningAllocation, RunningApplication
 from ugm.partition.config_changes import (
     Changes,
     Detail,
@@ -27,7 +27,14 @@ from ugm.partition.partition import Partition
 from ugm.partition.pending_usage import PendingHeadroom
 from ugm.partition.planned_start import Reservation
 from ugm.partition.reclaim_plan import ProtectedCount, Protection, ReclaimOutcome, ReclaimPlan, ReclaimVictim
-from ugm.partition.reports import ApplicationReport, OwnedAllocation, PreemptionStatus, SubmissionReport
+from ugm.partition.reports import (
+    Admission,
+    ApplicationReport,
+    OwnedAllocation,
+    PreemptionStatus,
+    SubmissionReport,
+    SyncReport,
+)
 from ugm.partition.scheduling_order import ApplicationKey, Turn, by_share
 from ugm.partition.scheduling_pass import Head, SchedulingPass
 from ugm.partition.snapshot import PartitionSnapshot
@@ -39,8 +46,10 @@ from ugm.partition.waiting_list import WaitingList
 
 __all__ = [
     "AbstractPartition",
+    "Admission",
     "Allocation",
     "AllocationRequest",
+    "AllocationSpec",
     "AllocationState",
     "ApplicationInfo",
     "ApplicationKey",
@@ -80,12 +89,14 @@ __all__ = [
     "ReclaimVictim",
     "Reservation",
     "RunningAllocation",
+    "RunningApplication",
     "ScheduleChange",
     "ScheduledChange",
     "ScheduledViolation",
     "SchedulingPass",
     "Subject",
     "SubmissionReport",
+    "SyncReport",
     "ThresholdCrossed",
     "ThresholdWatch",
     "Turn",

@@ -12,7 +12,7 @@ from typing import Final, TypeVar, final
 from ugm.arguments import require_amounts, require_exact_name, require_name, require_resource
 from ugm.budgets import BudgetChange
 from ugm.errors import RequestError
-from ugm.partition.admission import Admission
+from ugm.partition.admission import AdmissionControl
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.config_plan import ConfigPlan
 from ugm.partition.events import BudgetChanged
@@ -33,7 +33,9 @@ class Administration:
 
     __slots__ = ("_admission", "_models", "_state", "_timers")
 
-    def __init__(self, state: PartitionState, models: ModelSet, admission: Admission, timers: ReductionTimers) -> None:
+    def __init__(
+        self, state: PartitionState, models: ModelSet, admission: AdmissionControl, timers: ReductionTimers
+    ) -> None:
         self._state: Final = state
         self._models: Final = models
         self._admission: Final = admission

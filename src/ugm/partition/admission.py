@@ -1,4 +1,4 @@
-"""Admission: every way in which an allocation enters, changes or leaves the ledger, outside the fast path.
+"""AdmissionControl: every way in which an allocation enters, changes or leaves the ledger, outside the fast path.
 
 The limits of users, groups and queues on a request are one chain of counters, which the holding of the application
 charges at once. Other quota models are called before that: first all of them check, then all are charged, and only then
@@ -27,7 +27,7 @@ from ugm.partition.state import PartitionState
 from ugm.queues.queue import Queue
 from ugm.resources import Resource
 
-__all__ = ["Admission", "in_use_reason"]
+__all__ = ["AdmissionControl", "in_use_reason"]
 
 _HELD: Final = AllocationState.HELD
 _PENDING: Final = AllocationState.PENDING
@@ -37,7 +37,7 @@ _NOTHING: Final = Resource()
 
 
 @final
-class Admission:
+class AdmissionControl:
     """Grants, changes and releases allocations. The caller holds the lock. Arguments of requests are checked here."""
 
     __slots__ = ("_models", "_state", "_timers")

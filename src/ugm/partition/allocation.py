@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from ugm.arguments import require_exact_name
+from ugm.arguments import require_exact_name, require_resource
 from ugm.errors import RequestError
 from ugm.resources import Resource
 
@@ -17,15 +17,18 @@ __all__ = [
     "PLAIN",
     "Allocation",
     "AllocationRequest",
+    "AllocationSpec",
     "AllocationState",
     "Traits",
     "require_duration",
+    "require_specs",
     "shared_traits",
     "traits_of",
 ]
 
 #: Priorities are signed 32-bit integers, as in Kubernetes: below this number, and not below its negative.
 _PRIORITY_BOUND: Final = 2**31
+_EXPECTED_SPEC: Final = "expected an AllocationSpec, or a tuple of its first fields: the id and the usage"
 
 #: The longest promised duration, in seconds: about 3,000 years.
 MAX_DURATION: Final = 10**11
@@ -152,3 +155,44 @@ class Allocation(NamedTuple):
     def to_dict(self) -> Mapping[str, object]:
         """Return the allocation for JSON, with the names of its attributes."""
         return {**self._asdict(), "usage": dict(self.usage), "state": self.state.value}
+
+
+class AllocationSpec(NamedTuple):
+    """An allocation of an application that is named with it; a tuple of the first fields is enough."""
+
+    allocation_id: str
+    usage: Resource
+    placeholder: bool = False
+    priority: int = 0
+    preemptible: bool = True
+    #: The promised number of seconds from now to the release; None if nothing is promised.
+    duration: int | None = None
+    node: str | None = None
+
+    def request(self, application_id: str) -> AllocationRequest:
+        """Return the request of an application for this allocation."""
+        return AllocationRequest(self.allocation_id, application_id, *self[1:])
+
+
+def require_specs(allocations: object) -> tuple[AllocationSpec, ...]:
+    """Return the allocations of an application. The iterable is foreign code, so it is read before the lock is taken.
+
+    Raises:
+        RequestError: an item is not an allocation, or an id occurs twice.
+    """
+    if not isinstance(allocations, Iterable):
+        raise RequestError("allocations", allocations, "expected an iterable of allocations")
+    by_id: dict[str, AllocationSpec] = {}
+    for item in allocations:
+        if isinstance(item, AllocationRequest) or not isinstance(item, Iterable):
+            raise RequestError("allocations", item, _EXPECTED_SPEC)
+        try:
+            spec = AllocationSpec(*item)
+        except TypeError as error:
+            raise RequestError("allocations", item, _EXPECTED_SPEC) from error
+        require_exact_name("allocation_id", spec.allocation_id)
+        require_resource("usage", spec.usage)
+        traits_of(AllocationState.PENDING, spec.request(""))
+        if by_id.setdefault(spec.allocation_id, spec) is not spec:
+            raise RequestError("allocations", spec.allocation_id, "the allocation occurs twice")
+    return tuple(by_id.values())

@@ -12,7 +12,8 @@ from typing import Final, NamedTuple, final
 from ugm._json_values import JsonObject
 from ugm.arguments import require_application_id, require_exact_name, require_name, require_resource
 from ugm.errors import RequestError
-from ugm.partition.allocation import Allocation, AllocationState
+from ugm.identity import UserGroup
+from ugm.partition.allocation import Allocation, AllocationSpec, AllocationState
 from ugm.partition.sorting import sort_in_parts
 from ugm.resources import Resource
 
@@ -21,6 +22,7 @@ __all__ = [
     "Difference",
     "Differences",
     "RunningAllocation",
+    "RunningApplication",
     "require_differences",
     "require_running",
 ]
@@ -36,6 +38,19 @@ class RunningAllocation(NamedTuple):
     usage: Resource
     #: None if it is unknown; then every node of the ledger is right.
     node: str | None = None
+
+
+class RunningApplication(NamedTuple):
+    """An application that runs, with its allocations, as the host knows it."""
+
+    application_id: str
+    #: The owner, with the groups.
+    user: UserGroup
+    #: The path of the queue in which the application was placed.
+    queue_path: str
+    #: The allocations that run, each as an `AllocationSpec` or as a tuple of its id and usage.
+    allocations: Iterable[AllocationSpec | tuple[str, Resource]] = ()
+    tags: Mapping[str, str] | None = None
 
 
 class Difference(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from ugm.errors import RequestError
-from ugm.partition.admission import Admission
+from ugm.partition.admission import AdmissionControl
 from ugm.partition.allocation import Allocation, AllocationState
 from ugm.partition.model_set import ModelSet
 from ugm.partition.state import PartitionState
@@ -34,7 +34,7 @@ class Expiry:
 
     __slots__ = ("_admission", "_models", "_state")
 
-    def __init__(self, state: PartitionState, models: ModelSet, admission: Admission) -> None:
+    def __init__(self, state: PartitionState, models: ModelSet, admission: AdmissionControl) -> None:
         self._state: Final = state
         self._models: Final = models
         self._admission: Final = admission

@@ -37,7 +37,7 @@ from ugm.counters import RequestVector, fits
 from ugm.decision import ALLOWED, Decision, Explanation, effective_limits
 from ugm.identity import MAX_NAME
 from ugm.operation_lock import CHANGING, OperationLock
-from ugm.partition.admission import Admission
+from ugm.partition.admission import AdmissionControl
 from ugm.partition.allocation import (
     DEFAULT_PRIORITY,
     PLAIN,
@@ -70,7 +70,7 @@ class TransactionPath:
     """The decisions about usual requests in partitions that record changes, or have quota models or a schedule.
 
     The caller holds the lock, and runs a method as the decision of a transaction. It decides like the method of
-    `Admission` of the same name, and passes on every request that is not usual.
+    `AdmissionControl` of the same name, and passes on every request that is not usual.
 
     The order of the steps follows from the rule for models, which may raise: first the counters of the holding are
     charged, then all models check, and then all models are charged. The counters need no undo step, because they can
@@ -79,7 +79,7 @@ class TransactionPath:
 
     __slots__ = ("_admission", "_applications", "_lock", "_models", "_owners", "_state")
 
-    def __init__(self, state: PartitionState, models: ModelSet, admission: Admission) -> None:
+    def __init__(self, state: PartitionState, models: ModelSet, admission: AdmissionControl) -> None:
         self._state: Final = state
         self._models: Final = models
         self._admission: Final = admission
@@ -90,7 +90,7 @@ class TransactionPath:
     # Grants
 
     def allocate(self, request: AllocationRequest) -> Decision:
-        """Decide like `Admission.allocate`."""
+        """Decide like `AdmissionControl.allocate`."""
         allocation_id, application_id, usage, placeholder, priority, preemptible, duration, node = request
         application = self._applications.get(application_id) if type(application_id) is str else None
         if (
@@ -184,7 +184,7 @@ class TransactionPath:
     # Releases
 
     def release(self, allocation_id: str) -> bool:
-        """Decide like `Admission.release`."""
+        """Decide like `AdmissionControl.release`."""
         application = self._owners.get(allocation_id) if type(allocation_id) is str else None
         if application is None:
             return self._admission.release(allocation_id)
@@ -212,7 +212,7 @@ class TransactionPath:
     # Checks
 
     def check(self, request: AllocationRequest) -> Decision:
-        """Decide like `Admission.check`."""
+        """Decide like `AdmissionControl.check`."""
         _, application_id, usage, _, priority, preemptible, duration, _ = request
         application = self._applications.get(application_id) if type(application_id) is str else None
         if (
@@ -253,7 +253,7 @@ class FastPath(AbstractPartition):
         "_transactions",
     )
 
-    _admission: Admission
+    _admission: AdmissionControl
     _lock: OperationLock
     _state: PartitionState
     _subject_queries: SubjectQueries
@@ -265,8 +265,8 @@ class FastPath(AbstractPartition):
     #: Whether other quota models take part, and nothing is recorded.
     _has_models_only: bool
     #: Decides if the fast path does not: the `TransactionPath` if changes are recorded, with models or a schedule, and
-    #: otherwise the `Admission`.
-    _decisions: Admission | TransactionPath
+    #: otherwise the `AdmissionControl`.
+    _decisions: AdmissionControl | TransactionPath
     #: Whether changes are recorded, and no other quota model takes part.
     _is_recorded_without_models: bool
 

@@ -21,7 +21,7 @@ from typing import Final
 from ugm.decision import ALLOWED, Decision, Violation
 from ugm.errors import RequestError
 from ugm.model import SetupViolation
-from ugm.partition.admission import Admission
+from ugm.partition.admission import AdmissionControl
 from ugm.partition.allocation import AllocationRequest, AllocationState
 from ugm.partition.application import LedgerEntry
 from ugm.partition.model_calls import charge_calls
@@ -52,7 +52,7 @@ def require_requests(
 
 
 def allocate_all(
-    state: PartitionState, models: ModelSet, admission: Admission, requests: Sequence[AllocationRequest]
+    state: PartitionState, models: ModelSet, admission: AdmissionControl, requests: Sequence[AllocationRequest]
 ) -> Decision:
     """Charge all allocations of a gang, or none; those that are held already count as granted.
 
@@ -81,7 +81,7 @@ def allocate_all(
     return ALLOWED
 
 
-def _new_entries(admission: Admission, requests: Sequence[AllocationRequest]) -> dict[str, LedgerEntry]:
+def _new_entries(admission: AdmissionControl, requests: Sequence[AllocationRequest]) -> dict[str, LedgerEntry]:
     """Return the entries of the requests that are not held yet, by allocation id."""
     entries: dict[str, LedgerEntry] = {}
     now = admission.now(requests)
@@ -94,7 +94,7 @@ def _new_entries(admission: Admission, requests: Sequence[AllocationRequest]) ->
 
 
 def _charge_limits(
-    state: PartitionState, admission: Admission, entries: Mapping[str, LedgerEntry]
+    state: PartitionState, admission: AdmissionControl, entries: Mapping[str, LedgerEntry]
 ) -> tuple[BatchCharge, list[Callable[[], None]]]:
     """Charge the limits of users, groups and queues; return the charges, and functions that undo each start."""
     charges = BatchCharge(state.holding_index)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Final, final
 
 from ugm.errors import RequestError
-from ugm.partition.admission import Admission, in_use_reason
+from ugm.partition.admission import AdmissionControl, in_use_reason
 from ugm.partition.application import Application, ApplicationInfo, ApplicationState, GangStyle, LedgerEntry
 from ugm.partition.events import PartitionClosed
 from ugm.partition.model_set import ModelSet
@@ -29,7 +29,7 @@ class ApplicationLifecycle:
 
     __slots__ = ("_admission", "_models", "_state")
 
-    def __init__(self, state: PartitionState, models: ModelSet, admission: Admission) -> None:
+    def __init__(self, state: PartitionState, models: ModelSet, admission: AdmissionControl) -> None:
         self._state: Final = state
         self._models: Final = models
         self._admission: Final = admission

@@ -8,6 +8,7 @@ engine, which check the rest:
 `ugm.partition.admission`             grant, change and release all other allocations
 `ugm.partition.expiry`                list and end the allocations whose promised end has passed
 `ugm.partition.lifecycle`             submit and end applications
+`ugm.partition.whole_applications`    admit, end and synchronize applications with their allocations
 `ugm.partition.administration`        change nodes, quotas and the configuration
 `ugm.partition.subject_queries`       answer what a request would get, and why
 `ugm.partition.queries`               list applications, allocations, queues, users and groups
@@ -49,10 +50,17 @@ from ugm.identity import UserGroup, canonical_path
 from ugm.model import QuotaModel
 from ugm.operation_lock import OperationLock
 from ugm.partition.administration import Administration, require_budget_change, require_node
-from ugm.partition.admission import Admission
-from ugm.partition.allocation import Allocation, AllocationRequest
+from ugm.partition.admission import AdmissionControl
+from ugm.partition.allocation import Allocation, AllocationRequest, AllocationSpec, require_specs
 from ugm.partition.application import ApplicationInfo
-from ugm.partition.audit import AuditReport, Differences, RunningAllocation, require_differences, require_running
+from ugm.partition.audit import (
+    AuditReport,
+    Differences,
+    RunningAllocation,
+    RunningApplication,
+    require_differences,
+    require_running,
+)
 from ugm.partition.change_marks import ChangeMarks, ChangeRecorder
 from ugm.partition.clock import Clock, PartitionClock, seconds
 from ugm.partition.compiled_config import CompiledConfig
@@ -87,7 +95,14 @@ from ugm.partition.reclaim import ReclaimPlanning, require_reclaim_plan
 from ugm.partition.reclaim_plan import ReclaimPlan
 from ugm.partition.reconcile import reconcile
 from ugm.partition.reduction_timers import ReductionTimers, SettingsCache
-from ugm.partition.reports import ApplicationReport, OwnedAllocation, PreemptionStatus, SubmissionReport
+from ugm.partition.reports import (
+    Admission,
+    ApplicationReport,
+    OwnedAllocation,
+    PreemptionStatus,
+    SubmissionReport,
+    SyncReport,
+)
 from ugm.partition.reservations import Reservations
 from ugm.partition.schedule_follower import ScheduleFollower
 from ugm.partition.scheduling_order import (
@@ -111,6 +126,7 @@ from ugm.partition.transaction import TransactionLog, Transactions
 from ugm.partition.utilization import LimitUtilization
 from ugm.partition.waiting_list import WaitingList
 from ugm.partition.wake_search import WakeSearch
+from ugm.partition.whole_applications import DeniedWithQuotaError, WholeApplications, require_work
 from ugm.preemption import PreemptionPlan, ReductionPlan, ReductionTimer
 from ugm.queues import Placement, QueueState
 from ugm.resources import Resource, sum_of
@@ -180,6 +196,7 @@ class Partition(FastPath):
         "_schedule",
         "_timers",
         "_waiting",
+        "_whole",
     )
 
     #: Whether changes are recorded as events for subscribers or a journal.
@@ -233,9 +250,10 @@ class Partition(FastPath):
         self._timers = ReductionTimers(state, models.clock, settings)
         self._schedule = ScheduleFollower(state, models, self._timers, self._transactions, self._mark_everything)
         state.config_changed = self._schedule.attach
-        self._admission = Admission(state, models, self._timers)
+        self._admission = AdmissionControl(state, models, self._timers)
         self._expiry = Expiry(state, models, self._admission)
         self._lifecycle = ApplicationLifecycle(state, models, self._admission)
+        self._whole = WholeApplications(state, models, self._admission, self._lifecycle, self._transactions)
         self._administration = Administration(state, models, self._admission, self._timers)
         self._subject_queries = SubjectQueries(state, models, self._admission)
         self._reclaiming = ReclaimPlanning(state, models, self._admission, self._subject_queries)
@@ -598,6 +616,27 @@ class Partition(FastPath):
         chosen = require_chosen_group(group)
         self._transactions.run(self._lifecycle.adopt, submission, style, maximum, chosen)
 
+    def admit(
+        self,
+        application_id: str,
+        user: UserGroup,
+        queue: str = "",
+        allocations: Iterable[AllocationSpec | tuple[str, Resource]] = (),
+        *,
+        tags: Mapping[str, str] | None = None,
+        quota: Resource | None = None,
+    ) -> Admission:
+        submission, specs = require_submission(application_id, user, queue, tags), require_specs(allocations)
+        maximum = require_amounts("quota", quota)
+        self._state.compiled.rules.match_patterns(submission.user)
+        try:
+            return self._transactions.run(self._whole.admit, submission, specs, maximum, self._admission.allocate)
+        except DeniedWithQuotaError as denied:
+            return denied.admission
+
+    def end(self, application_id: str) -> bool:
+        return self._transactions.run_release(self._whole.end, application_id)
+
     def complete(self, application_id: str) -> ApplicationInfo:
         return self._transactions.run_release(self._lifecycle.complete, application_id)
 
@@ -684,6 +723,10 @@ class Partition(FastPath):
 
     def reconcile(self, report: AuditReport) -> AuditReport:
         return self._transactions.run(reconcile, self._state, self._admission, require_differences(report))
+
+    def synchronize(self, running: Iterable[RunningApplication], *, starting: Iterable[str] = ()) -> SyncReport:
+        work = require_work(running, starting)
+        return self._transactions.run(self._whole.synchronize, work, self._exceeded_limits)
 
     def verify(self) -> None:
         verify(self._state, self._read_in_turn)

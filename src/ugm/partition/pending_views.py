@@ -24,7 +24,7 @@ from ugm.counters import fits
 from ugm.fairness.order_tree import OrderedApplication, OrderedQueue, OrderEntry
 from ugm.fairness.order_view import OrderLog, OrderView
 from ugm.identity import TrackingType, ancestors
-from ugm.partition.admission import Admission
+from ugm.partition.admission import AdmissionControl
 from ugm.partition.application import Application
 from ugm.partition.scheduling_order import ApplicationOrder
 from ugm.partition.state import PartitionState
@@ -138,7 +138,7 @@ class PendingViews:
     #: The number of requests of each priority.
     priorities: dict[int, int]
 
-    def __init__(self, state: PartitionState, admission: Admission, order: ApplicationOrder) -> None:
+    def __init__(self, state: PartitionState, admission: AdmissionControl, order: ApplicationOrder) -> None:
         self._state: Final = state
         self._admission: Final = admission
         self._order: Final = order

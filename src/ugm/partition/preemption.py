@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, final
 
 from ugm.decision import Decision
 from ugm.errors import RequestError
-from ugm.partition.admission import Admission
+from ugm.partition.admission import AdmissionControl
 from ugm.partition.allocation import AllocationRequest, AllocationState
 from ugm.partition.application import LedgerEntry
 from ugm.partition.model_set import ModelSet
@@ -133,7 +133,7 @@ class PreemptionPlanning:
         self,
         state: PartitionState,
         models: ModelSet,
-        admission: Admission,
+        admission: AdmissionControl,
         queries: SubjectQueries,
         timers: ReductionTimers,
         settings: SettingsCache,

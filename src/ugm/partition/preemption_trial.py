@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, final
 from ugm.decision import Violation
 from ugm.identity import TrackingType
 from ugm.model import SetupViolation
-from ugm.partition.admission import Admission
+from ugm.partition.admission import AdmissionControl
 from ugm.partition.allocation import AllocationRequest, AllocationState
 from ugm.partition.application import LedgerEntry
 from ugm.partition.model_set import ModelSet
@@ -58,7 +58,9 @@ class PreemptionTrial:
 
     __slots__ = ("_admission", "_models", "_queries", "_state")
 
-    def __init__(self, state: PartitionState, models: ModelSet, admission: Admission, queries: SubjectQueries) -> None:
+    def __init__(
+        self, state: PartitionState, models: ModelSet, admission: AdmissionControl, queries: SubjectQueries
+    ) -> None:
         self._state: Final = state
         self._models: Final = models
         self._admission: Final = admission

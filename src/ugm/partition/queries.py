@@ -11,7 +11,7 @@ from typing import Final, TypeAlias, final
 
 from ugm.decision import EffectiveLimit
 from ugm.identity import canonical_path
-from ugm.partition.admission import Admission
+from ugm.partition.admission import AdmissionControl
 from ugm.partition.allocation import Allocation
 from ugm.partition.application import Application, ApplicationCopy, ApplicationInfo, LedgerEntry
 from ugm.partition.reports import OwnedAllocation
@@ -37,7 +37,7 @@ class Queries:
 
     __slots__ = ("_admission", "_state")
 
-    def __init__(self, state: PartitionState, admission: Admission) -> None:
+    def __init__(self, state: PartitionState, admission: AdmissionControl) -> None:
         self._state: Final = state
         self._admission: Final = admission
 

@@ -25,7 +25,7 @@ from ugm.decision import Violation
 from ugm.errors import RequestError
 from ugm.identity import TrackingType, is_below
 from ugm.model import Borrower, Claim
-from ugm.partition.admission import Admission
+from ugm.partition.admission import AdmissionControl
 from ugm.partition.allocation import AllocationState
 from ugm.partition.application import LedgerEntry
 from ugm.partition.model_set import ModelSet
@@ -81,7 +81,9 @@ class ReclaimPlanning:
 
     __slots__ = ("_admission", "_models", "_queries", "_state")
 
-    def __init__(self, state: PartitionState, models: ModelSet, admission: Admission, queries: SubjectQueries) -> None:
+    def __init__(
+        self, state: PartitionState, models: ModelSet, admission: AdmissionControl, queries: SubjectQueries
+    ) -> None:
         self._state: Final = state
         self._models: Final = models
         self._admission: Final = admission

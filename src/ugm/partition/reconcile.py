@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ugm.partition.admission import Admission
+from ugm.partition.admission import AdmissionControl
 from ugm.partition.allocation import AllocationRequest, AllocationState
 from ugm.partition.application import LedgerEntry
 from ugm.partition.audit import AuditReport, Difference, RunningAllocation
 from ugm.partition.state import PartitionState
 
-__all__ = ["reconcile"]
+__all__ = ["in_ledger", "reconcile"]
 
 
-def reconcile(state: PartitionState, admission: Admission, differences: Sequence[Difference]) -> AuditReport:
+def reconcile(state: PartitionState, admission: AdmissionControl, differences: Sequence[Difference]) -> AuditReport:
     """Repair the differences that still exist, and return them."""
     return AuditReport(tuple(one for one in differences if _is_repaired(state, admission, one)))
 
 
-def _is_repaired(state: PartitionState, admission: Admission, difference: Difference) -> bool:
+def _is_repaired(state: PartitionState, admission: AdmissionControl, difference: Difference) -> bool:
     name, ledger, running = difference.allocation_id, difference.ledger, difference.running
-    if _in_ledger(state, name) != ledger:
+    if in_ledger(state, name) != ledger:
         return False
     if running is None:
         return admission.release(name)
@@ -36,7 +36,7 @@ def _is_repaired(state: PartitionState, admission: Admission, difference: Differ
     return True
 
 
-def _entry(admission: Admission, running: RunningAllocation, known: LedgerEntry | None) -> LedgerEntry:
+def _entry(admission: AdmissionControl, running: RunningAllocation, known: LedgerEntry | None) -> LedgerEntry:
     """Return the entry of a running allocation, with the properties and the promised end that are known."""
     if known is None:
         return admission.entry(AllocationRequest(*running[:3], node=running.node), AllocationState.HELD)
@@ -47,7 +47,8 @@ def _entry(admission: Admission, running: RunningAllocation, known: LedgerEntry 
     return entry if promised is not None else entry.with_promise(until, duration)
 
 
-def _in_ledger(state: PartitionState, allocation_id: str) -> RunningAllocation | None:
+def in_ledger(state: PartitionState, allocation_id: str) -> RunningAllocation | None:
+    """Return an allocation of the ledger as a running one; None if it is pending or does not exist."""
     entry = state.ledger.get(allocation_id)
     if entry is None or entry.traits.state is AllocationState.PENDING:
         return None

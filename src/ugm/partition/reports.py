@@ -4,15 +4,84 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
-from ugm.decision import EffectiveLimit, Explanation, headroom_of
+from ugm.decision import Decision, EffectiveLimit, Explanation, Violation, headroom_of
 from ugm.partition.allocation import Allocation
 from ugm.partition.application import ApplicationInfo, LedgerEntry
 from ugm.preemption import ReductionTimer
 from ugm.queues import Placement
 from ugm.resources import Resource
 
-__all__ = ["ApplicationReport", "OwnedAllocation", "PreemptionStatus", "SubmissionReport"]
+__all__ = ["Admission", "ApplicationReport", "OwnedAllocation", "PreemptionStatus", "SubmissionReport", "SyncReport"]
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """The answer to `admit`: true if the application is placed and holds all of its allocations."""
+
+    placement: Placement
+    #: The decision about the allocations together; None if the application got no queue.
+    decision: Decision | None
+    #: The allocations that were asked for, as they are held now; empty after a denial.
+    allocations: tuple[Allocation, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.placement) and bool(self.decision)
+
+    @property
+    def queue_path(self) -> str | None:
+        """The queue of the application; None if it got none."""
+        return self.placement.queue_path
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the answer for JSON."""
+        return {
+            "admitted": bool(self),
+            "placement": {**self.placement.to_dict(), "text": str(self.placement)},
+            "decision": None if self.decision is None else {**self.decision.to_dict(), "text": str(self.decision)},
+            "allocations": [one.to_dict() for one in self.allocations],
+        }
+
+    def __str__(self) -> str:
+        return str(self.placement if self.decision is None else self.decision)
+
+
+@dataclass(frozen=True, slots=True)
+class SyncReport:
+    """The changes that `synchronize` has made; true if there are any. All ids are sorted."""
+
+    #: The applications and allocations that ran, and that the partition did not have.
+    adopted_applications: tuple[str, ...] = ()
+    adopted: tuple[str, ...] = ()
+    #: The allocations that had another size or node.
+    corrected: tuple[str, ...] = ()
+    #: The allocations that no longer ran, and the applications that were gone.
+    released: tuple[str, ...] = ()
+    ended: tuple[str, ...] = ()
+    #: Every limit that is exceeded now.
+    exceeded: tuple[Violation, ...] = ()
+
+    def __bool__(self) -> bool:
+        return any((self.adopted_applications, self.adopted, self.corrected, self.released, self.ended))
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the report for JSON."""
+        return {
+            **{name: list(getattr(self, name)) for name in _CHANGES},
+            "exceeded": [violation.to_dict() for violation in self.exceeded],
+        }
+
+    def __str__(self) -> str:
+        changes = [
+            f"{name.replace('_', ' ')}: {', '.join(map(repr, ids))}"
+            for name in _CHANGES
+            if (ids := getattr(self, name))
+        ]
+        return "\n".join([*(changes or ["nothing has changed"]), *(f"exceeded: {one}" for one in self.exceeded)])
+
+
+_CHANGES: Final = ("adopted_applications", "adopted", "corrected", "released", "ended")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from ugm.decision import Decision, Violation
 from ugm.fairness.sort_settings import QueueSettings
 from ugm.identity import TrackingType, ancestors
 from ugm.model import SetupViolation
-from ugm.partition.admission import Admission
+from ugm.partition.admission import AdmissionControl
 from ugm.partition.allocation import AllocationRequest, AllocationState
 from ugm.partition.application import LedgerEntry
 from ugm.partition.change_marks import ChangeMarks
@@ -135,7 +135,7 @@ class Reservations:
         self,
         state: PartitionState,
         models: ModelSet,
-        admission: Admission,
+        admission: AdmissionControl,
         start_marking: Callable[[], ChangeMarks],
     ) -> None:
         self._state: Final = state

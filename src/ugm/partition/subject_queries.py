@@ -16,7 +16,7 @@ from ugm.decision import Decision, EffectiveLimit, Explanation, Violation, effec
 from ugm.errors import RequestError
 from ugm.identity import UserGroup, canonical_path
 from ugm.model import Claim
-from ugm.partition.admission import Admission
+from ugm.partition.admission import AdmissionControl
 from ugm.partition.allocation import AllocationRequest, AllocationState, require_duration, traits_of
 from ugm.partition.application import Application, ApplicationInfo, LedgerEntry
 from ugm.partition.explanation import CopiedHolding, SubjectLimits, copy_holdings, explain
@@ -127,7 +127,7 @@ class SubjectQueries:
 
     __slots__ = ("_admission", "_model_queries", "_models", "_state")
 
-    def __init__(self, state: PartitionState, models: ModelSet, admission: Admission) -> None:
+    def __init__(self, state: PartitionState, models: ModelSet, admission: AdmissionControl) -> None:
         self._state: Final = state
         self._models: Final = models
         self._model_queries: Final = ModelQueries(models)

@@ -248,6 +248,15 @@ class Transactions:
             self._lock.undo.append(self._forgetting)
         events.append(event)
 
+    def mark(self) -> int:
+        """Return the place behind the events of the current change."""
+        return len(self._events[1])
+
+    def retract(self, mark: int, kept: type[Event]) -> None:
+        """Forget the events behind a mark, except those of one class, because their effects were undone."""
+        events = self._events[1]
+        events[mark:] = [event for event in events[mark:] if type(event) is kept]
+
     def _forget_events(self) -> None:
         self._events = (self._events[0], [])
 

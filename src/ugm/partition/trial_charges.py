@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple, TypeAlias, final
 
 from ugm.model import Claim
-from ugm.partition.admission import Admission
+from ugm.partition.admission import AdmissionControl
 from ugm.partition.application import LedgerEntry
 from ugm.partition.model_calls import Call, charge_calls, pending_claim
 from ugm.partition.model_set import ModelSet
@@ -36,7 +36,7 @@ class TrialCharge(NamedTuple):
 
 @final
 class TrialCharges:
-    """Requests that are charged like `Admission` does, but without a record; the caller holds the lock.
+    """Requests that are charged like `AdmissionControl` does, but without a record; the caller holds the lock.
 
     If the search is interrupted, the lock undoes the charges and rebuilds the counters. Then call `forget`.
 
@@ -48,7 +48,7 @@ class TrialCharges:
 
     __slots__ = ("_admission", "_models", "_state", "made")
 
-    def __init__(self, state: PartitionState, models: ModelSet, admission: Admission) -> None:
+    def __init__(self, state: PartitionState, models: ModelSet, admission: AdmissionControl) -> None:
         self._state: Final = state
         self._models: Final = models
         self._admission: Final = admission

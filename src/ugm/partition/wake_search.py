@@ -23,7 +23,7 @@ from ugm.fairness.order_tree import OrderedApplication, OrderedQueue, OrderedReq
 from ugm.fairness.order_view import OrderRules, OrderShape, UndecidedOrderError, first_request
 from ugm.identity import TrackingType, ancestors
 from ugm.operation_lock import OperationLock
-from ugm.partition.admission import Admission
+from ugm.partition.admission import AdmissionControl
 from ugm.partition.allocation import AllocationRequest, AllocationState
 from ugm.partition.application import Application, LedgerEntry
 from ugm.partition.change_marks import ChangeMarks
@@ -104,7 +104,7 @@ class WakeSearch:
         self,
         state: PartitionState,
         models: ModelSet,
-        admission: Admission,
+        admission: AdmissionControl,
         reservations: Reservations,
         marks: ChangeMarks,
     ) -> None:
@@ -362,7 +362,7 @@ class WakeSearch:
     # Charges
 
     def _charge(self, ordered: OrderedApplication, request: OrderedRequest, entry: LedgerEntry) -> None:
-        """Charge a request as `Admission` does, but without a record."""
+        """Charge a request as `AdmissionControl` does, but without a record."""
         request_id, views = request.request_id, self._views
         if self._is_reserving:
             waiting = entry.application.pending[request_id]

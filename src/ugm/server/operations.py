@@ -14,7 +14,16 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from ugm import Decision, UserGroup
 from ugm._json_values import JsonMapping, JsonObject
-from ugm.partition import AbstractPartition, AllocationRequest, ApplicationInfo, GangStyle
+from ugm.partition import (
+    AbstractPartition,
+    Admission,
+    AllocationRequest,
+    AllocationSpec,
+    ApplicationInfo,
+    GangStyle,
+    RunningApplication,
+    SyncReport,
+)
 from ugm.queues import Placement
 from ugm.server.audit import AuditLog
 from ugm.server.decision_endpoints import parse_amounts
@@ -23,6 +32,7 @@ from ugm.server.schemas import (
     DURATION,
     NAME,
     QUANTITIES,
+    QUEUE,
     SECONDS,
     SUBMISSION,
     TRAITS,
@@ -46,6 +56,15 @@ _FLAG: Final[Schema] = {"type": "boolean"}
 _NODE: Final = {"node": NAME}
 _TRAITS: Final = {"placeholder": _FLAG, **TRAITS, "duration": DURATION, **_NODE}
 _ALLOCATION: Final = {"allocation_id": NAME, "application_id": NAME, "usage": QUANTITIES}
+_SPECS: Final = listing(record(_TRAITS, allocation_id=NAME, usage=QUANTITIES), maxItems=_MOST)
+_RUNNING: Final = record(
+    {"groups": SUBMISSION["groups"], "tags": SUBMISSION["tags"], "allocations": _SPECS},
+    application_id=NAME,
+    user=USER,
+    queue_path=QUEUE,
+)
+#: The applications that a host names at once; the size of a body limits them as well.
+_MOST_RUNNING: Final = 10_000
 _GANG_STYLE: Final[Schema] = {"type": "string", "enum": [style.value for style in GangStyle]}
 
 
@@ -60,8 +79,8 @@ def _placement(placement: Placement) -> object:
     return {**placement.to_dict(), "text": str(placement)}
 
 
-def _application(info: ApplicationInfo) -> object:
-    return info.to_dict()
+def _to_dict(result: ApplicationInfo | Admission | SyncReport) -> object:
+    return result.to_dict()
 
 
 def _existence(existed: bool) -> object:  # noqa: FBT001 - the result of an operation
@@ -146,7 +165,22 @@ OPERATIONS: Final[Mapping[str, PartitionOperation]] = {
             _GRANT,
         ),
         PartitionOperation("time_out_gang", _APPLICATION_ID, _allocation_ids, _IDS),
-        PartitionOperation("complete", _APPLICATION_ID, _application, reference("Application")),
+        PartitionOperation(
+            "admit",
+            {"application_id": NAME, "user": USER},
+            _to_dict,
+            reference("Admission"),
+            {**SUBMISSION, "allocations": _SPECS},
+        ),
+        PartitionOperation("end", _APPLICATION_ID, _existence, reference("Existence")),
+        PartitionOperation(
+            "synchronize",
+            {"running": listing(_RUNNING, maxItems=_MOST_RUNNING)},
+            _to_dict,
+            reference("SyncReport"),
+            {"starting": listing(NAME, maxItems=_MOST_RUNNING)},
+        ),
+        PartitionOperation("complete", _APPLICATION_ID, _to_dict, reference("Application")),
         PartitionOperation("fail", _APPLICATION_ID, _allocation_ids, _IDS),
         PartitionOperation("remove", _APPLICATION_ID, _allocation_ids, _IDS),
     )
@@ -179,6 +213,10 @@ def _arguments(fields: _Fields) -> JsonObject:
         arguments["user"] = UserGroup(arguments["user"], arguments.pop("groups", ()))
     if "requests" in arguments:
         arguments["requests"] = [AllocationRequest(**_arguments(item)) for item in arguments["requests"]]
+    if "allocations" in arguments:
+        arguments["allocations"] = [AllocationSpec(**_arguments(item)) for item in arguments["allocations"]]
+    if "running" in arguments:
+        arguments["running"] = [RunningApplication(**_arguments(item)) for item in arguments["running"]]
     return arguments
 
 
@@ -231,8 +269,8 @@ class _Execution(NamedTuple):
             client=self.client, role="scheduler", action=operation.name, target=target
         ) as outcome:
             result = operation.call(self.partition, fields)
-            # Decisions and placements are false if they are denials.
-            if isinstance(result, Decision | Placement) and not result:
+            # Decisions, placements and admissions are false if they are denials.
+            if isinstance(result, Decision | Placement | Admission) and not result:
                 outcome.text = "denied"
         return operation.answer(result)
 
@@ -249,4 +287,5 @@ class _Execution(NamedTuple):
 def _names(operation: PartitionOperation, fields: _Fields) -> Iterator[str]:
     """Yield the ids of the objects of an operation."""
     field = "allocation_id" if "requests" in fields else next(iter(operation.fields), None)
-    return (item[field] for item in _items(fields) if field is not None)
+    values = (item[field] for item in _items(fields) if field is not None)
+    return (value if isinstance(value, str) else f"{len(value)} {field}" for value in values)

@@ -18,6 +18,7 @@ from ugm.partition import (
     ProtectedCount,
     ReclaimPlan,
     ReclaimVictim,
+    SyncReport,
     ThresholdCrossed,
 )
 from ugm.preemption import Freed, GuaranteeUse, MissingAmount, Reduction
@@ -95,7 +96,17 @@ _ALLOCATION: Final = attributes(
 _APPLICATION: Final = attributes(ApplicationInfo)
 _LIMITS: Final = {"limits": listing(reference("EffectiveLimit")), "headroom": optional(AMOUNTS)}
 #: The results of the operations on partitions.
-_ANSWERS: Final = ("Submission", "Nothing", "Grant", "Existence", "Application", "AllocationIds", "Error")
+_ANSWERS: Final = (
+    "Submission",
+    "Admission",
+    "SyncReport",
+    "Nothing",
+    "Grant",
+    "Existence",
+    "Application",
+    "AllocationIds",
+    "Error",
+)
 _PROBLEMS: Final = listing(reference("Problem"))
 
 _TREE_KIND: Final[Schema] = {"type": "string", "enum": sorted(MEASURES)}
@@ -213,6 +224,13 @@ RESPONSE_SCHEMAS: Final[Mapping[str, Schema]] = {
     "Grant": record(
         allowed=BOOLEAN, can_wait=BOOLEAN, violations=listing(reference("Violation")), evictions=_TEXTS, text=TEXT
     ),
+    "Admission": record(
+        admitted=BOOLEAN,
+        placement=reference("Submission"),
+        decision=optional(reference("Grant")),
+        allocations=listing(record(**attributes(Allocation, priority=AMOUNT, until=optional(AMOUNT)))),
+    ),
+    "SyncReport": record(**attributes(SyncReport)),
     "Nothing": record(),
     "Existence": record(existed=BOOLEAN),
     "AllocationIds": record(allocation_ids=_TEXTS),

@@ -106,6 +106,9 @@ _NAMES: Final[Mapping[Kind, tuple[str, ...]]] = {
         "expire",
         "release_overdue",
         "change_budget",
+        "admit",
+        "end",
+        "synchronize",
     ),
     Kind.QUERY: (
         "check",

@@ -199,6 +199,8 @@ class RemotePartition(_LocalOperations, AbstractPartition):
 
     submit: Final = _calling(AbstractPartition.submit)
     adopt_application: Final = _calling(AbstractPartition.adopt_application)
+    admit: Final = _calling(AbstractPartition.admit)
+    end: Final = _calling(AbstractPartition.end)
     complete: Final = _calling(AbstractPartition.complete)
     fail: Final = _calling(AbstractPartition.fail)
     remove: Final = _calling(AbstractPartition.remove)
@@ -236,6 +238,7 @@ class RemotePartition(_LocalOperations, AbstractPartition):
     configure: Final = _calling(AbstractPartition.configure)
     audit: Final = _calling(AbstractPartition.audit)
     reconcile: Final = _calling(AbstractPartition.reconcile)
+    synchronize: Final = _calling(AbstractPartition.synchronize)
     verify: Final = _calling(AbstractPartition.verify)
 
     # Queries about a subject
@@ -384,6 +387,8 @@ class AsyncRemotePartition(_LocalOperations):
 
     submit: Final = _awaitable(RemotePartition.submit)
     adopt_application: Final = _awaitable(RemotePartition.adopt_application)
+    admit: Final = _awaitable(RemotePartition.admit)
+    end: Final = _awaitable(RemotePartition.end)
     complete: Final = _awaitable(RemotePartition.complete)
     fail: Final = _awaitable(RemotePartition.fail)
     remove: Final = _awaitable(RemotePartition.remove)
@@ -406,6 +411,7 @@ class AsyncRemotePartition(_LocalOperations):
     configure: Final = _awaitable(RemotePartition.configure)
     audit: Final = _awaitable(RemotePartition.audit)
     reconcile: Final = _awaitable(RemotePartition.reconcile)
+    synchronize: Final = _awaitable(RemotePartition.synchronize)
     verify: Final = _awaitable(RemotePartition.verify)
 
     # Queries about a subject

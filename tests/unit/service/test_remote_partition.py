@@ -18,12 +18,14 @@ from ugm.budgets import BudgetChange
 from ugm.configuration import BudgetConfig
 from ugm.partition import (
     AbstractPartition,
+    AllocationSpec,
     AuditReport,
     ConfigPlan,
     Difference,
     ReclaimPlan,
     ReclaimVictim,
     RunningAllocation,
+    RunningApplication,
 )
 from ugm.partition.config_plan import ConfigPlanInput, make_config_plan
 from ugm.partition.snapshot import PartitionSnapshot
@@ -191,6 +193,16 @@ CALLS: Final[Mapping[str, Sequence[Callable[[AbstractPartition], object]]]] = {
     "reconcile": [
         lambda p: p.reconcile(p.audit([("one-0", "one", memory(5)), ("n", "one", memory(1))])),
         lambda p: p.reconcile(AuditReport((Difference(None, None),))),
+    ],
+    "admit": [
+        lambda p: p.admit("new", SUE, "root.a", [("new-0", memory(1)), AllocationSpec("new-1", memory(1), priority=2)]),
+        lambda p: p.admit("new", SUE, "root.a", [("new-0", memory(50))]),
+        lambda p: p.admit("one", SUE, "root.a", [("one-0", memory(5))], tags={"team": "red"}),
+    ],
+    "end": [lambda p: p.end("one"), lambda p: p.end("nobody"), lambda p: p.end("")],
+    "synchronize": [
+        lambda p: p.synchronize([RunningApplication("one", SUE, "root.a", [("one-0", memory(9))])], starting=["two"]),
+        lambda p: p.synchronize([RunningApplication("one", BOB, "root.a")]),
     ],
     "verify": [lambda p: p.verify()],
     "check": [

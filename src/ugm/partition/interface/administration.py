@@ -7,8 +7,9 @@ from collections.abc import Iterable
 
 from ugm.budgets import BudgetChange
 from ugm.configuration import PartitionConfig
-from ugm.partition.audit import AuditReport, RunningAllocation
+from ugm.partition.audit import AuditReport, RunningAllocation, RunningApplication
 from ugm.partition.config_plan import ConfigPlan, ConfigPlanInput, ScheduledChange
+from ugm.partition.reports import SyncReport
 from ugm.resources import Resource
 
 __all__ = ["AbstractAdministration"]
@@ -161,6 +162,27 @@ class AbstractAdministration(ABC):
 
         Raises:
             RequestError: the report is invalid; nothing has changed.
+        """
+
+    @abstractmethod
+    def synchronize(self, running: Iterable[RunningApplication], *, starting: Iterable[str] = ()) -> SyncReport:
+        """Make the applications and allocations equal to the running work of a host, in one step.
+
+        Missing applications and allocations are adopted, also above limits, like `adopt_application` and `adopt`. The
+        sizes and nodes of allocations are corrected. Allocations that no longer run are released, and applications
+        that the host does not name are ended. Pending requests of named applications stay.
+
+        Args:
+            running: the applications that run, with their allocations.
+            starting: the ids of applications and allocations that are about to run, or that wait. They are neither
+                released nor ended.
+
+        Returns:
+            What has changed, and every limit that is exceeded now. A repeated call changes nothing.
+
+        Raises:
+            RequestError: an argument is invalid, an id occurs twice, or an application belongs to another user. Nothing
+                has changed.
         """
 
     @abstractmethod

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from ugm.identity import UserGroup
+from ugm.partition.allocation import AllocationSpec
 from ugm.partition.application import ApplicationInfo
+from ugm.partition.reports import Admission
 from ugm.queues import Placement
 from ugm.resources import Resource
 
@@ -83,6 +85,49 @@ class AbstractApplications(ABC):
 
         Raises:
             RequestError: as for `submit`, or the queue is the root or has more than 100 names.
+        """
+
+    @abstractmethod
+    def admit(
+        self,
+        application_id: str,
+        user: UserGroup,
+        queue: str = "",
+        allocations: Iterable[AllocationSpec | tuple[str, Resource]] = (),
+        *,
+        tags: Mapping[str, str] | None = None,
+        quota: Resource | None = None,
+    ) -> Admission:
+        """Submit an application and grant its allocations, or change nothing.
+
+        After a denial, the partition is as before the call: it has no application, tracker or dynamic queue of it.
+        An application that was submitted before the call stays.
+
+        A repeated call has the same answer while the application and these allocations exist, even if limits were
+        lowered. It charges nothing. `end` is the counterpart.
+
+        Args:
+            application_id: as for `submit`.
+            user: as for `submit`.
+            queue: as for `submit`.
+            allocations: the allocations of the application, each as an `AllocationSpec` or as a tuple of its first
+                fields: the id and the usage. Several are granted like a gang, see `allocate_all`.
+            tags: as for `submit`.
+            quota: as for `submit`.
+
+        Raises:
+            RequestError: an argument is invalid, or an id is in use with other properties. An application that has run
+                and does not hold one of the allocations is in use with other allocations.
+        """
+
+    @abstractmethod
+    def end(self, application_id: str) -> bool:
+        """Release everything that an application holds and requests, remove it, and return whether it existed.
+
+        A repeated call returns False.
+
+        Raises:
+            RequestError: the id is invalid.
         """
 
     @abstractmethod

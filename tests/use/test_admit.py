@@ -1,0 +1,184 @@
+"""`admit` grants an application with its allocations or changes nothing; `end` is its counterpart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from support.partition_fixtures import changing_nothing
+from support.service_fixtures import client_of_service
+from ugm import AllocationRequest, Partition, RequestError, Resource, UserGroup, parse_config
+from ugm.journal import open_partition
+from ugm.partition import AbstractPartition, AllocationSpec
+from ugm.server import create_app
+
+CONFIG = parse_config(
+    """
+partitions:
+- placementrules: [{name: tag, value: namespace, create: true, parent: {name: fixed, value: p}}, {name: provided}]
+  queues:
+  - {name: p, parent: true}
+  - {name: q, maxapplications: 2, submitacl: "ana,ben", resources: {max: {vcore: 2}}}
+"""
+).partition()
+ANA, ONE = UserGroup("ana", ("lab",)), Resource(vcore=1000)
+TOKEN = "a token of about 30 characters"  # noqa: S105 - for a server of the test
+
+
+@contextmanager
+def _in_memory(_: Path) -> Iterator[AbstractPartition]:
+    yield Partition(CONFIG)
+
+
+@contextmanager
+def _with_journal(path: Path) -> Iterator[AbstractPartition]:
+    with open_partition(path / "journal", CONFIG) as partition:
+        yield partition
+
+
+@contextmanager
+def _of_service(_: Path) -> Iterator[AbstractPartition]:
+    with client_of_service(CONFIG) as partition:
+        yield partition
+
+
+@pytest.fixture(name="partition", params=[_in_memory, _with_journal, _of_service])
+def _partition(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AbstractPartition]:
+    """Return a partition of each kind."""
+    with request.param(tmp_path) as partition:
+        yield partition
+
+
+def test_a_grant_has_everything(partition: AbstractPartition) -> None:
+    """One call submits the application and charges its allocations; one call ends it."""
+    admission = partition.admit("a", ANA, "root.q", [("a.0", ONE), AllocationSpec("a.1", ONE, priority=3)])
+
+    assert admission
+    assert (admission.queue_path, [one.priority for one in admission.allocations]) == ("root.q", [0, 3])
+    assert partition.allocation_ids() == ("a.0", "a.1")
+    assert (partition.end("a"), partition.end("a")) == (True, False)
+    assert (partition.application_ids(), partition.allocation_ids()) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("user", "queue", "tags", "sizes"),
+    [
+        ("ana", "root.q", None, [3000]),
+        ("ana", "root.q", None, [1000, 1000, 1000]),
+        ("eve", "root.q", None, [1000]),
+        ("ana", "root.none", None, [1000]),
+        ("ana", "", {"namespace": "n"}, [1000]),
+    ],
+)
+def test_a_denial_leaves_nothing(
+    partition: AbstractPartition, user: str, queue: str, tags: dict[str, str] | None, sizes: list[int]
+) -> None:
+    """After a denial there is no application, no user, no queue and no usage that was not there before."""
+    partition.add_node("n", Resource(vcore=2000))
+    partition.admit("big", UserGroup("ben"), "root.q", [("big.0", Resource(vcore=1500))])
+    with changing_nothing(partition):
+        specs = [(f"a.{number}", Resource(vcore=size)) for number, size in enumerate(sizes)]
+        admission = partition.admit("a", UserGroup(user), queue, specs, tags=tags)
+
+    assert not admission
+    assert admission.allocations == ()
+    assert partition.queue("root.p.n") is None
+    assert partition.user(user) is None
+    partition.verify()
+
+
+def test_a_repetition_has_the_same_answer(partition: AbstractPartition) -> None:
+    """A repeated call is granted again and charges nothing, also above limits that were lowered since."""
+    first = partition.admit("a", ANA, "root.q", [("a.0", ONE)])
+    partition.configure(parse_config("partitions: [{queues: [{name: q, resources: {max: {vcore: 1m}}}]}]").partition())
+    with changing_nothing(partition):
+        again = partition.admit("a", ANA, "root.q", [("a.0", ONE)])
+
+    assert (bool(again), again.allocations) == (True, first.allocations)
+
+
+@pytest.mark.parametrize(
+    ("call", "difference"),
+    [
+        (lambda p: p.admit("a", UserGroup("ben"), "root.q", [("a.0", ONE)]), "another user"),
+        (lambda p: p.admit("a", ANA, "root.q", [("a.0", Resource(vcore=1))]), "another usage"),
+        (lambda p: p.admit("a", ANA, "root.q", [("a.0", ONE), ("a.1", ONE)]), "'a.1' is not held"),
+        (lambda p: p.admit("b", ANA, "root.q", [("a.0", ONE)]), "another application_id"),
+        (lambda p: p.admit("b", ANA, "root.q", [("b.0", ONE), ("b.0", ONE)]), "occurs twice"),
+        (lambda p: p.admit("b", ANA, "root.q", [AllocationRequest("b.0", "b", ONE)]), "expected an AllocationSpec"),
+    ],
+)
+def test_other_content_is_an_error(
+    partition: AbstractPartition, call: Callable[[AbstractPartition], object], difference: str
+) -> None:
+    """The error of an id in use names the difference, and nothing changes."""
+    partition.admit("a", ANA, "root.q", [("a.0", ONE)])
+    with changing_nothing(partition), pytest.raises(RequestError) as caught:
+        call(partition)
+
+    if "expected" not in difference:
+        assert difference in str(caught.value)
+
+
+def test_late_repetitions_charge_nothing(partition: AbstractPartition) -> None:
+    """A call that arrives again after a release of the allocation is refused instead of charged."""
+    partition.admit("a", ANA, "root.q", [("a.0", ONE)])
+    partition.release("a.0")
+    with changing_nothing(partition), pytest.raises(RequestError) as caught:
+        partition.admit("a", ANA, "root.q", [("a.0", ONE)])
+
+    assert caught.value.code == "id-in-use"
+
+
+def test_pending_requests_of_a_submitted_application_are_granted(partition: AbstractPartition) -> None:
+    """An application that was submitted before is kept after a denial, with its pending requests."""
+    partition.submit("a", ANA, "root.q")
+    partition.request("a.0", "a", ONE)
+    with changing_nothing(partition):
+        assert not partition.admit("a", ANA, "root.q", [("a.0", ONE), ("a.1", ONE), ("a.2", ONE)])
+
+    assert partition.admit("a", ANA, "root.q", [("a.0", ONE)])
+
+
+def test_a_denial_restores_the_quota_of_a_queue(partition: AbstractPartition) -> None:
+    """The quota of a dynamic queue is as before a denied call that would have changed it."""
+    names = {"namespace": "n"}
+    partition.admit("first", ANA, "", [("f", ONE)], tags=names, quota=Resource(vcore=4000))
+    with changing_nothing(partition):
+        admission = partition.admit("a", ANA, "", [("a", Resource(vcore=3000))], tags=names, quota=Resource(vcore=2000))
+
+    assert not admission
+    assert partition.queue_maximum("root.p.n") == Resource(vcore=4000)
+
+
+def test_a_journal_has_no_trace_of_a_denial(tmp_path: Path) -> None:
+    """A restart finds what was admitted, and nothing of what was denied or ended."""
+    with open_partition(tmp_path / "journal", CONFIG) as partition:
+        assert partition.admit("kept", ANA, "root.q", [("k", ONE)])
+        assert partition.admit("gone", ANA, "root.q", [("g", ONE)])
+        partition.end("gone")
+        assert not partition.admit("denied", ANA, "root.q", [("d", Resource(vcore=5000))])
+    with open_partition(tmp_path / "journal") as partition:
+        assert (partition.application_ids(), partition.allocation_ids()) == (("kept",), ("k",))
+
+
+def test_rest() -> None:
+    """Programs in other languages admit and end applications."""
+    partition = Partition(CONFIG)
+    rest = TestClient(create_app({"default": partition}, decide_token=TOKEN), base_url="http://localhost")
+
+    def post(name: str, **body: object) -> dict[str, object]:
+        headers = {"authorization": f"Bearer {TOKEN}"}
+        answer: dict[str, object] = rest.post(f"/api/v1/partition/default/{name}", json=body, headers=headers).json()
+        return answer
+
+    body = {"application_id": "a", "user": "ana", "queue": "root.q"}
+    one = {"allocation_id": "a.0", "usage": {"vcore": "1"}}
+    assert post("admit", **body, allocations=[{**one, "usage": {"vcore": "3"}}])["admitted"] is False
+    assert partition.application_ids() == ()
+    assert post("admit", **body, allocations=[one])["admitted"] is True
+    assert post("end", application_id="a") == {"existed": True}

@@ -1,0 +1,145 @@
+"""`synchronize` makes a partition agree with the running work of a host, and reports what it has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from support.partition_fixtures import changing_nothing
+from support.service_fixtures import client_of_service
+from ugm import Partition, RequestError, Resource, UserGroup, parse_config
+from ugm.journal import open_partition
+from ugm.partition import AbstractPartition, AllocationSpec, RunningApplication, SyncReport
+from ugm.server import create_app
+
+CONFIG = parse_config("partitions: [{queues: [{name: q, resources: {max: {vcore: 3}}}]}]").partition()
+ANA, BEN = UserGroup("ana", ("lab",)), UserGroup("ben")
+TOKEN = "a token of about 30 characters"  # noqa: S105 - for a server of the test
+#: What runs: an allocation has grown, one is on another node, and an application is unknown.
+RUNNING = [
+    RunningApplication(
+        "a", ANA, "root.q", [("a.0", Resource(vcore=2000)), AllocationSpec("a.1", Resource(), node="n")]
+    ),
+    RunningApplication("new", BEN, "root.other", [("new.0", Resource(vcore=2500))], {"team": "x"}),
+]
+
+
+def cores(vcore: int) -> Resource:
+    """Return some cores."""
+    return Resource(vcore=vcore * 1000)
+
+
+def fill(partition: AbstractPartition) -> None:
+    """Grant what a host knew before it was restarted."""
+    partition.admit("a", ANA, "root.q", [("a.0", cores(1)), ("a.1", Resource()), ("a.2", cores(1))])
+    partition.admit("gone", BEN, "root.q", [("gone.0", cores(1))])
+    partition.submit("waits", BEN, "root.q")
+    partition.request("waits.0", "waits", cores(1))
+
+
+@contextmanager
+def _in_memory(_: Path) -> Iterator[AbstractPartition]:
+    yield Partition(CONFIG)
+
+
+@contextmanager
+def _with_journal(path: Path) -> Iterator[AbstractPartition]:
+    with open_partition(path / "journal", CONFIG) as partition:
+        yield partition
+
+
+@contextmanager
+def _of_service(_: Path) -> Iterator[AbstractPartition]:
+    with client_of_service(CONFIG) as partition:
+        yield partition
+
+
+@pytest.fixture(name="partition", params=[_in_memory, _with_journal, _of_service])
+def _partition(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AbstractPartition]:
+    """Return a partition of each kind."""
+    with request.param(tmp_path) as partition:
+        fill(partition)
+        yield partition
+
+
+def test_everything_becomes_true(partition: AbstractPartition) -> None:
+    """Missing work is adopted, sizes are corrected, what is gone is released and ended, and all of it is reported."""
+    report = partition.synchronize(RUNNING, starting=["waits"])
+
+    assert report == SyncReport(("new",), ("new.0",), ("a.0", "a.1"), ("a.2", "gone.0"), ("gone",), report.exceeded)
+    assert [one.usage for one in partition.allocations("a")] == [cores(2), Resource()]
+    assert partition.application_ids() == ("a", "new", "waits")
+    assert not partition.audit(
+        [("a.0", "a", cores(2)), ("a.1", "a", Resource()), ("new.0", "new", Resource(vcore=2500))]
+    )
+    partition.verify()
+
+
+def test_a_repetition_changes_nothing(partition: AbstractPartition) -> None:
+    """The second call with the same work finds nothing to change."""
+    assert partition.synchronize(RUNNING)
+    with changing_nothing(partition):
+        assert not partition.synchronize(RUNNING)
+
+
+def test_limits_do_not_matter_and_are_reported(partition: AbstractPartition) -> None:
+    """Running work is adopted above limits, and the report has every limit that is exceeded."""
+    found = RunningApplication("big", BEN, "root.q", [("big.0", cores(9))])
+    report = partition.synchronize([found])
+
+    assert [(one.name, one.used) for one in report.exceeded] == [("root.q", 9000)]
+
+
+@pytest.mark.parametrize("starting", ["gone", "gone.0"])
+def test_starting_work_stays(partition: AbstractPartition, starting: str) -> None:
+    """An application or allocation that is about to run is neither released nor ended."""
+    partition.synchronize([], starting=[starting])
+
+    assert partition.application_ids() == ("gone",)
+    assert partition.allocation_ids() == ("gone.0",)
+
+
+def test_pending_requests_that_run_are_adopted(partition: AbstractPartition) -> None:
+    """A request that runs without a grant keeps its properties; other requests of the application stay pending."""
+    partition.request("waits.1", "waits", cores(1), priority=4)
+    partition.synchronize([RunningApplication("waits", BEN, "root.q", [("waits.1", cores(2))])])
+    one = partition.allocation("waits.1")
+
+    assert one is not None
+    assert (one.state, one.priority, one.usage) == ("held", 4, cores(2))
+    assert partition.pending("root.q") == (1, cores(1))
+
+
+@pytest.mark.parametrize(
+    "running",
+    [
+        [RunningApplication("a", BEN, "root.q")],
+        [*RUNNING, RUNNING[0]],
+        [RUNNING[0], RunningApplication("b", BEN, "root.q", [("a.0", cores(1))])],
+        [RunningApplication("b", BEN, "root")],
+        [RunningApplication("b", BEN, "root.q", [("b.0", 1)])],  # type: ignore[list-item]  # misuse
+    ],
+)
+def test_misuse_changes_nothing(partition: AbstractPartition, running: list[RunningApplication]) -> None:
+    """Another user of an application, an id that occurs twice or an invalid value changes nothing."""
+    with changing_nothing(partition), pytest.raises(RequestError):
+        partition.synchronize(running)
+
+
+def test_rest() -> None:
+    """Hosts in other languages synchronize with one request."""
+    partition = Partition(CONFIG)
+    fill(partition)
+    rest = TestClient(create_app({"default": partition}, decide_token=TOKEN), base_url="http://localhost")
+    allocation = {"allocation_id": "a.0", "usage": {"vcore": "2"}}
+    running = [{"application_id": "a", "user": "ana", "queue_path": "root.q", "allocations": [allocation]}]
+    answer = rest.post(
+        "/api/v1/partition/default/synchronize", json={"running": running}, headers={"authorization": f"Bearer {TOKEN}"}
+    ).json()
+
+    assert (answer["corrected"], answer["ended"]) == (["a.0"], ["gone", "waits"])
+    assert partition.allocation_ids() == ("a.0",)
