@@ -146,19 +146,19 @@ class Configurations:
         )
         return SchedulerConfig(partitions=tuple(configs))
 
-    def upload(self, text: str, actor: Actor = _PROGRAM, *, refuses_risks: bool = False) -> dict[str, Changes]:
+    def upload(self, text: str, actor: Actor = _PROGRAM, *, confirm: bool = False) -> dict[str, Changes]:
         """Apply the configuration in a text, and return the changes of each partition.
 
         Args:
             text: the configuration.
             actor: the program or person that requests it.
-            refuses_risks: whether a configuration is refused that lowers limits; see `ugm.partition.ConfigPlan.risks`.
+            confirm: whether a configuration may lower limits; see `ugm.partition.ConfigPlan.risks`.
 
         Raises:
             ApiError: the configuration has risks, and these are refused, or the server is stopping; nothing changed.
             ConfigError: the configuration has problems, or a partition is missing; nothing has changed.
         """
-        return self._attempt("upload", actor, lambda: self._read(text), refuses_risks=refuses_risks)
+        return self._attempt("upload", actor, lambda: self._read(text), confirm=confirm)
 
     def reload(self, actor: Actor = _PROGRAM) -> dict[str, Changes]:
         """Apply the configuration in the file, and return the changes of each partition.
@@ -208,13 +208,13 @@ class Configurations:
                 attempt.wait(_MOST_WAIT)
 
     def _attempt(
-        self, source: str, actor: Actor, read: Callable[[], SchedulerConfig], *, refuses_risks: bool = False
+        self, source: str, actor: Actor, read: Callable[[], SchedulerConfig], *, confirm: bool = True
     ) -> dict[str, Changes]:
         outcome, problems, changed = "failed", tuple[Problem, ...](), dict[str, Changes]()
         attempt = OpenAttempt(source, actor)
         self._open.add(attempt)
         try:
-            changed = self._replace(attempt, read, refuses_risks=refuses_risks)
+            changed = self._replace(attempt, read, confirm=confirm)
             outcome = "ok"
         except ApiError as error:
             outcome = error.code
@@ -246,7 +246,7 @@ class Configurations:
         )
 
     def _replace(
-        self, attempt: OpenAttempt, read: Callable[[], SchedulerConfig], *, refuses_risks: bool
+        self, attempt: OpenAttempt, read: Callable[[], SchedulerConfig], *, confirm: bool
     ) -> dict[str, Changes]:
         source = attempt.source
         if self._is_closed:
@@ -261,7 +261,7 @@ class Configurations:
                 self._decide(attempt, file_state)
                 self._refuse(source, error)
                 raise
-            if refuses_risks:
+            if not confirm:
                 self._require_no_risks(chosen)
             self._decide(attempt, file_state)
             with self._swapping:
@@ -286,7 +286,8 @@ class Configurations:
         plans = {name: self._partitions[name].plan(config) for name, config in chosen.items()}
         risks = [f"{name}: {risk}" for name, plan in plans.items() for risk in plan.risks]
         if risks:
-            raise ApiError(409, "unconfirmed", f"the configuration lowers limits: {'; '.join(risks)}")
+            reason = f"the configuration lowers limits, which confirm=true allows: {'; '.join(risks)}"
+            raise ApiError(409, "unconfirmed", reason, data={"risks": risks})
 
     def _refuse(self, source: str, error: UgmError) -> None:
         problems = _problems_of(source, error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from io import StringIO
 from itertools import pairwise
@@ -15,6 +15,7 @@ from ugm.server.cooperative import cooperatively
 from ugm.server.payloads import ApiError, Payload
 from ugm.server.series import TIERS, Metric, SeriesView, Subject
 from ugm.server.state import Query, RequestContext, ServedPartition
+from ugm.server.usage_history import UsageHistory
 
 __all__ = ["KINDS", "MEASURES", "sparklines", "usage_history", "usage_history_csv"]
 
@@ -34,7 +35,7 @@ def usage_history(served: ServedPartition, request: RequestContext) -> object:
     """Return the samples of one queue, user, group or node of a tree in the last hour, day or week."""
     query, now = request.query, served.usage_history.now()
     name = query.get("range", _DEFAULT_RANGE)
-    view = _filled(served.usage_history.store.read(_subject(query, query["name"]), name, now))
+    view = _read(served.usage_history, _subject(query, query["name"]), name, now)
     amounts: dict[str, dict[str, Sequence[int | None]]] = {}
     for (measure, resource), values in sorted(view.values.items()):
         if resource:
@@ -55,8 +56,7 @@ def usage_history_csv(served: ServedPartition, request: RequestContext) -> Paylo
     """Return the same samples as CSV, with a column for each measure and resource."""
     query = request.query
     name = query.get("range", _DEFAULT_RANGE)
-    subject = _subject(query, query["name"])
-    view = _filled(served.usage_history.store.read(subject, name, served.usage_history.now()))
+    view = _read(served.usage_history, _subject(query, query["name"]), name, served.usage_history.now())
     columns = sorted(view.values)
     text = StringIO()
     writer = csv.writer(text)
@@ -82,9 +82,11 @@ def sparklines(served: ServedPartition, request: RequestContext) -> object:
     kept = [index for index in _last_of_steps(times, step) if times[index] > after]
     series, limits = dict[str, list[int | None]](), dict[str, int | None]()
     for one in cooperatively(query["names"]):
-        view = _filled(history.store.read(_subject(query, one), name, now, {metric, limit}.__contains__))
+        subject = _subject(query, one)
+        view = _read(history, subject, name, now, {metric, limit}.__contains__)
         by_time = dict(zip(view.times, view.values.get(metric, ()), strict=False))
-        series[one] = [by_time.get(times[index], 0) for index in kept]
+        since = _known_since(history, subject, metric, view)
+        series[one] = [by_time.get(times[index], None if times[index] < since else 0) for index in kept]
         limits[one] = next(reversed(view.values.get(limit, ())), None)
     return {
         "as_of": now / 1000,
@@ -127,20 +129,46 @@ def _subject(query: Query, name: str) -> Subject:
         raise ApiError(404, "queue-unknown", str(error)) from None
 
 
-def _filled(view: SeriesView) -> SeriesView:
-    """Return a view with 0 for missing usage, and the denials since the previous sample instead of those so far."""
+def _read(
+    history: UsageHistory,
+    subject: Subject,
+    name: str,
+    now: int,
+    wanted: Callable[[Metric], bool] = lambda _metric: True,
+) -> SeriesView:
+    """Return the samples of a subject, with the denials since the previous sample instead of those so far.
+
+    A missing value is 0, or None if it is not known because the sample is from before the start of the server.
+    """
+    view = history.store.read(subject, name, now, wanted)
     values: dict[Metric, Sequence[int | None]] = {}
     for metric, column in view.values.items():
         if metric[0] in _OPTIONAL:
             values[metric] = column
-        else:
-            filled = [value or 0 for value in column]
-            values[metric] = _differences(filled) if metric[0] == "denials" else filled
+            continue
+        since = _known_since(history, subject, metric, view)
+        filled = [value if value is not None or at < since else 0 for at, value in zip(view.times, column, strict=True)]
+        values[metric] = _differences(filled) if metric[0] == "denials" else filled
     return view._replace(values=values)
 
 
-def _differences(totals: Sequence[int]) -> list[int | None]:
+def _known_since(history: UsageHistory, subject: Subject, metric: Metric, view: SeriesView) -> int:
+    """Return the time before which a missing value is unknown."""
+    started, column = history.known_since(""), view.values.get(metric, ())
+    if subject[0] == "tree_node" and not any(one for at, one in zip(view.times, column, strict=False) if at < started):
+        # A journal knows only the trees that the configuration declares.
+        return started
+    return history.known_since(metric[0])
+
+
+def _differences(totals: Sequence[int | None]) -> list[int | None]:
     """Return the increase at each sample; after a restart of the counter, that since the restart."""
     if not totals:
         return []
-    return [None, *(now - before if now >= before else now for before, now in pairwise(totals))]
+    return [None, *(_increase(before, now) for before, now in pairwise(totals))]
+
+
+def _increase(before: int | None, now: int | None) -> int | None:
+    if before is None or now is None:
+        return None
+    return now - before if now >= before else now

@@ -133,7 +133,7 @@ _SPARKLINES: Final = {
     "after": _NUMBER,
 }
 
-#: ``false`` refuses a configuration that lowers limits below the usage or by more than 10 %.
+#: ``true`` allows a configuration that lowers limits below the usage or by more than 10 %.
 _CONFIRM: Final[Schema] = {"type": "string", "enum": ["false", "true"]}
 _DURATION: Final = {"duration": DURATION}
 _CHECK: Final[Schema] = {

@@ -59,9 +59,8 @@ def config_changes(server: ServerState, _request: RequestContext) -> object:
 
 def upload(server: ServerState, request: RequestContext) -> object:
     """Replace the configuration of all partitions by the one in the request, or change nothing."""
-    refuses_risks = request.query.get("confirm") == "false"
-    actor = Actor(request.client, "operator")
-    return _changes_dict(server.configurations.upload(request.text, actor, refuses_risks=refuses_risks))
+    confirm, actor = request.query.get("confirm") == "true", Actor(request.client, "operator")
+    return _changes_dict(server.configurations.upload(request.text, actor, confirm=confirm))
 
 
 def reload(server: ServerState, request: RequestContext) -> object:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from threading import Lock
 from typing import Final, NamedTuple, final
 
+from ugm.elastic.group import ROOT_GROUP
 from ugm.events import ConfigurationChanged
 from ugm.identity import ancestors
 from ugm.journal.locations import LogLocation, log_at
@@ -45,7 +46,17 @@ class UsageHistory:
         clock: returns the time, in seconds since 1970.
     """
 
-    __slots__ = ("_clock", "_history", "_lock", "_newest", "_partition", "_sampler", "store")
+    __slots__ = (
+        "_clock",
+        "_history",
+        "_known_since",
+        "_loaded_at",
+        "_lock",
+        "_newest",
+        "_partition",
+        "_sampler",
+        "store",
+    )
 
     def __init__(
         self,
@@ -62,12 +73,19 @@ class UsageHistory:
         self._sampler: Final = Sampler(self.store.metrics)
         #: The snapshot of the newest sample.
         self._newest: PartitionSnapshot | None = None
+        #: From when samples come from the partition itself, and from when the journal knows a measure; in milliseconds.
+        self._loaded_at = 0
+        self._known_since: Mapping[str, int] = {}
         #: Held while a sample is taken.
         self._lock: Final = Lock()
 
     def now(self) -> int:
         """Return the time in milliseconds since 1970."""
         return int(self._clock() * 1000)
+
+    def known_since(self, measure: str) -> int:
+        """Return the time in milliseconds since 1970 before which a missing value of a measure is unknown, not 0."""
+        return self._known_since.get(measure, self._loaded_at)
 
     def take(self) -> bool:
         """Take a sample if the last one is older than the shortest step, and return whether one was taken.
@@ -113,6 +131,8 @@ class UsageHistory:
         with self._lock:
             now = self.now()
             with log_at(location).open_contents() as contents:
+                start = contents.start
+                known = {**dict.fromkeys(_USED, start.usage_since), **dict.fromkeys(_WAITED, start.at)}
                 intervals = [one for one in usage_intervals(contents, now) if one.end > now - TIERS[-1].span * 1000]
             recent = _recent(location, now)
             if self._history is not None:
@@ -120,6 +140,7 @@ class UsageHistory:
             instants = _instants((*intervals, *recent.waited), now)
             for at, values in samples_of(intervals, recent.waited, instants, self._numbers):
                 self.store.record(at, values)
+            self._loaded_at, self._known_since = now, known
             return recent.changed
 
     def _numbers(self, values: Mapping[tuple[str, str], int]) -> dict[int, int]:
@@ -175,9 +196,10 @@ class _Total:
         self.stored: dict[int, int] | None = None
 
     def add(self, one: UsageInterval, measures: tuple[str, str], sign: int) -> None:
-        """Add the amounts of an interval, or subtract them if *sign* is -1, and count it."""
+        """Add the amounts of an interval, or subtract them if *sign* is -1, and count it, if it has a number."""
         amounts, number = measures
-        for measure, amount in (((number, ""), 1), *(((amounts, name), amount) for name, amount in one.usage.items())):
+        counts = [((number, ""), 1)] if number else []
+        for measure, amount in (*counts, *(((amounts, name), amount) for name, amount in one.usage.items())):
             self.values[measure] = self.values.get(measure, 0) + sign * amount
         self.stored = None
 
@@ -211,7 +233,9 @@ def samples_of(
         while changes and changes[-1][0] <= instant:
             _, sign, measures, one = changes.pop()
             for subject in _subjects(one):
-                totals.setdefault(subject, _Total()).add(one, measures, sign)
+                # Nodes of trees have amounts only.
+                of_subject = (measures[0], "") if subject[0] == "tree_node" else measures
+                totals.setdefault(subject, _Total()).add(one, of_subject, sign)
         for total in totals.values():
             if total.stored is None:
                 total.stored = numbers(total.values)
@@ -224,6 +248,9 @@ def _subjects(one: UsageInterval) -> Iterator[Subject]:
     for kind, name in one.owners:
         # The only tree of elastic groups has this name; the nodes of quota trees have the name of their tree.
         yield ("tree_node", "elastic", name) if kind == _ELASTIC else ("tree_node", *name.split("/", 1))
+    if any(kind == _ELASTIC for kind, _ in one.owners):
+        # No configuration names the root of elastic groups.
+        yield "tree_node", "elastic", ROOT_GROUP
     if one.group is not None:
         yield "group", one.group
     yield "user", one.user

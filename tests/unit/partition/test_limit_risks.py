@@ -94,7 +94,7 @@ def test_usage_above_a_new_limit() -> None:
 
 
 def test_upload() -> None:
-    """An upload refuses risks on request, and changes nothing then; otherwise it needs no confirmation."""
+    """An upload refuses risks that are not confirmed, and changes nothing then."""
     partition = used(25)
     rest = client(partition)
 
@@ -102,12 +102,13 @@ def test_upload() -> None:
         return rest.put(f"/api/v1/config{query}", content=text, headers=UPLOAD).status_code
 
     lowered = TEXT.replace("memory: 100", "memory: 60")
-    refused = rest.put("/api/v1/config?confirm=false", content=lowered, headers=UPLOAD)
+    refused = rest.put("/api/v1/config", content=lowered, headers=UPLOAD)
     assert (refused.status_code, refused.json()["code"]) == (409, "unconfirmed")
-    assert "default: queue root.a: 60 memory instead of 100 memory" in refused.json()["message"]
+    assert "default: queue root.a: 60 memory instead of 100 memory" in refused.json()["detail"]
+    assert refused.json()["risks"] == ["default: queue root.a: 60 memory instead of 100 memory"]
     assert partition.config == config()
     assert upload(TEXT.replace("memory: 100", "memory: 95"), "?confirm=false") == 200
     assert upload(lowered, "?confirm=true") == 200
     assert partition.config == config("memory: 100", "memory: 60")
-    assert upload(TEXT.replace("memory: 100", "memory: 50")) == 200
+    assert upload(TEXT.replace("memory: 100", "memory: 50")) == 409
     assert upload(TEXT, "?confirm=maybe") == 400

@@ -75,7 +75,7 @@ def test_in_force_from_a_program() -> None:
 def test_upload() -> None:
     """An upload takes effect, and the response contains its changes."""
     partition = busy()
-    answer = client(partition).put("/api/v1/config", content=TIGHTER, headers=UPLOAD)
+    answer = client(partition).put("/api/v1/config?confirm=true", content=TIGHTER, headers=UPLOAD)
 
     assert answer.json()["partitions"]["default"]["limits"][0]["after"]["max_resources"] == {"memory": 5}
     assert team_limit(partition) == 5
@@ -104,7 +104,7 @@ def test_upload_to_several_partitions_is_whole() -> None:
     """If one partition cannot be changed, none is."""
     partitions = {"default": busy(), "other": create_partition()}
     rest = TestClient(create_app(partitions, read_only=False, token=SECRET))
-    answer = rest.put("/api/v1/config", content=TIGHTER, headers=UPLOAD)
+    answer = rest.put("/api/v1/config?confirm=true", content=TIGHTER, headers=UPLOAD)
 
     assert (answer.status_code, team_limit(partitions["default"])) == (422, 8)
 
@@ -115,7 +115,7 @@ def test_upload_to_several_partitions_is_whole() -> None:
 )
 def test_token(headers: dict[str, str], status: int) -> None:
     """A change needs the token."""
-    answer = client().put("/api/v1/config", content=TIGHTER, headers={**headers, **YAML})
+    answer = client().put("/api/v1/config?confirm=true", content=TIGHTER, headers={**headers, **YAML})
 
     assert answer.status_code == status
     assert status == 200 or answer.headers["www-authenticate"] == "Bearer"
@@ -123,7 +123,7 @@ def test_token(headers: dict[str, str], status: int) -> None:
 
 def test_read_only() -> None:
     """A read-only server refuses changes, even with the token."""
-    answer = client(read_only=True).put("/api/v1/config", content=TIGHTER, headers=UPLOAD)
+    answer = client(read_only=True).put("/api/v1/config?confirm=true", content=TIGHTER, headers=UPLOAD)
 
     assert (answer.status_code, answer.json()["code"]) == (403, "read-only")
 
@@ -155,7 +155,7 @@ def test_reload(file: Path) -> None:
     """A reload returns to the content of the file, and replaces an earlier upload."""
     partition = busy()
     rest = client(partition, config_path=file)
-    rest.put("/api/v1/config", content=TIGHTER, headers=UPLOAD)
+    rest.put("/api/v1/config?confirm=true", content=TIGHTER, headers=UPLOAD)
     answer = rest.post("/api/v1/config/reload", headers=TOKEN)
 
     assert (answer.status_code, team_limit(partition)) == (200, 8)
@@ -188,7 +188,7 @@ def test_refused_file_degrades_health(file: Path) -> None:
     assert body["reason"].startswith("the configuration file was refused: ")
     assert body["reason"].endswith("[yaml-syntax]")
     assert body["configuration"]["in_force"]["source"] == "start"
-    assert rest.put("/api/v1/config", content=TIGHTER, headers=UPLOAD).status_code == 200
+    assert rest.put("/api/v1/config?confirm=true", content=TIGHTER, headers=UPLOAD).status_code == 200
     body = rest.get("/api/v1/health").json()
     assert (body["status"], body["configuration"]["in_force"]["source"]) == ("degraded", "upload")
     file.write_text(TIGHTER)
@@ -356,7 +356,7 @@ def test_changes_are_counted(tmp_path: Path) -> None:
     assert counted() == {"file/applied": 0, "file/refused": 0, "upload/applied": 0, "upload/refused": 0, "": 0}
     file.write_text("partitions: [")
     assert server.post("/api/v1/config/reload", headers=TOKEN).status_code == 422
-    assert server.put("/api/v1/config", content=TIGHTER, headers=UPLOAD).status_code == 200
+    assert server.put("/api/v1/config?confirm=true", content=TIGHTER, headers=UPLOAD).status_code == 200
     assert counted() == {"file/applied": 0, "file/refused": 1, "upload/applied": 1, "upload/refused": 0, "": 1}
     file.write_text(CONFIG)
     assert server.post("/api/v1/config/reload", headers=TOKEN).status_code == 200
@@ -380,7 +380,7 @@ def test_attempts_are_listed(file: Path) -> None:
     """Each attempt to replace the configuration is listed with its author, and its differences or problems."""
     rest = client(busy(), config_path=file)
     assert rest.get("/api/v1/config/changes").json() == {"attempts": []}
-    rest.put("/api/v1/config", content=TIGHTER, headers=UPLOAD)
+    rest.put("/api/v1/config?confirm=true", content=TIGHTER, headers=UPLOAD)
     rest.put("/api/v1/config", content="partitions: [", headers=UPLOAD)
     file.write_text("partitions: {")
     rest.app.state.configurations.reload_if_changed()  # type: ignore[attr-defined] # what the client was made with
@@ -411,7 +411,7 @@ def test_attempts_survive_a_restart(tmp_path: Path) -> None:
             )
             with TestClient(app, base_url="http://localhost") as rest:
                 if uploads:
-                    rest.put("/api/v1/config", content=TIGHTER, headers=UPLOAD)
+                    rest.put("/api/v1/config?confirm=true", content=TIGHTER, headers=UPLOAD)
 
                 def found() -> list[dict[str, Any]]:
                     listed: list[dict[str, Any]] = rest.get("/api/v1/config/changes").json()["attempts"]
