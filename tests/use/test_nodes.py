@@ -77,6 +77,9 @@ def test_nodes_in_rest() -> None:
     assert rest.post(f"{PREFIX}/allocate", json=body, headers=DECIDE).json()["allowed"]
     listed = rest.get(f"{PREFIX}/allocations", headers=TOKEN).json()["allocations"]
     assert {one["allocation_id"]: one["node"] for one in listed} == {**NODES, "new": "n9"}
+    [turn] = rest.get(f"{PREFIX}/order", headers=TOKEN).json()["turns"]
+    [waiting] = rest.get(f"{PREFIX}/waiting", headers=TOKEN).json()["requests"]
+    assert (turn["node"], waiting["node"]) == ("n1", "n1")
     assert rest.post(f"{PREFIX}/allocate", json={**body, "node": ""}, headers=DECIDE).status_code == 400
 
 

@@ -118,7 +118,7 @@ def _turn_table(turns: Iterable[JsonMapping]) -> Table:
             turn["user"],
             turn["queue_path"],
             str(turn["priority"]),
-            str(Resource(turn["usage"])),
+            str(Resource(turn["usage"])) + (f" on {turn['node']}" if turn["node"] else ""),
             "fits" if turn["fits"] else f"exceeds {turn['blocked_by']}",
         )
         for number, turn in enumerate(turns, 1)

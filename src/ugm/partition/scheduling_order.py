@@ -92,6 +92,7 @@ class Turn(NamedTuple):
             "queue_path": self.queue_path,
             "usage": dict(self.request.usage),
             "priority": self.request.priority,
+            "node": self.request.node,
             "fits": self.fits,
             "blocked_by": self.blocked_by,
             "reasons": self._reasons(),

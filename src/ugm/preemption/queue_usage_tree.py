@@ -172,7 +172,7 @@ class QueueUsageTree:
         add_name, add_usage = self.names.append, self.usages.append
         for position, facts in enumerate(self.world.allocations):
             name, application, path, usage, priority, preemptible, is_terminating, host = facts
-            host = host if host in hosts else None
+            host = host if hosts and host in hosts else None
             add_name(name)
             add_usage(usage.amounts)
             is_of_requester = application == application_id

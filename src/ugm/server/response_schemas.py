@@ -56,6 +56,7 @@ _ORDERED: Final = {
     **dict.fromkeys(("allocation_id", "application_id", "user", "queue_path", "blocked_by"), TEXT),
     "usage": AMOUNTS,
     "priority": AMOUNT,
+    "node": optional(TEXT),
     "fits": BOOLEAN,
 }
 

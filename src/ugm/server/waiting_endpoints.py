@@ -202,6 +202,7 @@ def _request_dict(one: WaitingTurn, explanations: _Explanations) -> dict[str, ob
         "requested_at": one.requested_at,
         "fits": turn.fits,
         "blocked_by": turn.blocked_by,
+        "node": wanted.node,
         "reasons": explanations.of(turn),
     }
 
