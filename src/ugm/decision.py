@@ -32,6 +32,7 @@ __all__ = [
     "exceeded",
     "headroom_of",
     "is_limiting",
+    "with_never",
 ]
 
 _QUEUE: Final = TrackingType.QUEUE
@@ -135,35 +136,45 @@ class Violation(NamedTuple):
 class ScheduledViolation(Violation):
     """A limit that is too small for a request now, and that a schedule raises later.
 
+    Waiting can help, unless other limits deny the request at each time at which this one allows it.
+
     >>> violation = Violation(TrackingType.QUEUE, "root.prod", "root.prod", "", "gpu", 4, 0, 8)
     >>> print(ScheduledViolation.of(violation, LimitRise(1_795_824_000, 16)))
     queue root.prod: 8 gpu requested, at most 4 allowed until 2026-11-28 00:00 UTC, then 16
     """
 
     _rise: LimitRise
+    #: Whether other limits deny the request at each time at which this one allows it.
+    _is_blocked: bool
 
     @classmethod
-    def of(cls, violation: Violation, rise: LimitRise) -> Self:
-        """Return a violation with the change that helps."""
+    def of(cls, violation: Violation, rise: LimitRise, *, is_blocked: bool = False) -> Self:
+        """Return a violation with the change after which the limit allows the request."""
         made = cls(*violation)
-        made._rise = rise
+        made._rise, made._is_blocked = rise, is_blocked
         return made
+
+    def as_blocked(self) -> Self:
+        """Return the violation for a request that other limits deny at each time at which this one allows it."""
+        return self.of(self, self._rise, is_blocked=True)
 
     @property
     def can_wait(self) -> bool:
-        """True: the request fits after the change."""
-        return True
+        """True if the request fits after the change."""
+        return not self._is_blocked
 
     @property
-    def rise(self) -> LimitRise:
-        """The first change of the limit after which the request fits without other usage."""
-        return self._rise
+    def rise(self) -> LimitRise | None:
+        """The first change of the limit after which the request fits without other usage; None for none."""
+        return None if self._is_blocked else self._rise
 
     def _what(self) -> str:
         resource, (at, later) = self.resource or "", self._rise
         requested, limit = (format_amount(resource, amount) for amount in (self.requested, self.limit))
         change = "unlimited" if later is None else format_amount(resource, later)
-        return f"{requested} {resource} requested, at most {limit} allowed until {time_text(at)}, then {change}"
+        blocked = "; other limits deny it whenever this one does not" if self._is_blocked else ""
+        things = resource or "more applications"
+        return f"{requested} {things} requested, at most {limit} allowed until {time_text(at)}, then {change}{blocked}"
 
 
 class Exhaustion(NamedTuple):
@@ -437,6 +448,12 @@ def exceeded(
         if counter.running >= limit.max_running and counter in starting:
             found.append(_violation(counter, None, limit.applications, limit.applications - counter.running, 1))
     return tuple(found)
+
+
+def with_never(violations: Iterable[Violation], never: Iterable[Violation]) -> tuple[Violation, ...]:
+    """Return violations with those that waiting cannot help, which replace others of the same limit."""
+    known = {one[:5]: one for one in never}
+    return (*(known.pop(one[:5], one) for one in violations), *known.values())
 
 
 def already_exceeded(counter: Counter) -> Iterator[Violation]:

@@ -14,7 +14,7 @@ until it is replaced. A resettable model is also reset after a query that raised
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple, Protocol, Self, runtime_checkable
 
@@ -30,6 +30,7 @@ __all__ = [
     "ClusterModel",
     "EvictingModel",
     "Exhaustion",
+    "GangModel",
     "Guarantee",
     "HistoryModel",
     "LendingModel",
@@ -142,6 +143,21 @@ class EvictingModel(QuotaModel, Protocol):
         """Return the ids of allocations to refund so that *claim* fits; none if no refund would help.
 
         Called only after `QuotaModel.check` has returned a limit. Reads only.
+        """
+        ...
+
+
+@runtime_checkable
+class GangModel(QuotaModel, Protocol):
+    """A quota model that can tell whether several claims may ever fit together.
+
+    For any other model, waiting cannot help a gang if it cannot help one of its claims.
+    """
+
+    def never(self, claims: Sequence[Claim]) -> Iterable[Violation]:
+        """Return every limit that *claims* exceed together in an empty partition at every time, each with their sum.
+
+        Called only after the claims were denied together. Reads only.
         """
         ...
 

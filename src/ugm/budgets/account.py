@@ -220,12 +220,21 @@ class Account:
         left = self.left(now)
         if self.terms.is_safe and until is None:
             return self._unpromised()
-        requested = 0 if until is None or until <= now else wanted * (until - now)
+        requested = self.promise(amounts, until, now)
         if left > 0 and (not self.terms.is_safe or requested + self.committed(now) <= left):
             return None
         return self._denial(requested, left, now)
 
     # Denials
+
+    def promise(self, amounts: Mapping[str, int], until: int | None, now: int) -> int:
+        """Return what a claim promises to use from now on; 0 if it promises nothing."""
+        return 0 if until is None or until <= now else self.terms.wanted(amounts) * (until - now)
+
+    def never(self, promised: int, now: int) -> BudgetViolation | None:
+        """Return the denial of claims with a sum of promises that cannot fit in any period; None if they can."""
+        denial = self._denial(promised, self.left(now), now)
+        return None if denial.can_wait else denial
 
     def _unpromised(self) -> BudgetViolation:
         budget, resource = self.terms.budget, self.terms.resource

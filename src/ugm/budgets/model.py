@@ -10,7 +10,7 @@ when something is charged to it, and queries store nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from fractions import Fraction
 from typing import Final, final
@@ -162,6 +162,23 @@ class Budgets(ReportingModel):
         except BaseException:
             self._lock.release_if_held()
             raise
+
+    @locked
+    def never(self, claims: Sequence[Claim]) -> list[BudgetViolation]:
+        """Return every account that never has enough for some claims together, with the sum of their promises."""
+        accounts: dict[tuple[str, str, str], Account] = {}
+        promised: dict[tuple[str, str, str], int] = {}
+        for claim in claims:
+            for account in self._accounts_of(claim):
+                terms = account.terms
+                # A claim that has to promise its duration and does not is denied by itself.
+                if terms.wanted(claim.usage.amounts) and not (terms.is_safe and claim.until is None):
+                    key = terms.budget.name, account.owner, terms.resource
+                    accounts[key] = account
+                    more = account.promise(claim.usage.amounts, claim.until, self._now)
+                    promised[key] = promised.get(key, 0) + more
+        denials = [account.never(promised[key], self._now) for key, account in accounts.items()]
+        return [denial for denial in denials if denial is not None]
 
     def charge(self, claim: Claim) -> None:
         """Count a claim from now on, even if nothing is left."""

@@ -32,13 +32,16 @@ _Requested: TypeAlias = list[tuple[ResourceNode, str, int]]
 
 @final
 class RuntimeViolation(Violation):
-    """A violation of the runtime of a group. The runtime can increase when other groups request less."""
+    """A violation of the runtime of a group. The runtime can increase when other groups request less.
+
+    A request that no increase can help is reported as a plain `ugm.Violation` instead; see `ElasticQuota.never`.
+    """
 
     __slots__ = ()
 
     @property
     def can_wait(self) -> bool:
-        """True. A request above the largest possible runtime is reported as a plain `ugm.Violation` instead."""
+        """True: waiting can help."""
         return True
 
 
@@ -142,28 +145,7 @@ class GroupAdmission:
             return
         runtime = node.runtime()
         if used + amount > runtime:
-            maximum = self._max_runtime(node, name)
-            kind, limit = (Violation, maximum) if amount > maximum else (RuntimeViolation, runtime)
-            yield kind(GROUP, node.name, "", "", name, limit, used, amount)
-
-    def _max_runtime(self, node: ResourceNode, name: str) -> int:
-        """Return an upper bound of the runtime of a resource, even if all other groups release everything.
-
-        A group gets at most what its parent shares, less the minimums that its siblings do not lend, and at most its
-        maximum, or without weight its minimum. There are two exceptions. Without scaling, a minimum is granted even if
-        the parent shares less. A minimum that is not lent is granted even above the maximum.
-        """
-        top, path = node.shared_path()
-        least, most = top.max, top.max
-        if top.parent is None:
-            # The built-in groups can release what they use.
-            least, most = (max(amount, 0) for amount in (top.max, self.tree.total.amounts.get(name, 0)))
-        for shares, below in path:
-            not_lent = 0 if below.lends else below.min
-            own = max(below.max if below.weight > 0 else min(below.max, below.min), not_lent)
-            # A group shares less among its children if they request less.
-            least, most = 0, min(shares.upper_bound(below, least, most), own)
-        return most
+            yield RuntimeViolation(GROUP, node.name, "", "", name, runtime, used, amount)
 
 
 def _minimum_violations(group: GroupNode, requested: _Requested) -> Iterator[Violation]:

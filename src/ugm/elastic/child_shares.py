@@ -22,12 +22,6 @@ shares of the others do not change.
 Invariant: every read returns the same as `share` for the current requests. Earlier reads have no influence, even if an
 exception from outside has interrupted them.
 
-**The largest share.** `upper_bound` is for a request that is denied now. No share is larger, whatever the siblings
-request. All shares together are at most the available amount A, and a sibling that does not lend its minimum m gets at
-least m, or in a shortage its scaled part. Let M be the sum of all minimums. There are only shortages where A is less
-than M. The scaled part A m / M is then rounded down by at most (M - 1) / M, for each of these siblings. Without
-scaling, a child gets its own minimum in any case.
-
 The cost: a change takes constant time. So does a read that the sums or the bound decide. Any other read takes a pass
 over the hungry children for each round, unless the result is stored. The available amount is passed to each read.
 """
@@ -71,9 +65,6 @@ class ChildShares:
     mins: int = field(default=0, init=False)
     #: The sum of the shares before the rounds, if minimums are not scaled.
     floors: int = field(default=0, init=False)
-    #: The sum of the minimums that are not lent, and the number of those that are not 0.
-    kept: int = field(default=0, init=False)
-    _keepers: int = field(default=0, init=False)
     #: The number of hungry children with a weight, the sum of their needs beyond the floors, and that of their weights.
     _hungry: int = field(default=0, init=False)
     _needs: int = field(default=0, init=False)
@@ -140,9 +131,6 @@ class ChildShares:
         floor = request if request < minimum and child.lends else minimum
         self.mins += sign * minimum
         self.floors += sign * floor
-        if minimum and not child.lends:
-            self.kept += sign * minimum
-            self._keepers += sign
         if request > minimum:
             self._count_hungry(child, sign)
         self._shortage = None
@@ -224,29 +212,6 @@ class ChildShares:
                 return request
             return minimum + self._part_with(child, need, left, needs) if left > 0 else minimum
         return request if request < minimum and child.lends else minimum
-
-    def upper_bound(self, child: SharingChild, least: int, most: int) -> int:
-        """Return an upper bound of the share of a child for all requests of its siblings, in constant time.
-
-        If all available amounts cover the minimums, the child gets as much when its siblings request nothing and it has
-        a weight.
-
-        Args:
-            child: the child.
-            least: the smallest available amount; not negative.
-            most: the largest available amount.
-        """
-        kept, keepers = self.kept, self._keepers
-        if child.min and not child.lends:
-            kept, keepers = kept - child.min, keepers - 1
-        if not self.scales:
-            return max(child.min, most - kept)
-        bound = most - kept if most >= self.mins else 0
-        if least < self.mins:
-            # The amount less the scaled parts grows with the amount, except for the rounding.
-            short = min(most, self.mins - 1)
-            bound = max(bound, (short * (self.mins - kept) + keepers * (self.mins - 1)) // self.mins)
-        return bound
 
     def _part_with(self, child: SharingChild, need: int, left: int, needs: int) -> int:
         """Return a lower bound of what all rounds would give to a child with another need, like `_part_lower_bound`.

@@ -12,7 +12,7 @@ If an exception from outside interrupts a call, the call either takes effect or 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Self, TypeVar, final
 
 from ugm._claim_groups import NAMESPACE_TAG, GroupFinder, finder_of
@@ -177,6 +177,14 @@ class ElasticModel(ReportingModel):
             return ()
         return self._if_expected(pod, lambda: self.quota.violations(pod))
 
+    def never(self, claims: Sequence[Claim]) -> Iterable[Violation]:
+        """Return every limit that some claims exceed together even if nothing else is charged, each with their sum."""
+        pods = [self._pod(claim) for claim in claims]
+        return self.quota.never([pod for pod in pods if not self._is_refused(self.quota.group_of(pod))])
+
+    def _is_refused(self, group: str) -> bool:
+        return self._has_no_group(group) or self.quota.refuses_pods(group)
+
     def _missing(self) -> SetupViolation:
         if self._config is None or not self._config.group_by:
             return _MissingGroupTag.of("elastic group tag", self._group_tag)
@@ -267,7 +275,7 @@ class ElasticModel(ReportingModel):
         """Return all groups with allocations except that of *claim*, as they are while it is expected."""
         pod, quota = self._pod(claim), self.quota
         group = quota.group_of(pod)
-        if self._has_no_group(group) or quota.refuses_pods(group):
+        if self._is_refused(group):
             return ()
         running = {
             name: [pod_name for pod_name in names if pod_name not in without]

@@ -9,13 +9,13 @@ If an exception from outside interrupts a call, the call either takes effect or 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, TypeVar, final
 
 from ugm.arguments import require_instance
 from ugm.decision import ALLOWED, Decision, EffectiveLimit, Violation
-from ugm.elastic.admission import GROUP, AdmissionRules, GroupAdmission
+from ugm.elastic.admission import GROUP, AdmissionRules, GroupAdmission, RuntimeViolation
 from ugm.elastic.counted_pods import CountedPods
 from ugm.elastic.eviction import ElasticPreemptionPlan, RevokePlan, plan_preemption, plan_revoke
 from ugm.elastic.group import (
@@ -74,6 +74,8 @@ class ElasticQuota:
         self._index: Final = self._pods.index
         self._admission: Final = GroupAdmission(tree, rules)
         self._preempt_in_default: Final = preempt_in_default
+        #: An equal quota without pods, for `never`; None until it is needed, and after a change of the groups.
+        self._emptied: ElasticQuota | None = None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} groups={len(self.tree.groups)}>"
@@ -127,6 +129,7 @@ class ElasticQuota:
         """Change a group. If an exception interrupts it, nothing has changed."""
         undo_tree = self.tree._undo_of_change(name)  # noqa: SLF001 - of this package
         undo_index = self._index.undo_of_change(name)
+        self._emptied = None
         try:
             change()
         except BaseException:
@@ -280,7 +283,34 @@ class ElasticQuota:
 
     def violations(self, pod: Pod) -> tuple[Violation, ...]:
         """Return every limit that a pod that is known to be valid would exceed, like `check`."""
-        return tuple(self._violations(pod, {}))
+        found = self._own_violations(pod)
+        if all(type(one) is not RuntimeViolation for one in found):
+            return found
+        never = {one[:5]: one for one in self.never((pod,))}
+        exact = [Violation(*one[:5], never.pop(one[:5]).limit, *one[6:]) if one[:5] in never else one for one in found]
+        return (*exact, *never.values())
+
+    def never(self, pods: Sequence[Pod]) -> tuple[Violation, ...]:
+        """Return every limit that some valid pods exceed together even if there are no others, each with their sum.
+
+        The pods are checked one after the other, each as if it were expected and those before it were running.
+        """
+        emptied = self._emptied
+        if emptied is None or emptied.tree.total != self.tree.total:
+            tree = ElasticTree(self.tree.total, self.tree.groups, scale_min=self.tree.scale_min)
+            emptied = self._emptied = ElasticQuota(tree, rules=self._admission.rules)
+        # An interrupted call leaves pods in it.
+        self._emptied = None
+        found: dict[object, Violation] = {}
+        for pod in pods:
+            for one in emptied.if_expected(pod, partial(emptied._own_violations, pod)):
+                found[one[:5]] = Violation(*one[:5], one.limit, 0, one.used + one.requested)
+            if len(pods) > 1:
+                emptied.charge(pod)
+        if len(pods) > 1:
+            emptied.forget_all([pod.name for pod in pods])
+        self._emptied = emptied
+        return tuple(found.values())
 
     def surely_fits(self, pod: Pod, group: str) -> bool:
         """Return True if a new or waiting pod of a group would fit; False if it would not, or if that is unknown."""
@@ -290,6 +320,9 @@ class ElasticQuota:
     def room(self, group: str, resource: str) -> int | None:
         """Return what the limit of a group leaves of a resource for waiting pods; None if it does not limit it."""
         return self._admission.room(group, resource)
+
+    def _own_violations(self, pod: Pod) -> tuple[Violation, ...]:
+        return tuple(self._violations(pod, {}))
 
     def _violations(self, pod: Pod, freed: dict[str, int]) -> Iterable[Violation]:
         return self._admission.violations(self.group_of(pod), pod.usage, preemptible=pod.preemptible, freed=freed)

@@ -94,8 +94,6 @@ def _sums(
     expected = counted * node.own_non_preemptible_used + sum(child.non_preemptible_used for child in below)
     yield "non-preemptible usage", node.non_preemptible_used, expected
     yield "minimum of children", node.shares.mins, sum(child.min for child in below if child.competes)
-    kept = sum(child.min for child in below if child.competes and not child.lends)
-    yield "minimum that children do not lend", node.shares.kept, kept
 
 
 def _runtime_findings(tree: ElasticTree, resource: str, node: ResourceNode, below: list[ResourceNode]) -> Iterator[str]:

@@ -19,6 +19,7 @@ from ugm.identity import canonical_path
 from ugm.model import Claim
 from ugm.partition.allocation import AllocationRequest, AllocationState, require_duration, traits_of
 from ugm.partition.application import Application, LedgerEntry
+from ugm.partition.emptied import with_prospects
 from ugm.partition.events import Denied
 from ugm.partition.model_calls import Call, charge_calls
 from ugm.partition.model_set import ModelSet
@@ -33,7 +34,6 @@ _HELD: Final = AllocationState.HELD
 _PENDING: Final = AllocationState.PENDING
 #: The allocation id of a query; no allocation has it.
 _NO_ALLOCATION: Final = ""
-_NOTHING: Final = Resource()
 
 
 @final
@@ -223,7 +223,7 @@ class AdmissionControl:
         if not models.all and not objections:
             violations = state.admit(application, vector)
             if violations:
-                return self.deny([request], Decision(violations), entry.usage)
+                return self.deny([request], Decision(violations), (entry,))
             state.write_allocated(request.allocation_id, entry)
             return ALLOWED
         holding = state.holding_of(application)
@@ -234,7 +234,7 @@ class AdmissionControl:
         by_limits = holding.violations(vector) if by_models or objections else holding.admit(vector)
         if by_limits or by_models:
             evictions = self._evictions(claim, entry) if by_models else ()
-            return self.deny([request], Decision(by_limits + by_models, evictions), entry.usage)
+            return self.deny([request], Decision(by_limits + by_models, evictions), (entry,))
         if objections:
             return self.deny([request], Decision(tuple(objections)))
         models.apply(charge_calls(claim, pending=request.allocation_id in application.pending))
@@ -258,7 +258,7 @@ class AdmissionControl:
             return ALLOWED
         evictions = self._evictions(claim, entry) if by_models else ()
         if not evictions or not self._evict(claim, entry, evictions):
-            return self.deny([request], Decision(by_limits + by_models), entry.usage)
+            return self.deny([request], Decision(by_limits + by_models), (entry,))
         return Decision((), evictions)
 
     def _evict(self, claim: Claim, entry: LedgerEntry, evictions: Sequence[str]) -> bool:
@@ -298,16 +298,18 @@ class AdmissionControl:
             self._state.charge(other, self.vector(other.usage))
         return not violations
 
-    def deny(self, requests: Iterable[AllocationRequest], decision: Decision, usage: Resource = _NOTHING) -> Decision:
+    def deny(
+        self, requests: Iterable[AllocationRequest], decision: Decision, entries: Sequence[LedgerEntry] = ()
+    ) -> Decision:
         """Record a denial and return it, with the changes by a schedule that help.
 
         Args:
             requests: the requests, which were denied together.
             decision: the denial.
-            usage: the whole amounts that every limit checks, as far as they are known.
+            entries: their entries; none if limits of users, groups and queues have not denied them.
         """
-        if self._state.compiled.schedule is not None:
-            decision = decision._replace(violations=self._state.compiled.with_rises(decision.violations, usage))
+        if entries and self._state.compiled.schedule is not None:
+            decision = decision._replace(violations=with_prospects(self._state, decision.violations, entries))
         if self._state.record:
             self._state.record(Denied(tuple(requests), decision))
         return decision
@@ -327,8 +329,9 @@ class AdmissionControl:
             by_limits: the limits of users, groups and queues that it exceeds.
             by_models: the limits of models that it exceeds.
         """
-        evictions = self._evictions(claim, self.entry(request, _HELD)) if by_models else ()
-        return self.deny([request], Decision(by_limits + by_models, evictions), request.usage)
+        entry = self.entry(request, _HELD)
+        evictions = self._evictions(claim, entry) if by_models else ()
+        return self.deny([request], Decision(by_limits + by_models, evictions), (entry,))
 
     def check(self, request: AllocationRequest) -> Decision:
         """Return the answer that a request would get, for any allocation id."""
@@ -340,7 +343,7 @@ class AdmissionControl:
         by_limits, by_models = self._state.holding_of(application).violations(vector), self._models.check(claim)
         if not by_limits and not by_models:
             return ALLOWED
-        by_limits = self._state.compiled.with_rises(by_limits, request.usage)
+        by_limits = with_prospects(self._state, by_limits, (entry,))
         return Decision(by_limits + by_models, self._evictions(claim, entry) if by_models else ())
 
     def violations(self, allocation_id: str, entry: LedgerEntry) -> tuple[Violation, ...]:
@@ -424,7 +427,7 @@ class AdmissionControl:
             self.require_not_failing(old.application)
         violations = self._renewal_violations(allocation_id, old, new, extends=extends)
         if violations:
-            return self._deny_exchange(allocation_id, new, violations, duration)
+            return self._deny_exchange(allocation_id, new, violations, duration=duration)
         self._state.write_renewed(allocation_id, new, before)
         return ALLOWED
 
@@ -450,21 +453,21 @@ class AdmissionControl:
             self._swap(old_id, old, new_id, new)
             return ALLOWED
         growing = {name: amount for name, amount in new.usage.items() if amount > old.usage.get(name, 0)}
-        return self._deny_exchange(new_id, new, violations, growing=Resource(growing))
+        return self._deny_exchange(new_id, new, violations, [new._replace(usage=Resource(growing))])
 
     def _deny_exchange(
         self,
         allocation_id: str,
         new: LedgerEntry,
         violations: tuple[Violation, ...],
+        entries: Sequence[LedgerEntry] = (),
         duration: int | None = None,
-        growing: Resource = _NOTHING,
     ) -> Decision:
         application_id, (_, placeholder, priority, preemptible, _, _, node) = new.application.application_id, new.traits
         request = AllocationRequest(
             allocation_id, application_id, new.usage, placeholder, priority, preemptible, duration, node
         )
-        return self.deny([request], Decision(violations), growing)
+        return self.deny([request], Decision(violations), entries)
 
     def _swap(self, old_id: str, old: LedgerEntry, new_id: str, new: LedgerEntry) -> None:
         self._state.holding_of(old.application).swap(old.usage, new.usage)

@@ -15,14 +15,12 @@ from typing import Final, NamedTuple, Self
 from ugm._declared_models import ModelDefinition, definitions_of
 from ugm._thresholds import require_thresholds
 from ugm.configuration import PartitionConfig, PlacementRule
-from ugm.decision import Violation
 from ugm.identity import TrackingType
 from ugm.partition.config_schedule import NEVER, ActiveEntries, ConfigSchedule
 from ugm.partition.pending_limits import PendingLimits, PendingMaximum
 from ugm.partition.stored_config import config_to_data
 from ugm.queues import PlacementRules
 from ugm.queues.specs import QueueSpecs
-from ugm.resources import Resource
 from ugm.tracking.limits import Limits
 
 __all__ = ["CompiledConfig"]
@@ -95,17 +93,6 @@ class CompiledConfig(NamedTuple):
         if self.schedule is None or self.active is None:
             return self.specs
         return self.schedule.compiled((None,) * len(self.active))[1]
-
-    def with_rises(self, violations: tuple[Violation, ...], usage: Resource) -> tuple[Violation, ...]:
-        """Return violations with the changes by the schedule that help a request which is too large now.
-
-        Args:
-            violations: the violations of the request.
-            usage: the whole amounts that every limit checks, as far as they are known.
-        """
-        if self.schedule is None or self.changes_at >= NEVER:
-            return violations
-        return self.schedule.with_rises(violations, self.changes_at, usage)
 
     def at(self, second: int) -> Self:
         """Return the configuration with the limits that are in force at a second.

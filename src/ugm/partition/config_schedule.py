@@ -10,7 +10,7 @@ All variants of the maxima are checked when the configuration is compiled. Each 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import pairwise
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias, final
 
 from ugm.configuration import LimitConfig, LimitExtensions, PartitionConfig, QueueConfig, ScheduledLimit
 from ugm.decision import LimitRise, ScheduledViolation, Violation
-from ugm.identity import TrackingType
+from ugm.identity import TrackingType, ancestors
 from ugm.queues.specs import QueueSpecs
 from ugm.resources import Resource
 from ugm.tracking.limits import Limits, checked_limit
@@ -59,18 +59,24 @@ class _Place(NamedTuple):
         return next((position for position, entry in enumerate(self.entries) if entry.applies(second)), None)
 
     def later(self, second: int) -> tuple[tuple[int, _Maxima], ...]:
-        """Return the maxima in force at a second and at later ones, each with the first such second, in this order.
-
-        Between the dates of entries, the maxima repeat every week. So a search of some days after each date finds all.
-        """
-        dates = {bound for entry in self.entries for bound in (entry.first, entry.last) if second < bound < NEVER}
+        """Return the maxima in force at a second and at later ones, each with the first such second, in this order."""
         found: dict[int | None, int] = {}
-        for begin, end in pairwise((second, *sorted(dates), NEVER)):
-            at = begin
-            while at < min(end, begin + _CYCLE):
-                found.setdefault(self.active(at), at)
-                at = min(entry.next_change(at) for entry in self.entries)
+        for at in _instants(self.entries, second):
+            found.setdefault(self.active(at), at)
         return tuple((at, self.maxima[-1 if position is None else position]) for position, at in found.items())
+
+
+def _instants(entries: Sequence[ScheduleEntry], second: int) -> Iterator[int]:
+    """Yield a second, and the later ones at which another entry may apply.
+
+    Between the dates of entries, the maxima repeat every week. So a search of some days after each date finds all.
+    """
+    dates = {bound for entry in entries for bound in (entry.first, entry.last) if second < bound < NEVER}
+    for begin, end in pairwise((second, *sorted(dates), NEVER)):
+        at = begin
+        while at < min(end, begin + _CYCLE):
+            yield at
+            at = min(entry.next_change(at) for entry in entries)
 
 
 @final
@@ -81,7 +87,7 @@ class ConfigSchedule:
         config: a configuration with at least one schedule.
     """
 
-    __slots__ = ("_by_key", "_config", "_later", "_places", "compiled")
+    __slots__ = ("_by_key", "_config", "_later", "_places", "compiled", "later_variants")
 
     def __init__(self, config: PartitionConfig) -> None:
         # Imported late: most configurations have no schedules.
@@ -107,6 +113,8 @@ class ConfigSchedule:
         #: Returns the compiled limits and queues with some entries in force.
         self.compiled: Final = lru_cache(_MOST_VARIANTS)(self._compile)
         self._later: Final = lru_cache(_MOST_PLACES)(self._later_maxima)
+        #: Returns the limits of some queues and those above them, for each combination in force at or after a second.
+        self.later_variants: Final = lru_cache(_MOST_VARIANTS)(self._later_variants)
 
     @classmethod
     def compile(cls, config: PartitionConfig | None) -> Self | None:
@@ -152,11 +160,12 @@ class ConfigSchedule:
         )
 
     def _with_rise(self, violation: Violation, second: int, needed: Mapping[str, int]) -> Violation:
-        if violation.resource is None:
-            return violation
-        for at, (resources, _) in self._later(_place_key(violation), second):
+        for at, (resources, applications) in self._later(_place_key(violation), second):
             most: Mapping[str, int] = resources or {}
-            if all(amount <= most.get(name, amount) for name, amount in needed.items()):
+            if violation.resource is None:
+                if not applications or violation.requested <= applications:
+                    return ScheduledViolation.of(violation, LimitRise(at, applications or None))
+            elif all(amount <= most.get(name, amount) for name, amount in needed.items()):
                 return ScheduledViolation.of(violation, LimitRise(at, most.get(violation.resource)))
         return violation
 
@@ -164,9 +173,23 @@ class ConfigSchedule:
         place = self._by_key.get(key)
         return () if place is None else place.later(second)
 
+    def _later_variants(self, paths: frozenset[str], second: int) -> tuple[tuple[Limits, QueueSpecs], ...]:
+        kept = {above for path in paths for above in ancestors(path)}
+        schedule = ConfigSchedule(replace(self._config, queues=(_only(self._config.root, "", kept),), limits=()))
+        entries = [entry for place in schedule._places for entry in place.entries]
+        combinations = dict.fromkeys(schedule.active(at) for at in _instants(entries, second))
+        return tuple(map(schedule.compiled, combinations))
+
     def _compile(self, active: ActiveEntries) -> tuple[Limits, QueueSpecs]:
         root = _variant(self._config.root, partial(_maxima_of_entry, iter(active)))
         return Limits.compile(PartitionConfig(queues=(root,))), QueueSpecs.compile(root)
+
+
+def _only(queue: QueueConfig, above: str, kept: Collection[str]) -> QueueConfig:
+    """Return a queue with those below it whose paths are kept."""
+    path = f"{above}{queue.name.lower()}"
+    below = [child for child in queue.queues if f"{path}.{child.name.lower()}" in kept]
+    return replace(queue, queues=tuple(_only(child, f"{path}.", kept) for child in below))
 
 
 def _place_key(violation: Violation) -> _PlaceKey:

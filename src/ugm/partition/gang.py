@@ -8,27 +8,27 @@ limit that denies one of them, of all models:
 * Users, groups and queues charge them as a `ugm.tracking.batch.BatchCharge`. A violation contains the sum of their
   requests for the limit.
 * Other quota models check and charge the claims one by one. A violation contains the request of the first allocation
-  that the limit denies, or of one that it can never allow. Their requests are not added up, because only the model
-  knows what several claims need together: those of a quota tree may be held at different nodes.
+  that the limit denies, or of one that it can never allow. Only the model knows what several claims need together:
+  those of a quota tree may be held at different nodes. If they can never fit together (`ugm.model.GangModel`), the
+  violation contains their sum.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from ugm.decision import ALLOWED, Decision, Violation
+from ugm.decision import ALLOWED, Decision, Violation, with_never
 from ugm.errors import RequestError
 from ugm.model import SetupViolation
 from ugm.partition.admission import AdmissionControl
 from ugm.partition.allocation import AllocationRequest, AllocationState
 from ugm.partition.application import LedgerEntry
+from ugm.partition.emptied import charge_limits
 from ugm.partition.model_calls import charge_calls
 from ugm.partition.model_set import ModelSet
 from ugm.partition.state import PartitionState
-from ugm.resources import Resource, sum_of
-from ugm.tracking.batch import BatchCharge
+from ugm.resources import Resource
 
 __all__ = ["allocate_all", "require_requests"]
 
@@ -62,18 +62,17 @@ def allocate_all(
     entries = _new_entries(admission, requests)
     applications = dict.fromkeys(entry.application for entry in entries.values())
     first_runs = [application for application in applications if not application.has_run]
-    charges, undo_starts = _charge_limits(state, admission, entries)
+    charges, undo_starts = charge_limits(state, entries.values())
     violations = charges.exceeded()
     if models:
         violations += _charge_models(state, models, entries, agreed=not violations)
+    if violations and models:
+        violations = with_never(violations, models.never([entry.claim(name) for name, entry in entries.items()]))
     if violations:
         charges.roll_back()
         for undo_start in undo_starts:
             undo_start()
-        # Only a schedule needs the sum. Different applications need not have the same limits.
-        adds = state.compiled.schedule is not None and len(applications) == 1
-        whole = sum_of(entry.usage for entry in entries.values()) if adds else Resource()
-        return admission.deny(requests, Decision(violations), whole)
+        return admission.deny(requests, Decision(violations), tuple(entries.values()))
     for application in first_runs:
         state.record_group(application)
     for allocation_id, entry in entries.items():
@@ -91,24 +90,6 @@ def _new_entries(admission: AdmissionControl, requests: Sequence[AllocationReque
             admission.require_not_failing(entry.application)
             admission.require_same(request.allocation_id, entries.setdefault(request.allocation_id, entry), entry)
     return entries
-
-
-def _charge_limits(
-    state: PartitionState, admission: AdmissionControl, entries: Mapping[str, LedgerEntry]
-) -> tuple[BatchCharge, list[Callable[[], None]]]:
-    """Charge the limits of users, groups and queues; return the charges, and functions that undo each start."""
-    charges = BatchCharge(state.holding_index)
-    undo_starts: list[Callable[[], None]] = []
-    for entry in entries.values():
-        application = entry.application
-        holding = state.holding_of(application)
-        charges.charge(holding, entry.usage, admission.vector(entry.usage))
-        if application.holding is None:
-            fields = application.mutable_fields()
-            undo_starts.append(partial(application.restore_fields, *fields))
-            state.undo.append((application.restore_fields, fields))
-            application.start(holding)
-    return charges, undo_starts
 
 
 def _charge_models(

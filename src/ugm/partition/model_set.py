@@ -34,6 +34,7 @@ from ugm.model import (
     Borrower,
     Claim,
     ClusterModel,
+    GangModel,
     HistoryModel,
     LendingModel,
     QuotaModel,
@@ -474,6 +475,15 @@ class ModelSet:
                 return ()
             evicted.update(dict.fromkeys(found))
         return tuple(evicted)
+
+    def never(self, claims: Sequence[Claim]) -> tuple[Violation, ...]:
+        """Return every limit that some claims exceed together in an empty partition at every time."""
+        return tuple(
+            violation
+            for model in self._usable
+            if isinstance(model, GangModel)
+            for violation in self.query(model, model.never, claims)
+        )
 
     def shortage(self, claim: Claim, leaving: Sequence[Claim]) -> tuple[Violation, ...]:
         """Return every limit that a claim would exceed if others were refunded. The models are unchanged afterwards."""

@@ -18,7 +18,8 @@ from ugm.identity import UserGroup, canonical_path
 from ugm.model import Claim
 from ugm.partition.admission import AdmissionControl
 from ugm.partition.allocation import AllocationRequest, AllocationState, require_duration, traits_of
-from ugm.partition.application import Application, ApplicationInfo, LedgerEntry
+from ugm.partition.application import Application, ApplicationInfo, GangStyle, LedgerEntry
+from ugm.partition.emptied import with_prospects
 from ugm.partition.explanation import CopiedHolding, SubjectLimits, copy_holdings, explain
 from ugm.partition.model_queries import ModelQueries
 from ugm.partition.model_set import ModelSet
@@ -28,6 +29,8 @@ from ugm.partition.state import PartitionState
 from ugm.partition.subject import Subject, UserInQueue
 from ugm.partition.submission import require_submission
 from ugm.queues import Placement, Submission
+from ugm.queues.queue import Queue
+from ugm.queues.specs import QueueSpec
 from ugm.resources import Resource
 from ugm.tracking.holding import Holding
 
@@ -249,7 +252,9 @@ class SubjectQueries:
         if self._state.closed:
             raise RequestError("queue_path", subject.queue_path, "the partition is closed", "partition-closed")
         usage, claim = require_resource("usage", query.usage), self.claim(subject, query)
-        violations = self._state.compiled.with_rises(self.own_violations(subject, usage), usage)
+        violations = self.own_violations(subject, usage)
+        if violations:
+            violations = with_prospects(self._state, violations, (self._entry(subject, query),))
         if self._models:
             violations += self._models.check(claim)
         return Decision(violations)
@@ -266,6 +271,18 @@ class SubjectQueries:
             return LedgerEntry(self._admission.require_application(subject), query.usage, traits).claim("")
         path, tags = subject.queue_path, subject.tags or {}
         return Claim("", _NO_APPLICATION, query.usage, path, subject.user, tags, *traits[2:5])
+
+    def _entry(self, subject: UserInQueue, query: QueryRequest) -> LedgerEntry:
+        """Return the entry of a user in a queue, which may not exist."""
+        queue = Queue(QueueSpec(subject.queue_path), None, {}, managed=False)
+        known = self._state.tree.queues.get(subject.queue_path)
+        if known is None or not known.managed:
+            queue.quota_override = subject.quota
+        submission = Submission(_NO_APPLICATION, subject.user, subject.queue_path, subject.tags or {})
+        request = query.of(_NO_APPLICATION)
+        return LedgerEntry(
+            Application(submission, queue, GangStyle.SOFT), query.usage, traits_of(AllocationState.HELD, request, 0)
+        )
 
     def _holding(self, subject: Subject) -> Holding:
         """Return the holding of an application, or a detached one for a user in a queue."""

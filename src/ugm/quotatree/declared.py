@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from ugm._claim_groups import GroupFinder, finder_of
@@ -76,6 +77,7 @@ def declared_model(trees: Sequence[QuotaTreeConfig], rules: QuotaTreeRules) -> T
         manager.add_tree_from_struct(document_of(one.tree))
     model = _forest_model(manager, trees) if trees[0].forest else _tree_model(manager, trees[0])
     model.described = {"quotatrees": to_data(tuple(trees)), "quotatreerules": to_data(rules)}
+    model.make_emptied = partial(declared_model, trees, rules)
     return model
 
 

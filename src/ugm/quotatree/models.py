@@ -23,7 +23,7 @@ is denied, and a larger allocation that runs already fills every node that holds
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar, Final, TypeAlias, final
 
 from ugm._json_values import JsonMapping
@@ -40,7 +40,7 @@ from ugm.quotatree._tree import QuotaTree
 from ugm.quotatree._undoable_charges import Charging, Checked
 from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
 from ugm.quotatree.manager import QuotaManager
-from ugm.quotatree.rejection import QuotaNodeViolation, Rejection
+from ugm.quotatree.rejection import QuotaNodeViolation, Rejection, SoftQuotaViolation
 from ugm.quotatree.setup_violations import InMaintenance, NoGroup, UnknownForest, UnknownNode, UnknownTree
 from ugm.quotatree.view import KnownNodes, capture_state
 from ugm.resources import MAX_QUANTITY, Resource
@@ -69,6 +69,10 @@ class _Model(ReportingModel, ABC):
 
     #: The configuration that declares the model, as plain data; None for a model of the program.
     described: JsonMapping | None = None
+    #: Returns an equal model without claims; None for a model of the program.
+    make_emptied: Callable[[], TreeModel | ForestModel] | None = None
+    #: A model that it has made, for `never`.
+    _emptied: TreeModel | ForestModel | None = None
 
     #: The word for the tree or forest in violations.
     _kind: ClassVar[str]
@@ -140,6 +144,33 @@ class _Model(ReportingModel, ABC):
             return ()
         found = _violations(self._charging.check(claim, info))
         return found if _counts_all(info, claim) else self._of_whole_claim(claim, groups, found)
+
+    def never(self, claims: Sequence[Claim]) -> Iterable[Violation]:
+        """Return every quota that some claims exceed together in empty trees, each with their sum.
+
+        Nothing for a model of the program, because its trees cannot be made again.
+        """
+        emptied = self._emptied
+        if emptied is None:
+            if self.make_emptied is None:
+                return ()
+            emptied = self.make_emptied()
+        # An interrupted call leaves claims in it.
+        self._emptied = None
+        found: dict[object, Violation] = {}
+        charged: list[Claim] = []
+        for claim in claims:
+            denied = tuple(emptied.check(claim))
+            for one in denied:
+                if not isinstance(one, SoftQuotaViolation):
+                    found[one[:5]] = one._replace(used=0, requested=one.used + one.requested)
+            if not any(isinstance(one, SetupViolation) for one in denied):
+                emptied.charge(claim)
+                charged.append(claim)
+        for claim in reversed(charged):
+            emptied.refund(claim)
+        self._emptied = emptied
+        return tuple(found.values())
 
     def shortage(self, claim: Claim, without: Collection[str]) -> Iterable[Violation]:
         """Return every violated quota; none if a claim would fit without an eviction after some consumers have left."""

@@ -26,7 +26,7 @@ class QuotaNodeViolation(Violation):
 
 
 class SoftQuotaViolation(QuotaNodeViolation):
-    """A request above a soft quota. A node above may hold it later, so waiting can help."""
+    """A soft quota that a request would exceed. A node above may hold it later, so waiting can help."""
 
     __slots__ = ()
 
@@ -101,7 +101,7 @@ class Rejection:
     def _violation(self, level: int, at: int, amount: int) -> Violation:
         node = (self.visited + self.above)[level]
         quota, used = node.quota[at], node.quota[at] - node.free[at]
-        kind = SoftQuotaViolation if amount > quota and self._may_borrow(level) else QuotaNodeViolation
+        kind = SoftQuotaViolation if self._may_borrow(level) else QuotaNodeViolation
         return kind("quota node", node.node, "", self.tree_name, self.resources[at], quota, used, amount)
 
     def _may_borrow(self, level: int) -> bool:

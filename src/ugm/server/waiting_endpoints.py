@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from ugm.errors import RequestError
 from ugm.identity import is_below
-from ugm.partition import AbstractPartition, Turn
-from ugm.resources import Resource, sum_of
+from ugm.partition import AbstractPartition, AllocationRequest, Turn
+from ugm.resources import sum_of
 from ugm.server.cooperative import cooperatively
 from ugm.server.natural_order import natural_key
 from ugm.server.state import Query, RequestContext, ServedPartition
@@ -170,19 +170,25 @@ class _Explanations:
 
     def __init__(self, partition: AbstractPartition) -> None:
         self._partition: Final = partition
-        self._known: Final[dict[tuple[str, Resource, int | None], dict[str, object] | None]] = {}
+        self._known: Final[dict[AllocationRequest, dict[str, object] | None]] = {}
 
     def of(self, turn: Turn) -> dict[str, object] | None:
         """Return the explanation of a request for JSON; None if its application has ended since."""
-        wanted = turn.request
-        key = wanted.application_id, wanted.usage, wanted.duration
+        key = turn.request._replace(allocation_id="")
         if key not in self._known:
-            self._known[key] = self._explain(*key)
+            self._known[key] = self._explain(key)
         return self._known[key]
 
-    def _explain(self, application_id: str, usage: Resource, duration: int | None) -> dict[str, object] | None:
+    def _explain(self, wanted: AllocationRequest) -> dict[str, object] | None:
         try:
-            found = self._partition.explain(application_id, usage, max_holders=_MOST_HOLDERS, duration=duration)
+            found = self._partition.explain(
+                wanted.application_id,
+                wanted.usage,
+                priority=wanted.priority,
+                preemptible=wanted.preemptible,
+                duration=wanted.duration,
+                max_holders=_MOST_HOLDERS,
+            )
         except RequestError:
             return None
         fields = found.to_dict()

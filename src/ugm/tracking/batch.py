@@ -38,6 +38,8 @@ class BatchCharge:
     _index: HoldingIndex
     #: Owner and queue path to what the batch requests there.
     _requested: dict[tuple[Owner, str], _Requested] = field(default_factory=dict, init=False)
+    #: Owner and queue path to the users and applications of the batch there, also those that run already.
+    _applications: dict[tuple[Owner, str], set[tuple[str, str]]] = field(default_factory=dict, init=False)
     #: The charges, and whether each of them started the application in its queue.
     _charged: list[tuple[Holding, RequestVector, bool]] = field(default_factory=list, init=False)
     #: The group choices of a user before one of its applications was started.
@@ -53,8 +55,11 @@ class BatchCharge:
         self._short.update(_key(violation) for violation in holding.violations(vector))
         chain = holding.chain()
         starting = holding.newly_counted(chain) if is_new else ()
+        application = holding.owner.name, holding.application_id
         for counter in chain:
-            requested = self._requested.setdefault((counter.owner, counter.queue_path), {})
+            place = counter.owner, counter.queue_path
+            requested = self._requested.setdefault(place, {})
+            self._applications.setdefault(place, set()).add(application)
             for name, amount in usage.amounts.items():
                 requested[name] = requested.get(name, 0) + amount
             if counter in starting:
@@ -77,7 +82,7 @@ class BatchCharge:
         return tuple(
             violation
             for (owner, path), requested in self._in_order()
-            for violation in _batch_violations(owner.counters[path], requested)
+            for violation in _batch_violations(owner.counters[path], requested, len(self._applications[owner, path]))
             if _key(violation) in self._short
         )
 
@@ -106,10 +111,15 @@ class BatchCharge:
             user.restore_group_choices(choices)
 
 
-def _batch_violations(counter: Counter, requested: Mapping[str | None, int]) -> Iterator[Violation]:
-    """Yield the exceeded limits of a counter, to which the batch has been charged, with the requested totals."""
+def _batch_violations(counter: Counter, requested: Mapping[str | None, int], applications: int) -> Iterator[Violation]:
+    """Yield the exceeded limits of a counter, to which the batch has been charged, with the requested totals.
+
+    If the limit never allows all applications of the batch, those that run already count as requested.
+    """
     for violation in already_exceeded(counter):
         more = requested.get(violation.resource, 0)
+        if violation.resource is None and applications > violation.limit:
+            more = applications
         yield violation._replace(used=violation.used - more, requested=more)
     if counter.limit.closed:
         counted = counter.limited_resources()
