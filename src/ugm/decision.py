@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Self, final
 
 from ugm._json_values import JsonObject
+from ugm._people import denial_for_people, one_line
 from ugm.counters import UNLIMITED, Counter, RequestVector, is_named
 from ugm.errors import fields_text, time_text
 from ugm.identity import WILDCARD, TrackingType
@@ -236,6 +237,25 @@ class Decision(NamedTuple):
             "violations": [violation.to_dict() for violation in self.violations],
             "evictions": list(self.evictions),
         }
+
+    @property
+    def summary(self) -> str:
+        """The decision in one line of at most 200 characters, for logs, HTTP reason phrases and progress messages.
+
+        >>> Decision((Violation("queue", "root.q", "root.q", "", "gpu", 4, 3, 2),)).summary
+        'denied, waiting can help: queue root.q: 2 gpu requested, 3 of 4 used, 1 too much'
+        """
+        first, *rest = str(self).splitlines() or [""]
+        more = f" (and {len(self.violations) - 1} more limits)" if len(self.violations) > 1 else ""
+        return one_line(" ".join([first, *rest[:1]]) + more)
+
+    def for_people(self) -> str:
+        """Return the decision in sentences for end users: the limits in their units, and what can help.
+
+        >>> Decision((Violation("user", "ana", "root.hub", "*", "gpu", 2, 1, 2),)).for_people()
+        'Your limit allows 2 GPUs (in use: 1 GPU), and the request is for 2 GPUs. Try again when other work has ended.'
+        """
+        return "Granted." if self.allowed else denial_for_people(self.violations)
 
     def __str__(self) -> str:
         evicted = ", ".join(map(repr, self.evictions))

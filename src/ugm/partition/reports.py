@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from ugm._people import denial_for_people, one_line
 from ugm.decision import Decision, EffectiveLimit, Explanation, Violation, headroom_of
 from ugm.partition.allocation import Allocation
 from ugm.partition.application import ApplicationInfo, LedgerEntry
@@ -34,12 +35,27 @@ class Admission:
         """The queue of the application; None if it got none."""
         return self.placement.queue_path
 
+    @property
+    def summary(self) -> str:
+        """The answer in one line of at most 200 characters."""
+        return one_line(str(self.placement)) if self.decision is None else self.decision.summary
+
+    def for_people(self) -> str:
+        """Return the answer in sentences for end users; see `Decision.for_people`."""
+        if self.decision is not None:
+            return self.decision.for_people()
+        if self.placement.violations:
+            return denial_for_people(self.placement.violations)
+        return "No queue accepts this work for you. Check the name of the queue, or ask an administrator."
+
     def to_dict(self) -> dict[str, object]:
         """Return the answer for JSON."""
         return {
             "admitted": bool(self),
             "placement": {**self.placement.to_dict(), "text": str(self.placement)},
             "decision": None if self.decision is None else {**self.decision.to_dict(), "text": str(self.decision)},
+            "summary": self.summary,
+            "for_people": self.for_people(),
             "allocations": [one.to_dict() for one in self.allocations],
         }
 

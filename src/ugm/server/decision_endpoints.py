@@ -12,7 +12,7 @@ from typing import Final
 from ugm import Decision, Resource, UserGroup
 from ugm._json_values import JsonMapping
 from ugm.identity import canonical_path
-from ugm.partition import AbstractPartition, ApplicationReport, Explanation, Subject, UserInQueue
+from ugm.partition import AbstractPartition, Admission, ApplicationReport, Explanation, Subject, UserInQueue
 from ugm.queues import Placement
 from ugm.resources import optional_dict, parse_quantity
 from ugm.server.payloads import require_found
@@ -119,9 +119,14 @@ def parse_nodes(body: RequestBody | JsonMapping) -> dict[str, Resource] | None:
 def _answer_dict(placement: Placement | None, answer: Decision | Explanation, queue_path: str) -> dict[str, object]:
     """Return a decision or explanation for JSON; *queue_path* is empty if no placement rule finds a queue."""
     fields = {"queue_path": queue_path or None, "placement": None if placement is None else placement.to_dict()}
+    decision = answer.decision if isinstance(answer, Explanation) else answer
+    # Without a queue there is no decision.
+    described = Admission(placement, None) if placement is not None and not queue_path else decision
+    texts = {"summary": described.summary, "for_people": described.for_people()}
     if not queue_path:
-        return {**answer.to_dict(), **fields, "allowed": False, "can_wait": False, "text": str(placement)}
-    return {**answer.to_dict(), **fields, "text": str(answer)}
+        texts |= {"text": str(placement)}
+        return {**answer.to_dict(), **fields, **texts, "allowed": False, "can_wait": False}
+    return {**answer.to_dict(), **fields, **texts, "text": str(answer)}
 
 
 def _limits_dict(answer: Explanation | ApplicationReport) -> dict[str, object]:

@@ -72,7 +72,12 @@ _GANG_STYLE: Final[Schema] = {"type": "string", "enum": [style.value for style i
 
 
 def _decision(decision: Decision) -> object:
-    return {**decision.to_dict(), "text": str(decision)}
+    return {
+        **decision.to_dict(),
+        "text": str(decision),
+        "summary": decision.summary,
+        "for_people": decision.for_people(),
+    }
 
 
 def _placement(placement: Placement) -> object:

@@ -75,7 +75,9 @@ _VIOLATION: Final = attributes(
     rise=optional(reference("LimitRise")),
     text=TEXT,
 )
+_PEOPLE: Final = {"summary": TEXT, "for_people": TEXT}
 _DECISION: Final = {
+    **_PEOPLE,
     "allowed": BOOLEAN,
     "can_wait": BOOLEAN,
     "queue_path": optional(TEXT),
@@ -223,12 +225,26 @@ RESPONSE_SCHEMAS: Final[Mapping[str, Schema]] = {
         text=TEXT,
     ),
     "Grant": record(
-        allowed=BOOLEAN, can_wait=BOOLEAN, violations=listing(reference("Violation")), evictions=_TEXTS, text=TEXT
+        **_PEOPLE,
+        allowed=BOOLEAN,
+        can_wait=BOOLEAN,
+        violations=listing(reference("Violation")),
+        evictions=_TEXTS,
+        text=TEXT,
     ),
     "Admission": record(
         admitted=BOOLEAN,
         placement=reference("Submission"),
-        decision=optional(reference("Grant")),
+        **_PEOPLE,
+        decision=optional(
+            record(
+                allowed=BOOLEAN,
+                can_wait=BOOLEAN,
+                violations=listing(reference("Violation")),
+                evictions=_TEXTS,
+                text=TEXT,
+            )
+        ),
         allocations=listing(record(**attributes(Allocation, priority=AMOUNT, until=optional(AMOUNT)))),
     ),
     "SyncReport": record(**attributes(SyncReport)),

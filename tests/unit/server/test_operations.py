@@ -19,7 +19,15 @@ from ugm.server.payloads import ApiError
 pytestmark = pytest.mark.usefixtures("storage")
 
 JSON = {"content-type": "application/json"}
-GRANTED = {"allowed": True, "can_wait": True, "violations": [], "evictions": [], "text": "allowed"}
+GRANTED = {
+    "allowed": True,
+    "can_wait": True,
+    "violations": [],
+    "evictions": [],
+    "text": "allowed",
+    "summary": "allowed",
+    "for_people": "Granted.",
+}
 
 
 def post(rest: TestClient, name: str, **fields: object) -> tuple[int, Any]:
@@ -62,7 +70,15 @@ def test_denials_are_answers() -> None:
     with changing_nothing(partition):
         status, answer = post(client(partition), "allocate", **allocation("more", 3))
 
-    assert (status, answer) == (200, {**denied.to_dict(), "text": str(denied)})
+    assert (status, answer) == (
+        200,
+        {
+            **denied.to_dict(),
+            "text": str(denied),
+            "summary": denied.summary,
+            "for_people": denied.for_people(),
+        },
+    )
     assert not answer["allowed"]
     assert len(answer["violations"]) == 1
 

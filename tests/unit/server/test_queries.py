@@ -38,7 +38,7 @@ def test_check_of_an_application() -> None:
 
 def outcome(fields: Mapping[str, object]) -> dict[str, object]:
     """Return the fields that the server adds."""
-    return {name: fields[name] for name in ("queue_path", "placement", "text")}
+    return {name: fields[name] for name in ("queue_path", "placement", "text", "summary", "for_people")}
 
 
 @WITH_EACH_STORAGE

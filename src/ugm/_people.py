@@ -1,0 +1,110 @@
+"""Denials in words for end users: without paths of queues and names of limits, and with amounts as people write them.
+
+The texts depend only on the fields of violations, because a client of a service has no other classes of violations.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final
+
+from ugm.errors import cut, printable
+from ugm.resources import MEMORY, VCORE, brief_amount
+
+if TYPE_CHECKING:
+    from ugm.decision import Violation
+
+__all__ = ["denial_for_people", "one_line"]
+
+#: The longest summary, and the number of limits that a text for people names.
+_LONGEST: Final = 200
+_MOST: Final = 3
+_BUDGET: Final = "budget"
+_OWNERS: Final = ("user", "group", "queue")
+#: The objects that limits on pending work count, by the first word of the kind of a violation.
+_COUNTED: Final = {"pending": "waiting requests", "submitted": "submitted applications"}
+_ADMINISTRATOR: Final = "Waiting does not help: request less, or ask an administrator to raise the limit."
+
+
+def one_line(text: str) -> str:
+    """Return a text in one line of at most 200 characters.
+
+    >>> one_line("two" + chr(10) + "lines"), len(one_line("x" * 500))
+    ('two lines', 200)
+    """
+    return cut(printable(" ".join(text.split())), _LONGEST - 3)
+
+
+def denial_for_people(violations: Iterable[Violation]) -> str:
+    """Return sentences about a denial: the limits, and what can help."""
+    found = tuple(violations)
+    sentences = [_limit_sentence(violation) for violation in found[:_MOST]]
+    if len(found) > _MOST:
+        sentences.append(f"{len(found) - _MOST} more limits are exceeded.")
+    return printable(" ".join([*dict.fromkeys(sentences), _advice(found)]))
+
+
+def _limit_sentence(violation: Violation) -> str:
+    first, _, pending_owner = violation.kind.partition(" ")
+    counted = _COUNTED.get(first)
+    kind, resource = (pending_owner if counted else violation.kind), violation.resource
+    if kind == "reservation":
+        return "A request that has waited longer needs what is free."
+    if resource is None and kind not in _OWNERS:
+        return f"A limit of the kind {kind} does not allow this request."
+    limit, used, requested = (
+        f"{brief_amount(None, amount)} {counted or 'running applications'}"
+        if resource is None
+        else _amount_text(kind, resource, amount)
+        for amount in (violation.limit, violation.used, violation.requested)
+    )
+    owner = _owner_text(kind, violation.name)
+    if resource is None:
+        return f"{owner} allows {limit} (now: {violation.used})."
+    if violation.requested > violation.limit:
+        return f"{owner} allows {limit} at most, and the request is for {requested}."
+    state = "waiting" if counted else "in use"
+    return f"{owner} allows {limit} ({state}: {used}), and the request is for {requested}."
+
+
+def _owner_text(kind: str, name: str) -> str:
+    if kind == "user":
+        return "Your limit"
+    if kind == "group":
+        return f"The limit of the group {name}"
+    leaf = name.rpartition(".")[2]
+    if kind == "queue":
+        return "The cluster" if leaf == name else f"The queue {leaf}"
+    return f"The {kind} {leaf}"
+
+
+def _amount_text(kind: str, resource: str, amount: int) -> str:
+    """Return an amount in the units of people; budgets count amounts times seconds."""
+    if kind == _BUDGET:
+        return f"{_with_unit(resource, Fraction(amount, 3600))} for one hour"
+    return _with_unit(resource, amount)
+
+
+def _with_unit(resource: str, amount: Fraction | int) -> str:
+    number = brief_amount(resource, amount)
+    is_one = number == "1"
+    if resource == VCORE:
+        return f"{number} core{'' if is_one else 's'}"
+    if resource == MEMORY:
+        digits = number.rstrip("KMGTPEi")
+        return f"{digits} {number[len(digits) :]}B of memory"
+    short = resource.rpartition("/")[2]
+    return f"{number} {'GPU' if short == 'gpu' else short}{'s' if short == 'gpu' and not is_one else ''}"
+
+
+def _advice(violations: tuple[Violation, ...]) -> str:
+    if not all(violation.can_wait for violation in violations):
+        return _ADMINISTRATOR
+    rises = [violation.rise.at for violation in violations if violation.rise is not None]
+    if rises:
+        return f"More is allowed from {time.strftime('%Y-%m-%d %H:%M', time.gmtime(max(rises)))} UTC on."
+    if any(violation.kind == _BUDGET for violation in violations):
+        return "Try again when other work has ended, or when the budget is renewed."
+    return "Try again when other work has ended."

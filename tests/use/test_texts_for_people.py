@@ -1,0 +1,101 @@
+"""Decisions have a summary of one line, and sentences for end users."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from starlette.testclient import TestClient
+
+from support.service_fixtures import client_of_service
+from ugm import Decision, Partition, Resource, UserGroup, Violation, parse_config
+from ugm.server import create_app
+
+CONFIG = parse_config(
+    """
+partitions:
+- queues:
+  - name: hub
+    resources: {max: {memory: 8Gi, vcore: 4}}
+    limits: [{users: ["*"], maxresources: {gpu: 2}}]
+"""
+).partition()
+ANA = UserGroup("ana")
+
+
+def decided(**usage: str) -> Decision:
+    """Return the decision about a request in a queue with some usage."""
+    partition = Partition(CONFIG)
+    partition.submit("a", ANA, "root.hub")
+    assert partition.allocate("a.0", "a", Resource.parse(memory="5Gi", vcore="1", gpu="1"))
+    return partition.allocate("a.1", "a", Resource.parse(**usage))
+
+
+LATER = "Try again when other work has ended."
+NEVER = "Waiting does not help: request less, or ask an administrator to raise the limit."
+HUB = "The queue hub allows"
+
+
+@pytest.mark.parametrize(
+    ("usage", "limit", "advice"),
+    [
+        ({"memory": "4Gi"}, f"{HUB} 8 GiB of memory (in use: 5 GiB of memory), and the request is for 4 GiB", LATER),
+        ({"gpu": "3"}, "Your limit allows 2 GPUs at most, and the request is for 3 GPUs.", NEVER),
+        ({"vcore": "3500m"}, f"{HUB} 4 cores (in use: 1 core), and the request is for 3.5 cores.", LATER),
+        ({"vcore": "1"}, "Granted.", ""),
+    ],
+)
+def test_sentences_for_people(usage: dict[str, str], limit: str, advice: str) -> None:
+    """The sentences have no path and no wildcard, amounts with units, and what can help."""
+    text = decided(**usage).for_people()
+
+    assert text.startswith(limit)
+    assert text.endswith(advice)
+    assert "root." not in text
+
+
+def test_a_summary_is_one_short_line() -> None:
+    """The summary has one line of bounded length, whatever the names and the number of limits are."""
+    long = Violation("user", "x" * 300 + "\n" + "y", "root.q", "*", "gpu", 1, 1, 1)
+    for decision in (
+        Decision(),
+        Decision((long, long, long)),
+        Decision((), ("a", "b")),
+        decided(gpu="3", memory="9Gi"),
+    ):
+        assert decision.summary.isprintable()
+        assert 0 < len(decision.summary) <= 200
+
+    assert decided(gpu="3").summary.startswith("denied, waiting cannot help: user 'ana' in root.hub: 3 gpu requested")
+
+
+def test_a_service_has_the_same_texts() -> None:
+    """A client of a service gets the same texts as the process of the partition."""
+    with client_of_service(CONFIG) as partition:
+        admission = partition.admit("a", ANA, "root.hub", [("a.0", Resource.parse(memory="9Gi"))])
+        rejected = partition.admit("b", ANA, "root.none")
+
+    assert "9 GiB of memory" in admission.for_people()
+    assert re.match(r"denied, waiting cannot help: queue root\.hub", admission.summary)
+    assert rejected.for_people().startswith("No queue accepts")
+
+
+def test_rest_has_both_texts() -> None:
+    """Answers of REST have the summary and the sentences."""
+    partition = Partition(CONFIG)
+    token = "a token of about 30 characters"  # noqa: S105 - for the server of this test
+    rest = TestClient(create_app({"default": partition}, decide_token=token), base_url="http://localhost")
+    partition.submit("a", ANA, "root.hub")
+    body = {"application_id": "a", "usage": {"gpu": "3"}}
+    answers = [
+        rest.post("/api/v1/partition/default/check", json=body).json(),
+        rest.post(
+            "/api/v1/partition/default/allocate",
+            json={**body, "allocation_id": "a.0"},
+            headers={"authorization": f"Bearer {token}"},
+        ).json(),
+    ]
+
+    for answer in answers:
+        assert answer["summary"].startswith("denied, waiting cannot help")
+        assert answer["for_people"].startswith("Your limit allows 2 GPUs at most")
