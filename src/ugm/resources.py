@@ -27,6 +27,7 @@ __all__ = [
     "parse_quantity",
     "smallest_amounts",
     "sum_of",
+    "usage_texts",
 ]
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ MEMORY: Final = "memory"
 #: The maximum length of the name of a resource, in characters.
 MAX_RESOURCE_NAME: Final = 256
 
+#: In seconds.
+_HOUR: Final = 3600
 #: Configuration quantities must fit a signed 64-bit integer; sums of usage need not.
 MAX_QUANTITY: Final = 2**63 - 1
 
@@ -385,6 +388,24 @@ def brief_amount(name: str | None, amount: Fraction | int) -> str:
         ((suffix, unit) for suffix, unit in reversed(_BINARY.items()) if unit <= amount or unit <= -amount), ("", 1)
     )
     return _decimals(amount, unit, 2) + suffix
+
+
+def usage_texts(name: str, *amounts: Fraction | int) -> tuple[list[str], str]:
+    """Format amounts times seconds for people, rounded, in hours if one of them is at least a unit for an hour.
+
+    Returns:
+        A text for each amount, and their common unit.
+
+    >>> usage_texts("vcore", 5_400_000, 36_000_000), usage_texts("gpu", 10, 3600)
+    ((['1.5', '10'], 'vcore-hours'), (['<0.01', '1'], 'gpu-hours'))
+    """
+    from fractions import Fraction  # noqa: PLC0415 - see above
+
+    hour = _HOUR * (1000 if name == VCORE else 1)
+    is_long = any(amount >= hour or -amount >= hour for amount in amounts)
+    texts = [brief_amount(name, Fraction(amount) / (_HOUR if is_long else 1)) for amount in amounts]
+    shown = ["<0.01" if text in ("0", "-0") and amount else text for text, amount in zip(texts, amounts, strict=True)]
+    return shown, f"{name}-{'hours' if is_long else 'seconds'}"
 
 
 def _grouped(number: int) -> str:

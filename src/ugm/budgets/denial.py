@@ -6,7 +6,7 @@ from typing import Final, NamedTuple, final
 
 from ugm.budgets.calendar import Period, calendar_of, date_text, duration_text
 from ugm.decision import Violation
-from ugm.resources import format_amount
+from ugm.resources import usage_texts
 
 __all__ = ["KIND", "BudgetViolation", "Outlook"]
 
@@ -80,9 +80,7 @@ class BudgetViolation(Violation):
     def _what(self) -> str:
         if self.resource is None or self._outlook is None:
             return f"{self.resource} requested without a promised duration"
-        used, limit, requested = (
-            format_amount(self.resource, amount) for amount in (self.used, self.limit, self.requested)
-        )
+        (requested, used, limit), unit = usage_texts(self.resource, self.requested, self.used, self.limit)
         if not self.requested:
-            return f"{used} of {limit} {self.resource}-seconds used or promised; {self._outlook}"
-        return f"{requested} {self.resource}-seconds requested, {used} of {limit} used or promised; {self._outlook}"
+            return f"{used} of {limit} {unit} used or promised; {self._outlook}"
+        return f"{requested} {unit} requested, {used} of {limit} used or promised; {self._outlook}"

@@ -63,7 +63,7 @@ class Budgets(ReportingModel):
     True
     >>> print(partition.allocate("train.1", "train", Resource(gpu=2), duration=3600))
     denied, waiting can help:
-      budget 'lab' in root: 7200 gpu-seconds requested, 3600 of 7200 used or promised; fits only if allocations end before their promised ends, the last of which is in 1 h (limit for 'lab')
+      budget 'lab' in root: 2 gpu-hours requested, 1 of 2 used or promised; fits only if allocations end before their promised ends, the last of which is in 1 h (limit for 'lab')
     """  # noqa: E501 - the text of a denial
 
     __slots__ = (

@@ -25,11 +25,15 @@ from ugm.journal import UsageRow, backup, compact, export, inspect, usage
 from ugm.journal.locations import URL_SCHEMES, log_at
 from ugm.journal.log import Log
 from ugm.journal.usage import Grouping, Period, format_seconds
+from ugm.resources import VCORE
 
 __all__ = ["journal", "usage_command"]
 
 #: The units of tables: the name, and the resource-milliseconds in an hour of it.
 _HOURS: Final = {"vcore": ("core", 3_600_000 * 1000), "memory": ("GiB", 3_600_000 * 2**30)}
+
+#: The units of CSV; those of other resources have the name of the resource.
+_CSV_UNITS: Final = {"vcore": "core-seconds", "memory": "byte-seconds"}
 
 
 class _LocationType(click.Path):
@@ -154,6 +158,7 @@ def export_command(*, file: Path | Log, as_json: bool) -> None:
 @click.option("--until", metavar="DATE", help="The end of the period; this instant is excluded.  [default: now]")
 @click.option("--per", "period", type=click.Choice(get_args(Period)), help="Print a sum for each calendar interval.")
 @click.option("--zone", metavar="NAME", default="UTC", help="The time zone of dates and of the calendar.")
+@click.option("--queue", metavar="PATH", default="root", help="Only usage in and below this queue.  [default: root]")
 @click.option(
     "--format",
     "form",
@@ -162,7 +167,7 @@ def export_command(*, file: Path | Log, as_json: bool) -> None:
     help="The output format.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
-def usage_command(
+def usage_command(  # noqa: PLR0913 - one for each option
     *,
     file: Path | Log,
     by: Grouping,
@@ -170,6 +175,7 @@ def usage_command(
     until: str | None,
     period: Period | None,
     zone: str,
+    queue: str,
     form: str,
     as_json: bool,
 ) -> None:
@@ -180,7 +186,7 @@ def usage_command(
     """
     where = _zone(zone)
     first, last = (None if text is None else _read_instant(text, where) for text in (since, until))
-    lines = usage(file, by, since=first, until=last, period=period, zone=zone)
+    lines = usage(file, by, since=first, until=last, period=period, zone=zone, queue=queue)
     _FORMS["json" if as_json else form](lines, by, where)
 
 
@@ -237,11 +243,12 @@ def _hours(resource: str, amount: int) -> str:
 def _print_csv(lines: Sequence[UsageRow], by: Grouping, _zone: ZoneInfo) -> None:
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["from", "until", by, "resource", "resource_seconds"])
+    writer.writerow(["from", "until", "kind", "name", "resource", "amount", "unit"])
     for line in lines:
         for resource, amount in line.amounts.items():
-            times = instant(line.begin), instant(line.end)
-            writer.writerow([*times, line.name or "", resource, format_seconds(amount)])
+            times, unit = (instant(line.begin), instant(line.end)), _CSV_UNITS.get(resource, f"{resource}-seconds")
+            exact = format_seconds(amount, 6 if resource == VCORE else 3)
+            writer.writerow([*times, by, line.name or "", resource, exact, unit])
     print_data(text.getvalue())
 
 

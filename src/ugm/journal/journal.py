@@ -165,12 +165,12 @@ class Journal:
         until: float | None = None,
         period: Period | None = None,
         zone: str = "UTC",
+        queue: str = "root",
     ) -> tuple[UsageRow, ...]:
         """Return the usage between two instants, at most until now; see `ugm.journal.usage`."""
         self._leadership.require_in_place()
-        return usage_of_log(
-            self._log, by, since=since, until=until, period=period, zone=zone, now=self._change_queue.now()
-        )
+        now = self._change_queue.now()
+        return usage_of_log(self._log, by, since=since, until=until, period=period, zone=zone, queue=queue, now=now)
 
 
 def _stored(since: float | None) -> int | None:

@@ -15,6 +15,7 @@ from ugm._json_values import Json
 from ugm.budgets.calendar import Calendar, calendar_of
 from ugm.budgets.calendar import Period as CalendarPeriod
 from ugm.errors import RequestError, number_text
+from ugm.identity import canonical_path, is_below
 from ugm.journal.change_queue import stored_time
 from ugm.journal.locations import LogLocation, log_at
 from ugm.journal.log import Log
@@ -64,15 +65,19 @@ class UsageRow(NamedTuple):
         return {"name": self.name, "begin": self.begin, "end": self.end, "resource_seconds": amounts}
 
 
-def format_seconds(milliseconds: int) -> str:
+def format_seconds(amount: int, digits: int = 3) -> str:
     """Format milliseconds as seconds, exactly unless the number has hundreds of digits.
 
-    >>> format_seconds(3_600_250), format_seconds(2000)
-    ('3600.25', '2')
+    Args:
+        amount: the amount.
+        digits: 6 for thousandths of milliseconds.
+
+    >>> format_seconds(3_600_250), format_seconds(2000), format_seconds(1_500_000, 6)
+    ('3600.25', '2', '1.5')
     """
-    whole, rest = divmod(milliseconds, 1000)
+    whole, rest = divmod(amount, 10**digits)
     text = number_text(whole)
-    return f"{text}.{rest:03}".rstrip("0") if rest and text.isdecimal() else text
+    return f"{text}.{rest:0{digits}}".rstrip("0") if rest and text.isdecimal() else text
 
 
 def usage(
@@ -83,6 +88,7 @@ def usage(
     until: float | None = None,
     period: Period | None = None,
     zone: str = "UTC",
+    queue: str = "root",
     clock: Clock = time.time,
 ) -> tuple[UsageRow, ...]:
     """Return the usage between two instants from a journal, which another process may be writing.
@@ -99,6 +105,7 @@ def usage(
         until: the end of the range, which is not included; None, or a time in the future, stands for now.
         period: the period of each sum: a day, week (from Monday), month or year of the calendar; None for one sum.
         zone: the time zone of the calendar. A day may have 23 or 25 hours.
+        queue: only usage in and below this queue counts.
         clock: a function that returns the seconds since 1970; fractions are allowed.
 
     Returns:
@@ -109,23 +116,31 @@ def usage(
         JournalError: the journal cannot be read.
     """
     now = stored_time("clock", clock())
-    return usage_of_log(log_at(path), by, since=since, until=until, period=period, zone=zone, now=now)
+    return usage_of_log(log_at(path), by, since=since, until=until, period=period, zone=zone, queue=queue, now=now)
 
 
 def usage_of_log(
-    log: Log, by: Grouping, *, since: float | None, until: float | None, period: Period | None, zone: str, now: int
+    log: Log,
+    by: Grouping,
+    *,
+    since: float | None,
+    until: float | None,
+    period: Period | None,
+    zone: str,
+    queue: str,
+    now: int,
 ) -> tuple[UsageRow, ...]:
     """Return the usage between two instants from a log, at a time in milliseconds; see `usage`."""
     if by not in get_args(Grouping):
         raise RequestError("by", by, f"expected one of {', '.join(get_args(Grouping))}")
-    calendar = _calendar(period, zone)
+    calendar, path = _calendar(period, zone), canonical_path(queue)
     begin = None if since is None else stored_time("since", since)
     end = None if until is None else stored_time("until", until)
     with log.open_contents() as contents:
         known = contents.start.usage_since
         if begin is not None and begin < known:
             raise RequestError("since", since, f"usage before {known / 1000} is no longer known")
-        intervals = list(usage_intervals(contents, now))
+        intervals = [one for one in usage_intervals(contents, now) if is_below(one.queue_path, path)]
     first = min((interval.begin for interval in intervals), default=known) if begin is None else begin
     last = max([now, *(interval.end for interval in intervals)])
     bounds = _bounds(first, last if end is None else min(end, last), calendar)

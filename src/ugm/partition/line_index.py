@@ -18,10 +18,19 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, Generic, NamedTuple, Protocol, Self, TypeVar
 
-from ugm.identity import ancestors
+from ugm.identity import ancestors, is_below
 from ugm.resources import Resource, sum_of
 
-__all__ = ["CooperativeIteration", "Line", "LineIndex", "UsageSum", "changed_keys", "uninterrupted", "with_changes"]
+__all__ = [
+    "CooperativeIteration",
+    "Line",
+    "LineIndex",
+    "UsageSum",
+    "changed_keys",
+    "lines_below",
+    "uninterrupted",
+    "with_changes",
+]
 
 #: The number of rows that are compared between two pauses.
 _BLOCK: Final = 500
@@ -122,6 +131,12 @@ class LineIndex(NamedTuple, Generic[_LineT]):
             groups=_sums(self.groups, by_group, groups, iterate),
             queues=_sums_of_queues(self.queues, gone, come, iterate),
         )
+
+
+def lines_below(index: LineIndex[_LineT], queue_path: str, iterate: CooperativeIteration) -> LineIndex[_LineT]:
+    """Return the index of only the lines in and below a queue."""
+    lines = {name: line for name, line in iterate(index.lines.items()) if is_below(line.queue_path, queue_path)}
+    return LineIndex[_LineT]().with_lines(lines, lines, iterate)
 
 
 def changed_keys(before: Mapping[_K, object], after: Mapping[_K, object]) -> set[_K]:

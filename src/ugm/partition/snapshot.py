@@ -27,6 +27,7 @@ from ugm.partition.line_index import (
     LineIndex,
     UsageSum,
     changed_keys,
+    lines_below,
     uninterrupted,
     with_changes,
 )
@@ -346,6 +347,13 @@ class PartitionSnapshot:
     def pending_of_groups(self) -> Mapping[str, UsageSum]:
         """The pending allocations of every group, of the applications that are charged to it."""
         return self._pending.groups
+
+    def sums_below(self, queue_path: str) -> tuple[LineIndex[UsageLine], LineIndex[PendingLine]]:
+        """Return the usage and the pending allocations of users and groups in and below a queue only."""
+        if queue_path == ROOT:
+            return self._usage, self._pending
+        iterate = self._iterate
+        return lines_below(self._usage, queue_path, iterate), lines_below(self._pending, queue_path, iterate)
 
     def user(self, name: str) -> UserUsage | None:
         """Return the usage of a user in each queue; None if the user has no allocations, including pending ones.

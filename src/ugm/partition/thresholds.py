@@ -25,7 +25,7 @@ from ugm.partition.interface import AbstractPartition
 from ugm.partition.line_index import CooperativeIteration, uninterrupted
 from ugm.partition.snapshot import PartitionSnapshot
 from ugm.queues import QueueState
-from ugm.resources import as_float, brief_amount
+from ugm.resources import as_float, brief_amount, usage_texts
 
 if TYPE_CHECKING:
     # At run time it is imported late.
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["ThresholdCrossed", "ThresholdWatch"]
 
 #: The kind of the accounts of budgets, and the name of the class of their quota model.
-#: In seconds.
-_HOUR: Final = 3600
 _BUDGET: Final = "budget"
 _BUDGETS: Final = "Budgets"
 _PERCENT: Final = 100
@@ -110,11 +108,11 @@ class ThresholdCrossed(NamedTuple):
         return {**self._asdict(), **amounts, "share": as_float(self.share)}
 
     def __str__(self) -> str:
-        counted, unit = "applications" if self.resource is None else self.resource, 1
-        if self.kind == _BUDGET:
-            unit = _HOUR if self.limit >= _HOUR else 1
-            counted = f"{self.resource}-{'hours' if unit == _HOUR else 'seconds'}"
-        used, limit = (brief_amount(self.resource, Fraction(amount) / unit) for amount in (self.used, self.limit))
+        if self.kind == _BUDGET and self.resource is not None:
+            (used, limit), counted = usage_texts(self.resource, self.used, self.limit)
+        else:
+            used, limit = (brief_amount(self.resource, Fraction(amount)) for amount in (self.used, self.limit))
+            counted = self.resource or "applications"
         crossed = "at or above" if self.rising else "below"
         return f"{self._where()}: {used} of {limit} {counted}, {crossed} {self.threshold} %"
 

@@ -25,6 +25,10 @@ KINDS: Final = ("group", "queue", "tree_node", "user")
 MEASURES: Final = ("denials", "pending", "pending_allocations", "running_applications", "usage")
 #: Measures that are null where a sample has no value; all others are 0.
 _OPTIONAL: Final = frozenset(("limit", "guaranteed", "minimum", "runtime", "application_limit"))
+#: The columns of CSV: the measures with a resource, and those without.
+_CSV_AMOUNTS: Final = ("usage", "pending", "limit", "guaranteed", "minimum", "runtime", "request", "borrowed", "lent")
+_CSV_COUNTS: Final = ("running_applications", "application_limit", "pending_allocations", "denials")
+_CSV_UNITS: Final = {"vcore": "millicores", "memory": "bytes"}
 _DEFAULT_RANGE: Final = TIERS[0].name
 _DEFAULT_POINTS: Final = 60
 _STEPS: Final = {tier.name: tier.step for tier in TIERS}
@@ -53,17 +57,23 @@ def usage_history(served: ServedPartition, request: RequestContext) -> object:
 
 
 def usage_history_csv(served: ServedPartition, request: RequestContext) -> Payload:
-    """Return the same samples as CSV, with a column for each measure and resource."""
+    """Return the same samples as CSV, with fixed columns: one row for each time and resource.
+
+    A subject without amounts has rows without a resource. Amounts are in base units, which the column ``unit`` names.
+    """
     query = request.query
     name = query.get("range", _DEFAULT_RANGE)
     view = _read(served.usage_history, _subject(query, query["name"]), name, served.usage_history.now())
-    columns = sorted(view.values)
+    resources = sorted({resource for _, resource in view.values if resource}) or [""]
     text = StringIO()
     writer = csv.writer(text)
-    writer.writerow(["time", *(" ".join(filter(None, metric)) for metric in columns)])
+    writer.writerow(["time", "resource", "unit", *_CSV_AMOUNTS, *_CSV_COUNTS])
     for index, at in enumerate(view.times):
-        values = (view.values[metric][index] for metric in columns)
-        writer.writerow([_time_text(at), *("" if value is None else value for value in values)])
+        for resource in resources:
+            metrics = (*((measure, resource) for measure in _CSV_AMOUNTS), *((measure, "") for measure in _CSV_COUNTS))
+            values = (view.values[metric][index] if metric in view.values else None for metric in metrics)
+            row = [_time_text(at), resource, _CSV_UNITS.get(resource, "" if not resource else "units")]
+            writer.writerow([*row, *("" if value is None else value for value in values)])
     return Payload(200, text.getvalue().encode(), "text/csv; charset=utf-8")
 
 

@@ -174,9 +174,9 @@ def _trees() -> Iterator[MetricDescription]:
 def _budgets() -> Iterator[MetricDescription]:
     labels = ("partition", "budget", "owner", "scope", "resource")
     for name, sentence in (
-        ("limit", "Amount times seconds that the account may use in its period."),
-        ("settled", "Amount times seconds used in this period."),
-        ("committed", "Amount times seconds that is promised and has not happened yet."),
+        ("limit", "Core-seconds of vcore, byte-seconds of memory, or unit-seconds of other resources in the period."),
+        ("settled", "Core-seconds, byte-seconds or unit-seconds used in this period."),
+        ("committed", "Core-seconds, byte-seconds or unit-seconds that are promised and have not happened yet."),
         ("remaining", "Limit less the settled and committed amounts; negative if it is exceeded."),
     ):
         yield MetricDescription(f"ugm_budget_{name}_unit_seconds", sentence, labels)

@@ -10,7 +10,7 @@ from typing import Final, final
 from ugm._json_values import JsonMapping
 from ugm.budgets import AccountState
 from ugm.partition import ModelReport
-from ugm.resources import as_float
+from ugm.resources import VCORE, as_float
 from ugm.server.budget_endpoints import accounts_of
 from ugm.server.cooperative import cooperatively
 from ugm.server.metric_samples import MetricSamples
@@ -107,8 +107,9 @@ class ModelMetrics:
             "scope": account.scope,
             "resource": account.resource,
         }
+        unit = 1000 if account.resource == VCORE else 1
         for name in ("limit", "settled", "committed", "remaining"):
-            amount = as_float(Fraction(getattr(account, name)))
+            amount = as_float(Fraction(getattr(account, name)) / unit)
             self._samples.add(f"ugm_budget_{name}_unit_seconds", amount, **labels)
 
     def _add_users(self, ranked: Iterable[JsonMapping], users: frozenset[str]) -> None:

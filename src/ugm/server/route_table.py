@@ -60,6 +60,7 @@ _UTILIZATIONS: Final = {
     **_RANKING,
     "sort": {"type": "string", "enum": ["applications", "name", "pending", "share", "usage"]},
     "resource": NAME,
+    "queue": QUEUE,
 }
 _STATES: Final[Schema] = {"type": "string", "enum": [state.value for state in ApplicationState]}
 _KINDS: Final[Schema] = {"type": "string", "enum": sorted(map(event_name, get_args(Event)))}

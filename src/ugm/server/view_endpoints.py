@@ -7,19 +7,23 @@ is held while the state is copied, and not while the response is put together.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from heapq import nsmallest
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from ugm.configuration import PartitionConfig
 from ugm.identity import ROOT, canonical_path, is_below
-from ugm.partition import ApplicationInfo, UsageSum
+from ugm.partition import ApplicationInfo, LimitUtilization, PartitionSnapshot, UsageSum
+from ugm.partition.line_index import LineIndex
+from ugm.partition.snapshot_parts import PendingLine
 from ugm.resources import Resource
 from ugm.server.cooperative import cooperatively
 from ugm.server.natural_order import natural_key
 from ugm.server.payloads import Payload, json_payload, require_found
 from ugm.server.queue_rows import extended, pending_fields
 from ugm.server.state import Query, RequestContext, ServedPartition
+from ugm.tracking.snapshot import UsageLine
 
 __all__ = [
     "allocation",
@@ -51,44 +55,64 @@ _BLOCK: Final = 200
 def user_utilization(served: ServedPartition, request: RequestContext) -> object:
     """List the users that are closest to a limit, the closest first, or in another order."""
     snapshot = served.snapshot(request.arrived)
-    pending = snapshot.pending_of_users
-    rank = _rank(request.query, snapshot.user_share, snapshot.user_amount, pending)
-    total, names = _page(snapshot.user_names, rank, request.query)
-    utilizations = [
-        {**snapshot.user_utilization(name).to_dict(), **pending_fields(pending.get(name))} for name in names
-    ]
-    return {"total": total, "utilizations": utilizations}
+    usage, pending = _sums(snapshot, request.query)
+    names = sorted(usage.users.keys() | pending.users.keys())
+    owners = _Owners(names, usage.users, pending.users, snapshot.user_share, snapshot.user_utilization)
+    return _utilizations(owners, request.query)
 
 
 def group_utilization(served: ServedPartition, request: RequestContext) -> object:
     """List the groups that are closest to a limit, the closest first, or in another order."""
     snapshot = served.snapshot(request.arrived)
-    pending = snapshot.pending_of_groups
-    rank = _rank(request.query, snapshot.group_share, snapshot.group_amount, pending)
-    total, names = _page(snapshot.group_names, rank, request.query)
+    usage, pending = _sums(snapshot, request.query)
     # An application that has only pending allocations is not assigned to a group yet.
-    utilizations = [
-        {**snapshot.group_utilization(name).to_dict(), **pending_fields(pending.get(name))} for name in names
-    ]
-    return {"total": total, "utilizations": utilizations}
+    owners = _Owners(
+        sorted(usage.groups), usage.groups, pending.groups, snapshot.group_share, snapshot.group_utilization
+    )
+    return _utilizations(owners, request.query)
 
 
-def _rank(
-    query: Query,
-    share: Callable[[str], float],
-    amount: Callable[[str, str | None], int],
-    pending: Mapping[str, UsageSum],
-) -> Callable[[str], float]:
+class _Owners(NamedTuple):
+    """Users or groups, with their usage in and below the queue of a query."""
+
+    names: Sequence[str]
+    usage: Mapping[str, UsageSum]
+    pending: Mapping[str, UsageSum]
+    share: Callable[[str], float]
+    utilization: Callable[[str], LimitUtilization]
+
+
+def _sums(snapshot: PartitionSnapshot, query: Query) -> tuple[LineIndex[UsageLine], LineIndex[PendingLine]]:
+    """Return the sums in and below the queue of a query, or in all queues."""
+    path = canonical_path(query.get("queue", ROOT))
+    require_found("queue", path, snapshot.queue)
+    return snapshot.sums_below(path)
+
+
+def _utilizations(owners: _Owners, query: Query) -> object:
+    total, names = _page(owners.names, _rank(query, owners), query)
+    return {"total": total, "utilizations": [_utilization(owners, name) for name in names]}
+
+
+def _utilization(owners: _Owners, name: str) -> dict[str, object]:
+    """Return the nearest limit of an owner, which counts all queues, and its usage in the queue."""
+    used = owners.usage.get(name, UsageSum(0, Resource()))
+    found = replace(owners.utilization(name), usage=used.amounts, running_applications=used.item_count)
+    return {**found.to_dict(), **pending_fields(owners.pending.get(name))}
+
+
+def _rank(query: Query, owners: _Owners) -> Callable[[str], float]:
     """Return the sort key of names: the largest comes first, and equal ones are in natural order."""
-    sort = query.get("sort", "share")
+    sort, resource = query.get("sort", "share"), query.get("resource", "")
     if sort == "name":
         return lambda _name: 0
     if sort == "pending":
-        return lambda name: pending[name].item_count if name in pending else 0
+        return lambda name: owners.pending[name].item_count if name in owners.pending else 0
     if sort == "share":
-        return share
-    resource = None if sort == "applications" else query.get("resource", "")
-    return lambda name: amount(name, resource)
+        return owners.share
+    if sort == "applications":
+        return lambda name: owners.usage[name].item_count if name in owners.usage else 0
+    return lambda name: owners.usage[name].amounts.get(resource, 0) if name in owners.usage else 0
 
 
 def _page(names: Sequence[str], rank: Callable[[str], float], query: Query) -> tuple[int, Sequence[str]]:

@@ -68,7 +68,7 @@ def test_a_denial_says_that_promised_allocations_may_end_early() -> None:
 
     assert setting.allocate("2", "sue", 2) == (
         "denied, waiting can help:\n"
-        "  budget 'lab' in root: 7200 gpu-seconds requested, 10800 of 14400 used or promised; "
+        "  budget 'lab' in root: 2 gpu-hours requested, 3 of 4 used or promised; "
         "fits only if allocations end before their promised ends, the last of which is in 3 h (limit for 'lab')"
     )
     setting.partition.release("1")
@@ -94,7 +94,7 @@ def test_a_denial_says_when_the_budget_is_renewed() -> None:
     setting.partition.release("1")
 
     assert setting.allocate("2", "sue", 2).endswith(
-        "7200 gpu-seconds requested, 10800 of 14400 used or promised; "
+        "2 gpu-hours requested, 3 of 4 used or promised; "
         "never in this period; renewed on December 1, 2026 (limit for 'root')"
     )
     setting.now += 8 * DAY
@@ -107,9 +107,9 @@ def test_a_denial_says_that_waiting_cannot_help() -> None:
 
     assert setting.allocate("1", "sue", 5) == (
         "denied, waiting cannot help:\n"
-        "  budget 'month' in root: 18000 gpu-seconds requested, 0 of 14400 used or promised; "
+        "  budget 'month' in root: 5 gpu-hours requested, 0 of 4 used or promised; "
         "cannot fit, even after the renewal (limit for 'root')\n"
-        "  budget 'once' in root: 18000 gpu-seconds requested, 0 of 14400 used or promised; "
+        "  budget 'once' in root: 5 gpu-hours requested, 0 of 4 used or promised; "
         "cannot fit, because the budget is never renewed (limit for 'root')"
     )
     assert "gpu requested without a promised duration" in setting.allocate("1", "sue", duration=None)

@@ -147,9 +147,9 @@ def test_export_of_a_damaged_journal(file: Path) -> None:
 
 
 def test_usage_csv(file: Path) -> None:
-    """CSV has exact resource-seconds in base units."""
+    """CSV has fixed columns, and exact amounts with their units."""
     assert run("usage", file, "--by", "user", "--until", "2026-11-01T02:30", "--format", "csv").stdout.splitlines() == [
-        "from,until,user,resource,resource_seconds",
+        "from,until,kind,name,resource,amount,unit",
         *(line for line in usage_rows() if line),
     ]
 
@@ -163,10 +163,15 @@ def usage_rows() -> list[str]:
         {"gpu": "1800"},
         {"memory": str(2 * 2**30 * 14_400), "vcore": "14400000"},
     ]
+    amounts = {
+        "gpu": "1800,gpu-seconds",
+        "memory": f"{2 * 2**30 * 14_400},byte-seconds",
+        "vcore": "14400,core-seconds",
+    }
     return [
-        f"2026-10-31T22:00:00.000Z,2026-11-01T02:30:00.000Z,{line['name']},{resource},{amount}"
+        f"2026-10-31T22:00:00.000Z,2026-11-01T02:30:00.000Z,user,{line['name']},{resource},{amounts[resource]}"
         for line in lines
-        for resource, amount in line["resource_seconds"].items()
+        for resource in line["resource_seconds"]
     ]
 
 
@@ -263,7 +268,7 @@ def test_usage_csv_has_names_as_they_are(strange: Path) -> None:
     """Names in a pipe are those of the journal, also with control sequences."""
     printed = run("usage", strange, "--by", "user", "--until", "2026-10-31T23:00", "--format", "csv").stdout
 
-    assert {row["user"] for row in csv.DictReader(StringIO(printed))} == set(STRANGE)
+    assert {row["name"] for row in csv.DictReader(StringIO(printed))} == set(STRANGE)
 
 
 def test_json_has_names_as_they_are(strange: Path) -> None:

@@ -328,10 +328,10 @@ def test_budgets_and_shares() -> None:
     account = {"budget": "monthly", "owner": "ana", "scope": "user", "resource": "vcore"}
     user = {"user": "ana", "account": "team"}
 
-    assert of(series, "ugm_budget_limit_unit_seconds", **account) == 3_600_000
+    assert of(series, "ugm_budget_limit_unit_seconds", **account) == 3600
     assert of(series, "ugm_budget_settled_unit_seconds", **account) + of(
         series, "ugm_budget_committed_unit_seconds", **account
-    ) == pytest.approx(200_000, abs=4000)
+    ) == pytest.approx(200, abs=4)
     assert of(series, "ugm_fair_share_position", **user) == 1
     assert of(series, "ugm_fair_share_entitled_share", **user) == 1
 

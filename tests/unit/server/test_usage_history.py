@@ -115,7 +115,7 @@ def test_samples_are_taken_once_in_a_step() -> None:
 
 
 def test_csv_has_the_same_values() -> None:
-    """The CSV has a row for each sample, with the time in UTC, and an empty field for a missing limit."""
+    """The CSV has a row for each sample and resource, with fixed columns and named units."""
     world = World()
     world.sample(0)
     world.partition.submit("app", SUE, "root.a")
@@ -126,9 +126,10 @@ def test_csv_has_the_same_values() -> None:
 
     assert answer.headers["content-type"].startswith("text/csv")
     assert answer.text.splitlines() == [
-        "time,application_limit,denials,limit memory,running_applications,usage memory",
-        "1970-01-01T00:00:00.000Z,,,,0,0",
-        "1970-01-01T00:00:15.000Z,3,1,10,1,6",
+        "time,resource,unit,usage,pending,limit,guaranteed,minimum,runtime,request,borrowed,lent,"
+        "running_applications,application_limit,pending_allocations,denials",
+        "1970-01-01T00:00:00.000Z,memory,bytes,0,,,,,,,,,0,,,",
+        "1970-01-01T00:00:15.000Z,memory,bytes,6,,10,,,,,,,1,3,,1",
     ]
 
 

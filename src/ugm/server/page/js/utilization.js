@@ -34,9 +34,9 @@ export function utilizationView(view) {
 
   /** @param {import("./types.js").Route} route */
   async function load(route) {
-    const { search = "" } = route.query;
+    const { search = "", queue = "" } = route.query;
     const [sort, resource] = order.get().split(" of ");
-    const data = await get(path(route.partition, "utilization", view), { search, sort, resource, offset: (pageOf(route) - 1) * PAGE, limit: PAGE });
+    const data = await get(path(route.partition, "utilization", view), { search, queue, sort, resource, offset: (pageOf(route) - 1) * PAGE, limit: PAGE });
     if (search !== announced && search) announce(`${counted(data.total, noun)} found`);
     announced = search;
     return data;
@@ -69,6 +69,7 @@ export function utilizationView(view) {
         "div",
         { class: "tools" },
         addressField(route, "search", `Find a ${noun}`),
+        addressField(route, "queue", "Queue"),
         orderField(rows),
         columnChoice.field(),
         h("span", { class: "quiet" }, `${counted(data.total, noun)}${route.query.search ? " found" : ""}${rows.sorted === "share" ? ", the closest to a limit first" : ""}`),
