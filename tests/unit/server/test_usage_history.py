@@ -126,8 +126,10 @@ def test_csv_has_the_same_values() -> None:
 
     assert answer.headers["content-type"].startswith("text/csv")
     assert answer.text.splitlines() == [
-        "time,resource,unit,usage,pending,limit,guaranteed,minimum,runtime,request,borrowed,lent,"
-        "running_applications,application_limit,pending_allocations,denials",
+        (
+            "time,resource,unit,usage,pending,limit,guaranteed,minimum,runtime,request,borrowed,lent,"
+            "running_applications,application_limit,pending_allocations,denials"
+        ),
         "1970-01-01T00:00:00.000Z,memory,bytes,0,,,,,,,,,0,,,",
         "1970-01-01T00:00:15.000Z,memory,bytes,6,,10,,,,,,,1,3,,1",
     ]
