@@ -60,7 +60,7 @@ from ugm.partition.transaction import Transactions
 from ugm.resources import Resource
 from ugm.tracking.holding import Holding
 
-__all__ = ["FastPath", "RecordedPath", "TransactionPath"]
+__all__ = ["PartitionBase", "RecordedPath", "TransactionPath"]
 
 _HELD: Final = AllocationState.HELD
 
@@ -236,7 +236,7 @@ class TransactionPath:
         return self._admission.check(request)
 
 
-class FastPath(AbstractPartition):
+class PartitionBase(AbstractPartition):
     """The methods of `ugm.Partition` that have a fast path: a base class, because delegation would cost a call."""
 
     __slots__ = (
@@ -491,7 +491,7 @@ def _value(allocation_id: str, application: Application, stored: Resource | Ledg
     return application.to_entry(stored).to_allocation(allocation_id)
 
 
-class RecordedPath(FastPath):
+class RecordedPath(PartitionBase):
     """The same methods of a partition with a log, for which the fast path would never decide.
 
     They do not take the lock for an attempt. In a forked process, it may be held by a thread that does not exist there.

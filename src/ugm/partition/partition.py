@@ -77,7 +77,7 @@ from ugm.partition.event_outbox import EventOutbox
 from ugm.partition.events import Subscriber
 from ugm.partition.expiry import Expiry, require_instant
 from ugm.partition.explanation import require_holder_count
-from ugm.partition.fast_path import FastPath, TransactionPath
+from ugm.partition.fast_path import PartitionBase, TransactionPath
 from ugm.partition.gang import allocate_all, require_requests
 from ugm.partition.lifecycle import ApplicationLifecycle
 from ugm.partition.line_index import CooperativeIteration
@@ -145,7 +145,7 @@ _CLUSTER: Final = "cluster"
 _PAUSE: Final = 0.00002
 
 
-class Partition(FastPath):
+class Partition(PartitionBase):
     """A partition in memory.
 
     Args:

@@ -22,6 +22,7 @@ from ugm.errors import ConfigError, OutageError, RequestError
 from ugm.server.access import Role, Tokens
 from ugm.server.audit import request_fields
 from ugm.server.guard import has_body
+from ugm.server.idempotency import IDEMPOTENCY_KEY, IdempotentAnswers
 from ugm.server.pacing import WorkPacer
 from ugm.server.payloads import ApiError, Payload, YunikornError, json_payload, require_found, yaml_payload
 from ugm.server.representation import Representation, accepts_gzip, prepare
@@ -146,12 +147,24 @@ class RequestDispatcher:
         clock: returns the time, in seconds since 1970.
     """
 
-    __slots__ = ("_bounds", "_clock", "_configs", "_decisions", "_latest", "_operations", "_state", "_tokens", "_views")
+    __slots__ = (
+        "_answers",
+        "_bounds",
+        "_clock",
+        "_configs",
+        "_decisions",
+        "_latest",
+        "_operations",
+        "_state",
+        "_tokens",
+        "_views",
+    )
 
     def __init__(
         self, state: ServerState, tokens: Tokens, bounds: RequestBounds, clock: Callable[[], float] = time.time
     ) -> None:
         self._clock: Final = clock
+        self._answers: Final = IdempotentAnswers()
         self._state: Final = state
         self._tokens: Final = tokens
         self._bounds: Final = bounds
@@ -225,7 +238,10 @@ class RequestDispatcher:
         self, route: AnyRoute, request: Request, context: RequestContext, answer: Callable[[RequestContext], Payload]
     ) -> Response:
         def make() -> Payload:
-            return answer(context)
+            key = request.headers.get(IDEMPOTENCY_KEY)
+            if key is None or route.role is Role.READ:
+                return answer(context)
+            return self._answers.run(key, request.url.path, context, lambda: answer(context))
 
         def represent(context: RequestContext = context) -> Representation:
             as_of = self._clock()

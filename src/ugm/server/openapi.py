@@ -10,6 +10,7 @@ import ugm
 from ugm._json_values import Json
 from ugm.server._yunikorn.schemas import YUNIKORN_SCHEMAS
 from ugm.server.access import Role
+from ugm.server.idempotency import IDEMPOTENCY_KEY
 from ugm.server.response_schemas import RESPONSE_SCHEMAS
 from ugm.server.route import AnyRoute
 from ugm.server.route_table import PATH_SCHEMAS, ROUTES
@@ -102,6 +103,8 @@ def _parameters(route: AnyRoute) -> list[dict[str, object]]:
     path = [(name, "path", True, PATH_SCHEMAS.get(name, NAME)) for name in _PART.findall(route.path)]
     query = [(name, "query", name in route.required, schema) for name, schema in route.query.items()]
     headers = [("If-None-Match", "header", False, TEXT)] if _is_cached(route) else []
+    if route.role is not Role.READ:
+        headers.append((IDEMPOTENCY_KEY, "header", False, NAME))
     fields = ("name", "in", "required", "schema")
     return [dict(zip(fields, parameter, strict=True)) for parameter in (*path, *query, *headers)]
 
@@ -135,7 +138,7 @@ def _refusals(route: AnyRoute) -> dict[str, object]:
     if route.body is not None:
         codes |= {"408", "413", "415"} | ({"422"} if route.reads_config else set())
     if route.role is not Role.READ:
-        codes |= {"401", "409"} | ({"422"} if route.role is Role.OPERATE else set())
+        codes |= {"401", "409", "422"}
     if route.returns_yaml:
         codes |= {"409"}
     error = "YAPIError" if route.is_yunikorn else "Error"

@@ -138,7 +138,7 @@ RESPONSE_SCHEMAS: Final[Mapping[str, Schema]] = {
         detail=TEXT,
         code=TEXT,
     ),
-    "Problem": record(**attributes(Problem, "file")),
+    "Problem": record(**attributes(Problem, "file", "excerpt")),
     "EffectiveLimit": record(**attributes(EffectiveLimit)),
     "LimitUtilization": record(**attributes(LimitUtilization), **_PENDING),
     "LimitUtilizations": record(total=COUNT, utilizations=listing(reference("LimitUtilization"))),

@@ -37,11 +37,12 @@ _RULES = {
     # A body with too many elements can be too large to be read.
     "negative_data_rejection": {"expected-statuses": ["400", "401", "403", "404", "405", "409", "413", "415", "422"]},
 }
-#: These have rules that the description does not have: names of states in any case, the tree of a node, and the
-#: arguments of each kind of change of a budget.
+#: These have rules that the description does not have: names of states in any case, the tree of a node, the arguments
+#: of each kind of change of a budget, and the running work of a host, which can also be too large.
 _WITH_MORE_RULES = {
-    "include-path-regex": r"/applications/\{state\}$|/change_budget$|/usage_history(\.csv)?$|/sparklines$",
-    "checks": {"positive_data_acceptance": {"expected-statuses": [*_ACCEPTED, "400"]}},
+    "include-path-regex": r"/applications/\{state\}$|/usage_history(\.csv)?$|/sparklines$"
+    r"|/(change_budget|synchronize|admit|batch)$",
+    "checks": {"positive_data_acceptance": {"expected-statuses": [*_ACCEPTED, "400", "413"]}},
 }
 #: The description has the text of the configuration, and the tester reads the YAML in it.
 _IN_YAML = {"include-path-regex": r"/api/v1/config$", "checks": {"response_schema_conformance": {"enabled": False}}}
@@ -166,6 +167,20 @@ REQUESTS: dict[str, tuple[str, Any]] = {
     "/partition/{partition}/expire": ("", {}),
     "/partition/{partition}/release_overdue": ("", {"now": 0}),
     "/partition/{partition}/time_out_gang": ("", {"application_id": "app"}),
+    "/partition/{partition}/admit": (
+        "",
+        {
+            "application_id": "new",
+            "user": "sue",
+            "queue": "root.a",
+            "allocations": [{"allocation_id": "new", "usage": {"memory": 1}}],
+        },
+    ),
+    "/partition/{partition}/end": ("", {"application_id": "app"}),
+    "/partition/{partition}/synchronize": (
+        "",
+        {"running": [{"application_id": "app", "user": "sue", "queue_path": "root.a"}], "starting": ["idle"]},
+    ),
     "/partition/{partition}/complete": ("", {"application_id": "idle"}),
     "/partition/{partition}/fail": ("", {"application_id": "app"}),
     "/partition/{partition}/remove": ("", {"application_id": "app"}),
