@@ -60,8 +60,12 @@ class ModelDefinition:
 
     @property
     def has_past(self) -> bool:
-        """True if the model depends on past usage: it is a `ugm.model.PersistentModel`."""
-        return isinstance(self.content, DeclaredBudgets | FairShareConfig)
+        """True if the model depends on its past calls.
+
+        Budgets and fair shares depend on past usage. The nodes of a quota tree that hold its consumers depend on the
+        order in which they came and left.
+        """
+        return not isinstance(self.content, ElasticConfig)
 
     def check(self) -> None:
         """Check that the model can be made.

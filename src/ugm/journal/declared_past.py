@@ -1,13 +1,14 @@
-"""The declared quota models whose limits depend on past usage, kept up to date with the changes of a log.
+"""The declared quota models that depend on the past, kept up to date with the changes of a log.
 
-The problem: budgets and fair shares must be exact after a restart, also if the changes before a compaction are gone,
-and if the configuration has changed them meanwhile.
+The problem: budgets, fair shares and the nodes that hold the consumers of a quota tree must be exact after a restart,
+also if the changes before a compaction are gone, and if the configuration has changed them meanwhile.
 
 The idea: a compaction stores the past of each such model with the state of the partition. The models are made from it,
 are charged with the allocations of that state, and are then called with every later change at its time, as the
 partition has called them.
 
-Older versions have stored no past of fair shares. It is then that of the history, as far as it tells.
+Older versions have stored no past of fair shares. It is then that of the history, as far as it tells. They have stored
+no past of quota trees either. Their consumers are then charged in the order of the allocations.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from ugm.fairness import FairShares
 from ugm.journal.claim_history import ClaimHistory
 from ugm.journal.contents import JournalContents, JournalEntry, StartState
 from ugm.journal.model_history import calls_before
-from ugm.model import PersistentModel
+from ugm.model import PersistentModel, QuotaModel, TimedModel
 from ugm.partition.checkpoint import ModelRecord, checkpoint_of
 from ugm.partition.declared_models import DeclaredModel, ModelFactory, repeat_past, replace_declared
 from ugm.partition.events import BudgetChanged, ConfigurationChanged, Event
@@ -126,7 +127,7 @@ class DeclaredPast:
         for operation in entry.operations:
             # Every operation begins with the time, also if it is that of the operation before.
             for one in self.models:
-                cast("PersistentModel", one.model).at(self._second)
+                _begin(one.model, self._second)
             for event in operation.events:
                 self._repeat(event)
 
@@ -139,14 +140,18 @@ class DeclaredPast:
                     if isinstance(one.model, Budgets) and one.model.has_budget(change.budget):
                         one.model.change(change)
             case _:
-                self._call(self._claims.calls((event,)))
+                self._call(list(self._claims.calls((event,))))
 
-    def _call(self, calls: Iterable[Call]) -> None:
-        for method, claim in calls:
+    def _call(self, calls: Sequence[Call]) -> None:
+        """Make calls that follow from one event, which leave one allocation charged, pending or gone."""
+        last: dict[str, Call] = {claim.allocation_id: (method, claim) for method, claim in calls}
+        for name, (method, claim) in last.items():
+            # As in the ledger, an allocation that stays keeps its position.
             if method in ("charge", "add_pending"):
-                self._held[claim.allocation_id] = method, claim
+                self._held[name] = method, claim
             else:
-                self._held.pop(claim.allocation_id, None)
+                self._held.pop(name, None)
+        for method, claim in calls:
             for one in self.models:
                 if hasattr(one.model, method):
                     getattr(one.model, method)(claim)
@@ -156,6 +161,15 @@ class DeclaredPast:
         factory = ModelFactory(None, lambda: list(self._held.values()), lambda: self._second)
         with_past = (definition for definition in definitions if definition.has_past)
         self.models = replace_declared(self.models, with_past, factory.make)
+
+
+def _begin(model: QuotaModel, second: int) -> None:
+    """Let an operation of a model begin."""
+    if isinstance(model, TimedModel):
+        model.at(second)
+    elif hasattr(model, "begin_operation"):
+        # A quota tree. Its class is not imported here, because few partitions have any.
+        model.begin_operation()
 
 
 def _resumed(
@@ -175,7 +189,7 @@ def _resumed(
             ) from error
     elif isinstance(model, FairShares):
         repeat_past(model, before())
-    model.at(second)
+    _begin(model, second)
     if isinstance(model, FairShares):
         model.expect_ledger()
     return DeclaredModel(definition, model)

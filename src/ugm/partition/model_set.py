@@ -81,7 +81,9 @@ class _HoldsExchanged(Protocol):
 
 @runtime_checkable
 class _OnTrial(Protocol):
-    """A model that can undo more charges exactly if it knows that they will be undone."""
+    """A model that undoes charges exactly within an operation, and more of them in a trial."""
+
+    def begin_operation(self) -> None: ...
 
     def begin_trial(self) -> None: ...
 
@@ -146,7 +148,7 @@ class ModelSet:
     _deniers: dict[str, list[QuotaModel]]
     #: The models whose claims are announced before they are exchanged.
     _holding_exchanged: tuple[_HoldsExchanged, ...]
-    #: The models that have to know that charges will be undone.
+    #: The models that have to know when an operation begins, and that charges will be undone.
     _on_trial: tuple[_OnTrial, ...]
     #: The models that depend on the time.
     _timed: tuple[TimedModel, ...]
@@ -233,11 +235,11 @@ class ModelSet:
     # Time
 
     def _note_timed(self) -> None:
-        """Let every operation begin with a reading of the clock if a model depends on the time."""
+        """Let every operation begin with a reading of the clock if a model depends on the time; see `begin`."""
         self._timed = tuple(model for model in self.all if isinstance(model, TimedModel))
         is_timed = bool(self._timed) or self.follow_schedule is not None
         self.clock.is_read_first = is_timed
-        self._lock.begin = self.begin if is_timed else None
+        self._lock.begin = self.begin if is_timed or self._on_trial else None
 
     def set_schedule(self, follow: FollowSchedule | None) -> None:
         """Let every operation begin with the limits of a schedule; None if no limit changes with the time."""
@@ -252,6 +254,10 @@ class ModelSet:
         """
         # The recovery is over.
         self._replaced = None
+        for one in self._on_trial:
+            one.begin_operation()
+        if not self.clock.is_read_first:
+            return
         try:
             now = self.clock.read(changes=changes)
         except Exception as error:

@@ -9,12 +9,13 @@ An `UndoLog` records the place of every consumer that a change touches. `QuotaTr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import count, pairwise
 from typing import Final, final
 from weakref import WeakSet
 
+from ugm.errors import RequestError
 from ugm.quotatree._home_search import Search
 from ugm.quotatree._node import Consumer, Places, TreeNode, shared_rank
 from ugm.quotatree._packed import Packing
@@ -215,6 +216,23 @@ class QuotaTree:
             above.free -= packed
         node.append(consumer, next(self._arrivals))
         self.consumers[consumer.info.consumer_id] = consumer
+
+    def homes(self, names: Container[str]) -> list[tuple[str, str]]:
+        """Return some of the consumers in the order of arrival, each with the node that holds it."""
+        held = [consumer for consumer in self.consumers.values() if consumer.id in names]
+        held.sort(key=lambda consumer: consumer.sequence)
+        return [(consumer.id, consumer.node.name) for consumer in held if consumer.node is not None]
+
+    def place_at(self, consumer: Consumer, name: str) -> None:
+        """Allocate a consumer at the node of a name, regardless of the quotas.
+
+        Raises:
+            RequestError: there is no such node.
+        """
+        node = self.nodes.get(name)
+        if node is None:
+            raise RequestError("node", name, f"tree {self.name!r} has no such node", "state-conflict")
+        self.place(consumer, node)
 
     def deallocate(self, consumer_id: str) -> bool:
         """Release a consumer and move others down where they fit now. Return whether it was allocated."""

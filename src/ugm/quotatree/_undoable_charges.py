@@ -11,7 +11,7 @@ the charge of the same claim carries them out instead of searching again. If a t
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple, TypeVar, final
 
@@ -210,6 +210,31 @@ class Charging:
             return None
         step.change.undo(self.steps[-1].change if self.steps else None)
         return step.info
+
+    @locked
+    def homes(self, names: Container[str]) -> dict[str, list[tuple[str, str]]]:
+        """Return for each tree some of its consumers in the order of arrival, each with the node that holds it."""
+        forest = self.find()
+        return {} if forest is None else {name: one.tree.homes(names) for name, one in forest.trees.items()}
+
+    @locked
+    def restore(self, homes: Mapping[str, Iterable[tuple[str, str]]], infos: Mapping[str, ConsumerInfo]) -> None:
+        """Allocate consumers at the nodes that `homes` has returned.
+
+        Args:
+            homes: the nodes.
+            infos: the consumers, by id.
+
+        Raises:
+            RequestError: there is no such node.
+        """
+        forest = self._forest()
+        for name, managed in forest.trees.items():
+            for consumer_id, node in homes.get(name, ()):
+                info = infos[consumer_id]
+                managed.tree.place_at(managed.tree.make_consumer(info, info.on[name]), node)
+        for info in infos.values():
+            forest.holders[info.consumer_id] = tuple(one.name for one, _ in forest.requests_of(info))
 
     @locked
     def holds(self, info: ConsumerInfo) -> bool:

@@ -99,12 +99,36 @@ class _Model(ReportingModel, ABC):
         self._withdrawn: Final[set[str]] = set()
         #: The ids of two claims that are being exchanged.
         self._exchanged: tuple[str, ...] = ()
+        #: The nodes that hold the next claims, by tree in the order of arrival.
+        self._homes: Mapping[str, Sequence[tuple[str, str]]] = {}
+        #: The next claims that are not charged yet.
+        self._expected: set[str] = set()
         #: The last state of each tree.
         self._known: Mapping[str, KnownNodes] = {}
         if self._unknown({}) is not None:
             raise RequestError(
                 f"{self._kind.removeprefix('quota ')}_name", name, f"there is no such {self._kind}", "object-unknown"
             )
+
+    def begin_operation(self) -> None:
+        """Note that an operation begins: only charges and refunds of the same operation undo each other exactly.
+
+        So the same charges and refunds in the same order lead to the same trees after a restart.
+        """
+        if not self._charging.keeps_all:
+            self._charging.steps.clear()
+
+    def save(self) -> JsonMapping:
+        """Return the nodes that hold the consumers of all claims, as plain data for `load`."""
+        return {"homes": self._charging.homes(self._charged)}
+
+    def load(self, data: JsonMapping) -> None:
+        """Let the claims that are charged next be held by the nodes that `save` has returned.
+
+        They take effect with the last of these claims. The model has no claims yet.
+        """
+        self._homes = {tree: list(map(tuple, homes)) for tree, homes in data["homes"].items()}
+        self._expected = {consumer_id for homes in self._homes.values() for consumer_id, _ in homes}
 
     def begin_trial(self) -> None:
         """Prepare for charges that are refunded in reverse order: each is undone exactly, however many there are."""
@@ -225,6 +249,9 @@ class _Model(ReportingModel, ABC):
         Raises:
             RequestError: the claim is charged already, or its group is not in the tree.
         """
+        if claim.allocation_id in self._expected:
+            self._charge_restored(claim)
+            return
         checked, self._charging.checked = self._charging.checked, None
         if checked is not None and checked.claim is claim and self._charge_checked(checked):
             return
@@ -244,6 +271,17 @@ class _Model(ReportingModel, ABC):
         except BaseException:
             self._repair(claim, infos)
             raise
+
+    def _charge_restored(self, claim: Claim) -> None:
+        """Charge a claim whose nodes are known. The trees hold all of these claims when the last one is charged."""
+        info = self._info(claim, self._groups(claim))
+        if info is None:
+            raise RequestError("claim", claim.allocation_id, "the claim has no group", "state-conflict")
+        self._charged[claim.allocation_id] = info, claim.priority
+        self._expected.remove(claim.allocation_id)
+        if not self._expected:
+            self._charging.restore(self._homes, {name: known for name, (known, _) in self._charged.items()})
+            self._homes = {}
 
     def _is_held_before(self, claim: Claim) -> bool:
         """Return whether the trees have held a claim, or the one that it replaces.
