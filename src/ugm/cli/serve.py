@@ -94,6 +94,11 @@ JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print the UR
     default=1000,
     help="The number of events of each kind that are kept.",
 )
+@click.option(
+    "--apply",
+    is_flag=True,
+    help="Put CONFIG in force at the start, if it differs from that in the journal.",
+)
 @service_options
 @JSON
 def serve_command(  # noqa: PLR0913 - one for each option
@@ -109,14 +114,15 @@ def serve_command(  # noqa: PLR0913 - one for each option
     watch: float,
     lines: int,
     as_json: bool,
+    apply: bool,
     **service: Any,  # noqa: ANN401 - the options of `service_options`
 ) -> None:
     """Serve the partitions of CONFIG with a REST interface, a web page and, with --metrics, metrics.
 
     With --listen, schedulers in other processes use one partition of CONFIG, to which they connect with `ugm.connect`.
-    With --journal, the changes of this partition are durable; if the journal already has a configuration, CONFIG does
-    not replace it at the start. Without --listen, only clients over REST can use the partitions; see
-    --decide-token-file.
+    With --journal, the changes of this partition are durable. A configuration in the journal stays in force; if CONFIG
+    differs, the differences are logged, and the health is "degraded". --apply puts CONFIG in force at the start.
+    Without --listen, only clients over REST can use the partitions; see --decide-token-file.
     CONFIG is reloaded on SIGHUP and when it changes; with - it is read once, from the standard input. A configuration
     with problems is refused; while CONFIG has problems, /api/v1/health reports the status "degraded". The result
     of each reload is printed on the standard error. Every change, and every request with a wrong token, is printed
@@ -151,6 +157,8 @@ def serve_command(  # noqa: PLR0913 - one for each option
                 metrics=_metrics(partitions, history, services, thresholds) if metrics else None,
                 allowed_hosts=(*host_names, *names_of(host)),
             )
+            if apply:
+                app.state.configurations.apply_file()
             with listening(host, port) as listener:
                 details = {"writable": writable, "config": str(config_file), "listen": service["listen"]}
                 run_server(app, host, listener, details, as_json=as_json, has_failed=has_failed, signals=signals)

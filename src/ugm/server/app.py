@@ -27,7 +27,7 @@ from ugm.journal.locations import LogLocation
 from ugm.partition import AbstractPartition, ThresholdWatch
 from ugm.server.access import Tokens
 from ugm.server.audit import AuditLog
-from ugm.server.background import PeriodicWork, running, sampling
+from ugm.server.background import SAMPLE_SECONDS, PeriodicWork, running, sampling
 from ugm.server.configurations import Configurations
 from ugm.server.dispatch import RequestDispatcher, payload_response
 from ugm.server.guard import Hosts, OriginGuard, failure_response
@@ -127,6 +127,8 @@ def create_app(  # noqa: PLR0913 - one for each option
         for name, partition in partitions.items()
     }
     work = [*sampling(usage, sources, configurations), *watching(watches)]
+    if config_path is not None:
+        work.append(PeriodicWork(SAMPLE_SECONDS, configurations.compare))
     if watch is not None:
         work.append(PeriodicWork(watch, lambda: configurations.reload_if_changed()))  # noqa: PLW0108 - tests replace it
     state = ServerState(served, configurations, dict(extra_states or {}), read_only, clock(), worker, audit)

@@ -73,6 +73,7 @@ class Configurations:
         "_file_state",
         "_inclusions",
         "_is_closed",
+        "_is_compared",
         "_is_file_shared",
         "_open",
         "_partitions",
@@ -86,6 +87,7 @@ class Configurations:
         "outcome",
         "path",
         "refused",
+        "unapplied",
     )
 
     #: The newest attempts.
@@ -98,6 +100,9 @@ class Configurations:
     in_use: ConfigOutcome
     #: The problems of the file when it was last read; empty if it was applied.
     refused: tuple[Problem, ...]
+    #: The differences between the file at the start and the configuration in force, a line each; empty after either was
+    #: replaced. A journal keeps the configuration, so a file that was edited while no server ran is not in force.
+    unapplied: tuple[str, ...]
     #: The state of the file when it was last read, to detect changes.
     _file_state: object
 
@@ -130,6 +135,8 @@ class Configurations:
         self._started: Final = clock()
         self.outcome = self.in_use = ConfigOutcome("start", self._started)
         self.refused = ()
+        self.unapplied = ()
+        self._is_compared = False
         self.attempts = ConfigAttempts()
         self.counts = {(source, result): 0 for source in ("file", "upload") for result in ("applied", "refused")}
 
@@ -192,6 +199,41 @@ class Configurations:
         with suppress(UgmError, ApiError):
             self.reload(_WATCH)
         return True
+
+    def compare(self) -> None:
+        """Note the differences between the file and the configuration in force, once after the start.
+
+        Raises:
+            OutageError: a partition cannot be read now; call it again.
+        """
+        if self._is_compared or self.path is None:
+            return
+        with self._writing, suppress(ConfigError):
+            if self.in_use.source == "start":
+                chosen = _by_partition(self._load(), self._partitions, "file")
+                found = {name: changes(self._partitions[name].config, config) for name, config in chosen.items()}
+                self.unapplied = tuple(
+                    f"{name}: {line}" for name, one in found.items() if one for line in str(one).splitlines()
+                )
+        self._is_compared = True
+        if self.unapplied:
+            listed = "\n".join(self.unapplied)
+            _LOGGER.warning("%s is not in force; its differences from the stored configuration:\n%s", self.path, listed)
+
+    def apply_file(self) -> None:
+        """Put the file in force if it differs from the configuration in force, with the risks of its plans in the log.
+
+        Raises:
+            ConfigError: the file has problems; nothing has changed.
+            OutageError: a partition cannot be used now.
+        """
+        self.compare()
+        if self.unapplied:
+            chosen = _by_partition(self._load(), self._partitions, "file")
+            for name, config in chosen.items():
+                for risk in self._partitions[name].plan(config).risks:
+                    _LOGGER.warning("%s: %s", name, risk)
+            self.reload()
 
     def open(self) -> None:
         """Accept attempts again after `close`."""
@@ -300,6 +342,7 @@ class Configurations:
 
     def _accept(self, source: str) -> None:
         self.outcome = self.in_use = ConfigOutcome(source, self._clock())
+        self.unapplied = ()
         self.counts[source, "applied"] += 1
         if source == "file":
             self.refused = ()
@@ -331,6 +374,7 @@ class Configurations:
             "problems": [str(problem) for problem in problems],
             "in_force": {"source": self.in_use.source, "at": self.in_use.at},
             "refused": [str(problem) for problem in self.refused],
+            "unapplied": list(self.unapplied),
         }
 
 

@@ -214,6 +214,8 @@ def _events() -> Iterator[MetricDescription]:
     yield MetricDescription("ugm_configuration_changes", sentence, ("source", "result"), counter)
     sentence = "1 while the configuration file has problems and is not in force, otherwise 0."
     yield MetricDescription("ugm_configuration_refused", sentence, ())
+    sentence = "1 while the configuration file of the start differs from the stored configuration, otherwise 0."
+    yield MetricDescription("ugm_configuration_unapplied", sentence, ())
     yield MetricDescription("ugm_decision_seconds", "Duration of decisions.", kind=MetricKind.HISTOGRAM)
 
 

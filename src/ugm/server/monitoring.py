@@ -77,6 +77,13 @@ ALERTS: Final[tuple[AlertRule, ...]] = (
         "The configuration file has problems; the configuration before it stays in force.",
     ),
     AlertRule(
+        "UgmConfigurationUnapplied",
+        "ugm_configuration_unapplied == 1",
+        "1m",
+        "warning",
+        "The configuration file was changed while the server was down, and is not in force.",
+    ),
+    AlertRule(
         "UgmModelSuspended",
         "ugm_suspended_models > 0",
         "0m",

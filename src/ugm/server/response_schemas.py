@@ -404,6 +404,7 @@ RESPONSE_SCHEMAS: Final[Mapping[str, Schema]] = {
             problems=_TEXTS,
             in_force=record(source=TEXT, at=NUMBER),
             refused=_TEXTS,
+            unapplied=_TEXTS,
         ),
     ),
     "States": _TEXTS,

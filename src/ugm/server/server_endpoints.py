@@ -28,12 +28,16 @@ __all__ = [
 def health(server: ServerState, _request: RequestContext) -> object:
     """Return the state of the server and of its configuration.
 
-    The status is ``degraded`` while the configuration file has problems, otherwise ``ok``.
+    The status is ``degraded`` while the configuration file has problems or is not in force, otherwise ``ok``.
     """
-    refused = server.configurations.refused
+    refused, unapplied, reason = server.configurations.refused, server.configurations.unapplied, ""
+    if refused:
+        reason = f"the configuration file was refused: {refused[0]}"
+    elif unapplied:
+        reason = f"the configuration file is not in force: {unapplied[0]}"
     return {
-        "status": "degraded" if refused else "ok",
-        "reason": f"the configuration file was refused: {refused[0]}" if refused else "",
+        "status": "degraded" if reason else "ok",
+        "reason": reason,
         "version": ugm.__version__,
         "started": server.started,
         "read_only": server.read_only,

@@ -18,11 +18,10 @@ _CHANGES: Final = (
     f"# HELP ugm_configuration_changes_total {_TABLE['ugm_configuration_changes'].sentence}\n"
     "# TYPE ugm_configuration_changes_total counter\n"
 )
-_REFUSED: Final = (
-    f"# HELP ugm_configuration_refused {_TABLE['ugm_configuration_refused'].sentence}\n"
-    "# TYPE ugm_configuration_refused gauge\n"
-    "ugm_configuration_refused "
-)
+
+
+def _gauge(name: str, *, is_set: bool) -> str:
+    return f"# HELP {name} {_TABLE[name].sentence}\n# TYPE {name} gauge\n{name} {int(is_set)}\n"
 
 
 def with_server_metrics(content: bytes, media_type: str, configurations: Configurations) -> bytes:
@@ -34,4 +33,6 @@ def with_server_metrics(content: bytes, media_type: str, configurations: Configu
         for (source, result), count in configurations.counts.items()
     )
     end = b"" if content.endswith(b"\n") or not content else b"\n"
-    return content + end + f"{_CHANGES}{samples}{_REFUSED}{int(bool(configurations.refused))}\n".encode()
+    refused = _gauge("ugm_configuration_refused", is_set=bool(configurations.refused))
+    unapplied = _gauge("ugm_configuration_unapplied", is_set=bool(configurations.unapplied))
+    return content + end + f"{_CHANGES}{samples}{refused}{unapplied}".encode()

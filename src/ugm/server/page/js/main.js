@@ -282,6 +282,7 @@ function alarm() {
 
 /** @param {import("./types.js").Health} health */
 function banner({ configuration }) {
+  if (!configuration.refused.length) return h("p", { class: "error", key: "banner" }, `The configuration file is not in force. It was changed while the server was down (${counted(configuration.unapplied.length, "difference")}): ${configuration.unapplied[0]}`);
   const [first, ...others] = configuration.refused;
   const since = configuration.in_force.source === "start" ? "that of the start" : `that of ${clock(configuration.in_force.at)}`;
   return h("p", { class: "error", key: "banner" }, `The configuration file has problems, so ${since} is still in force: ${first}`, others.length > 0 && ` (and ${counted(others.length, "other problem")})`);

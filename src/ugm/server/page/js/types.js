@@ -46,7 +46,7 @@
  *   standbys: StandbyStatus[], sessions: number, connected: number, waiting: number, outage: string, age: number,
  *   commits: {count: number, seconds: number, median: number, p99: number}}} ServiceStatus
  *
- * @typedef {{partitions: string[], reason: string, configuration: {refused: string[],
+ * @typedef {{partitions: string[], reason: string, configuration: {refused: string[], unapplied: string[],
  *   in_force: {source: string, at: number}}}} Health
  *
  * @typedef {{trees: {name: string, kind: string, mode: string, nodes: number}[],
