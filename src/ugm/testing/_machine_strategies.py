@@ -82,7 +82,9 @@ def _fresh_ask(machine: Driven) -> st.SearchStrategy[AllocationRequest]:
 
 def _request(machine: Driven) -> st.SearchStrategy[AllocationRequest]:
     """Draw an allocation; sometimes an earlier request, as schedulers repeat requests, or an arbitrary one."""
-    pending = [AllocationRequest(*one[:3], *one[4:7], one.duration) for one in machine.model.entries(pending=True)]
+    pending = [
+        AllocationRequest(*one[:3], *one[4:7], one.duration, one.node) for one in machine.model.entries(pending=True)
+    ]
     again = st.sampled_from([*pending, *machine.made]) if pending or machine.made else _fresh_ask(machine)
     return _mostly(_fresh_ask(machine) | _fresh_ask(machine) | again, allocation_requests(USAGES))
 

@@ -342,12 +342,17 @@ class PartitionMachine(RuleBasedStateMachine):
     @rule(data=st.data(), later=st.booleans())
     def audit(self, data: st.DataObject, *, later: bool) -> None:
         """An audit finds all differences, and a reconciliation repairs those that still exist."""
-        running = {one.allocation_id: RunningAllocation(*one[:3]) for one in self.model.entries()}
+        named = data.draw(st.booleans(), label="has nodes")
+        running = {
+            one.allocation_id: RunningAllocation(*one[:3], one.node if named else None) for one in self.model.entries()
+        }
         for name in data.draw(st.lists(st.sampled_from(ALLOCATIONS), max_size=3, unique=True), label="differ"):
             running.pop(name, None)
             if data.draw(st.booleans(), label="runs"):
                 application_id = data.draw(drawn.APPLICATIONS_THERE | st.just("stranger"), label="application")
-                running[name] = RunningAllocation(name, application_id, data.draw(drawn.USAGES, label="usage"))
+                usage = data.draw(drawn.USAGES, label="usage")
+                node = data.draw(st.none() | drawn.NODES, label="node")
+                running[name] = RunningAllocation(name, application_id, usage, node)
         with self.nothing_changes():
             report = self.both("audit", list(running.values()))
         self.reports.append(report)

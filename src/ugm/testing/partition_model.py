@@ -191,7 +191,7 @@ class PartitionModel(PartitionModelState):
         self.application(request.application_id)
         if any(amount < 0 for amount in request.usage.values()):
             raise RequestError("usage", request.usage, "an amount is negative")
-        one = Allocation(*request[:3], state, *request[3:6])
+        one = Allocation(*request[:3], state, *request[3:6], node=request.node)
         if request.duration is None:
             return one
         if state is _PENDING:
@@ -208,8 +208,12 @@ class PartitionModel(PartitionModelState):
             is_same = has_promise == (known.until is not None)
         else:
             is_same = one.duration == known.duration
-        if not is_same:
-            raise RequestError("duration", one.allocation_id, "the allocation has another promise", "id-in-use")
+        if known.state is _PENDING and (one.state is not _PENDING or one.node is None):
+            is_same_node = True
+        else:
+            is_same_node = one.node == known.node
+        if not is_same or not is_same_node:
+            raise RequestError("duration", one.allocation_id, "the allocation has another promise or node", "id-in-use")
         return known.state is not _PENDING
 
     @staticmethod
@@ -313,7 +317,8 @@ class PartitionModel(PartitionModelState):
             )
         _, priority, preemptible, *_ = (known or old)[4:]
         duration = known.duration if known is not None and known.state is _PENDING else None
-        request = AllocationRequest(allocation_id, old.application_id, usage, False, priority, preemptible, duration)  # noqa: FBT003 - a field by position
+        traits = False, priority, preemptible, duration, old.node
+        request = AllocationRequest(allocation_id, old.application_id, usage, *traits)
         new = self._entry(request)
         if self._is_repeated(new):
             raise RequestError(
@@ -414,16 +419,16 @@ class PartitionModel(PartitionModelState):
 
     def _running(self, allocation_id: str) -> RunningAllocation | None:
         one = self.held.get(allocation_id)
-        return None if one is None or one.state is _PENDING else RunningAllocation(*one[:3])
+        return None if one is None or one.state is _PENDING else RunningAllocation(*one[:3], one.node)
 
     def audit(self, running: Iterable[RunningAllocation]) -> tuple[Difference, ...]:
         """Return the differences between the ledger and the running allocations."""
         runs = {one.allocation_id: one for one in running}
-        ledger = {one.allocation_id: RunningAllocation(*one[:3]) for one in self.entries()}
+        ledger = {one.allocation_id: RunningAllocation(*one[:3], one.node) for one in self.entries()}
         return tuple(
             Difference(ledger.get(name), runs.get(name), name not in runs or runs[name][1] in self.applications)
             for name in sorted({*ledger, *runs})
-            if _plain(ledger.get(name)) != _plain(runs.get(name))
+            if not _agree(ledger.get(name), runs.get(name))
         )
 
     def reconcile(self, report: AuditReport) -> tuple[Difference, ...]:
@@ -436,15 +441,23 @@ class PartitionModel(PartitionModelState):
             return False
         known = self.held.get(name)
         if running is not None and difference.ledger is not None and known is not None and known[1] == running[1]:
-            self.held[name] = known._replace(usage=running.usage)
+            self.held[name] = known._replace(usage=running.usage, node=running.node or known.node)
             return True
         self.release(name)
         if running is not None:
             promised = known.duration if known is not None and known.state is _PENDING else None
-            self.adopt(*running, *(known[4:7] if known is not None else ()), duration=promised)
+            node = running.node or (known and known.node)
+            self.adopt(*running[:3], *(known[4:7] if known is not None else ()), duration=promised, node=node)
             if known is not None and known.until is not None:
                 self.held[name] = self.held[name]._replace(until=known.until, duration=known.duration)
         return True
+
+
+def _agree(ledger: RunningAllocation | None, running: RunningAllocation | None) -> bool:
+    """Return whether the ledger has what runs; without a node, it may run on any one."""
+    if ledger is not None and running is not None and running.node is None:
+        ledger = ledger._replace(node=None)
+    return _plain(ledger) == _plain(running)
 
 
 def _plain(running: RunningAllocation | None) -> RunningAllocation | None:

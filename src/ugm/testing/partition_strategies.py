@@ -119,4 +119,5 @@ def allocation_requests(usages: st.SearchStrategy[Resource] | None = None) -> st
         st.sampled_from((0, 0, 0, 5)),
         st.sampled_from((True, True, True, False)),
         st.sampled_from((None, None, None, 60)),
+        st.sampled_from((None, None, None, "n-1", "n-2")),
     )
