@@ -373,7 +373,7 @@ def test_metrics_of_other_formats_stay(content: bytes, media_type: str, is_exten
 
     assert found.startswith(content)
     assert (found != content) is is_extended
-    assert not is_extended or len(list(text_string_to_metric_families(found.decode()))) == 2 + bool(content)
+    assert not is_extended or len(list(text_string_to_metric_families(found.decode()))) == 3 + bool(content)
 
 
 def test_attempts_are_listed(file: Path) -> None:
