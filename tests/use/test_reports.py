@@ -109,3 +109,18 @@ def test_denials_of_budgets_are_in_hours() -> None:
     assert "277.778 vcore-hours requested, 3 of 4 used or promised" in text
     text = str(partition.allocate("app.2", "app", Resource(gpu=1), duration=60_000))
     assert "16.67 gpu-hours requested, 0 of 16 used or promised" in text
+
+
+def test_usage_of_groups_that_no_limit_names(tmp_path: Path) -> None:
+    """Usage that is charged to no group is reported for the first group of the user, also after a compaction."""
+    now = 1000
+    with open_partition(tmp_path / "journal", CONFIG, clock=lambda: now) as partition:
+        partition.submit("app", UserGroup("ana", ("vision", "all")), "root.y")
+        partition.submit("own", UserGroup("ben"), "root.y")
+        for name in ("app", "own"):
+            partition.allocate(f"{name}.0", name, Resource(gpu=8), duration=60)
+        now += 10
+        expected = {"vision": 80_000, None: 80_000}
+        for _ in range(2):
+            assert {row.name: row.amounts["gpu"] for row in partition.journal.usage("group")} == expected
+            partition.journal.compact()

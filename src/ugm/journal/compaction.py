@@ -159,4 +159,11 @@ def _usage_records(intervals: list[UsageInterval], since: int) -> Iterator[Json]
 
 def _owner(interval: UsageInterval) -> tuple[object, ...]:
     group = "" if interval.group is None else f"+{interval.group}"
-    return interval.application_id, interval.user, interval.queue_path, group, interval.owners
+    return (
+        interval.application_id,
+        interval.user,
+        interval.queue_path,
+        group,
+        interval.owners,
+        interval.first_group or "",
+    )

@@ -31,7 +31,7 @@ Period: TypeAlias = Literal["day", "week", "month", "year"]
 
 _SUBJECTS: Final[Mapping[Grouping, Callable[[UsageInterval], Sequence[str | None]]]] = {
     "user": lambda interval: (interval.user,),
-    "group": lambda interval: (interval.group,),
+    "group": lambda interval: (interval.first_group if interval.group is None else interval.group,),
     "queue": lambda interval: (interval.queue_path,),
     "application": lambda interval: (interval.application_id,),
     "elastic-group": lambda interval: _owners(interval, "elastic group"),
@@ -47,7 +47,7 @@ def _owners(interval: UsageInterval, kind: str) -> Sequence[str | None]:
 class UsageRow(NamedTuple):
     """The usage of one subject between two instants: of a user, a queue, an elastic group and so on."""
 
-    #: None for usage that is charged to no group or node.
+    #: None for usage of users without groups, or that is charged to no node.
     name: str | None
     #: In seconds since 1970; the end is not included.
     begin: float
@@ -97,10 +97,10 @@ def usage(
 
     Args:
         path: the location of the journal; see `ugm.journal.open_partition`.
-        by: the subjects of the sums. The queue of an application is the one in which it was placed. An elastic group
-            includes the groups below it. The nodes of a quota tree are named ``tree/node``; they are those of the group
-            of an application and not those that hold its allocations. Both are known for models that the configuration
-            declares.
+        by: the subjects of the sums. The queue of an application is the one in which it was placed. Usage that no limit
+            assigns to a group counts for the first group of its user. An elastic group includes the groups below. The
+            nodes of quota trees are named ``tree/node``; they are those of the group of an application and not those
+            that hold its allocations. Both are known for models that the configuration declares.
         since: the first instant, in seconds since 1970; None for the first for which usage is known.
         until: the end of the range, which is not included; None, or a time in the future, stands for now.
         period: the period of each sum: a day, week (from Monday), month or year of the calendar; None for one sum.

@@ -55,6 +55,8 @@ class UsageInterval(NamedTuple):
     usage: Mapping[str, int]
     #: The kind and the name of the owners in declared quota models, from the group or leaf upward.
     owners: Owners = ()
+    #: The first group of the user, to which reports assign usage that is charged to no group.
+    first_group: str | None = None
 
 
 class _CurrentUsage:
@@ -152,8 +154,10 @@ class UsageMeter:
         current = self._current[application_id]
         since, current.since = current.since, at
         if at > since and current.usage:
-            user, queue_path, usage = current.claim.user.name, current.claim.queue_path, current.usage.copy()
-            yield UsageInterval(application_id, user, queue_path, current.group, since, at, usage, current.owners)
+            user, queue_path, usage = current.claim.user, current.claim.queue_path, current.usage.copy()
+            first_group = user.groups[0] if user.groups else None
+            owner = application_id, user.name, queue_path, current.group
+            yield UsageInterval(*owner, since, at, usage, current.owners, first_group)
 
     def finish(self, at: int) -> Iterator[UsageInterval]:
         """Yield the intervals that have not ended, up to an instant."""
@@ -190,8 +194,9 @@ def recorded_intervals(contents: JournalContents) -> Iterator[UsageInterval]:
 
 def encode_intervals(intervals: list[UsageInterval]) -> list[Json]:
     """Return several intervals of one application with the same owners as a record of the history."""
-    owners = [list(map(list, intervals[0].owners))] if intervals[0].owners else []
-    return ["used", *intervals[0][:4], [[each.begin, each.end, each.usage] for each in intervals], *owners]
+    first = intervals[0]
+    more = [list(map(list, first.owners)), first.first_group] if first.owners or first.first_group else []
+    return ["used", *first[:4], [[each.begin, each.end, each.usage] for each in intervals], *more]
 
 
 def decode_intervals(record: Json) -> Iterator[UsageInterval]:
@@ -205,8 +210,8 @@ def decode_intervals(record: Json) -> Iterator[UsageInterval]:
     kind, *values = record
     if kind == "used":
         application_id, user, queue_path, group, times, *rest = values
-        owners = _decode_owners(rest[0]) if rest else ()
-        is_grouped = group is None or type(group) is str
+        owners, first_group = _decode_owners(rest[0]) if rest else (), rest[1] if rest[1:] else None
+        is_grouped = all(one is None or type(one) is str for one in (group, first_group))
         if not (is_grouped and type(application_id) is type(user) is type(queue_path) is str):
             raise ValueError("a name in the usage is not text")
         for begin, end, usage in times:
@@ -215,7 +220,7 @@ def decode_intervals(record: Json) -> Iterator[UsageInterval]:
             for amount in usage.values():
                 if type(amount) is not int:
                     raise ValueError("an amount of the usage is not an integer")
-            yield UsageInterval(application_id, user, queue_path, group, begin, end, usage, owners)
+            yield UsageInterval(application_id, user, queue_path, group, begin, end, usage, owners, first_group)
 
 
 def _decode_owners(values: Json) -> Owners:

@@ -71,7 +71,7 @@ DETAILS: Final = {
 }
 MISSING: Final = {
     "users": "Nothing runs or waits for {} now.",
-    "groups": "Nothing is charged to {} now.",
+    "groups": "No limit names {} where its members run, so nothing is charged to the group now.",
     "applications": "There is no application {} now.",
     "preemption": "There is no pending request {} now.",
 }

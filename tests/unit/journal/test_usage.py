@@ -13,7 +13,7 @@ import pytest
 from support.partition_fixtures import BOB, SUE, config, memory
 from support.random_changes import CONFIGS, Actor
 from support.tracking_fixtures import Wrong
-from ugm import RequestError, Resource
+from ugm import RequestError, Resource, UserGroup
 from ugm.journal import JournaledPartition, UsageRow, open_partition
 from ugm.partition import AllocationState
 
@@ -101,7 +101,7 @@ def test_pending_allocations_do_not_count(partition: JournaledPartition, clock: 
 
 def test_no_group(partition: JournaledPartition, clock: Hand) -> None:
     """Usage without a group has its own row after the others."""
-    partition.adopt_application("free", SUE, "root.a", group=None)
+    partition.adopt_application("free", UserGroup("amy"), "root.a", group=None)
     partition.allocate("f", "free", memory(7))
     clock.now = 10_000
 

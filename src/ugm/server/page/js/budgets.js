@@ -40,18 +40,20 @@ export function load(route) {
 export function show(route, data) {
   return [
     h("div", { class: "tools" }, addressField(route, "search", "Find a budget or owner"), addressChoice(route, "sort", "Order", ORDERS), h("span", { class: "quiet" }, counted(data.total, "account"), "; amounts in hours of each resource")),
-    data.total ? accounts(route, data) : emptyNote(route.query.search ? "No budget or owner matches." : "No budget is declared for this partition."),
+    data.total ? accounts(route.partition, data) : emptyNote(route.query.search ? "No budget or owner matches." : "No budget is declared for this partition."),
     pages(route, data.total, PAGE),
   ];
 }
 
 /**
- * @param {import("./types.js").Route} route
+ * Return the table of accounts.
+ *
+ * @param {string} partition
  * @param {Accounts} data
  */
-function accounts(route, data) {
+export function accounts(partition, data) {
   const heads = /** @type {import("./tables.js").Head[]} */ (["Account", "Used of the limit", ["Settled", "number"], ["Committed", "number"], ["Remaining", "number"], "Renewed"]);
-  return table("Accounts", heads, data.accounts.map((one) => row(route.partition, one, data.now ?? Date.now() / 1000)), "list accounts wide");
+  return table("Accounts", heads, data.accounts.map((one) => row(partition, one, data.now ?? Date.now() / 1000)), "list accounts wide");
 }
 
 /**

@@ -4,6 +4,7 @@
 
 import { get, orNull, path, YUNIKORN_PREFIX } from "./api.js";
 import { gauge } from "./bars.js";
+import { accounts } from "./budgets.js";
 import { h } from "./dom.js";
 import { amountsText, count, counted, resourceName, sortedNames } from "./format.js";
 import { applicationTable } from "./applications.js";
@@ -44,11 +45,11 @@ export async function loadUser(route) {
 
 /**
  * @param {import("./types.js").Route} route
- * @returns {Promise<OwnerData | null>}
+ * @returns {Promise<OwnerData | {budgets: import("./budgets.js").Accounts}>}
  */
 export async function loadGroup(route) {
   const usage = await orNull(get(path(route.partition, "usage", "group", route.name), {}, YUNIKORN_PREFIX));
-  if (!usage) return null;
+  if (!usage) return { budgets: await get(path(route.partition, "budgets"), { owner: route.name, limit: 2 * LISTED }) };
   const [page, samples] = await Promise.all([
     get(path(route.partition, "applications"), { group: route.name, limit: LISTED }),
     loadHistory(route.partition, { kind: "group", name: route.name }),
@@ -107,7 +108,7 @@ function limitsOf(top, name) {
  * @param {OwnerData | null} data
  */
 export function showUser(route, data) {
-  if (!data) return unused("user", route.name);
+  if (!data) return h("p", { class: "quiet" }, `Nothing runs or waits for ${route.name} now.`);
   return [
     data.leaves.length > 1 && chooser(route, data),
     chain(route.partition, `Every limit in ${data.queue}`, data.limits),
@@ -120,10 +121,13 @@ export function showUser(route, data) {
 
 /**
  * @param {import("./types.js").Route} route
- * @param {OwnerData | null} data
+ * @param {OwnerData | {budgets: import("./budgets.js").Accounts}} data
  */
 export function showGroup(route, data) {
-  if (!data) return unused("group", route.name);
+  if ("budgets" in data) {
+    const note = `No limit names ${route.name} where its members run, so nothing is charged to the group now.`;
+    return [h("p", { class: "quiet" }, note), data.budgets.total > 0 && accounts(route.partition, data.budgets)];
+  }
   const users = /** @type {string[]} */ (data.usage.users);
   return [
     chain(route.partition, "Every limit of the group", data.limits),
@@ -138,14 +142,6 @@ export function showGroup(route, data) {
     ),
     applications(route, data, "group"),
   ];
-}
-
-/**
- * @param {string} kind
- * @param {string} name
- */
-function unused(kind, name) {
-  return h("p", { class: "quiet" }, kind === "user" ? `Nothing runs or waits for ${name} now.` : `Nothing is charged to ${name} now.`);
 }
 
 /**
