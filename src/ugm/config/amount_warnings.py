@@ -22,6 +22,8 @@ __all__ = ["old_units"]
 #: In thousandths.
 _LEAST_CORES: Final = 1_000_000
 _LEAST_MEMORY: Final = 100
+#: In the old unit, 10 PB.
+_LARGEST_MEMORY: Final = 10**10
 #: In bytes for each core.
 _MOST_MEMORY: Final = 100_000
 _OLD_UNIT: Final = 10**6
@@ -38,7 +40,7 @@ def old_units(config: SchedulerConfig) -> Iterator[Finding]:
 
 def _is_old(amounts: Resource) -> bool:
     vcore, memory = amounts.get(VCORE, 0), amounts.get(MEMORY, 0)
-    return vcore >= _LEAST_CORES and memory >= _LEAST_MEMORY and memory * 1000 < _MOST_MEMORY * vcore
+    return vcore >= _LEAST_CORES and _LEAST_MEMORY <= memory <= _LARGEST_MEMORY and memory * 1000 < _MOST_MEMORY * vcore
 
 
 def _message(amounts: Resource, count: int) -> str:
