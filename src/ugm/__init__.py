@@ -11,6 +11,7 @@ neither pydantic nor yaml; they are loaded when a configuration is read.
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
+from ugm._signatures import show_types
 from ugm.decision import Decision, Violation
 from ugm.errors import (
     ConfigError,
@@ -89,6 +90,8 @@ _LAZY: Final = {
     "load_config": "ugm.config",
     "parse_config": "ugm.config",
 }
+
+show_types(tuple(globals().values()))
 
 
 def __getattr__(name: str) -> object:

@@ -8,13 +8,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from ugm.errors import cut, printable
 from ugm.resources import MEMORY, VCORE, brief_amount
-
-if TYPE_CHECKING:
-    from ugm.decision import Violation
 
 __all__ = ["denial_for_people", "one_line"]
 
@@ -28,6 +25,59 @@ _COUNTED: Final = {"pending": "waiting requests", "submitted": "submitted applic
 _ADMINISTRATOR: Final = "Waiting does not help: request less, or ask an administrator to raise the limit."
 
 
+class Rise(Protocol):
+    """A later maximum of a limit, a `ugm.partition.LimitRise`."""
+
+    @property
+    def at(self) -> int:
+        """The second since 1970 from which it is in force."""
+        ...
+
+
+class ExceededLimit(Protocol):
+    """A limit that a request would exceed, a `ugm.Violation`."""
+
+    @property
+    def kind(self) -> str:
+        """See `ugm.Violation`."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """See `ugm.Violation`."""
+        ...
+
+    @property
+    def resource(self) -> str | None:
+        """See `ugm.Violation`."""
+        ...
+
+    @property
+    def limit(self) -> int:
+        """See `ugm.Violation`."""
+        ...
+
+    @property
+    def used(self) -> int:
+        """See `ugm.Violation`."""
+        ...
+
+    @property
+    def requested(self) -> int:
+        """See `ugm.Violation`."""
+        ...
+
+    @property
+    def can_wait(self) -> bool:
+        """See `ugm.Violation`."""
+        ...
+
+    @property
+    def rise(self) -> Rise | None:
+        """See `ugm.Violation`."""
+        ...
+
+
 def one_line(text: str) -> str:
     """Return a text in one line of at most 200 characters.
 
@@ -37,7 +87,7 @@ def one_line(text: str) -> str:
     return cut(printable(" ".join(text.split())), _LONGEST - 3)
 
 
-def denial_for_people(violations: Iterable[Violation]) -> str:
+def denial_for_people(violations: Iterable[ExceededLimit]) -> str:
     """Return sentences about a denial: the limits, and what can help."""
     found = tuple(violations)
     sentences = [_limit_sentence(violation) for violation in found[:_MOST]]
@@ -46,7 +96,7 @@ def denial_for_people(violations: Iterable[Violation]) -> str:
     return printable(" ".join([*dict.fromkeys(sentences), _advice(found)]))
 
 
-def _limit_sentence(violation: Violation) -> str:
+def _limit_sentence(violation: ExceededLimit) -> str:
     first, _, pending_owner = violation.kind.partition(" ")
     counted = _COUNTED.get(first)
     kind, resource = (pending_owner if counted else violation.kind), violation.resource
@@ -99,7 +149,7 @@ def _with_unit(resource: str, amount: Fraction | int) -> str:
     return f"{number} {'GPU' if short == 'gpu' else short}{'s' if short == 'gpu' and not is_one else ''}"
 
 
-def _advice(violations: tuple[Violation, ...]) -> str:
+def _advice(violations: tuple[ExceededLimit, ...]) -> str:
     if not all(violation.can_wait for violation in violations):
         return _ADMINISTRATOR
     rises = [violation.rise.at for violation in violations if violation.rise is not None]

@@ -95,20 +95,20 @@ def test_grant_in_memory() -> None:
 
 
 def test_grant_with_a_journal(tmp_path: Path) -> None:
-    """A grant that is written to a journal enters at most nine modules."""
+    """A grant that is written to a journal enters at most ten modules."""
     with open_partition(tmp_path / "journal", CONFIG) as partition:
-        assert len(of_a_second_grant(partition)) <= 9
+        assert len(of_a_second_grant(partition)) <= 10
 
 
 def test_explanation_over_rest() -> None:
-    """The REST explanation of a grant enters at most nine modules."""
+    """The REST explanation of a grant enters at most twelve modules."""
     entered = of_a_second_explanation(Partition(CONFIG))
 
-    assert len(entered) <= 9
+    assert len(entered) <= 12
     assert {"ugm.server.dispatch", "ugm.decision"} <= entered
 
 
 def test_explanation_over_rest_with_a_history() -> None:
     """The same holds if a history follows the partition, as in the server of the command line."""
     history = History()
-    assert len(of_a_second_explanation(Partition(CONFIG, subscribers=[history]), history)) <= 9
+    assert len(of_a_second_explanation(Partition(CONFIG, subscribers=[history]), history)) <= 12

@@ -3,6 +3,7 @@
 `AbstractPartition` describes the operations. `Partition` keeps everything in memory.
 """
 
+from ugm._signatures import show_types
 from ugm.decision import Explanation, Holder, LimitRise, ScheduledViolation, headroom_of
 from ugm.partition.allocation import Allocation, AllocationRequest, AllocationSpec, AllocationState
 from ugm.partition.application import ApplicationInfo, ApplicationState, GangStyle
@@ -109,3 +110,5 @@ __all__ = [
     "changes",
     "headroom_of",
 ]
+
+show_types(tuple(globals().values()))

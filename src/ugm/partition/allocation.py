@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from ugm.arguments import require_exact_name, require_resource
 from ugm.errors import RequestError
@@ -14,12 +14,14 @@ from ugm.resources import Resource
 __all__ = [
     "DEFAULT_PRIORITY",
     "MAX_DURATION",
+    "NO_USAGE",
     "PLAIN",
     "Allocation",
     "AllocationRequest",
     "AllocationSpec",
     "AllocationState",
     "Traits",
+    "request_of",
     "require_duration",
     "require_specs",
     "shared_traits",
@@ -63,6 +65,30 @@ class AllocationRequest(NamedTuple):
     duration: int | None = None
     #: The node that the allocation runs on; None if it is unknown or chosen later. Limits do not depend on it.
     node: str | None = None
+
+
+#: The usage that a call leaves out because it passes an `AllocationRequest`; no method accepts it as a usage.
+NO_USAGE: Final = cast("Resource", None)
+#: The properties of a request that names none.
+_NO_PROPERTIES: Final = (False, 0, True, None, None)
+
+
+def request_of(
+    allocation_id: str | AllocationRequest,
+    application_id: str,
+    usage: Resource,
+    properties: tuple[bool, int, bool, int | None, str | None],
+) -> AllocationRequest:
+    """Return the request of a call, which may pass it as a whole.
+
+    Raises:
+        RequestError: the call passes a request and other arguments.
+    """
+    if not isinstance(allocation_id, AllocationRequest):
+        return AllocationRequest(allocation_id, application_id, usage, *properties)
+    if (application_id, usage, properties) != ("", NO_USAGE, _NO_PROPERTIES):
+        raise RequestError("request", allocation_id, "it has all properties; expected no other arguments")
+    return allocation_id
 
 
 class Traits(NamedTuple):

@@ -40,10 +40,12 @@ from ugm.operation_lock import CHANGING, OperationLock
 from ugm.partition.admission import AdmissionControl
 from ugm.partition.allocation import (
     DEFAULT_PRIORITY,
+    NO_USAGE,
     PLAIN,
     Allocation,
     AllocationRequest,
     AllocationState,
+    request_of,
     require_duration,
     shared_traits,
     traits_of,
@@ -272,9 +274,9 @@ class PartitionBase(AbstractPartition):
 
     def allocate(
         self,
-        allocation_id: str,
-        application_id: str,
-        usage: Resource,
+        allocation_id: str | AllocationRequest,
+        application_id: str = "",
+        usage: Resource = NO_USAGE,
         *,
         placeholder: bool = False,
         priority: int = 0,
@@ -325,17 +327,15 @@ class PartitionBase(AbstractPartition):
                             return self._decide_plain(application, allocation_id, usage, vector)
                         return lock.run_locked(epoch, self._decide_uncompiled, application, allocation_id, usage)
                 if self._has_models_only:
-                    request = AllocationRequest(
-                        allocation_id, application_id, usage, placeholder, priority, preemptible, duration, node
-                    )
+                    traits = placeholder, priority, preemptible, duration, node
+                    request = request_of(allocation_id, application_id, usage, traits)
                     return lock.run_locked(epoch, self._decisions.allocate, request)
                 lock.valid_epoch = epoch
         except BaseException as error:
             lock.release_after_error(error)
             raise
-        request = AllocationRequest(
-            allocation_id, application_id, usage, placeholder, priority, preemptible, duration, node
-        )
+        traits = placeholder, priority, preemptible, duration, node
+        request = request_of(allocation_id, application_id, usage, traits)
         return self._transactions.run(self._decisions.allocate, request)
 
     def _decide_plain(
@@ -501,9 +501,9 @@ class RecordedPath(PartitionBase):
 
     def allocate(
         self,
-        allocation_id: str,
-        application_id: str,
-        usage: Resource,
+        allocation_id: str | AllocationRequest,
+        application_id: str = "",
+        usage: Resource = NO_USAGE,
         *,
         placeholder: bool = False,
         priority: int = 0,
@@ -511,9 +511,13 @@ class RecordedPath(PartitionBase):
         duration: int | None = None,
         node: str | None = None,
     ) -> Decision:
-        request = AllocationRequest(
-            allocation_id, application_id, usage, placeholder, priority, preemptible, duration, node
-        )
+        if type(allocation_id) is str:
+            request = AllocationRequest(
+                allocation_id, application_id, usage, placeholder, priority, preemptible, duration, node
+            )
+        else:
+            traits = placeholder, priority, preemptible, duration, node
+            request = request_of(allocation_id, application_id, usage, traits)
         return self._transactions.run_recorded(self._decisions.allocate, request, True)  # noqa: FBT003 - for speed
 
     def release(self, allocation_id: str) -> bool:

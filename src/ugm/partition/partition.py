@@ -25,6 +25,7 @@ Source: Apache YuniKorn, resource quota management; user based resource usage tr
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from operator import attrgetter
@@ -51,7 +52,7 @@ from ugm.model import QuotaModel
 from ugm.operation_lock import OperationLock
 from ugm.partition.administration import Administration, require_budget_change, require_node
 from ugm.partition.admission import AdmissionControl
-from ugm.partition.allocation import Allocation, AllocationRequest, AllocationSpec, require_specs
+from ugm.partition.allocation import NO_USAGE, Allocation, AllocationRequest, AllocationSpec, request_of, require_specs
 from ugm.partition.application import ApplicationInfo
 from ugm.partition.audit import (
     AuditReport,
@@ -231,6 +232,39 @@ class Partition(PartitionBase):
             self._start_recording()
         if cluster is not None:
             self.add_node(_CLUSTER, cluster)
+
+    @staticmethod
+    def load(
+        path: str | os.PathLike[str],
+        name: str | None = None,
+        *,
+        cluster: Resource | None = None,
+        models: Iterable[QuotaModel] = (),
+        subscribers: Iterable[Subscriber] = (),
+        group_limits: Literal["always", "unless-user-limited"] = "always",
+        clock: Clock = seconds,
+    ) -> Partition:
+        """Return a partition in memory with the configuration in a file.
+
+        Args:
+            path: the file.
+            name: the partition of the configuration; None if it has only one.
+            cluster: as for the class.
+            models: as for the class.
+            subscribers: as for the class.
+            group_limits: as for the class.
+            clock: as for the class.
+
+        Raises:
+            ConfigError: the file cannot be read, or the configuration is not valid.
+            RequestError: there is no such partition, or an argument is invalid.
+        """
+        from ugm.config import load_config  # noqa: PLC0415 - it imports pydantic and yaml
+
+        config = load_config(path).partition(name)
+        return Partition(
+            config, cluster=cluster, models=models, subscribers=subscribers, group_limits=group_limits, clock=clock
+        )
 
     def _assemble(
         self,
@@ -502,9 +536,9 @@ class Partition(PartitionBase):
 
     def request(
         self,
-        allocation_id: str,
-        application_id: str,
-        usage: Resource,
+        allocation_id: str | AllocationRequest,
+        application_id: str = "",
+        usage: Resource = NO_USAGE,
         *,
         placeholder: bool = False,
         priority: int = 0,
@@ -512,16 +546,15 @@ class Partition(PartitionBase):
         duration: int | None = None,
         node: str | None = None,
     ) -> Decision:
-        request = AllocationRequest(
-            allocation_id, application_id, usage, placeholder, priority, preemptible, duration, node
-        )
+        traits = placeholder, priority, preemptible, duration, node
+        request = request_of(allocation_id, application_id, usage, traits)
         return self._transactions.run(self._admission.request, request)
 
     def allocate_evicting(
         self,
-        allocation_id: str,
-        application_id: str,
-        usage: Resource,
+        allocation_id: str | AllocationRequest,
+        application_id: str = "",
+        usage: Resource = NO_USAGE,
         *,
         placeholder: bool = False,
         priority: int = 0,
@@ -529,9 +562,8 @@ class Partition(PartitionBase):
         duration: int | None = None,
         node: str | None = None,
     ) -> Decision:
-        request = AllocationRequest(
-            allocation_id, application_id, usage, placeholder, priority, preemptible, duration, node
-        )
+        traits = placeholder, priority, preemptible, duration, node
+        request = request_of(allocation_id, application_id, usage, traits)
         return self._transactions.run(self._admission.allocate_evicting, request)
 
     def allocate_all(self, requests: Iterable[AllocationRequest | tuple[str, str, Resource]]) -> Decision:
@@ -561,9 +593,9 @@ class Partition(PartitionBase):
 
     def adopt(
         self,
-        allocation_id: str,
-        application_id: str,
-        usage: Resource,
+        allocation_id: str | AllocationRequest,
+        application_id: str = "",
+        usage: Resource = NO_USAGE,
         *,
         placeholder: bool = False,
         priority: int = 0,
@@ -571,9 +603,8 @@ class Partition(PartitionBase):
         duration: int | None = None,
         node: str | None = None,
     ) -> tuple[Violation, ...]:
-        request = AllocationRequest(
-            allocation_id, application_id, usage, placeholder, priority, preemptible, duration, node
-        )
+        traits = placeholder, priority, preemptible, duration, node
+        request = request_of(allocation_id, application_id, usage, traits)
         return self._transactions.run(self._admission.adopt, request)
 
     def reclaim(self, plan: ReclaimPlan) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from typing import Any, Concatenate, Final, NoReturn, ParamSpec, Protocol, TypeV
 from ugm._json_values import JsonObject
 from ugm.configuration import PartitionConfig
 from ugm.errors import RequestError
-from ugm.partition import AbstractPartition, ConfigPlan
+from ugm.partition import AbstractPartition, AllocationRequest, ConfigPlan
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.config_plan import (
     ScheduledChange,
@@ -106,13 +106,19 @@ def _calling(declaration: _Function) -> _Function:
     operation = OPERATIONS[declaration.__name__]
     encode, arrange = operation.encode_arguments, _arranged(declaration)
     parameters = list(inspect.signature(declaration).parameters.values())[1:]
-    required = sum(1 for one in parameters if one.default is one.empty)
+    names = [one.name for one in parameters]
+    takes_request = names[:3] == list(AllocationRequest._fields[:3])
+    positional = sum(1 for one in parameters if one.kind is not one.KEYWORD_ONLY)
+    required = positional if takes_request else sum(1 for one in parameters if one.default is one.empty)
 
     # The attributes of the declaration say that it is abstract.
     @wraps(declaration, updated=())
     def call(self: RemotePartition | RemoteSessions, /, *args: Any, **kwargs: Any) -> object:  # noqa: ANN401 - as declared
         if kwargs or len(args) != required:
-            args = arrange(args, kwargs)
+            whole = args[0] if takes_request and len(args) == 1 and not kwargs else None
+            args = arrange((), whole._asdict()) if isinstance(whole, AllocationRequest) else arrange(args, kwargs)
+            if takes_request and len(args) < required:
+                raise RequestError("usage", None, "expected a Resource")
         return self._call(operation, encode(args))
 
     return cast("_Function", call)

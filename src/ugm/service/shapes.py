@@ -16,7 +16,7 @@ from ugm.configuration import PartitionConfig
 from ugm.decision import ALLOWED, Decision, LimitRise, Violation
 from ugm.errors import RequestError
 from ugm.identity import TrackingType, UserGroup
-from ugm.partition import ConfigPlan, ConfigPlanInput
+from ugm.partition import AllocationRequest, ConfigPlan, ConfigPlanInput
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.partition.config_changes import Changes
 from ugm.partition.config_plan import ConfigPlanParts
@@ -250,11 +250,13 @@ _KNOWN: Final = {
 }
 _KNOWN_FIELDS: Final[Mapping[tuple[type, str], Shape]] = {(EffectiveLimit, "kind"): _KIND}
 
-_ARGUMENTS_KNOWN: Final = {
+_ARGUMENTS_KNOWN: Final[dict[Hint, Shape]] = {
     **_KNOWN,
     UserGroup: _user_shape(_user),
     PartitionConfig: _CONFIG,
     ConfigPlan: _of_class(ConfigPlan, tuple[bytes | None, str], _plan_to_plain, _plan),
+    # The client sends the parts of a request.
+    str | AllocationRequest: Shape(str),
 }
 
 #: The shapes of arguments. The names of a user are checked, and only known plans can be applied.

@@ -24,9 +24,10 @@ DECLARED: Final = {
 }
 #: Operations of one implementation that cannot be called through the interface.
 OWN: Final = {
-    Partition: {"allocate_in_pass", "model_rooms", "replace_model", "scheduling_pass", "waiting_list", "wake"},
+    Partition: {"allocate_in_pass", "load", "model_rooms", "replace_model", "scheduling_pass", "waiting_list", "wake"},
     JournaledPartition: {
         "allocate_in_pass",
+        "load",
         "model_rooms",
         "replace_model",
         "scheduling_pass",

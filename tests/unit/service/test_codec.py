@@ -53,6 +53,9 @@ def arguments_of(name: str) -> st.SearchStrategy[tuple[Any, ...]]:
     """Draw arguments of an operation; those with a default may be left out at the end."""
     hints, listed = hints_of(name), parameters_of(name)
     required = sum(1 for one in listed if one.default is one.empty)
+    if hints.get("allocation_id") == str | AllocationRequest:
+        # The client sends the parts of a request.
+        hints, required = {**hints, "allocation_id": str}, len(("allocation_id", "application_id", "usage"))
     drawn = [values_of(hints[one.name]) for one in listed]
     return st.integers(required, len(drawn)).flatmap(lambda count: st.tuples(*drawn[:count]))
 

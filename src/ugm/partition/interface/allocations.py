@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
 from ugm.decision import Decision, Violation
-from ugm.partition.allocation import Allocation, AllocationRequest
+from ugm.partition.allocation import NO_USAGE, Allocation, AllocationRequest
 from ugm.resources import Resource
 
 __all__ = ["AbstractAllocations"]
@@ -20,9 +20,9 @@ class AbstractAllocations(ABC):
     @abstractmethod
     def request(
         self,
-        allocation_id: str,
-        application_id: str,
-        usage: Resource,
+        allocation_id: str | AllocationRequest,
+        application_id: str = "",
+        usage: Resource = NO_USAGE,
         *,
         placeholder: bool = False,
         priority: int = 0,
@@ -47,9 +47,9 @@ class AbstractAllocations(ABC):
     @abstractmethod
     def allocate(
         self,
-        allocation_id: str,
-        application_id: str,
-        usage: Resource,
+        allocation_id: str | AllocationRequest,
+        application_id: str = "",
+        usage: Resource = NO_USAGE,
         *,
         placeholder: bool = False,
         priority: int = 0,
@@ -64,7 +64,8 @@ class AbstractAllocations(ABC):
         queues and limits of the partition.
 
         Args:
-            allocation_id: the id of a pending allocation or of a new one.
+            allocation_id: the id of a pending allocation or of a new one; or an `AllocationRequest`, without any other
+                argument.
             application_id: an application that was submitted.
             usage: the resources of the allocation. Pass the same object again for the same size.
             placeholder: whether the allocation only reserves resources for another one, see `replace`.
@@ -90,9 +91,9 @@ class AbstractAllocations(ABC):
     @abstractmethod
     def allocate_evicting(
         self,
-        allocation_id: str,
-        application_id: str,
-        usage: Resource,
+        allocation_id: str | AllocationRequest,
+        application_id: str = "",
+        usage: Resource = NO_USAGE,
         *,
         placeholder: bool = False,
         priority: int = 0,
@@ -243,9 +244,9 @@ class AbstractAllocations(ABC):
     @abstractmethod
     def adopt(
         self,
-        allocation_id: str,
-        application_id: str,
-        usage: Resource,
+        allocation_id: str | AllocationRequest,
+        application_id: str = "",
+        usage: Resource = NO_USAGE,
         *,
         placeholder: bool = False,
         priority: int = 0,
