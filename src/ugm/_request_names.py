@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, final
 
 from ugm.errors import RequestError, ResourceNameWarning, quote
@@ -32,18 +32,18 @@ class RequestNames:
         seen: the names that were requested before.
     """
 
-    __slots__ = ("_modelled", "_seen", "listed")
+    __slots__ = ("_modelled", "listed", "seen")
 
     def __init__(
         self, listed: frozenset[str] = frozenset(), modelled: frozenset[str] = frozenset(), seen: set[str] | None = None
     ) -> None:
         self.listed: Final = listed
         self._modelled: Final = modelled
-        self._seen: Final = set[str]() if seen is None else seen
+        self.seen: Final = set[str]() if seen is None else seen
 
     def with_names(self, listed: frozenset[str], modelled: frozenset[str]) -> RequestNames:
         """Return other names for the same partition."""
-        return RequestNames(listed, modelled, self._seen)
+        return RequestNames(listed, modelled, self.seen)
 
     def allow(self, names: Collection[str]) -> bool:
         """Return whether all names are allowed."""
@@ -60,25 +60,23 @@ class RequestNames:
         name = next(name for name in amounts if name not in self.listed)
         raise RequestError(argument, amounts, unlisted(name, self.listed))
 
-    def notice(self, names: Iterable[str], limited: Collection[str]) -> None:
-        """Warn about names that resemble limited ones, the first time that they are requested.
+    def notice(self, name: str, limited: Collection[str]) -> None:
+        """Warn about a name that resembles a limited one. The caller has found that it was not requested before.
 
         Args:
-            names: the requested names.
+            name: the requested name.
             limited: the names that some limit has, except those of other quota models.
         """
-        new = [name for name in names if name not in self._seen]
-        if not new or len(self._seen) >= _MAX_SEEN:
+        if len(self.seen) >= _MAX_SEEN:
             return
-        self._seen.update(new)
+        self.seen.add(name)
         from ugm._spelling import resembles  # noqa: PLC0415 - most requests have only the names of limits
 
         known = self._modelled.union(limited)
-        for name in new:
-            intended = None if name in known else next((one for one in sorted(known) if resembles(name, one)), None)
-            if intended is not None:
-                found = quote(intended)
-                _warn(f"a request names the resource {quote(name)}, which no limit names: did you mean {found}?")
+        intended = None if name in known else next((one for one in sorted(known) if resembles(name, one)), None)
+        if intended is not None:
+            found = quote(intended)
+            _warn(f"a request names the resource {quote(name)}, which no limit names: did you mean {found}?")
 
 
 def unlisted(name: str, listed: Collection[str]) -> str:

@@ -138,7 +138,8 @@ class Layout:
         if self.closed and any(name not in self.positions for name, _ in requested):
             required_vcore = _NEVER if VCORE in amounts else _NEVER_NOT_NAMED
         vector = (required_vcore, required_memory, vcore, memory, counted, requested)
-        if self.request_names.allow(amounts):
+        names = self.request_names
+        if not names.listed or names.allow(amounts):
             usage.compiled = (self, vector)
         return vector
 
@@ -148,10 +149,13 @@ class Layout:
         Raises:
             RequestError: an amount is negative, or requests may not have one of the names.
         """
-        self.request_names.require("usage", usage)
+        names = self.request_names
+        if names.listed:
+            names.require("usage", usage)
         vector = self.vector(usage)
-        if vector[5]:
-            self.request_names.notice([name for name, _ in self.uncounted(vector)], self.limited)
+        for name, _ in vector[5]:
+            if name not in self.positions and name not in names.seen:
+                names.notice(name, self.limited)
         return vector
 
     def uncounted(self, vector: RequestVector) -> Iterator[tuple[str, int]]:

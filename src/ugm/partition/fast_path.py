@@ -354,7 +354,8 @@ class PartitionBase(AbstractPartition):
 
     def _decide_uncompiled(self, application: Application, allocation_id: str, usage: Resource) -> Decision:
         """Decide about a plain allocation whose usage has no vector in the layout in force yet."""
-        return self._decide_plain(application, allocation_id, usage, self._admission.request_vector(usage))
+        vector = self._state.active_limits.epoch.layout.request_vector(usage)
+        return self._decide_plain(application, allocation_id, usage, vector)
 
     def release(self, allocation_id: str) -> bool:
         lock, owners = self._lock, self._owners
