@@ -242,12 +242,15 @@ class Decision(NamedTuple):
     def summary(self) -> str:
         """The decision in one line of at most 200 characters, for logs, HTTP reason phrases and progress messages.
 
+        Of several limits, it names the first one that waiting cannot help, or the first one.
+
         >>> Decision((Violation("queue", "root.q", "root.q", "", "gpu", 4, 3, 2),)).summary
         'denied, waiting can help: queue root.q: 2 gpu requested, 3 of 4 used, 1 too much'
         """
         first, *rest = str(self).splitlines() or [""]
         more = f" (and {len(self.violations) - 1} more limits)" if len(self.violations) > 1 else ""
-        return one_line(" ".join([first, *rest[:1]]) + more)
+        never = [str(one) for one in self.violations if not one.can_wait]
+        return one_line(" ".join([first, *(never or rest)[:1]]) + more)
 
     def for_people(self) -> str:
         """Return the decision in sentences for end users: the limits in their units, and what can help.

@@ -70,6 +70,12 @@ def test_gang_that_fits_later(kind: str) -> None:
     assert kind == "budget" or partition.allocate_all(gang(2, 2, 1))
 
 
+def test_summary_of_a_gang() -> None:
+    """The summary of a denial that waiting cannot help names a limit for which this is true."""
+    summary = partition_with(TREE).allocate_all(gang(2, 2, 2)).summary
+    assert summary.startswith("denied, waiting cannot help: quota node 'all' of tree 't': 6 gpu requested, never more")
+
+
 def test_applications_of_a_gang() -> None:
     """A gang whose applications may not run together never fits, although one of them runs already."""
     partition = partition_with("{name: q, maxapplications: 1}]")
