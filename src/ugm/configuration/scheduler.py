@@ -107,6 +107,8 @@ class PartitionConfig(ConfigValue):
     preemption: PreemptionConfig = PreemptionConfig()
     node_sort_policy: NodeSortPolicy = NodeSortPolicy()
     user_group_resolver: UserGroupResolver = UserGroupResolver()
+    #: Where Apache YuniKorn writes the dumps of its state; ignored.
+    state_dump_file_path: str = ""
     #: A file without this key is a file of Apache YuniKorn.
     ugm: Extensions = Extensions()
 

@@ -157,8 +157,9 @@ def _routes(
     dispatcher: RequestDispatcher, metrics: Callable[[], tuple[bytes, str]] | None, streams: EventStreams
 ) -> list[Mount | Path]:
     return [
-        # Before the mounted paths, because it is no route of `ugm.server.route_table`.
+        # Before the mounted paths, because these are no routes of `ugm.server.route_table`.
         Path(STREAM_PATH, streams, methods=["GET"]),
+        *([Path(f"{YUNIKORN_PREFIX}/metrics", dispatcher.metrics_endpoint(metrics))] if metrics else []),
         *(
             _with_line_feeds(Mount(prefix, routes=list(_paths_below(prefix, dispatcher))))
             for prefix in (PREFIX, YUNIKORN_PREFIX)

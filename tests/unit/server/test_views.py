@@ -273,6 +273,7 @@ def test_health() -> None:
         "problems": [],
         "in_force": {"source": "start", "at": 7},
         "refused": [],
+        "unapplied": [],
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ugm.configuration import FilterConfig, PlacementRule
 from ugm.identity import canonical_path
 from ugm.partition import ApplicationInfo
 from ugm.resources import Resource
@@ -23,6 +24,7 @@ __all__ = [
     "groups",
     "node",
     "nodes",
+    "placement_rules",
     "queue",
     "queue_applications",
     "queue_applications_by_state",
@@ -76,7 +78,7 @@ def queue(served: ServedPartition, request: RequestContext) -> object:
 # Applications
 
 
-def applications(served: ServedPartition, _request: RequestContext) -> object:
+def applications(served: ServedPartition, _request: RequestContext) -> list[dict[str, object]]:
     """List all applications that have not ended."""
     return _listed(served, _all_applications(served))
 
@@ -178,3 +180,26 @@ def _node_dict(name: str, capacity: Resource) -> dict[str, object]:
         "schedulable": True,
         "isReserved": False,
     }
+
+
+# Placement and history
+
+
+def placement_rules(served: ServedPartition, _request: RequestContext) -> object:
+    """List the placement rules in force; without any, the rule that is used then."""
+    config = served.partition.config
+    rules = () if config is None else config.placement_rules
+    return [_rule_dict(rule) for rule in rules or (PlacementRule("provided"),)]
+
+
+def _rule_dict(rule: PlacementRule) -> dict[str, object]:
+    parameters = {"create": str(rule.create).lower()}
+    if rule.value:
+        parameters["queue" if rule.name.lower() == "fixed" else "tagName"] = rule.value
+    found: dict[str, object] = {"name": rule.name.lower(), "parameters": parameters}
+    if rule.filter != FilterConfig():
+        names = {"userList": list(rule.filter.users), "groupList": list(rule.filter.groups)}
+        found["filter"] = {"type": rule.filter.type or "allow", **{key: value for key, value in names.items() if value}}
+    if rule.parent is not None:
+        found["parentRule"] = _rule_dict(rule.parent)
+    return found

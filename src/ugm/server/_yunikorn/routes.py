@@ -58,6 +58,7 @@ YUNIKORN_PARTITION_ROUTES: Final[tuple[Route[ServedPartition], ...]] = (
     _get(f"{_PARTITION}/application/{{name}}", partitions.application, _APPLICATION),
     _get(f"{_PARTITION}/nodes", partitions.nodes, listing(_NODE)),
     _get(f"{_PARTITION}/node/{{name}}", partitions.node, _NODE),
+    _get(f"{_PARTITION}/placementrules", partitions.placement_rules, listing(reference("RuleDAO"))),
 )
 
 _ANY_YAML: Final[Schema] = {"description": "YAML, whether it is a configuration or not."}
@@ -77,6 +78,8 @@ _CONFIG: Final[Any] = _get("/config", server.config, reference("ConfigDAOInfo"))
 YUNIKORN_SERVER_ROUTES: Final[tuple[Route[ServerState], ...]] = (
     _get("/clusters", server.clusters, listing(reference("ClusterDAOInfo"))),
     _get("/partitions", server.partitions, listing(reference("PartitionInfo"))),
+    _get("/history/apps", server.application_history, listing(reference("ApplicationHistoryDAOInfo"))),
+    _get("/fullstatedump", server.full_state, reference("AggregatedStateInfo")),
     _get("/events/batch", server.events, reference("EventRecordDAO"), _EVENTS),
     _get("/scheduler/healthcheck", server.healthcheck, reference("SchedulerHealthDAOInfo")),
     _CONFIG._replace(returns_yaml=True),

@@ -96,6 +96,9 @@ YUNIKORN_SCHEMAS: Final[Mapping[str, Schema]] = {
         **dict.fromkeys(("type", "timestampNano", "eventChangeType", "eventChangeDetail"), _INTEGER),
         **dict.fromkeys(("objectID", "message", "referenceID"), _TEXT),
     ),
+    "RuleDAO": record({"filter": _OPEN, "parentRule": reference("RuleDAO")}, name=_TEXT, parameters=_TEXTS_BY_NAME),
+    "ApplicationHistoryDAOInfo": record(timestamp=_INTEGER, totalApplications=_TEXT),
+    "AggregatedStateInfo": _OPEN,
     "EventRecordDAO": record(
         InstanceUUID=_TEXT, LowestID=_INTEGER, HighestID=_INTEGER, EventRecords=listing(reference("EventRecord"))
     ),

@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 from uuid import NAMESPACE_OID, uuid5
 
 import ugm
+import ugm.server._yunikorn.partition_endpoints as of_partition
 from ugm._json_values import JsonObject
+from ugm.identity import ROOT
 from ugm.partition import PartitionSnapshot
 from ugm.server._yunikorn.configuration import config_json, config_yaml
 from ugm.server._yunikorn.events import event_dict
 from ugm.server._yunikorn.values import CLUSTER, amounts, nanoseconds, percentages
 from ugm.server.cooperative import cooperatively
 from ugm.server.payloads import Payload, json_payload
+from ugm.server.series import TIERS
 from ugm.server.state import RequestContext, ServedPartition, ServerState
 
-__all__ = ["clusters", "config", "events", "healthcheck", "partitions", "validate"]
+__all__ = [
+    "application_history",
+    "clusters",
+    "config",
+    "events",
+    "full_state",
+    "healthcheck",
+    "partitions",
+    "validate",
+]
 
 #: The default, and the most events in a response.
 _MOST_EVENTS: Final = 10_000
@@ -119,6 +132,35 @@ def _records(server: ServerState) -> Iterator[tuple[int, Any]]:
     for position, name in enumerate(names):
         for record in server.partitions[name].history.records():
             yield record.last * len(names) + position, record
+
+
+def application_history(server: ServerState, _request: RequestContext) -> object:
+    """List the numbers of running applications of all partitions in the last hour, the oldest first."""
+    totals = Counter[int]()
+    for served in server.partitions.values():
+        history = served.usage_history
+        view = history.store.read(("queue", ROOT), TIERS[0].name, history.now())
+        counts = view.values.get(("running_applications", ""), [None] * len(view.times))
+        totals.update({at: count or 0 for at, count in zip(view.times, counts, strict=True)})
+    return [{"timestamp": at * 1_000_000, "totalApplications": str(count)} for at, count in sorted(totals.items())]
+
+
+def full_state(server: ServerState, request: RequestContext) -> object:
+    """Return the partitions with their queues, applications, nodes and placement rules, for a report of a problem."""
+    served = sorted(server.partitions.items())
+    return {
+        "timestamp": nanoseconds(time.time()),
+        "clusterInfo": clusters(server, request),
+        "partitions": partitions(server, request),
+        "queues": [of_partition.queues(one, request) for _, one in served],
+        "applications": [info for _, one in served for info in of_partition.applications(one, request)],
+        "nodes": [{"partition": name, "nodesInfo": of_partition.nodes(one, request)} for name, one in served],
+        "placementRules": [
+            {"partition": name, "rules": of_partition.placement_rules(one, request)} for name, one in served
+        ],
+        "appHistory": application_history(server, request),
+        "config": config_json(server.configurations.config_in_force()),
+    }
 
 
 def healthcheck(server: ServerState, _request: RequestContext) -> object:
