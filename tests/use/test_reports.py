@@ -124,3 +124,12 @@ def test_usage_of_groups_that_no_limit_names(tmp_path: Path) -> None:
         for _ in range(2):
             assert {row.name: row.amounts["gpu"] for row in partition.journal.usage("group")} == expected
             partition.journal.compact()
+
+
+@pytest.mark.parametrize("source", ["http://localhost:8080", "https://quota.example/x", "localhost:8080"])
+@pytest.mark.parametrize("command", [["usage", "--by", "user"], ["journal", "show"]])
+def test_a_server_is_no_journal(command: list[str], source: str) -> None:
+    """A command that reads a journal says so if it gets the address of a server."""
+    result = CliRunner().invoke(ugm, [*command, source])
+    assert result.exit_code == 2
+    assert f"{source} is a server; this command needs its journal" in " ".join(result.stderr.split())

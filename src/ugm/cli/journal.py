@@ -19,6 +19,7 @@ import click
 from rich.console import Console
 
 from ugm._json_values import JsonMapping, JsonObject
+from ugm.cli.client import server_url
 from ugm.cli.output import counted, instant, local, print_data, print_json, table, with_instants
 from ugm.errors import printable
 from ugm.journal import UsageRow, backup, compact, export, inspect, usage
@@ -43,6 +44,8 @@ class _LocationType(click.Path):
         """Return a path, or the log of a URL."""
         if isinstance(value, str) and value.startswith(URL_SCHEMES):
             return log_at(value)
+        if isinstance(value, str) and server_url(value) is not None:
+            self.fail(f"{value} is a server; this command needs its journal, a file or postgresql://...", param, ctx)
         return super().convert(value, param, ctx)
 
 

@@ -288,7 +288,7 @@ def test_usage_in_a_time_zone(file: Path) -> None:
     options = ("--zone", "Europe/Berlin", "--since", "2026-11-01", "--until", "2026-11-01T01:00", "--format", "json")
     [line] = json.loads(run("usage", file, "--by", "group", *options).stdout)["lines"]
 
-    assert line["name"] is None
+    assert line["name"] == "dev"
     assert line["resource_seconds"]["vcore"] == "3600000"
 
 

@@ -54,7 +54,7 @@ export function show(route, { crossed, overdue, changes, now }) {
     h("h3", null, "Nearly full limits"),
     crossed.total
       ? table("Nearly full limits", ["Limit of", "On", ["Used", "bars"], ["Thresholds", "number"]], byLimit(crossed.crossed).map((found) => limitRow(partition, found)), "list alerts stack")
-      : emptyNote(!shares ? "No thresholds are declared for this partition." : isFiltered ? "No limit above a threshold matches." : "No limit is above a threshold."),
+      : emptyNote(!shares ? "No thresholds are declared for this partition. In its configuration, ugm: {thresholds: {shares: [80, 95]}} declares them." : isFiltered ? "No limit above a threshold matches." : "No limit is above a threshold."),
     pages(route, crossed.total, PAGE),
     h("h3", null, "Allocations after their promised end"),
     overdue.total ? table("Allocations after their promised end", ["Allocation", "User", "Queue", "Holds", "Ended"], overdue.allocations.map((one) => overdueRow(partition, one)), "list alerts wide") : emptyNote("None is overdue."),
