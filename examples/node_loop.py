@@ -100,7 +100,7 @@ class Loop:
     def start(self, request: AllocationRequest, node: str) -> bool:
         """Start a request on a node if the limits allow it."""
         request = request._replace(node=node)
-        if not self.partition.allocate_in_pass(request):
+        if not self.partition.allocate(request):
             return False
         self.free[node] -= request.usage
         self.running[request.allocation_id] = request

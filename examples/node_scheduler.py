@@ -115,7 +115,7 @@ class Scheduler:
         """Start the requests that have a node and that the partition grants. The others wake again after a release."""
         for request in woken:
             node = self.nodes.find(request, self.kept_for_others(request.allocation_id))
-            if node is not None and self.partition.allocate_in_pass(request._replace(node=node)):
+            if node is not None and self.partition.allocate(request._replace(node=node)):
                 self.nodes.free[node] -= request.usage
                 name = request.allocation_id
                 self.places[name] = node

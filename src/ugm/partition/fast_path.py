@@ -31,6 +31,7 @@ decision runs under the lock that is held already, because the other steps of a 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, final
 
 from ugm.counters import RequestVector, fits
@@ -62,7 +63,7 @@ from ugm.partition.transaction import Transactions
 from ugm.resources import Resource
 from ugm.tracking.holding import Holding
 
-__all__ = ["PartitionBase", "RecordedPath", "TransactionPath"]
+__all__ = ["PartitionBase", "RecordedPath", "ReservingPath", "TransactionPath"]
 
 _HELD: Final = AllocationState.HELD
 
@@ -238,6 +239,20 @@ class TransactionPath:
         return self._admission.check(request)
 
 
+@final
+class ReservingPath:
+    """The decisions in partitions with queues that reserve capacity: grants respect and make reservations."""
+
+    __slots__ = ("allocate", "check", "release")
+
+    def __init__(
+        self, path: AdmissionControl | TransactionPath, allocate: Callable[[AllocationRequest], Decision]
+    ) -> None:
+        self.allocate: Final = allocate
+        self.check: Final = path.check
+        self.release: Final = path.release
+
+
 class PartitionBase(AbstractPartition):
     """The methods of `ugm.Partition` that have a fast path: a base class, because delegation would cost a call."""
 
@@ -268,7 +283,7 @@ class PartitionBase(AbstractPartition):
     _has_models_only: bool
     #: Decides if the fast path does not: the `TransactionPath` if changes are recorded, with models or a schedule, and
     #: otherwise the `AdmissionControl`.
-    _decisions: AdmissionControl | TransactionPath
+    _decisions: AdmissionControl | TransactionPath | ReservingPath
     #: Whether changes are recorded, and no other quota model takes part.
     _is_recorded_without_models: bool
 

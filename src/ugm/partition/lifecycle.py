@@ -75,8 +75,8 @@ class ApplicationLifecycle:
             self._admission.set_queue_quota(queue, quota)
 
     def _add(self, application: Application) -> None:
-        is_scheduled = self._state.compiled.schedule is not None
-        application.allows_fast_path = not self._models and self._state.record is None and not is_scheduled
+        is_plain = self._state.compiled.schedule is None and not self._state.reserves
+        application.allows_fast_path = not self._models and self._state.record is None and is_plain
         self._state.add_application(application)
 
     def _require_same(self, known: Application, submission: Submission, gang_style: GangStyle) -> None:

@@ -78,7 +78,7 @@ from ugm.partition.event_outbox import EventOutbox
 from ugm.partition.events import Subscriber
 from ugm.partition.expiry import Expiry, require_instant
 from ugm.partition.explanation import require_holder_count
-from ugm.partition.fast_path import PartitionBase, TransactionPath
+from ugm.partition.fast_path import PartitionBase, ReservingPath, TransactionPath
 from ugm.partition.gang import allocate_all, require_requests
 from ugm.partition.lifecycle import ApplicationLifecycle
 from ugm.partition.line_index import CooperativeIteration
@@ -189,6 +189,7 @@ class Partition(PartitionBase):
         "_is_scheduled",
         "_lifecycle",
         "_model_queries",
+        "_plain_path",
         "_preempting",
         "_queries",
         "_reclaiming",
@@ -321,10 +322,11 @@ class Partition(PartitionBase):
         has_models, is_recorded = bool(self._models), self._has_log or self._recorder is not None
         self._is_scheduled = self._schedule.is_scheduled
         self._schedule.attach()
-        has_transactions = is_recorded or has_models or self._is_scheduled
-        self._decisions = (
-            TransactionPath(self._state, self._models, self._admission) if has_transactions else self._admission
-        )
+        self._state.reserves = self._reservations.are_enabled
+        has_transactions = is_recorded or has_models or self._is_scheduled or self._state.reserves
+        path = TransactionPath(self._state, self._models, self._admission) if has_transactions else self._admission
+        self._plain_path = path
+        self._decisions = ReservingPath(path, self._reservations.allocate) if self._state.reserves else path
         self._has_models_only = has_models and not is_recorded
         self._is_recorded_without_models = is_recorded and not has_models
         for application in self._applications.values():
@@ -458,23 +460,13 @@ class Partition(PartitionBase):
         groups = self._groups(tree)
         passed, functions = require_requests_by_application(requests), require_keys(keys)
         marks = self._lock.run(self._start_marking)
-        calls = PassCalls(self.allocate_in_pass, self.reservations)
+        calls = PassCalls(self.allocate, self.reservations)
         return SchedulingPass(calls, self._state, self._lock, marks, passed, functions, groups)
 
-    def allocate_in_pass(self, request: AllocationRequest) -> Decision:
-        """Decide about a request as `ugm.partition.Head.allocate` does, for a program that has an order of its own.
-
-        Reservations may deny the request, and a pending one that only queues block may get a reservation.
-
-        Raises:
-            RequestError: as for ``allocate``, or the request is not an `AllocationRequest`.
-        """
+    def allocate_ignoring_reservations(self, request: AllocationRequest) -> Decision:
         if not isinstance(request, AllocationRequest):
             raise RequestError("request", request, "expected an AllocationRequest")
-        if self._reservations.are_enabled:
-            return self._transactions.run(self._reservations.allocate, request)
-        # Named, so that it does not matter which properties a request has.
-        return self.allocate(**request._asdict())
+        return self._transactions.run(self._plain_path.allocate, request)
 
     def waiting_list(self) -> WaitingList:
         """Return the waiting list of the pending requests; all calls return the same one.
@@ -661,7 +653,7 @@ class Partition(PartitionBase):
         maximum = require_amounts("quota", quota)
         self._state.compiled.rules.match_patterns(submission.user)
         try:
-            return self._transactions.run(self._whole.admit, submission, specs, maximum, self._admission.allocate)
+            return self._transactions.run(self._whole.admit, submission, specs, maximum, self._decisions.allocate)
         except DeniedWithQuotaError as denied:
             return denied.admission
 
@@ -742,7 +734,8 @@ class Partition(PartitionBase):
     def _change_config(self, change: Callable[[T], None], argument: T) -> None:
         """Put another configuration in force. Its models replace those of the old one in the same step."""
         change(argument)
-        if bool(self._models) is not self._has_models or self._schedule.is_scheduled is not self._is_scheduled:
+        before = self._has_models, self._is_scheduled, self._state.reserves
+        if before != (bool(self._models), self._schedule.is_scheduled, self._reservations.are_enabled):
             self._choose_paths()
 
     def audit(self, running: Iterable[RunningAllocation | tuple[str, str, Resource]]) -> AuditReport:

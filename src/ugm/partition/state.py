@@ -99,6 +99,7 @@ class PartitionState:
         "record",
         "reduction_timers",
         "reservations",
+        "reserves",
         "terminating",
         "tree",
         "undo",
@@ -128,6 +129,8 @@ class PartitionState:
     #: The pending request that reserves capacity for a queue, by the path of the queue; the earliest reservation first.
     #: An entry whose request is no longer pending has no effect.
     reservations: dict[str, str]
+    #: Whether some queue of the configuration reserves capacity.
+    reserves: bool
     #: Records events; None if nothing needs them.
     record: Callable[[Event], None] | None
     lists_all_applications: bool
@@ -165,6 +168,7 @@ class PartitionState:
         self.terminating = set()
         self.closed = False
         self.reservations = {}
+        self.reserves = False
         self.config_changed = None
         self._running = None
         self.count_pending()

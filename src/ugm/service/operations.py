@@ -109,6 +109,7 @@ _NAMES: Final[Mapping[Kind, tuple[str, ...]]] = {
         "admit",
         "end",
         "synchronize",
+        "allocate_ignoring_reservations",
     ),
     Kind.QUERY: (
         "check",

@@ -140,14 +140,6 @@ class _LocalOperations:
         """
         raise _refusal("scheduling_pass", "read the order with order(), and call allocate()")
 
-    def allocate_in_pass(self, *_: object) -> NoReturn:
-        """Refuse the call: a client calls `allocate`.
-
-        Raises:
-            RequestError: always.
-        """
-        raise _refusal("allocate_in_pass", "read the order with order(), and call allocate()")
-
     def waiting_list(self) -> NoReturn:
         """Refuse the call: a client subscribes to the releases.
 
@@ -187,6 +179,7 @@ class RemotePartition(_LocalOperations, AbstractPartition):
 
     request: Final = _calling(AbstractPartition.request)
     allocate: Final = _calling(AbstractPartition.allocate)
+    allocate_ignoring_reservations: Final = _calling(AbstractPartition.allocate_ignoring_reservations)
     allocate_evicting: Final = _calling(AbstractPartition.allocate_evicting)
     allocate_all: Final = _calling(AbstractPartition.allocate_all)
     replace: Final = _calling(AbstractPartition.replace)
@@ -375,6 +368,7 @@ class AsyncRemotePartition(_LocalOperations):
 
     request: Final = _awaitable(RemotePartition.request)
     allocate: Final = _awaitable(RemotePartition.allocate)
+    allocate_ignoring_reservations: Final = _awaitable(RemotePartition.allocate_ignoring_reservations)
     allocate_evicting: Final = _awaitable(RemotePartition.allocate_evicting)
     allocate_all: Final = _awaitable(RemotePartition.allocate_all)
     replace: Final = _awaitable(RemotePartition.replace)

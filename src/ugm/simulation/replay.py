@@ -73,7 +73,7 @@ from ugm.simulation.gauges import Gauge, JobClass, ReplayGauges, TagItems
 from ugm.simulation.job_order import JobOrder, JobOrderName, order_of, require_order, without_shares
 from ugm.simulation.recorder import Recorder
 from ugm.simulation.report import Report
-from ugm.simulation.reserving import RESERVED, JobReservations, with_reservations
+from ugm.simulation.reserving import RESERVED, JobReservations, with_reservations, without_reservations
 from ugm.simulation.running_jobs import EvictableJob, RunningJobs
 from ugm.simulation.timeline import Timeline
 from ugm.simulation.workload import Job, checked_jobs
@@ -155,7 +155,7 @@ def simulate(  # noqa: PLR0913 - one for each option
     """
     _require_types(config, until, observer, recorder, models)
     require_instance("start", start, int)
-    limits, given = without_shares(with_reservations(config) if reserves else config), tuple(models())
+    limits, given = without_shares((with_reservations if reserves else without_reservations)(config)), tuple(models())
     budgets = [*map(declared_budget, config.ugm.budgets)]
     budgets += [budget for model in given if isinstance(model, Budgets) for budget in model.budgets]
     timeline = Timeline(start, config, budgets)

@@ -17,11 +17,11 @@ of the job that gets it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, final
 
-from ugm.configuration import PartitionConfig
+from ugm.configuration import PartitionConfig, QueueConfig
 from ugm.decision import Decision, Violation
 from ugm.fairness.sort_settings import RESERVATION, QueueSettings
 from ugm.identity import ancestors, is_below
@@ -31,7 +31,7 @@ from ugm.simulation.gauges import Gauge, JobClass, ReplayGauges
 from ugm.simulation.ordered_lines import OrderedLines, merged
 from ugm.simulation.workload import Job
 
-__all__ = ["RESERVED", "JobReservations", "with_reservations"]
+__all__ = ["RESERVED", "JobReservations", "with_reservations", "without_reservations"]
 
 #: The kind of the violation by which a reservation denies a request.
 RESERVED: Final = "reservation"
@@ -43,6 +43,27 @@ def with_reservations(config: PartitionConfig) -> PartitionConfig:
         return config
     root = replace(config.root, properties={**config.root.properties, RESERVATION: "enabled"})
     return replace(config, queues=(root,), limits=())
+
+
+def without_reservations(config: PartitionConfig) -> PartitionConfig:
+    """Return a configuration in which no queue reserves capacity."""
+    if not QueueSettings(config).has_reservations:
+        return config
+    return replace(config, queues=(_not_reserving(config.root),), limits=())
+
+
+def _not_reserving(queue: QueueConfig) -> QueueConfig:
+    template = queue.child_template
+    return replace(
+        queue,
+        properties=_without_reservation(queue.properties),
+        child_template=template and replace(template, properties=_without_reservation(template.properties)),
+        queues=tuple(map(_not_reserving, queue.queues)),
+    )
+
+
+def _without_reservation(properties: Mapping[str, str]) -> dict[str, str]:
+    return {name: text for name, text in properties.items() if name != RESERVATION}
 
 
 @final
@@ -114,8 +135,8 @@ class JobReservations:
         self._is_outdated = True
         if not self._exist:
             self._free = None
-            return self._partition.allocate(name, name, job_class.usage, duration=job_class.duration)
-        decision = self._allocate_in_pass(name, job_class)
+            return self._partition.allocate_ignoring_reservations(self._request(name, job_class))
+        decision = self._partition.allocate(self._request(name, job_class))
         if not decision and decision.violations[0].kind == RESERVED and self._is_exact:
             self._note_objection(job_class, decision.violations[0])
         else:
@@ -123,10 +144,9 @@ class JobReservations:
             self._free = None
         return decision
 
-    def _allocate_in_pass(self, name: str, job_class: JobClass) -> Decision:
-        return self._partition.allocate_in_pass(
-            AllocationRequest(name, name, job_class.usage, duration=job_class.duration)
-        )
+    @staticmethod
+    def _request(name: str, job_class: JobClass) -> AllocationRequest:
+        return AllocationRequest(name, name, job_class.usage, duration=job_class.duration)
 
     def _note_objection(self, job_class: JobClass, objection: Violation) -> None:
         """Note an objection that holds for the jobs of all users."""
@@ -198,7 +218,7 @@ class JobReservations:
         if not self._open_paths().isdisjoint(ancestors(job_class.queue_path)):
             self._exist = True
             name = job_class.waiting_jobs[0][1].application_id
-            decision = self._allocate_in_pass(name, job_class)
+            decision = self._partition.allocate(self._request(name, job_class))
             self._holders[name] = job_class
             is_only = len(self._reserving) == 1 and not self._settings.has_offsets
             if is_only and is_blocked_by_queues(decision.violations):
@@ -314,7 +334,7 @@ class JobReservations:
             if job_class.waiting_jobs and job_class.waiting_jobs[0][1].application_id == name:
                 violations = self._partition.check(name, job_class.usage, duration=job_class.duration).violations
                 if violations and not is_blocked_by_queues(violations):
-                    self._allocate_in_pass(name, job_class)
+                    self._partition.allocate(self._request(name, job_class))
 
 
 def _may_reserve(gauge: Gauge, path: str) -> bool:

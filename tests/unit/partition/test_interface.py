@@ -24,9 +24,8 @@ DECLARED: Final = {
 }
 #: Operations of one implementation that cannot be called through the interface.
 OWN: Final = {
-    Partition: {"allocate_in_pass", "load", "model_rooms", "replace_model", "scheduling_pass", "waiting_list", "wake"},
+    Partition: {"load", "model_rooms", "replace_model", "scheduling_pass", "waiting_list", "wake"},
     JournaledPartition: {
-        "allocate_in_pass",
         "load",
         "model_rooms",
         "replace_model",
@@ -38,7 +37,7 @@ OWN: Final = {
         "journal",
     },
     # It refuses them.
-    RemotePartition: {"allocate_in_pass", "scheduling_pass", "waiting_list", "wake"},
+    RemotePartition: {"scheduling_pass", "waiting_list", "wake"},
 }
 
 

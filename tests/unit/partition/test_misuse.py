@@ -400,8 +400,8 @@ REQUESTS = "expected AllocationRequests, or tuples of their parts"
 LIMIT = "expected tuples of a kind, the name of an owner and a resource"
 #: Calls with an argument of another type than expected, with the argument, its value and the reason.
 OF_ANOTHER_TYPE: list[tuple[Callable[[Partition, Any], Any], str, Any, str]] = [
-    (Partition.allocate_in_pass, "request", None, REQUEST),
-    (Partition.allocate_in_pass, "request", ("new", "app", memory(1)), REQUEST),
+    (Partition.allocate_ignoring_reservations, "request", None, REQUEST),
+    (Partition.allocate_ignoring_reservations, "request", ("new", "app", memory(1)), REQUEST),
     (Partition.applications_by_id, "application_ids", None, SEVERAL),
     (Partition.applications_by_id, "application_ids", "app", SEVERAL),
     (lambda p, names: p.applications_by_id([names]), "application_ids", [], NAME),

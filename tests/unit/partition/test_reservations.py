@@ -293,7 +293,7 @@ def blocked_by_group() -> Partition:
     partition.submit("B", BOB, "root.b")
     assert partition.allocate("run", "A", Resource(gpu=2), duration=60)
     partition.request("large", "A", Resource(gpu=15), duration=600)
-    assert not partition.allocate_in_pass(AllocationRequest("large", "A", Resource(gpu=15), duration=600))
+    assert not partition.allocate(AllocationRequest("large", "A", Resource(gpu=15), duration=600))
     assert partition.reservations() == (Reservation("large", "A", ("root.a",), 1060),)
     return partition
 
@@ -302,7 +302,7 @@ def test_denial_of_a_reserved_request() -> None:
     """A request after which a quota model would deny a reserved one can wait, and the denial has the reason."""
     partition = blocked_by_group()
     small = AllocationRequest("small", "B", Resource(gpu=8), duration=6000)
-    denied = partition.allocate_in_pass(small)
+    denied = partition.allocate(small)
 
     assert denied.can_wait
     [violation] = denied.violations
@@ -312,9 +312,9 @@ def test_denial_of_a_reserved_request() -> None:
     )
     assert str(pickle.loads(pickle.dumps(violation))) == str(violation)  # noqa: S301 - of this test
     partition.release("run")
-    assert partition.allocate_in_pass(AllocationRequest("large", "A", Resource(gpu=15), duration=600))
+    assert partition.allocate(AllocationRequest("large", "A", Resource(gpu=15), duration=600))
     partition.release("large")
-    assert partition.allocate_in_pass(small)
+    assert partition.allocate(small)
 
 
 def test_pending_request_that_takes_a_share() -> None:
@@ -365,7 +365,7 @@ def test_a_model_that_is_replaced(most: int, *, fails: bool) -> None:
     partition.replace_model(model, Largest(most))
 
     assert [name for name, _, _ in reserved(partition)] == (["x.0"] if most == 100 else [])
-    small = partition.allocate_in_pass(AllocationRequest("bob.0", "bob", memory(3)))
+    small = partition.allocate(AllocationRequest("bob.0", "bob", memory(3)))
     assert small.allowed == (most == 3)
 
 
@@ -424,5 +424,5 @@ def test_a_request_without_a_leaf_of_its_tree() -> None:
 
     assert [one.allocation_id for one in partition.wake()] == ["late-1"]
     assert run_pass(partition) == ["late-1"]
-    assert not partition.allocate_in_pass(AllocationRequest("other-1", "other", Resource(gpu=1))).can_wait
+    assert not partition.allocate(AllocationRequest("other-1", "other", Resource(gpu=1))).can_wait
     assert [one.allocation_id for one in partition.reservations()] == ["large-1"]

@@ -188,8 +188,8 @@ OPERATIONS: Final[dict[str, Operation]] = {
 RESERVATIONS: Final[dict[str, Operation]] = {
     "wake with reservations": lambda p: p.wake(),
     "schedule": lambda p: [head.allocate() for head in itertools.islice(p.scheduling_pass(), 1)],
-    "allocate_in_pass": lambda p: p.allocate_in_pass(_REQUEST),
-    "reservations": lambda p: (p.allocate_in_pass(_REQUEST), p.reservations()),
+    "allocate": lambda p: p.allocate(_REQUEST),
+    "reservations": lambda p: (p.allocate(_REQUEST), p.reservations()),
 }
 SETUPS: Final = {**dict.fromkeys(OPERATIONS, FULL), **dict.fromkeys(RESERVATIONS, RESERVING)}
 ALL: Final = OPERATIONS | RESERVATIONS

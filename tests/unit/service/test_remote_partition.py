@@ -92,6 +92,10 @@ CALLS: Final[Mapping[str, Sequence[Callable[[AbstractPartition], object]]]] = {
         lambda p: p.allocate("one-0", "two", memory(1)),
         lambda p: p.allocate("n", "failed", memory(-1)),
     ],
+    "allocate_ignoring_reservations": [
+        lambda p: p.allocate_ignoring_reservations(AllocationRequest("n", "two", memory(1), priority=2)),
+        lambda p: p.allocate_ignoring_reservations(AllocationRequest("n", "nobody", memory(1))),
+    ],
     "allocate_evicting": [
         lambda p: p.allocate_evicting("n", "two", memory(1)),
         lambda p: p.allocate_evicting("n", "one", memory(1), priority=1),
@@ -448,7 +452,7 @@ def test_plan_of_one_client_is_valid_for_another() -> None:
         first.apply(other, confirm=True)
 
 
-@pytest.mark.parametrize("arguments", [(), ("a",), ("a", "b", memory(1), True), ("a", "b", "c", "d")])
+@pytest.mark.parametrize("arguments", [(), ("a", "b", memory(1), True), ("a", "b", "c", "d")])
 def test_wrong_number_of_arguments(arguments: tuple[Any, ...]) -> None:
     """A call with too few or too many arguments is a TypeError, as with a method."""
     with pytest.raises(TypeError):
@@ -515,7 +519,7 @@ def test_operations_of_the_interface() -> None:
     assert len({operation.number for operation in OPERATIONS.values()}) == len(OPERATIONS)
 
 
-@pytest.mark.parametrize("name", ["allocate_in_pass", "scheduling_pass", "waiting_list", "wake"])
+@pytest.mark.parametrize("name", ["scheduling_pass", "waiting_list", "wake"])
 @pytest.mark.parametrize("wrap", [remote, async_remote])
 def test_operations_of_the_own_process(wrap: Callable[[AbstractPartition], Any], name: str) -> None:
     """A client refuses the operations that follow every change of the partition, with the operation to use instead."""

@@ -332,7 +332,7 @@ class NaiveReplay:
     def request(self, one: Job) -> Decision:
         """Request a job as in a scheduling pass."""
         name = one.application_id
-        return self.partition.allocate_in_pass(AllocationRequest(name, name, one.usage, duration=one.promised_time))
+        return self.partition.allocate(AllocationRequest(name, name, one.usage, duration=one.promised_time))
 
     def starts(self, one: Job) -> bool:
         """Start a job if it fits and delays no reserved one."""

@@ -59,6 +59,10 @@ class AbstractAllocations(ABC):
     ) -> Decision:
         """Grant an allocation if no limit of the user, the group, the queues or another quota model forbids it.
 
+        In queues with the property ``ugm.reservation``, capacity that is kept for a request denies those that would
+        delay it, and a pending request that only queues block may get a reservation. `check` and `allocate_all` do not
+        regard reservations.
+
         The first allocation of an application starts the application and chooses its group. The time depends on the
         number of limits between the queue and the root, and not on the number of allocations, applications, users,
         queues and limits of the partition.
@@ -86,6 +90,14 @@ class AbstractAllocations(ABC):
         Raises:
             RequestError: an argument is invalid, the application does not exist or is failing, or the id belongs to
                 an allocation with other properties.
+        """
+
+    @abstractmethod
+    def allocate_ignoring_reservations(self, request: AllocationRequest) -> Decision:
+        """Decide like `allocate`, without respect to reservations: capacity that is kept for others may be granted.
+
+        Raises:
+            RequestError: as for `allocate`, or the request is not an `AllocationRequest`.
         """
 
     @abstractmethod
