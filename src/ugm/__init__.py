@@ -28,7 +28,7 @@ from ugm.errors import (
 from ugm.identity import TrackingType, UserGroup
 from ugm.model import Claim, QuotaModel
 from ugm.resources import Resource
-from ugm.tracking import Manager, Request
+from ugm.tracking import GroupTracker, Manager, QueueTracker, Request, Tracker, UserTracker
 
 if TYPE_CHECKING:
     from ugm.config import load_config, parse_config
@@ -58,6 +58,7 @@ __all__ = [
     "Partition",
     "Problem",
     "QuantityError",
+    "QueueTracker",
     "QuotaModel",
     "ReentrantCallError",
     "ReleaseError",
@@ -65,10 +66,12 @@ __all__ = [
     "RequestError",
     "Resource",
     "ResourceNameWarning",
+    "Tracker",
     "TrackingType",
     "UgmError",
     "UserGroup",
     "UserInQueue",
+    "UserTracker",
     "Violation",
     "connect",
     "join",

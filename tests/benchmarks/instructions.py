@@ -89,7 +89,7 @@ def manager(traces: Path, steps: int) -> Run:
             if grows:
                 increase(queue, application, usage, user)
             else:
-                decrease(queue, application, usage, user, line)
+                decrease(queue, application, usage, remove_app=line, user=user)
 
     replay(trace[:WARM])
     return partial(replay, trace[WARM : WARM + steps])

@@ -49,7 +49,7 @@ def test_nothing_of_the_driver_counts() -> None:
     def pairs(count: int) -> None:
         for _ in range(count):
             manager.increase("root.a", "app", usage, sue)
-            manager.decrease_tracked_resource("root.a", "app", usage, sue)
+            manager.decrease_tracked_resource("root.a", "app", usage, remove_app=False, user=sue)
 
     driver = (Path(__file__).parent,)
 

@@ -81,7 +81,7 @@ def replay(segments: list[Segment]) -> tuple[int, int, int]:
                 denied += not allowed
                 wrong += allowed is not step
             else:
-                decrease(queue, app, usage, user, step)
+                decrease(queue, app, usage, remove_app=step, user=user)
         elapsed += perf_counter_ns() - start
     manager.verify()
     return elapsed, denied, wrong
@@ -98,7 +98,7 @@ def latencies(segments: list[Segment]) -> list[int]:
             if grows:
                 manager.increase_tracked_resource(queue, app, usage, user)
             else:
-                manager.decrease_tracked_resource(queue, app, usage, user, step)
+                manager.decrease_tracked_resource(queue, app, usage, remove_app=step, user=user)
             times.append(perf_counter_ns() - start)
     return sorted(times)
 

@@ -69,7 +69,7 @@ def test_manager_grants_the_same(seed: int) -> None:
             ended = random.choice(list(running))
             rest = running.pop(ended)
             queue, user, usage = rest
-            naive.decrease_tracked_resource(queue, ended, usage, user, remove_app=True)
+            naive.decrease_tracked_resource(queue, ended, usage, remove_app=True, user=user)
             retry_all()
             page["end"](ended, *rest)
         assert list(waiting) == list(page["pending"])

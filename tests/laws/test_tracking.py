@@ -49,7 +49,7 @@ def end_everything(manager: Manager, granted: list[Request]) -> None:
         key = (path.lower(), application, user.name)
         held[key] = held.get(key, Resource()) + usage
     for (path, application, name), usage in held.items():
-        manager.decrease_tracked_resource(path, application, usage, UserGroup(name), remove_app=True)
+        manager.decrease_tracked_resource(path, application, usage, remove_app=True, user=UserGroup(name))
 
 
 @given(scenes)
@@ -59,7 +59,8 @@ def test_decrease_undoes_increase(scene: Scene) -> None:
     manager, granted = after(config, stream)
     before = exposed(manager)
     if manager.increase(*request):
-        manager.decrease_tracked_resource(*request, remove_app=not started(granted, request))
+        ends = not started(granted, request)
+        manager.decrease_tracked_resource(*request[:3], remove_app=ends, user=request.user)
 
     assert exposed(manager) == before
     verify_all(manager)
@@ -168,9 +169,11 @@ def test_error_changes_nothing(scene: Scene, argument: str) -> None:
     manager, _ = after(config, stream)
     before = exposed(manager)
     wrong: Any = [None if name == argument else part for name, part in request._asdict().items()]
-    for call in (manager.increase, manager.check, manager.adopt, manager.decrease_tracked_resource):
+    for call in (manager.increase, manager.check, manager.adopt):
         with pytest.raises(RequestError):
             call(*wrong)
+    with pytest.raises(RequestError):
+        manager.decrease_tracked_resource(wrong[0], wrong[1], wrong[2], remove_app=False, user=wrong[3])
     with pytest.raises(RequestError):
         manager.increase_all([request, wrong])
 
@@ -279,7 +282,7 @@ def test_replace_is_release_and_increase(scene: Scene, real: Resource) -> None:
     if not granted or granted[-1] is not request:
         return
     path, application, placeholder, user = request
-    twin.decrease_tracked_resource(path, application, placeholder, user)
+    twin.decrease_tracked_resource(path, application, placeholder, remove_app=False, user=user)
 
     if twin.increase(path, application, real, user):
         assert manager.replace(path, application, placeholder, real, user)

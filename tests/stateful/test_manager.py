@@ -39,11 +39,11 @@ class OnlyTracker:
         queue_path: str,
         application_id: str,
         usage: Resource,
+        remove_app: bool,  # noqa: FBT001 - the document's signature
         user: UserGroup,
-        remove_app: bool = False,  # noqa: FBT001, FBT002 - the document's signature
     ) -> None:
         """Call the manager."""
-        self._manager.decrease_tracked_resource(queue_path, application_id, usage, user, remove_app)
+        self._manager.decrease_tracked_resource(queue_path, application_id, usage, remove_app=remove_app, user=user)
 
     def get_user_resources(self, user: UserGroup) -> Resource | None:
         """Call the manager."""

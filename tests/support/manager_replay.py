@@ -51,7 +51,7 @@ class Replay:
 
     def _decrease(self, step: dict[str, Any]) -> Answer:
         self.manager.decrease_tracked_resource(
-            step["queue"], step["app"], _usage(step), _user(step), step["remove_app"]
+            step["queue"], step["app"], _usage(step), remove_app=step["remove_app"], user=_user(step)
         )
         return {}
 

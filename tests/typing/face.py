@@ -51,8 +51,8 @@ def growing(manager: Manager, usage: Resource, user: UserGroup) -> None:
     assert_type(manager.increase_all([Request("root", "app", usage, user)]), Decision)
     assert_type(manager.adopt("root", "app", usage, user), tuple[Violation, ...])
     assert_type(manager.replace("root", "app", usage, usage, user), Decision)
-    manager.decrease_tracked_resource("root", "app", usage, user, True)  # noqa: FBT003 - the document's signature
-    manager.decrease_tracked_resource("root", "app", usage, user, remove_app=True)
+    manager.decrease_tracked_resource("root", "app", usage, True, user)  # noqa: FBT003 - the document's signature
+    manager.decrease_tracked_resource("root", "app", usage, remove_app=True, user=user)
 
 
 def asking(manager: Manager, usage: Resource, user: UserGroup) -> None:

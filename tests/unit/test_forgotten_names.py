@@ -55,7 +55,7 @@ def through_a_manager() -> Operation:
         assert manager.increase(f"root.a.queue-{number}", f"app-{number}", ONE, user)
         assert not manager.increase("root.b", f"app-{number}", Resource(vcore=10**6), user)
         manager.check(f"root.b.other-{number}", "other", ONE, user)
-        manager.decrease_tracked_resource(f"root.a.queue-{number}", f"app-{number}", ONE, user, remove_app=True)
+        manager.decrease_tracked_resource(f"root.a.queue-{number}", f"app-{number}", ONE, remove_app=True, user=user)
 
     return operate
 
@@ -189,7 +189,7 @@ def resources_of_limits_set_by_hand() -> Operation:
             tracker.set_max_resources(Resource({f"example.com/{name}-{number}": 2, "vcore": 100}), "root.b")
         assert not manager.check("root.b", "stays", Resource({f"example.com/ana-{number}": 3}), ana)
         assert not manager.check("root.b", "stays", Resource(kept=2), ana)
-        manager.decrease_tracked_resource("root.b", "app", ONE, user, remove_app=True)
+        manager.decrease_tracked_resource("root.b", "app", ONE, remove_app=True, user=user)
         manager.verify()
 
     return operate

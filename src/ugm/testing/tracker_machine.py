@@ -168,9 +168,9 @@ class TrackerMachine(RuleBasedStateMachine):
         path, application_id, name = running
         held = self.model.held(application_id, path)
         back = {name: most if remove_app else data.draw(st.integers(0, most)) for name, most in held.items()}
-        request = (path, application_id, Resource(back), UserGroup(name))
+        request = Request(path, application_id, Resource(back), UserGroup(name))
         self.model.decrease(*request, remove_app=remove_app)
-        self.tracker.decrease_tracked_resource(*request, remove_app)
+        self._decrease(request, remove_app=remove_app)
 
     @rule(request=_REQUESTS, remove_app=st.booleans())
     def decrease_of_anything(self, request: Request, *, remove_app: bool) -> None:
@@ -179,17 +179,22 @@ class TrackerMachine(RuleBasedStateMachine):
             self.model.decrease(*request, remove_app=remove_app)
         except UgmError as expected:
             with self.nothing_changes(), _raises(type(expected), request) if self.strict else nullcontext():
-                self.tracker.decrease_tracked_resource(*request, remove_app)
+                self._decrease(request, remove_app=remove_app)
         else:
-            self.tracker.decrease_tracked_resource(*request, remove_app)
+            self._decrease(request, remove_app=remove_app)
+
+    def _decrease(self, request: Request, *, remove_app: bool) -> None:
+        path, application_id, usage, user = request
+        self.tracker.decrease_tracked_resource(path, application_id, usage, remove_app, user)
 
     @rule(request=st.sampled_from(_INVALID_REQUESTS))
     def misuse(self, request: Request) -> None:
         """An invalid request raises an error and does not change the state."""
         with self.nothing_changes():
-            for call in (self.tracker.increase_tracked_resource, self.tracker.decrease_tracked_resource):
-                with _raises(RequestError, request):
-                    call(*request)
+            with _raises(RequestError, request):
+                self.tracker.increase_tracked_resource(*request)
+            with _raises(RequestError, request):
+                self._decrease(request, remove_app=False)
 
     @precondition(_something_runs)
     @rule(running=_RUNNING, usage=resources(), user=users())

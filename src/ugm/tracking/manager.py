@@ -238,8 +238,8 @@ class Manager:
         queue_path: str,
         application_id: str,
         usage: Resource,
+        remove_app: bool,  # noqa: FBT001 - the document's signature
         user: UserGroup,
-        remove_app: bool = False,  # noqa: FBT001, FBT002 - the document's signature
     ) -> None:
         """Refund *usage* of an application to its user and its group. This is never denied.
 

@@ -28,8 +28,8 @@ class Tracker(Protocol):
         queue_path: str,
         application_id: str,
         usage: Resource,
+        remove_app: bool,  # noqa: FBT001 - the document's signature
         user: UserGroup,
-        remove_app: bool = False,  # noqa: FBT001, FBT002 - the document's signature
     ) -> None:
         """Refund *usage*; with *remove_app*, end the application in that queue."""
         ...

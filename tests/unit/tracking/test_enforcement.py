@@ -167,7 +167,7 @@ def test_adopted_usage_is_given_back() -> None:
     """After enough has been released, growth is allowed again."""
     manager = Manager(partition({"root": [user("sue", memory=2)]}))
     manager.adopt("root", "app-1", Resource(memory=3), SUE)
-    manager.decrease_tracked_resource("root", "app-1", Resource(memory=2), SUE)
+    manager.decrease_tracked_resource("root", "app-1", Resource(memory=2), remove_app=False, user=SUE)
 
     assert manager.exceeded_limits() == ()
     assert manager.increase("root", "app-1", ONE, SUE)

@@ -134,10 +134,10 @@ class Managed:
             _answer(call)
             for call in (
                 lambda: manager.increase(B, "warm", ALIKE, SUE),
-                lambda: manager.decrease_tracked_resource(B, "warm", ALIKE, SUE),
+                lambda: manager.decrease_tracked_resource(B, "warm", ALIKE, remove_app=False, user=SUE),
                 lambda: manager.increase(C, "chosen", Resource(memory=2), SUE),
                 lambda: manager.increase(B, "warm", Resource(memory=1000, gpu=1), SUE),
-                lambda: manager.decrease_tracked_resource(C, "chosen", Resource(memory=2), SUE, remove_app=True),
+                lambda: manager.decrease_tracked_resource(C, "chosen", Resource(memory=2), remove_app=True, user=SUE),
                 lambda: sue.set_max_applications(1, "root.a"),
                 lambda: manager.increase(B, "another", ALIKE, SUE),
                 lambda: manager.update_config(CONFIG),
@@ -260,26 +260,28 @@ MANAGER: Final[dict[str, Callable[[Managed], object]]] = {
     "adopt the chosen": lambda s: s.manager.adopt(B, "chosen", Resource(memory=1000), SUE),
     "replace": lambda s: s.manager.replace(C, "many", Resource(memory=3), Resource(memory=1, gpu=2), SUE),
     "replace by too much": lambda s: s.manager.replace(C, "many", ALIKE, Resource(memory=500), SUE),
-    "decrease": lambda s: s.manager.decrease_tracked_resource(B, "warm", ALIKE, SUE),
-    "decrease another resource": lambda s: s.manager.decrease_tracked_resource(C, "many", Resource(gpu=1), SUE),
-    "decrease too much": lambda s: _answer(
-        lambda: s.manager.decrease_tracked_resource(C, "many", Resource(gpu=2), SUE)
+    "decrease": lambda s: s.manager.decrease_tracked_resource(B, "warm", ALIKE, remove_app=False, user=SUE),
+    "decrease another resource": lambda s: s.manager.decrease_tracked_resource(
+        C, "many", Resource(gpu=1), remove_app=False, user=SUE
     ),
-    "end": lambda s: s.manager.decrease_tracked_resource(B, "one", Resource(memory=4), SUE, remove_app=True),
+    "decrease too much": lambda s: _answer(
+        lambda: s.manager.decrease_tracked_resource(C, "many", Resource(gpu=2), remove_app=False, user=SUE)
+    ),
+    "end": lambda s: s.manager.decrease_tracked_resource(B, "one", Resource(memory=4), remove_app=True, user=SUE),
     "end in the first queue": lambda s: s.manager.decrease_tracked_resource(
-        B, "many", Resource(memory=2), SUE, remove_app=True
+        B, "many", Resource(memory=2), remove_app=True, user=SUE
     ),
     "end in the second queue": lambda s: s.manager.decrease_tracked_resource(
-        C, "many", Resource(memory=3, gpu=1), SUE, remove_app=True
+        C, "many", Resource(memory=3, gpu=1), remove_app=True, user=SUE
     ),
     "end in the last queue": lambda s: s.manager.decrease_tracked_resource(
-        "root.d", "many", Resource(vcore=1), SUE, remove_app=True
+        "root.d", "many", Resource(vcore=1), remove_app=True, user=SUE
     ),
     "end the huge": lambda s: s.manager.decrease_tracked_resource(
-        "root.d", "huge", Resource(storage=HUGE), BOB, remove_app=True
+        "root.d", "huge", Resource(storage=HUGE), remove_app=True, user=BOB
     ),
     "end too little": lambda s: _answer(
-        lambda: s.manager.decrease_tracked_resource(B, "one", ALIKE, SUE, remove_app=True)
+        lambda: s.manager.decrease_tracked_resource(B, "one", ALIKE, remove_app=True, user=SUE)
     ),
     "update_config": lambda s: s.manager.update_config(OTHER),
     "update_config to none": lambda s: s.manager.update_config(None),

@@ -56,7 +56,7 @@ def test_tracker_is_gone_with_its_last_application() -> None:
     """A tracker without applications is dropped at once; a limit does not keep it."""
     manager = Manager(partition({"root": [user("sue", memory=5), group("dev", memory=5)]}))
     manager.increase("root.a", "app-1", ONE, SUE)
-    manager.decrease_tracked_resource("root.a", "app-1", ONE, SUE, remove_app=True)
+    manager.decrease_tracked_resource("root.a", "app-1", ONE, remove_app=True, user=SUE)
 
     assert exposed(manager) == {"users": {}, "groups": {}}
 
@@ -65,7 +65,7 @@ def test_application_without_usage_runs_on() -> None:
     """Releasing everything does not end an application, because requests may be pending."""
     manager = Manager()
     manager.increase("root.a", "app-1", ONE, SUE)
-    manager.decrease_tracked_resource("root.a", "app-1", ONE, SUE)
+    manager.decrease_tracked_resource("root.a", "app-1", ONE, remove_app=False, user=SUE)
 
     assert manager.get_user_resources(SUE) == NOTHING
     assert manager.get_users_resources()[0].queues.running_applications == ("app-1",)
@@ -76,7 +76,7 @@ def test_application_ends_in_one_queue_at_a_time() -> None:
     manager = Manager()
     manager.increase("root.a", "app-1", ONE, SUE)
     manager.increase("root.b", "app-1", Resource(memory=2), SUE)
-    manager.decrease_tracked_resource("root.a", "app-1", ONE, SUE, remove_app=True)
+    manager.decrease_tracked_resource("root.a", "app-1", ONE, remove_app=True, user=SUE)
 
     (usage,) = manager.get_users_resources()
     assert [child.queue_path for child in usage.queues.children] == ["root.b"]
@@ -90,7 +90,7 @@ def test_three_queues_end_in_any_order() -> None:
     for path in ("root.a", "root.b", "root.c"):
         manager.increase(path, "app-1", ONE, SUE)
     for path in ("root.b", "root.a", "root.c"):
-        manager.decrease_tracked_resource(path, "app-1", ONE, SUE, remove_app=True)
+        manager.decrease_tracked_resource(path, "app-1", ONE, remove_app=True, user=SUE)
         verify_all(manager)
 
     assert exposed(manager) == {"users": {}, "groups": {}}
@@ -103,7 +103,7 @@ def test_queue_names_in_any_case() -> None:
 
     assert not manager.increase("ROOT.sales", "app-1", Resource(memory=2), SUE)
     assert manager.headroom("root.Sales", "app-1", SUE) == ONE
-    manager.decrease_tracked_resource("root.sAles", "app-1", ONE, SUE, remove_app=True)
+    manager.decrease_tracked_resource("root.sAles", "app-1", ONE, remove_app=True, user=SUE)
     assert manager.get_user_resources(SUE) is None
 
 
@@ -119,7 +119,7 @@ def test_same_objects_under_other_limits() -> None:
 
     assert manager.increase("root", "app-1", ONE, SUE)
     assert not manager.increase("root", "app-1", ONE, SUE)
-    manager.decrease_tracked_resource("root", "app-1", ONE, SUE)
+    manager.decrease_tracked_resource("root", "app-1", ONE, remove_app=False, user=SUE)
     verify_all(manager)
 
 
@@ -129,9 +129,10 @@ def test_same_objects_of_another_user() -> None:
     for _ in range(2):
         manager.increase("root", "app-1", ONE, SUE)
 
-    for call in (manager.increase, manager.decrease_tracked_resource):
-        with pytest.raises(RequestError):
-            call("root", "app-1", ONE, BOB)
+    with pytest.raises(RequestError):
+        manager.increase("root", "app-1", ONE, BOB)
+    with pytest.raises(RequestError):
+        manager.decrease_tracked_resource("root", "app-1", ONE, remove_app=False, user=BOB)
     assert manager.get_user_resources(SUE) == Resource(memory=2)
 
 
@@ -144,8 +145,8 @@ def test_same_objects_in_another_queue() -> None:
     assert manager.increase("root.b", "app-1", ONE, SUE)
     assert not manager.increase("root.b", "app-1", ONE, SUE)
     with pytest.raises(NotTrackedError):
-        manager.decrease_tracked_resource("root", "app-1", ONE, SUE)
-    manager.decrease_tracked_resource("root.b", "app-1", ONE, SUE, remove_app=True)
+        manager.decrease_tracked_resource("root", "app-1", ONE, remove_app=False, user=SUE)
+    manager.decrease_tracked_resource("root.b", "app-1", ONE, remove_app=True, user=SUE)
     assert manager.get_user_resources(SUE) == Resource(memory=2)
 
 
@@ -289,7 +290,7 @@ def test_group_is_forgotten_with_the_last_queue() -> None:
     """An application that starts again chooses its group again."""
     manager = Manager(partition({"root": [group("dev", memory=9)]}))
     manager.increase("root", "app-1", ONE, SUE)
-    manager.decrease_tracked_resource("root", "app-1", ONE, SUE, remove_app=True)
+    manager.decrease_tracked_resource("root", "app-1", ONE, remove_app=True, user=SUE)
 
     assert manager.group_for("root", "app-1", UserGroup("sue", ("ops",))) is None
 
@@ -304,7 +305,7 @@ def test_chosen_by_hand_until_the_application_ends() -> None:
 
     assert manager.group_for("root", "app-2", SUE) is None
     manager.increase("root", "app-2", ONE, SUE)
-    manager.decrease_tracked_resource("root", "app-2", ONE, SUE, remove_app=True)
+    manager.decrease_tracked_resource("root", "app-2", ONE, remove_app=True, user=SUE)
     assert manager.group_for("root", "app-2", SUE) == "dev"
 
 

@@ -45,9 +45,9 @@ def test_limit_added_counts_an_application_once() -> None:
     manager.update_config(partition({"root.a": [user("sue", applications=1)]}))
 
     assert manager.exceeded_limits() == ()
-    manager.decrease_tracked_resource("root.a.x", "app-1", ONE, SUE, remove_app=True)
+    manager.decrease_tracked_resource("root.a.x", "app-1", ONE, remove_app=True, user=SUE)
     assert not manager.can_run_app("root.a", "app-2", SUE)
-    manager.decrease_tracked_resource("root.a.y", "app-1", ONE, SUE, remove_app=True)
+    manager.decrease_tracked_resource("root.a.y", "app-1", ONE, remove_app=True, user=SUE)
     assert manager.can_run_app("root.a", "app-2", SUE)
 
 
@@ -91,7 +91,7 @@ def test_limits_by_hand_where_there_was_none() -> None:
     verify_all(manager)
 
     assert not manager.can_run_app("root.a", "app-2", SUE)
-    manager.decrease_tracked_resource("root.a", "app-1", Resource(memory=2), SUE, remove_app=True)
+    manager.decrease_tracked_resource("root.a", "app-1", Resource(memory=2), remove_app=True, user=SUE)
     assert manager.can_run_app("root.a", "app-2", SUE)
     verify_all(manager)
 
@@ -182,7 +182,7 @@ def test_live_tracker_gives_nothing_back() -> None:
 def test_dropped_tracker_is_of_no_use() -> None:
     """A live tracker whose last application has ended no longer counts, and cannot disturb the manager."""
     manager, sue = _with_live_tracker()
-    manager.decrease_tracked_resource("root.a", "app-1", Resource(memory=2), SUE, remove_app=True)
+    manager.decrease_tracked_resource("root.a", "app-1", Resource(memory=2), remove_app=True, user=SUE)
     with pytest.raises(RequestError, match="user 'sue' runs nothing in or below the queue"):
         sue.set_max_applications(1)
     manager.increase("root.a", "app-2", ONE, SUE)

@@ -20,7 +20,9 @@ HERE = "application 'app-1' in 'root.a'"
 CHARGING: dict[str, Callable[..., Any]] = {
     "increase": Manager.increase,
     "increase_tracked_resource": Manager.increase_tracked_resource,
-    "decrease_tracked_resource": Manager.decrease_tracked_resource,
+    "decrease_tracked_resource": lambda manager, path, app, usage, asking: manager.decrease_tracked_resource(
+        path, app, usage, remove_app=False, user=asking
+    ),
     "check": Manager.check,
     "adopt": Manager.adopt,
     "replace": lambda manager, path, app, usage, asking: manager.replace(path, app, usage, usage, asking),
@@ -136,14 +138,14 @@ def test_decrease_of_an_unknown_user(manager: Manager) -> None:
     """A user that is not tracked cannot release anything."""
     text = "application 'app-9' of user 'bob' in 'root.a': the user is not tracked"
     with refused(manager, NotTrackedError, text):
-        manager.decrease_tracked_resource("root.a", "app-9", ONE, BOB)
+        manager.decrease_tracked_resource("root.a", "app-9", ONE, remove_app=False, user=BOB)
 
 
 def test_decrease_of_an_unknown_application(manager: Manager) -> None:
     """An application that does not run cannot release anything."""
     text = "application 'app-9' of user 'sue' in 'root.a': the application is not tracked"
     with refused(manager, NotTrackedError, text):
-        manager.decrease_tracked_resource("root.a", "app-9", ONE, SUE)
+        manager.decrease_tracked_resource("root.a", "app-9", ONE, remove_app=False, user=SUE)
 
 
 @pytest.mark.parametrize("path", ["root.b", "root", "root.a.x"])
@@ -151,14 +153,14 @@ def test_decrease_in_an_unknown_queue(manager: Manager, path: str) -> None:
     """An application releases in the queue where it runs, not above it and not below."""
     text = f"application 'app-1' of user 'sue' in {path!r}: the application holds nothing in that queue"
     with refused(manager, NotTrackedError, text):
-        manager.decrease_tracked_resource(path, "app-1", ONE, SUE)
+        manager.decrease_tracked_resource(path, "app-1", ONE, remove_app=False, user=SUE)
 
 
 def test_removal_of_an_unknown_application(manager: Manager) -> None:
     """An application that does not run cannot end."""
     text = "application 'app-9' of user 'sue' in 'root.a': the application is not tracked"
     with refused(manager, NotTrackedError, text):
-        manager.decrease_tracked_resource("root.a", "app-9", NOTHING, SUE, remove_app=True)
+        manager.decrease_tracked_resource("root.a", "app-9", NOTHING, remove_app=True, user=SUE)
 
 
 @pytest.mark.parametrize(
@@ -172,20 +174,20 @@ def test_removal_of_an_unknown_application(manager: Manager) -> None:
 def test_decrease_of_more_than_is_held(manager: Manager, usage: Resource, text: str) -> None:
     """A release cannot exceed the amount that the application holds in that queue."""
     with refused(manager, ReleaseError, f"application 'app-1' in 'root.a' {text}"):
-        manager.decrease_tracked_resource("root.a", "app-1", usage, SUE)
+        manager.decrease_tracked_resource("root.a", "app-1", usage, remove_app=False, user=SUE)
 
 
 def test_end_with_usage_left(manager: Manager) -> None:
     """An application ends only after everything has been released."""
     with refused(manager, ReleaseError, "application 'app-1' in 'root.a' holds 2 memory and cannot end with 1 left"):
-        manager.decrease_tracked_resource("root.a", "app-1", ONE, SUE, remove_app=True)
+        manager.decrease_tracked_resource("root.a", "app-1", ONE, remove_app=True, user=SUE)
 
 
 def test_end_with_other_usage_left(manager: Manager) -> None:
     """A resource that no limit names must be released as well."""
     manager.increase("root.a", "app-1", Resource(pods=1), SUE)
     with refused(manager, ReleaseError, "application 'app-1' in 'root.a' holds 1 pods and cannot end with 1 left"):
-        manager.decrease_tracked_resource("root.a", "app-1", Resource(memory=2), SUE, remove_app=True)
+        manager.decrease_tracked_resource("root.a", "app-1", Resource(memory=2), remove_app=True, user=SUE)
 
 
 def test_replace_of_more_than_is_held(manager: Manager) -> None:
@@ -328,7 +330,7 @@ def test_not_strict_logs(
     manager = Manager(strict=False)
     manager.increase("root.a", "app-1", Resource(memory=2), SUE)
     before = exposed(manager)
-    manager.decrease_tracked_resource(*request_, remove_app)
+    manager.decrease_tracked_resource(*request_[:3], remove_app=remove_app, user=request_[3])
 
     logged = [(record.levelno, record.getMessage()) for record in caplog.records]
     assert logged == [(logging.ERROR, f"nothing refunded: {text}")]
@@ -340,4 +342,4 @@ def test_not_strict_still_refuses_what_is_no_request() -> None:
     manager = Manager(strict=False)
 
     with pytest.raises(RequestError):
-        manager.decrease_tracked_resource("", "app-1", ONE, SUE)
+        manager.decrease_tracked_resource("", "app-1", ONE, remove_app=False, user=SUE)

@@ -190,7 +190,7 @@ def test_zeros_are_not_shown() -> None:
     """A resource without usage is not shown."""
     manager = Manager()
     manager.increase("root", "app-1", Resource(memory=1, pods=1), SUE)
-    manager.decrease_tracked_resource("root", "app-1", Resource(pods=1), SUE)
+    manager.decrease_tracked_resource("root", "app-1", Resource(pods=1), remove_app=False, user=SUE)
 
     assert manager.get_users_resources()[0].to_dict()["queues"]["resourceUsage"] == {"memory": 1}
 

@@ -65,7 +65,7 @@ class Worker:
         """Release one unit, or everything, of an application."""
         held = self.held.pop(key)
         back = held if everything else Resource({name: min(1, amount) for name, amount in held.items()})
-        self.manager.decrease_tracked_resource(*key[:2], back, key[2], remove_app=everything)
+        self.manager.decrease_tracked_resource(*key[:2], back, remove_app=everything, user=key[2])
         if not everything:
             self.held[key] = held - back
 
@@ -141,7 +141,7 @@ def test_first_and_last_application(steps: int) -> None:
     def work(number: int) -> None:
         for _ in range(steps):
             assert manager.increase("root.a", f"app-{number}", ONE, SUE)
-            manager.decrease_tracked_resource("root.a", f"app-{number}", ONE, SUE, remove_app=True)
+            manager.decrease_tracked_resource("root.a", f"app-{number}", ONE, remove_app=True, user=SUE)
 
     run(work)
     assert exposed(manager) == {"users": {}, "groups": {}}
