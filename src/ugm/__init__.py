@@ -52,6 +52,7 @@ __all__ = [
     "ConfigError",
     "Decision",
     "Explanation",
+    "GroupTracker",
     "InvariantError",
     "Manager",
     "NotTrackedError",

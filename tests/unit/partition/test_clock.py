@@ -115,7 +115,7 @@ def test_a_pending_allocation_has_a_duration_and_no_end(partition: Partition, cl
     assert (allocation.until, allocation.duration) == (None, 60)
     clock.now = 2000
     for duration in (None, 61):
-        with pytest.raises(RequestError, match="another allocation"):
+        with pytest.raises(RequestError, match="the id is in use with another duration"):
             partition.allocate("1", "app", memory(1), duration=duration)
     partition.allocate("1", "app", memory(1), duration=60)
 
@@ -130,7 +130,7 @@ def test_a_repeated_call_keeps_the_first_end(partition: Partition, clock: SetClo
     assert partition.allocate_all([AllocationRequest("1", "app", memory(1), duration=60)])
     partition.request("1", "app", memory(1), duration=60)
     assert until(partition, "1") == 1060
-    with pytest.raises(RequestError, match="another allocation"):
+    with pytest.raises(RequestError, match="the id is in use with another duration"):
         partition.allocate("1", "app", memory(1))
 
 

@@ -255,8 +255,8 @@ def test_subscribers_must_be_callable() -> None:
 
 def test_closing(follower: Follower) -> None:
     """That a partition takes nothing more is told once, before what follows from it."""
-    follower.partition.close()
-    follower.partition.close()
+    follower.partition.terminate(confirm=True)
+    follower.partition.terminate(confirm=True)
 
     assert follower.news() == [
         PartitionClosed(),

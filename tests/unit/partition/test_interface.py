@@ -20,7 +20,10 @@ from ugm.service.remote_partition import RemotePartition
 IMPLEMENTATIONS: Final = (Partition, JournaledPartition, RemotePartition)
 #: The declared operations and properties by name.
 DECLARED: Final = {
-    name: inspect.getattr_static(AbstractPartition, name) for name in dir(AbstractPartition) if not name.startswith("_")
+    name: inspect.getattr_static(AbstractPartition, name)
+    for name in dir(AbstractPartition)
+    # Each implementation holds something else that `close` releases.
+    if not name.startswith("_") and name != "close"
 }
 #: Operations of one implementation that cannot be called through the interface.
 OWN: Final = {

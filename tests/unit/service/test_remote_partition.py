@@ -366,6 +366,7 @@ def test_every_operation_is_called() -> None:
     assert set(CALLS) == {name for name in dir(AbstractPartition) if not name.startswith("_")} - {"close"}
 
 
+@pytest.mark.filterwarnings("ignore::ugm.ResourceNameWarning")
 @pytest.mark.parametrize(("name", "position"), EACH)
 def test_same_outcome(name: str, position: int) -> None:
     """A call has the same result or error and the same effect as with the partition itself."""
