@@ -276,6 +276,10 @@ class TrackerModel:
             requested = sum((grant.usage for grant in new if place in _places(grant)), Resource())
             running = len(self.applications(place))
             starting = len(after.applications(place)) - running
+            together = len({(grant.user_name, grant.application_id) for grant in new if place in _places(grant)})
+            if 0 < self.limit(place).applications < together:
+                # The limit never allows them together, so those that run already count as requested.
+                running, starting = running + starting - together, together
             over = self._over(place, self.usage(place), requested, running, starting)
             found += [violation for violation in over if (*place, violation.resource) in short]
         if not found:
