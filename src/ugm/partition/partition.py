@@ -468,6 +468,10 @@ class Partition(PartitionBase):
             raise RequestError("request", request, "expected an AllocationRequest")
         return self._transactions.run(self._plain_path.allocate, request)
 
+    def allocate_in_pass(self, request: AllocationRequest) -> Decision:
+        """Do the same as `allocate`; an older name."""
+        return self.allocate(request)
+
     def waiting_list(self) -> WaitingList:
         """Return the waiting list of the pending requests; all calls return the same one.
 

@@ -27,8 +27,9 @@ DECLARED: Final = {
 }
 #: Operations of one implementation that cannot be called through the interface.
 OWN: Final = {
-    Partition: {"load", "model_rooms", "replace_model", "scheduling_pass", "waiting_list", "wake"},
+    Partition: {"allocate_in_pass", "load", "model_rooms", "replace_model", "scheduling_pass", "waiting_list", "wake"},
     JournaledPartition: {
+        "allocate_in_pass",
         "load",
         "model_rooms",
         "replace_model",
