@@ -11,8 +11,7 @@ def show_types(members: Iterable[object]) -> None:
     """Let the signatures of named tuples show their types instead of `typing.ForwardRef`.
 
     >>> from typing import NamedTuple
-    >>> class Pair(NamedTuple):
-    ...     left: "int"
+    >>> Pair = NamedTuple("Pair", [("left", "int")])
     >>> show_types([Pair])
     >>> Pair.__new__.__annotations__
     {'left': 'int'}

@@ -33,9 +33,10 @@ def _file(tmp_path: Path) -> Path:
 
 @pytest.fixture(name="client")
 def _client(file: Path) -> Iterator[TestClient]:
-    with open_partition(file.with_name("journal")) as partition:
+    journal = file.with_name("journal")
+    with open_partition(journal) as partition:
         metrics = exposition(PartitionCollector({"default": partition}))
-        app = create_app({"default": partition}, config_path=file, metrics=metrics)
+        app = create_app({"default": partition}, journals={"default": journal}, config_path=file, metrics=metrics)
         with TestClient(app, base_url="http://localhost") as client:
             yield client
 

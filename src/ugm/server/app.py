@@ -85,7 +85,8 @@ def create_app(  # noqa: PLR0913 - one for each option
         history: the histories by name of the partition that they follow.
         services: functions that return the status of a service, such as `ugm.service.Service.status`, by name of its
             partition.
-        journals: the locations of the journals by name of their partition, for the usage before the server starts.
+        journals: the locations of the journals by name of their partition, for the usage before the server starts. With
+            a journal, the server reports whether the configuration file differs from the stored configuration.
         thresholds: the watches of thresholds by name of their partition, which the server updates; those of other
             partitions are created. Pass the same ones to `PartitionCollector`.
         token: the token of operators, who may replace the configuration, change budgets, and carry out preemption
@@ -127,7 +128,7 @@ def create_app(  # noqa: PLR0913 - one for each option
         for name, partition in partitions.items()
     }
     work = [*sampling(usage, sources, configurations), *watching(watches)]
-    if config_path is not None:
+    if config_path is not None and sources:
         work.append(PeriodicWork(SAMPLE_SECONDS, configurations.compare))
     if watch is not None:
         work.append(PeriodicWork(watch, lambda: configurations.reload_if_changed()))  # noqa: PLW0108 - tests replace it

@@ -276,7 +276,7 @@ def handle(scene: Scene, name: str, action: str, points: Iterator[int], *, caugh
 def test_signal_handlers_that_call(kind: str, most: int, tmp_path: Path, *, caught: bool) -> None:
     """A handler that interrupts an operation gets an error, or its call is done; both calls leave all well."""
     scene = SCENES[kind](tmp_path)
-    random, outcomes = Random(kind), Counter[str]()
+    random, outcomes = Random(f"handlers of {kind}"), Counter[str]()
     # Each scene with a journal waits for the disk.
     names = random.sample(list(OPERATIONS), 2 if isinstance(scene, Journaled) else most)
     for name, action in zip(names, itertools.cycle(ACTIONS), strict=False):
