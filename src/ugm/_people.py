@@ -5,12 +5,11 @@ The texts depend only on the fields of violations, because a client of a service
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from fractions import Fraction
 from typing import Final, Protocol
 
-from ugm.errors import cut, printable
+from ugm.errors import cut, printable, time_text
 from ugm.resources import MEMORY, VCORE, brief_amount
 
 __all__ = ["denial_for_people", "one_line"]
@@ -104,10 +103,12 @@ def _limit_sentence(violation: ExceededLimit) -> str:
         return "A request that has waited longer needs what is free."
     if resource is None and kind not in _OWNERS:
         return f"A limit of the kind {kind} does not allow this request."
+    if kind == _BUDGET and resource is not None:
+        return _budget_sentence(_owner_text(kind, violation.name), resource, violation)
     limit, used, requested = (
         f"{brief_amount(None, amount)} {counted or 'running applications'}"
         if resource is None
-        else _amount_text(kind, resource, amount)
+        else _with_unit(resource, amount)
         for amount in (violation.limit, violation.used, violation.requested)
     )
     owner = _owner_text(kind, violation.name)
@@ -117,6 +118,18 @@ def _limit_sentence(violation: ExceededLimit) -> str:
         return f"{owner} allows {limit} at most, and the request is for {requested}."
     state = "waiting" if counted else "in use"
     return f"{owner} allows {limit} ({state}: {used}), and the request is for {requested}."
+
+
+def _budget_sentence(owner: str, resource: str, violation: ExceededLimit) -> str:
+    """Return a sentence about a budget, whose amounts are amounts times seconds."""
+    if not (violation.limit or violation.used or violation.requested):
+        return f"{owner} needs to know how long the work takes."
+    limit, used, requested = (
+        _with_unit(resource, Fraction(amount, 3600), "hours")
+        for amount in (violation.limit, violation.used, violation.requested)
+    )
+    asked = f", and the request is for {requested}" if violation.requested else ""
+    return f"{owner} allows {limit} (used or promised: {used}){asked}."
 
 
 def _owner_text(kind: str, name: str) -> str:
@@ -130,31 +143,28 @@ def _owner_text(kind: str, name: str) -> str:
     return f"The {kind} {leaf}"
 
 
-def _amount_text(kind: str, resource: str, amount: int) -> str:
-    """Return an amount in the units of people; budgets count amounts times seconds."""
-    if kind == _BUDGET:
-        return f"{_with_unit(resource, Fraction(amount, 3600))} for one hour"
-    return _with_unit(resource, amount)
-
-
-def _with_unit(resource: str, amount: Fraction | int) -> str:
+def _with_unit(resource: str, amount: Fraction | int, per: str = "") -> str:
+    """Return an amount in the units of people, also for a time: 1.5 core hours."""
     number = brief_amount(resource, amount)
-    is_one = number == "1"
+    ends = "" if number == "1" or per else "s"
+    after = f" {per}" if per else ""
     if resource == VCORE:
-        return f"{number} core{'' if is_one else 's'}"
+        return f"{number} core{ends}{after}"
     if resource == MEMORY:
         digits = number.rstrip("KMGTPEi")
-        return f"{digits} {number[len(digits) :]}B of memory"
+        return f"{digits} {number[len(digits) :]}B{after} of memory"
     short = resource.rpartition("/")[2]
-    return f"{number} {'GPU' if short == 'gpu' else short}{'s' if short == 'gpu' and not is_one else ''}"
+    return f"{number} GPU{ends}{after}" if short == "gpu" else f"{number} {short}{after}"
 
 
 def _advice(violations: tuple[ExceededLimit, ...]) -> str:
+    if any(violation.kind == _BUDGET and not violation.limit + violation.used for violation in violations):
+        return "State the duration, or ask an administrator."
     if not all(violation.can_wait for violation in violations):
         return _ADMINISTRATOR
     rises = [violation.rise.at for violation in violations if violation.rise is not None]
     if rises:
-        return f"More is allowed from {time.strftime('%Y-%m-%d %H:%M', time.gmtime(max(rises)))} UTC on."
+        return f"More is allowed from {time_text(max(rises))} on."
     if any(violation.kind == _BUDGET for violation in violations):
         return "Try again when other work has ended, or when the budget is renewed."
     return "Try again when other work has ended."

@@ -40,3 +40,22 @@ def test_no_promise(options: str) -> None:
 def test_size_does_not_matter() -> None:
     """A budget that admits requests until it is used up admits one of any size in the next period."""
     assert denial("mode: admit, period: month", duration=10**9).can_wait
+
+
+def test_a_budget_that_needs_a_duration_for_people() -> None:
+    """A user who promised no end is told to state one, without amounts that nobody requested."""
+    text = "{name: month, user: '*', amounts: {gpu: 10, vcore: 3}, unit: hour}"
+    partition = Partition(
+        parse_config(f"partitions: [{{queues: [{{name: q}}], ugm: {{budgets: [{text}]}}}}]").partition()
+    )
+    partition.submit("app", UserGroup("ana"), "root.q")
+    shown = partition.allocate("a", "app", Resource(gpu=1)).for_people()
+    assert (
+        shown == "The budget month needs to know how long the work takes. State the duration, or ask an administrator."
+    )
+    shown = partition.allocate("a", "app", Resource(gpu=2), duration=36_000).for_people()
+    assert shown.startswith(
+        "The budget month allows 10 GPU hours (used or promised: 0 GPU hours), and the request is for 20"
+    )
+    shown = partition.allocate("a", "app", Resource(vcore=1500), duration=36_000).for_people()
+    assert "allows 3 core hours (used or promised: 0 core hours), and the request is for 15 core hours." in shown

@@ -74,7 +74,7 @@ def test_an_unchanged_file(file: Path) -> None:
 @pytest.mark.ci
 @pytest.mark.parametrize(("options", "limit"), [([], 8), (["--apply"], 4)])
 def test_the_command(file: Path, options: list[str], limit: int) -> None:
-    """``ugm serve`` keeps the stored limit, unless it is told to apply the file."""
+    """``ugm serve`` keeps the stored limit, unless an option applies the file."""
     journal, socket = file.with_name("journal"), file.with_name("socket")
     command = [sys.executable, "-m", "ugm", "serve", str(file), "--port", "0", *options]
     command += ["--listen", f"unix:{socket}", "--journal", str(journal)]

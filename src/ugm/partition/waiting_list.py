@@ -25,7 +25,7 @@ from ugm.partition.wake_search import WakeSearch
 
 __all__ = ["WaitingList"]
 
-#: The system accepts no wait of any length. A wait that ends in vain is repeated.
+#: The system does not accept a wait of any length, so long waits are repeated.
 _LONGEST_WAIT: Final = 86400.0
 
 
