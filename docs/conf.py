@@ -36,6 +36,7 @@ nitpick_ignore = [
     ("py:class", "ugm.partition.checkpoint.QueueRecord"),
     ("py:class", "ugm.partition.compiled_config.CompiledConfig"),
     ("py:class", "ugm.partition.config_plan.ConfigPlanParts"),
+    ("py:class", "ugm.partition.line_index.LineIndex"),
     ("py:class", "ugm.partition.snapshot_parts.SnapshotParts"),
     ("py:class", "ugm.partition.snapshot_parts.PendingLine"),
     ("py:class", "ugm.tracking.snapshot.TrackerCopy"),

@@ -114,7 +114,7 @@ def _free_port() -> int:
 @contextmanager
 def server_here(*, durable: bool = False) -> Iterator[Server]:
     """Run a server for as long as the block lasts."""
-    pytest.importorskip("psycopg", reason="psycopg is not installed: pip install 'ugm[postgres]'")
+    pytest.importorskip("psycopg", reason="psycopg is not installed: install the extra 'postgres'")
     binaries = _binaries()
     if binaries is None:
         pytest.skip("PostgreSQL is not installed: apt-get install postgresql")

@@ -31,7 +31,7 @@ def main() -> None:
         missing = (error.name or "").partition(".")[0]
         if missing not in _REQUIRED:
             raise
-        sys.stderr.write(f"ugm: the command needs {missing}; install it with: pip install 'ugm[cli]'\n")
+        sys.stderr.write(f"ugm: the command needs {missing}: install the extra 'cli'\n")
         sys.exit(2)
     try:
         ugm(prog_name="ugm")

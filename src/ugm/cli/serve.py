@@ -246,7 +246,7 @@ def extras_required() -> Iterator[None]:
         name = (error.name or "").partition(".")[0]
         if name not in _EXTRAS:
             raise
-        exit_with_error(f"ugm: serving needs {name}; install it with: pip install 'ugm[{_EXTRAS[name]}]'", status=2)
+        exit_with_error(f"ugm: serving needs {name}: install the extra '{_EXTRAS[name]}'", status=2)
 
 
 def listening(host: str, port: int) -> socket.socket:

@@ -30,6 +30,6 @@ def log_at(location: LogLocation) -> Log:
         try:
             from ugm.journal.postgres.log import PostgresLog  # noqa: PLC0415 - as above
         except ModuleNotFoundError as error:
-            raise JournalError("postgresql://", f"it needs {error.name}: pip install 'ugm[postgres]'") from error
+            raise JournalError("postgresql://", f"it needs {error.name}: install the extra 'postgres'") from error
         return PostgresLog(location)
     return location if isinstance(location, Log) else FileLog(location)

@@ -19,7 +19,7 @@ __all__ = ["Admission", "ApplicationReport", "OwnedAllocation", "PreemptionStatu
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The answer to `admit`: true if the application is placed and holds all of its allocations."""
+    """The answer to ``admit``: true if the application is placed and holds all of its allocations."""
 
     placement: Placement
     #: The decision about the allocations together; None if the application got no queue.
@@ -65,7 +65,7 @@ class Admission:
 
 @dataclass(frozen=True, slots=True)
 class SyncReport:
-    """The changes that `synchronize` has made; true if there are any. All ids are sorted."""
+    """The changes that ``synchronize`` has made; true if there are any. All ids are sorted."""
 
     #: The applications and allocations that ran, and that the partition did not have.
     adopted_applications: tuple[str, ...] = ()

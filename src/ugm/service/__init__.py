@@ -14,7 +14,7 @@ memory.
 
 The cost: a round trip between two processes, and a wait for at most two commits.
 
-It needs the extra ``service``: ``pip install 'ugm[service]'``. The documentation describes the path of a call through
+It needs the extra ``service``. The documentation describes the path of a call through
 the modules: "Architecture", "A call to a service".
 """
 

@@ -1,6 +1,6 @@
 """A test kit for programs that embed ugm: strategies, naive models, state machines and invariants.
 
-The package needs `hypothesis <https://hypothesis.readthedocs.io>`_, which the extra ``ugm[testing]`` installs.
+The package needs `hypothesis <https://hypothesis.readthedocs.io>`_, which the extra ``testing`` installs.
 
 - `ugm.testing.strategies` draws resources, users, queue paths, configurations and requests.
 - `ugm.testing.invariants` checks the invariants of trackers and partitions.

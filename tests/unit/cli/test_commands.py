@@ -448,7 +448,7 @@ def test_without_the_extra(missing: str, monkeypatch: pytest.MonkeyPatch, capsys
 
     package = missing.partition(".")[0]
     assert caught.value.code == 2
-    assert capsys.readouterr().err == f"ugm: the command needs {package}; install it with: pip install 'ugm[cli]'\n"
+    assert capsys.readouterr().err == f"ugm: the command needs {package}: install the extra 'cli'\n"
 
 
 def test_defects_are_not_taken_for_a_missing_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -503,7 +503,7 @@ def test_serve_without_the_extra(module: str, extra: str, file: Path) -> None:
     done = subprocess.run(arguments, capture_output=True, text=True, env=environment, check=False)  # noqa: S603 - our own program
 
     assert done.returncode == 2
-    assert done.stderr == f"ugm: serving needs {module}; install it with: pip install 'ugm[{extra}]'\n"
+    assert done.stderr == f"ugm: serving needs {module}: install the extra '{extra}'\n"
 
 
 def test_another_missing_module_is_no_missing_extra() -> None:

@@ -141,7 +141,7 @@ class AbstractScheduling(ABC):
             nodes: the nodes that the request may run on, each with the amounts that no allocation uses there; None if
                 nodes do not matter. A resource that is not listed is 0. Terminating allocations still use their
                 amounts. Placed requests are subtracted here, so they must not be subtracted before. All victims of a
-                plan run on its `node`. Their release makes the request fit there and in all limits. Of several nodes,
+                plan run on its ``node``. Their release makes the request fit there and in all limits. Of several nodes,
                 the one with the cheapest victims is chosen, and of those without victims the first by name.
 
         Raises:
