@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from doctest import ELLIPSIS
 from pathlib import Path
 from typing import Final
@@ -13,14 +14,14 @@ import pytest
 from sybil import Sybil
 from sybil.document import PythonDocStringDocument
 from sybil.parsers import markdown, rest
+from sybil.sybil import SybilCollection
+from sybil.typing import Parser
 
 from support.places import ROOT
 
-PAGES = Sybil(
-    path=str(ROOT),
-    parsers=[markdown.PythonCodeBlockParser(doctest_optionflags=ELLIPSIS), markdown.SkipParser()],
-    patterns=["README.md", "docs/*.md", "docs/*/*.md"],
-)
+_PARSERS: Final[list[Parser]] = [markdown.PythonCodeBlockParser(doctest_optionflags=ELLIPSIS), markdown.SkipParser()]
+PAGES = Sybil(path=str(ROOT), parsers=_PARSERS, patterns=["docs/*.md", "docs/*/*.md"])
+_README = Sybil(path=str(ROOT), parsers=_PARSERS, patterns=["README.md"], fixtures=["_readme_folder"])
 _DOCSTRINGS = Sybil(
     parsers=[rest.DocTestParser(ELLIPSIS)],
     path=str(ROOT / "src"),
@@ -31,7 +32,15 @@ _DOCSTRINGS = Sybil(
 #: Pages with long examples, which the marker ``ci`` selects.
 _LONG: Final = frozenset(ROOT / "docs" / "howto" / name for name in ("simulate.md", "testing.md"))
 
-_collect = (PAGES + _DOCSTRINGS).pytest()
+_collect = SybilCollection((PAGES, _README, _DOCSTRINGS)).pytest()
+
+
+@pytest.fixture
+def _readme_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the examples of the README where its configuration is a file."""
+    [text] = re.findall(r"^```yaml\n(.*?)^```$", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    (tmp_path / "limits.yaml").write_text(text, "utf-8")
+    monkeypatch.chdir(tmp_path)
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:

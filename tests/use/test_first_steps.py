@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import ugm
 
@@ -23,3 +24,11 @@ def test_the_core_of_the_design_documents() -> None:
     assert manager.get_user_resources(ana) is None
     for tracker in (ugm.UserTracker, ugm.GroupTracker, ugm.QueueTracker):
         assert tracker.__name__ in ugm.__all__
+
+
+def test_the_tutorial_begins_with_a_partition() -> None:
+    """The README loads a partition from a file, and the tutorial of a partition is the first page."""
+    root = Path(__file__).parents[2]
+    pages = (root / "docs" / "index.md").read_text(encoding="utf-8").partition(":caption: Tutorial")[2].split()
+    assert pages[0] == "tutorial/partition"
+    assert 'Partition.load("limits.yaml")' in (root / "README.md").read_text(encoding="utf-8")
