@@ -99,6 +99,8 @@ class _Model(ReportingModel, ABC):
         self._withdrawn: Final[set[str]] = set()
         #: The ids of two claims that are being exchanged.
         self._exchanged: tuple[str, ...] = ()
+        #: The consumers of interrupted calls, until the next reset.
+        self._doubtful: Final[set[ConsumerInfo]] = set()
         #: The nodes that hold the next claims, by tree in the order of arrival.
         self._homes: Mapping[str, Sequence[tuple[str, str]]] = {}
         #: The next claims that are not charged yet.
@@ -145,12 +147,14 @@ class _Model(ReportingModel, ABC):
         reset. A claim whose group has left the tree meanwhile is then held at the root, as after an update of the tree.
         """
         infos = {info for info, _ in self._charged.values()} | {step.info for step in self._charging.steps}
+        infos |= self._doubtful
         if self._latest is not None:
             infos.add(self._latest)
         self._withdrawn.update(info.consumer_id for info in infos)
         self._charging.withdraw(infos)
         self._charged.clear()
         self._charging.steps.clear()
+        self._doubtful.clear()
         self._latest = None
 
     def check(self, claim: Claim) -> Iterable[Violation]:
@@ -318,8 +322,10 @@ class _Model(ReportingModel, ABC):
             self._repair(claim, [info])
             raise
 
-    def _repair(self, claim: Claim, infos: Iterable[ConsumerInfo]) -> None:
+    def _repair(self, claim: Claim, infos: Sequence[ConsumerInfo]) -> None:
         """After an interruption, record a claim as charged exactly if the trees hold its consumer, one of *infos*."""
+        # The recovery of a tree may bring a consumer back that it does not hold now.
+        self._doubtful.update(infos)
         for info in infos:
             if info.consumer_id == claim.allocation_id and self._charging.holds(info):
                 self._charged[claim.allocation_id] = info, claim.priority
