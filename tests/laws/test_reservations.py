@@ -151,7 +151,7 @@ class History:
         """
         copy, time = self.copy()
         if more is not None:
-            assert copy.allocate(**more._asdict())
+            assert copy.allocate_ignoring_reservations(more)
         without_end = [one.allocation_id for one in copy.allocations() if one.state == "held" and one.until is None]
         starts = [(one.start, one.allocation_id) for one in reservations if one.start is not None]
         for start, name in sorted(starts, key=lambda one: one[0]):
@@ -210,7 +210,8 @@ def grant(partition: Partition, allocation_id: str) -> bool:
     """Grant a pending request."""
     one = partition.allocation(allocation_id)
     assert one is not None
-    return bool(partition.allocate(one.allocation_id, one.application_id, one.usage, duration=one.duration))
+    request = AllocationRequest(one.allocation_id, one.application_id, one.usage, duration=one.duration)
+    return bool(partition.allocate_ignoring_reservations(request))
 
 
 SEEDS: Final = [

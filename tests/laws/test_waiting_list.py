@@ -276,7 +276,7 @@ class History:
 
 def grant(partition: Partition, request: AllocationRequest) -> Decision:
     """Grant a request that was woken."""
-    return partition.allocate(**request._asdict())
+    return partition.allocate_ignoring_reservations(request)
 
 
 def exposed(partition: Partition) -> object:
