@@ -19,7 +19,7 @@ __all__ = ["RequestNames", "unlisted"]
 
 _LOGGER: Final = logging.getLogger("ugm.partition")
 #: The maximum number of names that a partition compares.
-_MAX_SEEN: Final = 1000
+_MAX_SEEN: Final = 100
 
 
 @final

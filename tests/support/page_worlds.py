@@ -195,7 +195,7 @@ def _fill(partition: Partition, clock: _Clock, app: Starlette) -> None:
         clock.now += 60
     app.state.thresholds["default"].update()
     changed = _CONFIG.replace("max: {vcore: 64", "max: {vcore: 48")
-    app.state.configurations.upload(changed, Actor("10.0.0.7", "operator"))
+    app.state.configurations.upload(changed, Actor("10.0.0.7", "operator"), confirm=True)
 
 
 @contextmanager

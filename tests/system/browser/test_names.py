@@ -151,7 +151,9 @@ def _served(names: tuple[str, ...]) -> Iterator[str]:
             assert not partition.allocate(allocation_id, application_id, wanted)
         app.state.usage_histories["default"].take()
         app.state.thresholds["default"].update()
-        app.state.configurations.upload(config.replace("name: b", "name: c"), Actor("10.0.0.7", "operator"))
+        app.state.configurations.upload(
+            config.replace("name: b", "name: c"), Actor("10.0.0.7", "operator"), confirm=True
+        )
 
     with pages.served(partition, history, lambda: STATUS, prepare=prepare) as address:
         yield address

@@ -89,7 +89,7 @@ def world() -> Iterator[World]:
         app.state.configurations.attempts.add_earlier(
             "default", ((START - 60 * at, one) for at, one in enumerate(earlier))
         )
-        app.state.configurations.upload(LOWER, Actor("10.0.0.7", "operator"))
+        app.state.configurations.upload(LOWER, Actor("10.0.0.7", "operator"), confirm=True)
 
     with pages.served(partition, history, prepare=prepare, clock=clock) as address:
         yield World(address, partition, apps[0], clock)

@@ -31,7 +31,7 @@ from ugm import (
     Violation,
 )
 from ugm.decision import ALLOWED, Explanation
-from ugm.partition import RunningAllocation
+from ugm.partition import AllocationSpec, RunningAllocation
 from ugm.partition.compiled_config import CompiledConfig
 from ugm.quotatree import SoftQuotaViolation
 from ugm.quotatree.setup_violations import InMaintenance
@@ -92,6 +92,12 @@ def test_arguments(name: str, data: st.DataObject) -> None:
     expected = [*sent, *defaults[len(sent) :]]
     if name == "plan_preemption":
         expected[5] = tuple(AllocationRequest(*one) for one in expected[5])
+    if name == "admit":
+        expected[3] = tuple(AllocationSpec(*one) for one in expected[3])
+    if name == "synchronize":
+        expected[0] = tuple(
+            one._replace(allocations=tuple(AllocationSpec(*each) for each in one.allocations)) for one in expected[0]
+        )
     kind = ITEMS.get(name)
     if kind is not None:
         # A tuple of the first fields stands for an object.
