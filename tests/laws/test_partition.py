@@ -96,7 +96,7 @@ def test_a_call_that_is_repeated_is_answered_as_before(scene: Scene) -> None:
     before = everything(partition, models)
     for one in partition.allocations():
         if one.state is not AllocationState.PENDING:
-            request = AllocationRequest(*one[:3], *one[4:7], duration=None if one.until is None else 1)
+            request = AllocationRequest(*one[:3], *one[4:7], duration=one.duration, node=one.node)
             assert partition.allocate_all([request])
             partition.adopt(*request[:3], **traits_of(request))
             with pytest.raises(RequestError):
