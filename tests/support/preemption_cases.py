@@ -13,7 +13,7 @@ __all__ = ["request_of", "world_of"]
 
 def world_of(case: Mapping[str, Any]) -> World:
     """Return the queues and allocations of a case."""
-    return World([_queue(one) for one in case["tree"]], [_allocation(one) for one in case.get("allocations", ())])
+    return World([_queue(one) for one in case["tree"]], [_allocation(one) for one in case.get("allocations") or ()])
 
 
 def request_of(case: Mapping[str, Any]) -> PreemptionRequest:
@@ -33,8 +33,8 @@ def request_of(case: Mapping[str, Any]) -> PreemptionRequest:
 def _queue(one: Mapping[str, Any]) -> QueueFacts:
     return QueueFacts(
         one["path"],
-        Resource(one.get("max", {})),
-        guaranteed=Resource(one.get("guaranteed", {})),
+        Resource(one.get("max") or {}),
+        guaranteed=Resource(one.get("guaranteed") or {}),
         policy=PreemptionPolicy(one["preemption"]) if "preemption" in one else None,
         delay=one.get("delay"),
         reduction_delay=one.get("reduction_delay", 0),

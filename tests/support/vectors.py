@@ -25,7 +25,7 @@ import pytest
 
 from support.places import TESTS
 
-__all__ = ["FOLDER", "SAMPLE", "RecordedCase", "cases", "vectors"]
+__all__ = ["FOLDER", "SAMPLE", "RecordedCase", "cases", "of_visible_folder", "vectors"]
 
 _NAMED: Final = os.environ.get("UGM_CONFORMANCE")
 
@@ -34,6 +34,9 @@ FOLDER: Final = Path(_NAMED or TESTS / "vectors")
 
 #: One case in this many is replayed by default.
 SAMPLE: Final = 8
+
+#: A test that counts or names cases holds for the folder of the repository only.
+of_visible_folder: Final = pytest.mark.skipif(_NAMED is not None, reason="UGM_CONFORMANCE names another folder")
 
 #: The first fields of a line, up to one that is long or no plain value.
 _HEADER: Final = re.compile(rb'\{(?:"\w+":(?:"[^"\\]{0,100}"|-?[0-9]+|true|false|null),)*')

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.vectors import RecordedCase, cases, vectors
+from support.vectors import RecordedCase, cases, of_visible_folder, vectors
 from ugm.fairness import INFINITE, BinnedUsage, ContinuousUsage, bins_for, cost, weighted_usage
 
 ALL = vectors("fairshare/decay")
@@ -89,6 +89,7 @@ def test_weighted(case: Mapping[str, Any]) -> None:
     assert found == (INFINITE if case["expect"] == "inf" else Fraction(case["expect"]))
 
 
+@of_visible_folder
 def test_all_cases_are_there() -> None:
     """The file has the cases that it is said to have."""
     assert len(ALL) >= 82

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.vectors import cases, vectors
+from support.vectors import cases, of_visible_folder, vectors
 from ugm.fairness import INFINITE, FairRank, Level, ShareTree
 
 CASES = cases(vectors("fairshare/fair_tree"), name="id", sample=4)
@@ -64,6 +64,7 @@ def test_explanations(case: Mapping[str, Any]) -> None:
         ] == [(step["a"], step["b"], exact(step["level_a"]), exact(step["level_b"])) for step in pair["steps"]]
 
 
+@of_visible_folder
 def test_all_cases_are_there() -> None:
     """The files have the cases that they are said to have."""
     assert len(CASES) >= 276

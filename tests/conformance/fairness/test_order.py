@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from support.usage_shares import compare_shares, compare_usage, fairness_ratio, share_list
-from support.vectors import cases, vectors
+from support.vectors import cases, of_visible_folder, vectors
 from ugm.fairness import Level
 from ugm.fairness.order_tree import OrderedRequest, OrderTree, SortSettings
 from ugm.fairness.ratios import Ratio, fair_maximum
@@ -138,6 +138,7 @@ def test_passes(case: Mapping[str, Any]) -> None:
     assert used == expected["used"]
 
 
+@of_visible_folder
 def test_all_cases_are_there() -> None:
     """The file has the cases that it is said to have."""
     assert len(ALL) >= 304

@@ -78,7 +78,7 @@ def situation_of(case: Mapping[str, Any], requesting: str) -> Situation:
     resources = {name for amounts in (*usage.values(), *guaranteed.values()) for name in amounts}
     full = Resource(dict.fromkeys(resources, 0))
     queues = [
-        QueueFacts(path, full if path == "root" else Resource(), guaranteed=Resource(guaranteed.get(path, {})))
+        QueueFacts(path, full if path == "root" else Resource(), guaranteed=Resource(guaranteed.get(path) or {}))
         for path in paths
     ]
     allocations = [
@@ -94,6 +94,11 @@ def below(usage: Mapping[str, Any], path: str) -> Resource:
     return sum_of(amounts for name, amounts in usage.items() if name.rpartition(".")[0] == path)
 
 
+def without_empty(amounts: Mapping[str, Mapping[str, int] | None]) -> dict[str, dict[str, int]]:
+    """Return the amounts of each queue that has some. A recorded answer may also name the other queues."""
+    return {path: dict(one) for path, one in amounts.items() if one}
+
+
 @pytest.mark.parametrize("case", recorded("standing"))
 def test_room_below_guarantees(case: Mapping[str, Any]) -> None:
     """A queue has as much room as the fullest guarantee between it and the victim leaves."""
@@ -104,7 +109,7 @@ def test_room_below_guarantees(case: Mapping[str, Any]) -> None:
         entitled = situation.entitled[level]
         room[path] = {name: 1 - max(above for _, above in points) for name, points in entitled.items()}
 
-    assert {path: amounts for path, amounts in room.items() if amounts} == case["expected"]["room"]
+    assert without_empty(room) == without_empty(case["expected"]["room"])
 
 
 @pytest.mark.parametrize("case", recorded("above"))
@@ -119,7 +124,7 @@ def test_amounts_above_guarantees(case: Mapping[str, Any]) -> None:
         least = {name: min(amount, slack.get(name, amount)) for name, amount in kept.items()}
         found[path] = {name: amount for name, amount in least.items() if amount > 0}
 
-    assert found == expected
+    assert without_empty(found) == without_empty(expected)
 
 
 class Rebalancing:
