@@ -4,6 +4,7 @@ The package needs `hypothesis <https://hypothesis.readthedocs.io>`_, which the e
 
 - `ugm.testing.strategies` draws resources, users, queue paths, configurations and requests.
 - `ugm.testing.invariants` checks the invariants of trackers and partitions.
+- `ugm.testing.running_work` compares the running work of a scheduler with its partition.
 - `ugm.testing.tracker_model` computes every answer from a list of grants: slow, and easy to check by reading.
 - `ugm.testing.tracker_machine` compares a tracker with this model, as a state machine of hypothesis.
 - `ugm.testing.partition_model` and `ugm.testing.partition_machine` do the same for a partition, with its queues,
@@ -27,6 +28,7 @@ from ugm.testing.partition_model import PartitionModel
 from ugm.testing.partition_model_state import PartitionModelState, SubmittedApplication
 from ugm.testing.partition_strategies import allocation_requests, full_partitions, placement_rules, quotas
 from ugm.testing.queue_model import DynamicQueue, QueueAllowance, QueueModel
+from ugm.testing.running_work import RunningWorkError, check_running
 from ugm.testing.strategies import (
     limits,
     partitions,
@@ -50,11 +52,13 @@ __all__ = [
     "Place",
     "QueueAllowance",
     "QueueModel",
+    "RunningWorkError",
     "SubmittedApplication",
     "TrackerMachine",
     "TrackerModel",
     "allocation_requests",
     "check_never_above",
+    "check_running",
     "check_sums",
     "exposed",
     "exposed_partition",
