@@ -108,7 +108,7 @@ class Layout:
         self, names: Iterable[str] = (), *, closed: bool = False, request_names: RequestNames = _ANY_NAMES
     ) -> None:
         self.closed = closed
-        self.request_names = request_names
+        self.request_names: RequestNames = request_names
         self.limited = frozenset(names)
         self.names = tuple(sorted(self.limited.difference(_IN_ATTRIBUTES)))
         self.positions = {name: position for position, name in enumerate(self.names)}

@@ -186,7 +186,11 @@ def test_repairs_converge(scene: Scene, data: st.DataObject) -> None:
     partition = scene.partition(models)
     partition.fail(data.draw(st.sampled_from(SUBMITTED)))
     running = st.builds(
-        RunningAllocation, st.sampled_from(ALLOCATIONS), st.sampled_from([*SUBMITTED, "stranger"]), resources()
+        RunningAllocation,
+        st.sampled_from(ALLOCATIONS),
+        st.sampled_from([*SUBMITTED, "stranger"]),
+        resources(),
+        node=st.none(),
     )
     runs = data.draw(st.lists(running, unique_by=lambda one: one.allocation_id))
     report = partition.audit(runs)

@@ -85,7 +85,7 @@ class ActiveLimits:
         self._canonical = PathCache(canonical_path).__getitem__
         self.limits: Limits = limits or Limits({}, {})
         #: The names that requests may have, and those that were requested.
-        self.request_names = RequestNames(self.limits.listed, self.limits.modelled)
+        self.request_names: RequestNames = RequestNames(self.limits.listed, self.limits.modelled)
         self.epoch: Epoch = Epoch(self._layout(self.limits.names))
         self.user_limits_win: Final = user_limits_win
         self.managed: Final = managed

@@ -162,6 +162,7 @@ def test_denials_show_units(page: Page) -> None:
         expect(page.locator(".reasons li")).to_have_text(
             [
                 "elastic group 'ml-web': 3.6 cores requested, 0.5 of 4 cores used, 0.1 cores too much",
+                "elastic group 'ml': 3.6 cores requested, 3 of 6.5 cores used, 0.1 cores too much",
                 "quota node 'B' of tree 'Teams': 3.6 cores requested, 0.5 of 4 cores used, 0.1 cores too much",
             ]
         )
