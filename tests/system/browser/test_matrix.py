@@ -193,7 +193,7 @@ def test_budgets_block_in_hours(browser: Browser, served: str, look: Look) -> No
     tab = open_tab(browser, look.scheme, look.width)
     open_place(tab, served, Place("waiting", ready=".waiting tbody tr"))
     reasons = tab.locator(".waiting tbody tr").first.locator(".reasons li", has_text="budget")
-    assert "in root: 3.37 of 3 nvidia.com/gpu hours used or promised; never" in reasons.inner_text()
+    assert "in root: 3.38 of 3 nvidia.com/gpu-hours used or promised; never" in reasons.inner_text()
     tab.context.close()
 
 

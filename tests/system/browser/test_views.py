@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import time
 from collections.abc import Iterator
@@ -143,10 +144,9 @@ def test_history_as_a_table(page: Page, world: World) -> None:
     expect(rows.last.locator("td").first).to_have_text("1 nvidia.com/gpu")
     with page.expect_download() as found:
         page.get_by_role("link", name="CSV").click()
-    lines = found.value.path().read_text().splitlines()
-    assert len(lines) == 17
-    gpus = lines[0].split(",").index("usage nvidia.com/gpu")
-    assert [line.split(",")[gpus] for line in lines[1:]] == [str(number) for number in range(1, 17)]
+    lines = csv.DictReader(found.value.path().read_text().splitlines())
+    gpus = [line["usage"] for line in lines if line["resource"] == "nvidia.com/gpu"]
+    assert gpus == [str(number) for number in range(1, 17)]
 
 
 def test_history_of_other_ranges(page: Page, world: World) -> None:

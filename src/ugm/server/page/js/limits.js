@@ -4,7 +4,7 @@
 
 import { gauge } from "./bars.js";
 import { h } from "./dom.js";
-import { amountText, exactText, hourUnit, hoursText, resourceName, sortedNames, withUnit } from "./format.js";
+import { amountText, exactText, resourceName, sortedNames, withUnit } from "./format.js";
 import { link } from "./route.js";
 import { breakable, clipped, nameLink, numberCell, resourceLabel, table } from "./tables.js";
 
@@ -13,9 +13,6 @@ import { breakable, clipped, nameLink, numberCell, resourceLabel, table } from "
  * The amounts are those of the server: 17600m. It has no space after a comma or colon, where `page_files` removes spaces.
  */
 const COMMON = /:\s\S+ \S+ requested,\s(?:\S+ of \S+ (used|pending),\s\S+ too much|never more than \S+ (allowed|may be pending))(?=$| \(limit for )/;
-
-/** The text of a budget, up to the outlook: it has amounts times seconds, and the page has hours. */
-const BUDGET = /:\s\S+ \S+-seconds requested,\s\S+ of \S+ used or promised(?=;)/;
 
 /** The views of owners. */
 const VIEWS = new Map([["user", "users"], ["group", "groups"]]);
@@ -162,17 +159,7 @@ function isPlain(found) {
  */
 export function readable(found) {
   if (found.resource === null) return found.text;
-  const text = found.text.replace(BUDGET, () => `: ${budgetSentence(found, found.resource ?? "")}`);
-  return text.replace(COMMON, (_, used, allowed) => `: ${sentence(found, used, allowed)}`);
-}
-
-/**
- * @param {import("./types.js").Violation} found
- * @param {string} resource
- */
-function budgetSentence({ requested: more, used, limit }, resource) {
-  const use = `${hoursText(resource, used)} of ${hoursText(resource, limit)} ${hourUnit(resource)} used or promised`;
-  return Number(more) ? `${hoursText(resource, more)} ${hourUnit(resource)} requested, ${use}` : use;
+  return found.text.replace(COMMON, (_, used, allowed) => `: ${sentence(found, used, allowed)}`);
 }
 
 /**
