@@ -128,8 +128,8 @@ def _budget_sentence(owner: str, resource: str, violation: ExceededLimit) -> str
         _with_unit(resource, Fraction(amount, 3600), "hours")
         for amount in (violation.limit, violation.used, violation.requested)
     )
-    asked = f", and the request is for {requested}" if violation.requested else ""
-    return f"{owner} allows {limit} (used or promised: {used}){asked}."
+    request = f", and the request is for {requested}" if violation.requested else ""
+    return f"{owner} allows {limit} (used or promised: {used}){request}."
 
 
 def _owner_text(kind: str, name: str) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
 
 from support.partition_fixtures import changing_nothing
-from support.service_fixtures import client_of_service
+from support.partition_kinds import KINDS
 from ugm import AllocationRequest, Partition, RequestError, Resource, UserGroup, parse_config
 from ugm.journal import open_partition
 from ugm.partition import AbstractPartition, AllocationSpec
@@ -29,27 +28,10 @@ ANA, ONE = UserGroup("ana", ("lab",)), Resource(vcore=1000)
 TOKEN = "a token of about 30 characters"  # noqa: S105 - for a server of the test
 
 
-@contextmanager
-def _in_memory(_: Path) -> Iterator[AbstractPartition]:
-    yield Partition(CONFIG)
-
-
-@contextmanager
-def _with_journal(path: Path) -> Iterator[AbstractPartition]:
-    with open_partition(path / "journal", CONFIG) as partition:
-        yield partition
-
-
-@contextmanager
-def _of_service(_: Path) -> Iterator[AbstractPartition]:
-    with client_of_service(CONFIG) as partition:
-        yield partition
-
-
-@pytest.fixture(name="partition", params=[_in_memory, _with_journal, _of_service])
+@pytest.fixture(name="partition", params=KINDS)
 def _partition(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AbstractPartition]:
     """Return a partition of each kind."""
-    with request.param(tmp_path) as partition:
+    with request.param(CONFIG, tmp_path) as partition:
         yield partition
 
 

@@ -43,7 +43,7 @@ def test_size_does_not_matter() -> None:
 
 
 def test_a_budget_that_needs_a_duration_for_people() -> None:
-    """A user who promised no end is told to state one, without amounts that nobody requested."""
+    """The text for a request without a promised end requires the duration, and states no amounts."""
     text = "{name: month, user: '*', amounts: {gpu: 10, vcore: 3}, unit: hour}"
     partition = Partition(
         parse_config(f"partitions: [{{queues: [{{name: q}}], ugm: {{budgets: [{text}]}}}}]").partition()

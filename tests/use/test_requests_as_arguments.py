@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import pydoc
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 import ugm
 from support.partition_fixtures import changing_nothing
-from support.service_fixtures import client_of_service
+from support.partition_kinds import KINDS
 from ugm import AllocationRequest, Partition, RequestError, Resource, UserGroup, parse_config
-from ugm.journal import open_partition
 from ugm.partition import AbstractPartition
 
 TEXT = "partitions: [{queues: [{name: q, resources: {max: {vcore: 2}}}]}]"
@@ -21,27 +19,10 @@ CONFIG = parse_config(TEXT).partition()
 REQUEST = AllocationRequest("a.0", "a", Resource(vcore=1000), priority=3, duration=60, node="n")
 
 
-@contextmanager
-def _in_memory(_: Path) -> Iterator[AbstractPartition]:
-    yield Partition(CONFIG)
-
-
-@contextmanager
-def _with_journal(path: Path) -> Iterator[AbstractPartition]:
-    with open_partition(path / "journal", CONFIG) as partition:
-        yield partition
-
-
-@contextmanager
-def _of_service(_: Path) -> Iterator[AbstractPartition]:
-    with client_of_service(CONFIG) as partition:
-        yield partition
-
-
-@pytest.fixture(name="partition", params=[_in_memory, _with_journal, _of_service])
+@pytest.fixture(name="partition", params=KINDS)
 def _partition(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AbstractPartition]:
     """Return a partition of each kind with an application."""
-    with request.param(tmp_path) as partition:
+    with request.param(CONFIG, tmp_path) as partition:
         partition.submit("a", UserGroup("ana"), "root.q")
         yield partition
 

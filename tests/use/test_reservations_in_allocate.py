@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from support.service_fixtures import client_of_service
+from support.partition_kinds import KINDS
 from ugm import AllocationRequest, Partition, Resource, UserGroup, parse_config
-from ugm.journal import open_partition
+from ugm.configuration import PartitionConfig
 from ugm.partition import AbstractPartition
 
 TEXT = "partitions: [{queues: [{name: q, resources: {max: {gpu: 4}}, properties: {ugm.reservation: enabled}}]}]"
@@ -19,34 +19,17 @@ SMALL = AllocationRequest("small.0", "small", Resource(gpu=1))
 
 
 @contextmanager
-def _in_memory(_: Path) -> Iterator[AbstractPartition]:
-    yield Partition(CONFIG)
-
-
-@contextmanager
-def _after_configure(_: Path) -> Iterator[AbstractPartition]:
+def _after_configure(_config: PartitionConfig, _folder: Path) -> Iterator[AbstractPartition]:
     partition = Partition(parse_config(TEXT.replace("enabled", "disabled")).partition())
     partition.submit("early", UserGroup("ana"), "root.q")
     partition.configure(CONFIG)
     yield partition
 
 
-@contextmanager
-def _with_journal(path: Path) -> Iterator[AbstractPartition]:
-    with open_partition(path / "journal", CONFIG) as partition:
-        yield partition
-
-
-@contextmanager
-def _of_service(_: Path) -> Iterator[AbstractPartition]:
-    with client_of_service(CONFIG) as partition:
-        yield partition
-
-
-@pytest.fixture(name="partition", params=[_in_memory, _after_configure, _with_journal, _of_service])
+@pytest.fixture(name="partition", params=[*KINDS, _after_configure])
 def _partition(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AbstractPartition]:
     """Return a partition in which a large request waits for what is in use."""
-    with request.param(tmp_path) as partition:
+    with request.param(CONFIG, tmp_path) as partition:
         for name in ("runs", "large", "small"):
             partition.submit(name, UserGroup(name), "root.q")
         assert partition.allocate("runs.0", "runs", Resource(gpu=2), duration=60)
