@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from support.logs import own_records
 from ugm import Partition, load_config, parse_config
 from ugm.cli.commands import ugm
 from ugm.config import dump_config, review_config
@@ -33,7 +34,7 @@ def test_value_has_the_warnings(tmp_path: Path, caplog: pytest.LogCaptureFixture
     assert [(one.file, one.line, one.column, one.code) for one in config.warnings] == [
         (str(file), 4, 23, "resource-name-misspelt")
     ]
-    assert [record.getMessage().count("'cpu'") for record in caplog.records] == [1]
+    assert [record.getMessage().count("'cpu'") for record in own_records(caplog)] == [1]
     assert parse_config(CPU).warnings[0].excerpt == "    resources: {max: {cpu: 8}}\n" + " " * 22 + "^"
 
 

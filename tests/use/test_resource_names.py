@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from support.logs import own_records
 from ugm import (
     AllocationRequest,
     ConfigError,
@@ -171,7 +172,7 @@ def test_similar_names_are_reported_once(name: str, caplog: pytest.LogCaptureFix
     assert [one.category for one in caught] == [ResourceNameWarning]
     assert name in str(caught[0].message)
     assert caught[0].filename == __file__
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert [record.levelname for record in own_records(caplog)] == ["WARNING"]
     with pytest.warns(ResourceNameWarning):
         partition_of(OPEN).allocate("b", "a", Resource({name: 1}))
 

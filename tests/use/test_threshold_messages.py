@@ -6,6 +6,7 @@ import logging
 
 import pytest
 
+from support.logs import own_records
 from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.partition import ThresholdWatch
 from ugm.server.threshold_endpoints import watching
@@ -58,9 +59,9 @@ def test_start_of_a_server(users: int, lines: int, caplog: pytest.LogCaptureFixt
     (work,) = watching({"default": ThresholdWatch(partition)})
     with caplog.at_level(logging.INFO, "ugm.server"):
         work.function()
-        assert sum(record.name.startswith("ugm.") for record in caplog.records) == lines
+        assert len(own_records(caplog)) == lines
         assert lines > 1 or "400 thresholds are crossed at the start: user 400" in caplog.text
         caplog.clear()
         partition.release("x0.0")
         work.function()
-    assert ["user 'user0' in root: 0 of 1" in record.getMessage() for record in caplog.records] == [True]
+    assert ["user 'user0' in root: 0 of 1" in record.getMessage() for record in own_records(caplog)] == [True]

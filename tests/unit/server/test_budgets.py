@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from support.logs import own_records
 from support.partition_fixtures import config
 from support.server_fixtures import DECIDE, PREFIX, TOKEN, busy, client, create_partition
 from ugm import Resource, UserGroup
@@ -105,7 +106,7 @@ def test_an_operator_changes_budgets(caplog: pytest.LogCaptureFixture) -> None:
     assert change(partition, TOKEN, **transfer, amounts=hour) == (200, {"changed": True})
     limits = {one["owner"]: one["limit"] // HOUR for one in get(partition, budget="each")["accounts"]}
     assert limits == {"sue": 26, "ben": 23}
-    lines = [json.loads(record.message) for record in caplog.records]
+    lines = [json.loads(record.message) for record in own_records(caplog)]
     assert [(one["object"], one["outcome"]) for one in lines] == [
         ("default: refill each: ticket 7", "ok"),
         ("default: refill each: ticket 7", "repeated"),

@@ -14,6 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 
+from support.logs import own_records
 from support.partition_fixtures import changing_nothing
 from support.server_fixtures import (
     CONFIG,
@@ -249,7 +250,7 @@ def test_reloads_are_logged(file: Path, caplog: pytest.LogCaptureFixture) -> Non
     file.write_text(TIGHTER)
     configurations.reload_if_changed()
 
-    refused, accepted = caplog.records
+    refused, accepted = own_records(caplog)
     assert (refused.levelname, accepted.levelname) == ("WARNING", "INFO")
     assert refused.message.startswith(f"{file} was not reloaded, the old configuration stays in force:\n")
     assert refused.message.endswith("[yaml-syntax]")

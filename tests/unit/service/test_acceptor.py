@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 import pytest
 
 from support.certificates import Certificate, certificate, encrypted
+from support.logs import own_records
 from support.partition_fixtures import memory
 from support.service_fixtures import RawClient, eventually, running, started
 from ugm.service import Service, ServiceSettings
@@ -191,7 +192,7 @@ def test_no_descriptors(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptu
 
     monkeypatch.setattr("ugm.service.acceptor._PAUSE", 0.01)
     asyncio.run(work())
-    assert len(caplog.records) == 3
+    assert len(own_records(caplog)) == 3
 
 
 @contextmanager
@@ -216,12 +217,12 @@ def test_clients_without_descriptors_delay_nobody(
         with few_descriptors(40):
             for other in others:
                 other.connect(service.addresses[0].path)
-            eventually(lambda: caplog.records)
+            eventually(lambda: own_records(caplog))
             for number in range(40):
                 assert partition.allocate(str(number), "app", memory(1))
                 sleep(0.005)
             assert service._listener.connections > 10
-    assert [record.name for record in caplog.records] == ["ugm.service.acceptor"]
+    assert [record.name for record in own_records(caplog)] == ["ugm.service.acceptor"]
 
 
 def test_clients_that_connect_at_once(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from support.logs import own_records
 from support.partition_fixtures import SUE, memory
 from support.service_fixtures import CONFIG, eventually, running, started
 from ugm.budgets import Budget, BudgetMode, Budgets
@@ -50,7 +51,7 @@ def test_unexpected_failures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ca
         started(service) as partition,
     ):
         assert partition.application_ids() == ("app",)
-    assert [record.exc_info is not None for record in caplog.records] == [True]
+    assert [record.exc_info is not None for record in own_records(caplog)] == [True]
 
 
 def own_budget() -> Budgets:
