@@ -75,6 +75,17 @@ def test_limits_do_not_matter_and_are_reported(partition: AbstractPartition) -> 
     assert [(one.name, one.used) for one in report.exceeded] == [("root.q", 9000)]
 
 
+@pytest.mark.parametrize("among", [("a", "a.0", "a.1"), ("a.2",), ("gone",)])
+def test_only_named_work_ends(partition: AbstractPartition, among: tuple[str, ...]) -> None:
+    """With a list of the work that may end, all other work stays, also that of an application that is gone."""
+    report = partition.synchronize(RUNNING, among=among)
+
+    assert (report.released, report.ended) == (("a.2",) if "a.2" in among else (), ())
+    assert {"a", "gone", "waits"} <= set(partition.application_ids())
+    assert partition.synchronize(RUNNING, among=("gone", "gone.0")).ended == ("gone",)
+    assert partition.application("waits")
+
+
 @pytest.mark.parametrize("starting", ["gone", "gone.0"])
 def test_starting_work_stays(partition: AbstractPartition, starting: str) -> None:
     """An application or allocation that is about to run is neither released nor ended."""

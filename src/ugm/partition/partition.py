@@ -752,8 +752,14 @@ class Partition(PartitionBase):
     def reconcile(self, report: AuditReport) -> AuditReport:
         return self._transactions.run(reconcile, self._state, self._admission, require_differences(report))
 
-    def synchronize(self, running: Iterable[RunningApplication], *, starting: Iterable[str] = ()) -> SyncReport:
-        work = require_work(running, starting)
+    def synchronize(
+        self,
+        running: Iterable[RunningApplication],
+        *,
+        starting: Iterable[str] = (),
+        among: Iterable[str] | None = None,
+    ) -> SyncReport:
+        work = require_work(running, starting, among)
         return self._transactions.run(self._whole.synchronize, work, self._exceeded_limits)
 
     def verify(self) -> None:

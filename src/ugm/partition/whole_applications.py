@@ -48,9 +48,17 @@ class RunningWork(NamedTuple):
     owners: Mapping[str, str]
     #: The applications and allocations that are about to run.
     starting: frozenset[str]
+    #: The applications and allocations that may be released or ended; None for all.
+    among: frozenset[str] | None
+
+    def may_end(self, name: str) -> bool:
+        """Return whether an application or allocation that does not run may be ended or released."""
+        return name not in self.starting and (self.among is None or name in self.among)
 
 
-def require_work(running: Iterable[RunningApplication], starting: Iterable[str]) -> RunningWork:
+def require_work(
+    running: Iterable[RunningApplication], starting: Iterable[str], among: Iterable[str] | None
+) -> RunningWork:
     """Return the running work of a host.
 
     Raises:
@@ -69,8 +77,13 @@ def require_work(running: Iterable[RunningApplication], starting: Iterable[str])
         for spec in specs:
             if owners.setdefault(spec.allocation_id, item.application_id) != item.application_id:
                 raise RequestError("running", spec.allocation_id, "the allocation occurs twice")
-    names = require_items("starting", starting)
-    return RunningWork(applications, owners, frozenset(require_application_id(name) for name in names))
+    return RunningWork(
+        applications, owners, _ids("starting", starting), None if among is None else _ids("among", among)
+    )
+
+
+def _ids(argument: str, ids: Iterable[str]) -> frozenset[str]:
+    return frozenset(require_application_id(name) for name in require_items(argument, ids))
 
 
 @final
@@ -229,17 +242,19 @@ class WholeApplications:
             for name, entry in self._state.ledger.items()
             if entry.traits.state is not _PENDING
             and name not in work.owners
-            and work.starting.isdisjoint((name, entry.application.application_id))
+            and work.may_end(name)
+            and entry.application.application_id not in work.starting
         ]
         self._admission.end(gone)
         return [name for name, _ in gone]
 
     def _end_gone(self, work: RunningWork) -> None:
-        ledger = self._state.ledger
-        # The application of an allocation that starts stays as well.
-        owners = {ledger[name].application.application_id for name in work.starting if name in ledger}
-        named = {*work.applications, *work.starting, *owners}
-        for name in [name for name in self._state.applications if name not in named]:
+        # The application of an allocation that stays, stays as well.
+        owners = {
+            entry.application.application_id for name, entry in self._state.ledger.items() if not work.may_end(name)
+        }
+        named = owners | work.applications.keys()
+        for name in [name for name in self._state.applications if name not in named and work.may_end(name)]:
             self._lifecycle.remove(name)
 
     def _make_true(self, spec: AllocationSpec, application_id: str, adopted: list[str], corrected: list[str]) -> None:

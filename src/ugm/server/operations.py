@@ -183,7 +183,7 @@ OPERATIONS: Final[Mapping[str, PartitionOperation]] = {
             {"running": listing(_RUNNING, maxItems=_MOST_RUNNING)},
             _to_dict,
             reference("SyncReport"),
-            {"starting": listing(NAME, maxItems=_MOST_RUNNING)},
+            {"starting": listing(NAME, maxItems=_MOST_RUNNING), "among": listing(NAME, maxItems=_MOST_RUNNING)},
         ),
         PartitionOperation("complete", _APPLICATION_ID, _to_dict, reference("Application")),
         PartitionOperation("fail", _APPLICATION_ID, _allocation_ids, _IDS),

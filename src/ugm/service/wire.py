@@ -59,7 +59,7 @@ __all__ = [
 ]
 
 #: The version of the messages. The leader refuses clients with another version.
-VERSION: Final = 15
+VERSION: Final = 16
 #: The maximum size of a frame of a client in bytes, and of one operation in it.
 MAX_FRAME: Final = 8 * 2**20
 MAX_ARGUMENTS: Final = MAX_FRAME - 2**20

@@ -165,7 +165,13 @@ class AbstractAdministration(ABC):
         """
 
     @abstractmethod
-    def synchronize(self, running: Iterable[RunningApplication], *, starting: Iterable[str] = ()) -> SyncReport:
+    def synchronize(
+        self,
+        running: Iterable[RunningApplication],
+        *,
+        starting: Iterable[str] = (),
+        among: Iterable[str] | None = None,
+    ) -> SyncReport:
         """Make the applications and allocations equal to the running work of a host, in one step.
 
         Missing applications and allocations are adopted, also above limits, like `adopt_application` and `adopt`. The
@@ -176,6 +182,8 @@ class AbstractAdministration(ABC):
             running: the applications that run, with their allocations.
             starting: the ids of applications and allocations that are about to run, or that wait. They are neither
                 released nor ended.
+            among: the ids of the only applications and allocations that may be released or ended; None for all. Hosts
+                that share a partition, or that start work while they list it, pass the ids that they found before.
 
         Returns:
             What has changed, and every limit that is exceeded now. A repeated call changes nothing.
