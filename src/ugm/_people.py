@@ -12,7 +12,7 @@ from typing import Final, Protocol
 from ugm.errors import cut, printable, time_text
 from ugm.resources import MEMORY, VCORE, brief_amount
 
-__all__ = ["denial_for_people", "one_line"]
+__all__ = ["amount_for_people", "denial_for_people", "one_line"]
 
 #: The longest summary, and the number of limits that a text for people names.
 _LONGEST: Final = 200
@@ -108,7 +108,7 @@ def _limit_sentence(violation: ExceededLimit) -> str:
     limit, used, requested = (
         f"{brief_amount(None, amount)} {counted or 'running applications'}"
         if resource is None
-        else _with_unit(resource, amount)
+        else amount_for_people(resource, amount)
         for amount in (violation.limit, violation.used, violation.requested)
     )
     owner = _owner_text(kind, violation.name)
@@ -125,7 +125,7 @@ def _budget_sentence(owner: str, resource: str, violation: ExceededLimit) -> str
     if not (violation.limit or violation.used or violation.requested):
         return f"{owner} needs to know how long the work takes."
     limit, used, requested = (
-        _with_unit(resource, Fraction(amount, 3600), "hours")
+        amount_for_people(resource, Fraction(amount, 3600), "hours")
         for amount in (violation.limit, violation.used, violation.requested)
     )
     request = f", and the request is for {requested}" if violation.requested else ""
@@ -143,7 +143,7 @@ def _owner_text(kind: str, name: str) -> str:
     return f"The {kind} {leaf}"
 
 
-def _with_unit(resource: str, amount: Fraction | int, per: str = "") -> str:
+def amount_for_people(resource: str, amount: Fraction | int, per: str = "") -> str:
     """Return an amount in the units of people, also for a time: 1.5 core hours."""
     number = brief_amount(resource, amount)
     ends = "" if number == "1" or per else "s"

@@ -166,6 +166,7 @@ ERROR_CODES: Final[Mapping[str, ErrorCode]] = {
     "release-invalid": ErrorCode("A manager would release more than is held, or end a holder of resources.", 409),
     "call-reentrant": ErrorCode("The call was made in the middle of another operation of the same thread.", 409),
     "operation-unavailable": ErrorCode("This kind of connection or process does not have the operation.", 409),
+    "grant-denied": ErrorCode("A limit does not allow the work of a host, or the quota service does not answer.", 429),
     "config-invalid": ErrorCode("The configuration has problems; nothing has changed.", 422),
     "group-invalid": ErrorCode("A change of elastic groups violates rules; nothing has changed.", 422),
     "manifest-invalid": ErrorCode("A manifest has a wrong value.", 422),
