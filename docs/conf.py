@@ -51,6 +51,7 @@ nitpick_ignore = [
     ("py:obj", "UNKNOWN"),
     ("py:class", "_Most"),
     ("py:class", "ugm.journal.partition._T"),  # the result of an operation
+    ("py:class", "ugm.integrations.grants._T"),
     ("py:class", "ugm.service.client._T"),
     ("py:class", "ugm.elastic.quota.AnswerT"),
     ("py:class", "ugm.partition.allocation.Traits"),

@@ -25,7 +25,7 @@ from ugm.journal import open_partition
 
 PAGES: Final = sorted([ROOT / "README.md", *DOCS.glob("*.md"), *DOCS.glob("*/*.md")])
 #: Blocks that Sphinx reads; the build of the documentation covers them.
-DIRECTIVES: Final = frozenset(("{eval-rst}", "{toctree}", "{include}", "{image}", "{glossary}"))
+DIRECTIVES: Final = frozenset(("{eval-rst}", "{toctree}", "{include}", "{literalinclude}", "{image}", "{glossary}"))
 #: Blocks that a test of their page executes.
 COVERED: Final = {
     "console": {"cli.md": "tests/docs/test_cli_page.py"},

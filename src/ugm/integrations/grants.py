@@ -173,7 +173,7 @@ class Grants:
             user: the owner.
             queue: as for `ugm.partition.AbstractPartition.submit`.
             allocations: as for `ugm.partition.AbstractPartition.admit`.
-            tags: as for `submit`.
+            tags: as for `ugm.partition.AbstractPartition.submit`.
             duration: the number of seconds that the host lets the work run; None if it has no limit.
 
         Raises:
@@ -413,7 +413,7 @@ class BlockingGrants:
     """The grants of one host, for threads.
 
     Args:
-        partition: a partition in memory, with a journal, or of `ugm.connect`.
+        partition: a partition in memory, with a journal, or of `ugm.service.connect`.
         host: as for `Grants`.
         tentative: as for `Grants`.
         fails_open: as for `Grants`.

@@ -40,7 +40,7 @@ def quota_source(
     Args:
         config: the file of the configuration. It is put in force at the start.
         store: the journal in which grants and used budgets survive a restart; without it, they are lost.
-        service: the addresses of a service, as for `ugm.connect`, instead of a configuration.
+        service: the addresses of a service, as for `ugm.service.connect`, instead of a configuration.
         token_file: the file with the token of the service.
         partition: the name of the partition in the configuration, if there are several.
         deadline: the maximum time of a call to the service, in seconds; less than the host waits for its hook.
