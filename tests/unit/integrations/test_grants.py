@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import pickle
+import socket
+import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from pathlib import Path
@@ -339,9 +342,21 @@ def test_arguments_of_sources(tmp_path: Path) -> None:
         (file, {"service": "unix:/x"}),
         (file, {"token_file": file}),
         (None, {"service": "unix:/x", "store": file}),
+        (None, {"service": "unix:/x", "page": 1}),
     ):
         with pytest.raises(RequestError):
             quota_source(config, **options)
+
+
+def test_a_page(tmp_path: Path) -> None:
+    """A host without a service can show the page of its partition."""
+    (tmp_path / "quota.yaml").write_text(CONFIG)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    quota_source(tmp_path / "quota.yaml", page=port)
+    address = f"http://127.0.0.1:{port}/api/v1/partition/default"
+    with urllib.request.urlopen(address, timeout=30) as answer:
+        assert json.load(answer)["name"] == "default"
 
 
 def test_a_store_survives(tmp_path: Path) -> None:
