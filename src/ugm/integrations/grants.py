@@ -89,6 +89,11 @@ class GrantDeniedError(UgmError):
         """Return the error of a denial."""
         return cls(" ".join(denial.for_people().split()), _remedy(_violations(denial)), denial)
 
+    @property
+    def violations(self) -> tuple[Violation, ...]:
+        """The limits that the work would exceed."""
+        return () if self.decision is None else _violations(self.decision)
+
     def __str__(self) -> str:
         return printable(self.text)
 
@@ -154,6 +159,10 @@ class Grants:
         result = operation(partition)
         return cast("_T", await result) if isawaitable(result) else result
 
+    def ledger_id(self, name: str) -> str:
+        """Return the id in the ledger of work of the host, for `run`."""
+        return self._prefix + name
+
     # Grants
 
     async def grant(
@@ -164,6 +173,7 @@ class Grants:
         allocations: _Specs = (),
         *,
         tags: Mapping[str, str] | None = None,
+        quota: Resource | None = None,
         duration: int | None = None,
     ) -> None:
         """Grant an application with its allocations, or change nothing. Repetitions change nothing.
@@ -174,6 +184,7 @@ class Grants:
             queue: as for `ugm.partition.AbstractPartition.submit`.
             allocations: as for `ugm.partition.AbstractPartition.admit`.
             tags: as for `ugm.partition.AbstractPartition.submit`.
+            quota: as for `ugm.partition.AbstractPartition.submit`.
             duration: the number of seconds that the host lets the work run; None if it has no limit.
 
         Raises:
@@ -182,7 +193,7 @@ class Grants:
         """
         specs = self._specs(allocations, duration)
         await self._granted(
-            lambda partition: partition.admit(self._prefix + application_id, user, queue, specs, tags=tags)
+            lambda partition: partition.admit(self._prefix + application_id, user, queue, specs, tags=tags, quota=quota)
         )
 
     async def extend(self, application_id: str, allocations: _Specs, *, duration: int | None = None) -> None:

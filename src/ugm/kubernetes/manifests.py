@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from ugm.errors import QuantityError, RequestError, UgmError, printable
@@ -97,6 +97,20 @@ class Fields(NamedTuple):
         if value is not None and not isinstance(value, Mapping):
             raise self.error(name, "expected a mapping")
         return Fields(value or {}, self.place_of(name))
+
+    def at(self, path: Iterable[str]) -> Fields:
+        """Return the mapping at a path of fields; empty if one of them is absent.
+
+        Raises:
+            ManifestError: a value on the path is not a mapping.
+
+        >>> Fields({"spec": {"template": {"kind": "Pod"}}}).at(["spec", "template"])
+        Fields(values={'kind': 'Pod'}, place='spec.template')
+        """
+        found = self
+        for name in path:
+            found = found.mapping(name)
+        return found
 
     def mappings(self, name: str) -> list[Fields]:
         """Return the list of mappings in a field; empty if the field is absent.

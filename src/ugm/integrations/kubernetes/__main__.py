@@ -1,0 +1,95 @@
+"""``python -m ugm.integrations.kubernetes``: starts the webhook and its watcher."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import uvicorn
+
+from ugm.errors import UgmError
+from ugm.integrations import Grants, Work, quota_source
+from ugm.integrations.kubernetes.admission import TENTATIVE, FindNamespace, PodAdmission
+from ugm.integrations.kubernetes.app import create_app
+from ugm.integrations.kubernetes.owners import CONTROLLERS, EXEMPT, OwnerPolicy
+from ugm.integrations.kubernetes.watcher import Watcher
+from ugm.kubernetes import NamespaceTerms
+from ugm.partition import OwnedAllocation
+
+__all__ = ["main"]
+
+#: The maximum time of a call to a quota service; the API server waits for 5 seconds.
+_DEADLINE: Final = 2.0
+_FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command("ugm.integrations.kubernetes")
+@click.argument("config", type=_FILE, required=False)
+@click.option("--store", type=click.Path(dir_okay=False, path_type=Path), help="The file that keeps the charges.")
+@click.option("--service", metavar="ADDRESSES", help="A quota service, instead of CONFIG.")
+@click.option("--token-file", type=_FILE, help="The file with the token of the quota service.")
+@click.option("--cluster-name", default="kubernetes", show_default=True, help="The prefix of all ids in the ledger.")
+@click.option("--page", type=click.IntRange(1, 65535), help="The local port for the page of the quotas.")
+@click.option("--trust", metavar="USER", multiple=True, help="A creator that may name the owners of pods.")
+@click.option("--exempt", metavar="NAMESPACE", multiple=True, help="A namespace without charges, like kube-system.")
+@click.option("--charge-service-accounts", is_flag=True, help="Charge pods without an owner to their service account.")
+@click.option("--no-watch", is_flag=True, help="Do not follow the pods; another webhook of the same service does.")
+@click.option("--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option("--port", type=click.IntRange(1, 65535), default=8443, show_default=True, help="The port.")
+@click.option("--tls-cert", "ssl_certfile", type=_FILE, help="The certificate, which the API server requires.")
+@click.option("--tls-key", "ssl_keyfile", type=_FILE, help="The key of the certificate.")
+def main(
+    config: Path | None,
+    *,
+    cluster_name: str,
+    trust: tuple[str, ...],
+    exempt: tuple[str, ...],
+    charge_service_accounts: bool,
+    no_watch: bool,
+    **options: Any,  # noqa: ANN401 - those of the quotas and of the server
+) -> None:
+    """Admit pods within the quotas of CONFIG, or of a quota service."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    try:
+        places = {name: options.pop(name) for name in ("store", "service", "token_file", "page")}
+        grants = Grants(quota_source(config, **places, deadline=_DEADLINE), cluster_name, tentative=TENTATIVE)
+    except (UgmError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    policy = OwnerPolicy(CONTROLLERS.union(trust), EXEMPT.union(exempt), charge_service_accounts)
+    asyncio.run(_serve(grants, policy, options, watches=not no_watch))
+
+
+async def _serve(grants: Grants, policy: OwnerPolicy, options: dict[str, Any], *, watches: bool) -> None:
+    """Serve until the process gets a signal to end. kopf takes the signals, so the server ends with the watch."""
+    find_namespace: FindNamespace = _plain_namespace
+    work: list[Coroutine[Any, Any, None]] = []
+    if watches:
+        from ugm.integrations.kubernetes import cluster  # noqa: PLC0415 - it is large, and not needed otherwise
+
+        watcher = Watcher(grants, cluster.Cluster(), policy)
+        find_namespace = watcher.find_namespace
+        work = [grants.keep_reconciled(watcher.list_work), cluster.watch(watcher)]
+    app = create_app(PodAdmission(grants, find_namespace, policy))
+    server = uvicorn.Server(uvicorn.Config(app, **options, access_log=False, log_config=None))
+    work = work or [grants.keep_reconciled(_all_held)]
+    tasks = [asyncio.create_task(one) for one in (server.serve(), *work)]
+    ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    server.should_exit = True
+    await asyncio.gather(tasks[0], *ended)
+
+
+async def _plain_namespace(name: str) -> NamespaceTerms:
+    return NamespaceTerms(name)
+
+
+def _all_held(held: Mapping[str, OwnedAllocation]) -> Work:
+    """Return what the ledger holds, so that a comparison changes nothing."""
+    return Work(starting=held)
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m ugm.integrations.kubernetes")

@@ -1,0 +1,207 @@
+"""Decisions about pods and templates of pods.
+
+A pod is an application with one allocation: its requests, and one of the resource ``pods``. The id of both is the uid
+of the pod. An increase of a running pod is one more allocation, because the API server may still reject it. A decrease
+changes nothing here: the watcher corrects the charge when the pod is smaller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Final, TypeAlias, cast
+
+from ugm._json_values import JsonObject
+from ugm.decision import Decision
+from ugm.errors import RequestError, UgmError, quote
+from ugm.identity import UserGroup
+from ugm.integrations.grants import GrantDeniedError, Grants, Remedy
+from ugm.integrations.kubernetes.owners import GROUPS, OwnerPolicy, read_claim
+from ugm.integrations.kubernetes.reviews import TEMPLATES, Review, allowed, denied, read_review
+from ugm.kubernetes import ManifestError, NamespaceTerms, PodTerms, pod_usage, read_pod
+from ugm.kubernetes.manifests import Fields
+from ugm.partition import Admission, Subject, UserInQueue
+from ugm.resources import Resource, format_amount
+
+__all__ = ["ONE_POD", "TENTATIVE", "FindNamespace", "PodAdmission", "deadline_of"]
+
+#: The seconds after which a charge ends if no pod appears for it; more than a request to the API server can take.
+TENTATIVE: Final = 120
+ONE_POD: Final = Resource(pods=1)
+
+#: Returns the settings of a namespace.
+FindNamespace: TypeAlias = Callable[[str], Awaitable[NamespaceTerms]]
+
+_LOGGER: Final = logging.getLogger(__name__)
+#: The per cent of a limit from which on a warning is added.
+_NEAR: Final = 90
+#: The seconds after which a review is denied. The API server waits for 5 seconds.
+_DEADLINE: Final = 3.0
+_LATE: Final = "The quota service does not answer. Try again in a few minutes."
+
+
+class PodAdmission:
+    """Answers reviews.
+
+    Args:
+        grants: the grants of the cluster.
+        find_namespace: returns the settings of a namespace.
+        policy: the pods that are charged, and their owners.
+
+    Attributes:
+        grants: the grants of the cluster.
+    """
+
+    def __init__(self, grants: Grants, find_namespace: FindNamespace, policy: OwnerPolicy) -> None:
+        self.grants: Final = grants
+        self._find_namespace: Final = find_namespace
+        self._policy: Final = policy
+
+    async def answer(self, request: Fields) -> JsonObject:
+        """Return the answer to the request of a review. It is a denial if anything fails."""
+        if request.values.get("operation") == "DELETE":
+            return allowed()
+        try:
+            async with asyncio.timeout(_DEADLINE):
+                return allowed(await self._decide(read_review(request)))
+        except (GrantDeniedError, ManifestError, RequestError) as error:
+            return denied(error)
+        except Exception:
+            _LOGGER.exception("a review is denied without a check")
+            return denied(GrantDeniedError(_LATE, Remedy.SERVICE))
+
+    async def _decide(self, review: Review) -> list[str]:
+        """Return warnings if a request is allowed.
+
+        Raises:
+            GrantDeniedError: it is denied.
+            ManifestError: a manifest is invalid.
+        """
+        if review.namespace in self._policy.exempt:
+            return []
+        match review:
+            case Review(operation="CREATE", kind=("", "Pod"), sub_resource=""):
+                return await self._create(review)
+            case Review(operation="UPDATE", kind=("", "Pod"), sub_resource="resize"):
+                return await self._resize(review)
+            case Review(operation="CREATE" | "UPDATE", sub_resource="") if review.kind in TEMPLATES:
+                return await self._review_template(review)
+        return []
+
+    # Pods
+
+    async def _create(self, review: Review) -> list[str]:
+        owner = self._policy.owner_of_pod(review.creator, review.object, review.namespace)
+        pod = read_pod(review.object.values, await self._find_namespace(review.namespace))
+        usage, duration = pod.usage + ONE_POD, deadline_of(review.object.mapping("spec"))
+        if review.is_dry_run:
+            return _require(await self._check(await self._subject(owner, pod), usage, duration))
+        name, queue, quota = pod.uid or review.uid, pod.queue or "", pod.namespace.max_resources
+        try:
+            await self.grants.grant(name, owner, queue, [(name, usage)], tags=pod.tags, quota=quota, duration=duration)
+        except RequestError:
+            # A repeated review differs from a confirmed charge, which has no promised end any more.
+            held = await self.grants.run(lambda partition: partition.allocation(self.grants.ledger_id(name)))
+            if held is None or held.usage != usage:
+                raise
+        return await self._near_limits(name, usage)
+
+    async def _resize(self, review: Review) -> list[str]:
+        name = review.object.mapping("metadata").name("uid") or ""
+        before, after = (pod_usage(pod.values) for pod in (review.before, review.object))
+        growth = Resource({key: more for key, amount in (after - before).items() if (more := max(amount, 0))})
+        if review.is_dry_run and growth:
+            return _require(await self._check(self.grants.ledger_id(name), growth))
+        if growth:
+            # `Grants.confirm`, which confirms the pod, must not confirm an increase that is not stored yet.
+            duration = deadline_of(review.object.mapping("spec")) or TENTATIVE + 1
+            await self.grants.extend(name, [(f"{name}/{review.uid}", growth)], duration=duration)
+        return await self._near_limits(name, growth)
+
+    async def _near_limits(self, name: str, usage: Resource) -> list[str]:
+        """Return a text for each limit that an admitted pod has brought near its maximum."""
+        with suppress(UgmError):  # the pod is admitted; a later review warns
+            return [
+                f"{limit.kind} {limit.name} in {limit.queue_path}: {format_amount(resource, used)} "
+                f"of {format_amount(resource, maximum)} {resource} used"
+                for limit in await self.grants.run(lambda partition: partition.limits(self.grants.ledger_id(name)))
+                for resource, maximum in (limit.max_resources or {}).items()
+                if usage.get(resource) and 100 * (used := limit.usage.get(resource, 0)) >= _NEAR * maximum
+            ]
+        return []
+
+    # Templates
+
+    async def _review_template(self, review: Review) -> list[str]:
+        path, number = TEMPLATES[review.kind]
+        spec, before = review.object.at(path), review.before.at(path).mapping("template")
+        template, is_update = spec.mapping("template"), review.operation == "UPDATE"
+        if is_update and before.values == template.values:
+            return []
+        kept = before if is_update else None
+        owner = self._policy.owner_of_template(review.creator, template, review.namespace, kept)
+        pod = read_pod(template.values, await self._find_namespace(review.namespace))
+        subject = await self._subject(owner, pod)
+        if owner.name == review.creator.name:
+            await self._require_same_groups(subject, await self._subject(review.creator, pod))
+        usage = pod.usage + ONE_POD
+        one = await self._check(subject, usage, deadline_of(template.mapping("spec")))
+        if not one and not one.can_wait:
+            raise GrantDeniedError.of(one)
+        warnings = [] if read_claim(template) else [f"the pods are charged to {owner.name}"]
+        # An update replaces pods that count already, and a DaemonSet has as many pods as the cluster has nodes.
+        count = spec.values.get(number, 1) if number and not is_update else 0
+        if type(count) is int and count > 0 and not await self._check(subject, usage * count):
+            warnings.append(f"not all {count} pods can start now. {'' if one else one.for_people()}".rstrip())
+        return warnings
+
+    async def _require_same_groups(self, subject: UserInQueue, creator: UserInQueue) -> None:
+        """Check that the limits of the same groups apply to the pods as to pods that the creator creates directly.
+
+        Raises:
+            GrantDeniedError: limits of other groups apply.
+        """
+        found, expected = [await self._groups(one) for one in (subject, creator)]
+        if found != expected:
+            names = ",".join(sorted(expected.intersection(creator.user.groups) or creator.user.groups[:1]))
+            text = f"Set the annotation {GROUPS} of the pod template: {quote(names)}."
+            raise GrantDeniedError(text, Remedy.NOTHING)
+
+    async def _groups(self, subject: UserInQueue) -> set[str]:
+        limits = await self.grants.run(lambda partition: partition.limits(subject))
+        return {limit.name for limit in limits if limit.kind == "group"}
+
+    # Queries
+
+    async def _check(self, subject: Subject, usage: Resource, duration: int | None = None) -> Decision:
+        return await self.grants.run(lambda partition: partition.check(subject, usage, duration=duration))
+
+    async def _subject(self, owner: UserGroup, pod: PodTerms) -> UserInQueue:
+        """Return the owner in the queue of a pod.
+
+        Raises:
+            GrantDeniedError: no queue accepts the pod.
+        """
+        placement = await self.grants.run(lambda partition: partition.place(owner, pod.queue or "", pod.tags))
+        if placement.queue_path is None:
+            raise GrantDeniedError.of(Admission(placement, None))
+        return UserInQueue(owner, placement.queue_path, pod.tags, pod.namespace.max_resources)
+
+
+def deadline_of(spec: Fields) -> int | None:
+    """Return the seconds that a pod may run; None if it has no limit."""
+    seconds = cast("int | None", spec.values.get("activeDeadlineSeconds"))
+    return seconds + 1 if seconds == TENTATIVE else seconds  # grants with this duration are tentative
+
+
+def _require(decision: Decision) -> list[str]:
+    """Return no warnings.
+
+    Raises:
+        GrantDeniedError: the decision is a denial.
+    """
+    if not decision:
+        raise GrantDeniedError.of(decision)
+    return []

@@ -1,0 +1,449 @@
+"""Reviews of the API server and the answers of the webhook, over a partition in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import pytest
+from starlette.testclient import TestClient
+
+from support.kubernetes_reviews import REPLICA_SET_CONTROLLER, deployment, new_uid, pod, review
+from ugm import Partition, Resource, parse_config
+from ugm.errors import OutageError
+from ugm.integrations import Grants, Work
+from ugm.integrations.kubernetes import admission as admission_module
+from ugm.integrations.kubernetes.admission import TENTATIVE, PodAdmission
+from ugm.integrations.kubernetes.app import create_app
+from ugm.integrations.kubernetes.owners import OwnerPolicy
+from ugm.kubernetes import NamespaceTerms
+from ugm.partition import AbstractPartition
+
+#: The namespace is the queue.
+CONFIG: Final = """
+partitions:
+- placementrules: [{name: tag, value: namespace, create: true, parent: {name: fixed, value: teams}}]
+  queues:
+  - name: teams
+    parent: true
+    resources: {max: {vcore: 20}}
+    limits:
+    - {users: [boss], maxresources: {vcore: 12}}
+    - {users: ["system:serviceaccount:dev:default"], maxresources: {vcore: 1}}
+    - {users: ["*"], maxresources: {vcore: 4, nvidia.com/gpu: 1, pods: 5}}
+    - {groups: [lab], maxresources: {vcore: 6}}
+"""
+#: The answer without a warning.
+ALLOWED: Final = {"allowed": True, "warnings": []}
+Ask = Callable[..., dict[str, Any]]
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 1_800_000_000
+
+    def __call__(self) -> int:
+        """Return the time."""
+        return self.now
+
+
+@pytest.fixture(name="clock")
+def _clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(name="partition")
+def _partition(clock: Clock) -> Partition:
+    return Partition(parse_config(CONFIG).partition(), clock=clock)
+
+
+@pytest.fixture(name="grants")
+def _grants(partition: Partition, clock: Clock) -> Grants:
+    grants = Grants(partition, "kubernetes", tentative=TENTATIVE, clock=clock)
+    asyncio.run(grants.reconcile(lambda _: Work()))
+    return grants
+
+
+def asking(grants: Grants, policy: OwnerPolicy | None = None, quota: Resource | None = None) -> Ask:
+    """Return a function that posts a review and returns the response."""
+
+    async def find_namespace(name: str) -> NamespaceTerms:
+        return NamespaceTerms(name, quota)
+
+    client = TestClient(create_app(PodAdmission(grants, find_namespace, policy or OwnerPolicy())))
+
+    def ask(manifest: Mapping[str, Any] | None, operation: str = "CREATE", **options: Any) -> dict[str, Any]:  # noqa: ANN401
+        body = review(manifest, operation, **options)
+        answer = client.post("/kubernetes/admit", json=body)
+        assert answer.status_code == 200
+        given = answer.json()
+        assert (given["apiVersion"], given["kind"]) == (body["apiVersion"], body["kind"])
+        response: dict[str, Any] = given["response"]
+        assert response.pop("uid") == body["request"]["uid"]
+        return response
+
+    return ask
+
+
+@pytest.fixture(name="ask")
+def _ask(grants: Grants) -> Ask:
+    return asking(grants)
+
+
+def charges(partition: AbstractPartition) -> list[tuple[str, int]]:
+    """Return the user and the cores in thousandths of each charge."""
+    owners = {one.application_id: one.user.name for one in partition.applications()}
+    return sorted((owners[one.application_id], one.usage.get("vcore", 0)) for one in partition.allocations())
+
+
+def message(response: Mapping[str, Any]) -> tuple[int, str]:
+    """Return the code and the message of a denial."""
+    assert response["allowed"] is False
+    assert response["status"]["status"] == "Failure"
+    return response["status"]["code"], response["status"]["message"]
+
+
+# Pods
+
+
+def test_pods_are_admitted_up_to_a_limit(ask: Ask, partition: Partition) -> None:
+    """A denial is a status for people, with the limit as a cause."""
+    assert ask(pod("3")) == ALLOWED
+    response = ask(pod("2"))
+
+    code, text = message(response)
+    assert code == 403
+    assert text == (
+        "Your limit allows 4 cores (in use: 3 cores), and the request is for 2 cores. "
+        "Try again when other work has ended."
+    )
+    cause = "user 'ana' in root.teams: 2 vcore requested, 3 of 4 used, 1 too much (limit for '*')"
+    assert response["status"]["details"]["causes"] == [{"reason": "QuotaExceeded", "message": cause}]
+    assert charges(partition) == [("ana", 3000)]
+
+
+def test_a_pod_is_one_application(ask: Ask, partition: Partition) -> None:
+    """A pod is charged in the queue of its namespace, with one of the resource pods, and tentatively."""
+    made = pod("1500m", requests={"memory": "1Gi"})
+    ask(made, groups=("lab",))
+
+    [found] = partition.applications()
+    assert found.application_id == f"kubernetes/{made['metadata']['uid']}"
+    assert (found.queue_path, found.group, found.tags) == ("root.teams.dev", "lab", {"namespace": "dev"})
+    assert found.usage == Resource(vcore=1500, memory=2**30, pods=1)
+    assert [one.duration for one in partition.allocations()] == [TENTATIVE]
+
+
+def test_a_repeated_review_charges_once(ask: Ask, partition: Partition) -> None:
+    """The uid of the pod identifies it, also after the charge was confirmed."""
+    made = pod("3")
+    uid = made["metadata"]["uid"]
+    assert [ask(made, uid=uid)["allowed"], ask(made)["allowed"]] == [True, True]
+    partition.renew(f"kubernetes/{uid}", None)
+    assert ask(made)["allowed"]
+    assert charges(partition) == [("ana", 3000)]
+    made["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "2"
+    assert message(ask(made))[0] == 422
+
+
+def test_a_pod_without_a_uid(ask: Ask, partition: Partition) -> None:
+    """The uid of the review stands in."""
+    made, uid = pod("3"), new_uid()
+    del made["metadata"]["uid"]
+    assert [ask(made, uid=uid)["allowed"] for _ in range(2)] == [True, True]
+    assert partition.application_ids() == (f"kubernetes/{uid}",)
+
+
+def test_a_dry_run_charges_nothing(ask: Ask, partition: Partition) -> None:
+    """A dry run has the same answer, and no effect."""
+    assert ask(pod("3"), dry_run=True)["allowed"]
+    assert message(ask(pod("5"), dry_run=True))[0] == 403
+    assert not partition.applications()
+
+
+def test_deadline(ask: Ask, partition: Partition) -> None:
+    """The charge of a pod with a deadline promises to end then, also if the deadline is that of tentative charges."""
+    for seconds in (3600, TENTATIVE):
+        ask(pod(activeDeadlineSeconds=seconds))
+    assert sorted(one.duration or 0 for one in partition.allocations()) == [TENTATIVE + 1, 3600]
+    assert message(ask(pod(activeDeadlineSeconds="x")))[0] == 422
+
+
+@pytest.mark.parametrize("cpu", ["4", "3600m"])
+def test_warning_near_a_limit(ask: Ask, cpu: str) -> None:
+    """From 90 per cent of a limit on, the answer has a warning. Limits of other resources do not matter."""
+    [warning] = ask(pod(cpu))["warnings"]
+    assert warning == f"user ana in root.teams: {cpu} of 4 vcore used"
+    assert not ask(pod("3500m"), user="ben")["warnings"]
+
+
+def test_a_pod_that_never_fits(ask: Ask) -> None:
+    """The message says that waiting does not help."""
+    assert "Waiting does not help" in message(ask(pod("100m", requests={"nvidia.com/gpu": "2"})))[1]
+
+
+def test_quota_of_a_namespace(grants: Grants) -> None:
+    """The annotated quota of a namespace limits its queue."""
+    ask = asking(grants, quota=Resource(vcore=2000))
+    assert "The queue dev allows 2 cores" in message(ask(pod("3")))[1]
+    assert "The queue dev allows 2 cores" in message(ask(pod("3"), dry_run=True))[1]
+    assert ask(pod("2"))["allowed"]
+
+
+def test_no_queue(partition: Partition, ask: Ask) -> None:
+    """Pods that no queue accepts are denied, in dry runs as well."""
+    partition.configure(parse_config("partitions: [{placementrules: [{name: provided}], queues: []}]").partition())
+    for dry_run in (False, True):
+        code, text = message(ask(pod(), dry_run=dry_run))
+        assert (code, text[:15]) == (403, "No queue accept")
+    assert message(ask(deployment()))[0] == 403
+
+
+@pytest.mark.parametrize(
+    ("containers", "place"),
+    [
+        ([{"resources": {"requests": {"cpu": "1x"}}}], "spec.containers[0].resources.requests.cpu"),
+        ([], "spec.containers"),
+    ],
+)
+def test_invalid_pods(ask: Ask, containers: list[object], place: str) -> None:
+    """The answer names the place."""
+    code, text = message(ask(pod(containers=containers)))
+    assert (code, text.startswith(f"{place} ")) == (422, True)
+
+
+# Other requests
+
+
+def test_deletions_are_never_denied(grants: Grants) -> None:
+    """Neither by a failure nor by an invalid object."""
+    grants.is_ready = False
+    ask = asking(grants)
+    assert ask(None, "DELETE", before=pod("1x")) == ALLOWED
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"manifest": {"kind": "ConfigMap", "metadata": {"name": "a", "namespace": "dev"}}},
+        {"manifest": pod("100"), "operation": "UPDATE", "before": pod("100")},
+        {"manifest": pod("100", namespace="kube-system")},
+        {"manifest": pod("100"), "sub_resource": "eviction"},
+    ],
+)
+def test_requests_without_a_charge(ask: Ask, partition: Partition, options: dict[str, Any]) -> None:
+    """Other kinds, other operations and exempt namespaces are allowed."""
+    assert ask(**options) == ALLOWED
+    assert not partition.applications()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b"[" * 100_000,
+        b'{"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview", "request": {"uid": "a"}}',
+        b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}',
+        b'{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": 1}}',
+        b" " * (9 * 2**20),
+    ],
+)
+def test_other_bodies(grants: Grants, body: bytes) -> None:
+    """A body that is not a review of this version is a bad request, which the API server treats as a denial."""
+    client = TestClient(create_app(PodAdmission(grants, NamespaceTerms, OwnerPolicy())))  # type: ignore[arg-type]
+    assert client.post("/kubernetes/admit", content=body).status_code in {400, 413}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"userInfo": {}}, {"userInfo": {"username": "*"}}, {"userInfo": {"username": "a", "groups": "b"}}, {"object": 1}],
+)
+def test_invalid_requests(grants: Grants, change: dict[str, object]) -> None:
+    """A review with an invalid field is denied."""
+    client = TestClient(create_app(PodAdmission(grants, NamespaceTerms, OwnerPolicy())))  # type: ignore[arg-type]
+    body = review(pod())
+    body["request"] |= change
+    assert message(client.post("/kubernetes/admit", json=body).json()["response"])[0] == 422
+
+
+# Failures
+
+
+def test_health(grants: Grants) -> None:
+    """The webhook is ready after the first comparison, and denies before."""
+    client = TestClient(create_app(PodAdmission(grants, NamespaceTerms, OwnerPolicy())))  # type: ignore[arg-type]
+    assert client.get("/healthz").status_code == 200
+    grants.is_ready = False
+    assert client.get("/healthz").status_code == 503
+    response = asking(grants)(pod())
+    assert message(response)[0] == 503
+    assert response["status"]["details"] == {"retryAfterSeconds": 10}
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_failing_quota_service_denies(clock: Clock, *, dry_run: bool) -> None:
+    """The answer is a denial with the code 503, and no failure of the webhook."""
+
+    async def fail() -> AbstractPartition:
+        raise OutageError("the service is down")
+
+    grants = Grants(fail, "kubernetes", tentative=TENTATIVE, clock=clock)
+    grants.is_ready = True
+    code, text = message(asking(grants)(pod(), dry_run=dry_run))
+    assert (code, "not a" in text or "does not answer" in text) == (503, True)
+
+
+def test_a_silent_quota_service_denies(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The webhook answers before the time-out of the API server."""
+    monkeypatch.setattr(admission_module, "_DEADLINE", 0.05)
+
+    async def wait() -> AbstractPartition:
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    grants = Grants(wait, "kubernetes", tentative=TENTATIVE, clock=clock)
+    grants.is_ready = True
+    code, text = message(asking(grants)(pod()))
+    assert (code, text) == (503, "The quota service does not answer. Try again in a few minutes.")
+
+
+# Resizes
+
+
+def resized(made: Mapping[str, Any], cpu: str) -> dict[str, Any]:
+    """Return a pod with other requests."""
+    new = pod(cpu, uid=made["metadata"]["uid"])
+    return {**new, "metadata": made["metadata"]}
+
+
+def test_resizes(ask: Ask, partition: Partition) -> None:
+    """Only the difference is charged; a decrease changes nothing until the pod is seen."""
+    made = pod("2")
+    ask(made)
+    assert message(ask(resized(made, "5"), "UPDATE", before=made, sub_resource="resize"))[0] == 403
+    assert message(ask(resized(made, "5"), "UPDATE", before=made, sub_resource="resize", dry_run=True))[0] == 403
+    assert ask(resized(made, "3"), "UPDATE", before=made, sub_resource="resize", dry_run=True)["allowed"]
+    assert charges(partition) == [("ana", 2000)]
+    uid = new_uid()
+    for _ in range(2):
+        assert ask(resized(made, "3"), "UPDATE", before=made, sub_resource="resize", uid=uid)["allowed"]
+    assert charges(partition) == [("ana", 1000), ("ana", 2000)]
+    assert ask(resized(made, "1"), "UPDATE", before=resized(made, "3"), sub_resource="resize")["allowed"]
+    assert partition.application(f"kubernetes/{made['metadata']['uid']}").usage["vcore"] == 3000  # type: ignore[union-attr]
+
+
+def test_a_resize_of_an_unknown_pod(ask: Ask) -> None:
+    """It is denied until the next list has adopted the pod."""
+    made = pod("2")
+    assert message(ask(resized(made, "3"), "UPDATE", before=made, sub_resource="resize"))[0] == 503
+
+
+# Owners
+
+
+def test_a_trusted_controller_names_the_owner(ask: Ask, partition: Partition) -> None:
+    """The label and the annotation of the pod count, and the groups of the controller do not."""
+    made = pod("1", user="eve", annotations={"ugm/groups": " lab, x ,,"})
+    assert ask(made, user=REPLICA_SET_CONTROLLER, groups=("system:serviceaccounts",))["allowed"]
+    [found] = partition.applications()
+    assert (found.user.name, found.user.groups, found.group) == ("eve", ("lab", "x"), "lab")
+
+
+def test_names_with_colons(ask: Ask, partition: Partition) -> None:
+    """Service accounts are users, and names are not changed. Names that no label can have are annotations."""
+    account = "system:serviceaccount:dev:default"
+    assert message(ask(pod("2"), user=account))[0] == 403
+    assert ask(pod("1"), user=account)["allowed"]
+    made = pod("1", annotations={"ugm/user": "ana@example.org"})
+    assert ask(made, user=REPLICA_SET_CONTROLLER)["allowed"]
+    assert charges(partition) == [("ana@example.org", 1000), (account, 1000)]
+
+
+def test_nobody_charges_others(ask: Ask, partition: Partition) -> None:
+    """An untrusted creator may neither name another user nor groups of others, in pods and in templates."""
+    foreign = [{"user": "eve"}, {"user": "ana", "annotations": {"ugm/groups": "lab"}}]
+    for options in foreign:
+        for made in (pod(**options), deployment(**options)):  # type: ignore[arg-type]
+            assert message(ask(made))[0] == 403
+    assert ask(pod(user="ana"))["allowed"]
+    assert charges(partition) == [("ana", 1000)]
+    both = pod(user="ana", annotations={"ugm/user": "eve"})
+    assert message(ask(both))[0] == 422
+
+
+def test_pods_without_an_owner(ask: Ask, grants: Grants, partition: Partition) -> None:
+    """They are denied, or charged to their service account."""
+    assert "the label ugm/user" in message(ask(pod(), user=REPLICA_SET_CONTROLLER))[1]
+    assert message(ask(deployment(user=None)))[1].endswith("Set the label ugm/user: 'ana'.")
+    assert "Set the annotation ugm/user: 'a@b'" in message(ask(deployment(user=None), user="a@b"))[1]
+    ask = asking(grants, OwnerPolicy(charges_service_accounts=True))
+    assert ask(pod(), user=REPLICA_SET_CONTROLLER)["allowed"]
+    account = "system:serviceaccount:dev:default"
+    assert charges(partition) == [(account, 1000)]
+    assert f"the pods are charged to {account}" in ask(deployment(user=None))["warnings"]
+
+
+# Templates
+
+
+KINDS: Final = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_templates_are_checked_early(ask: Ask, partition: Partition, kind: str) -> None:
+    """A template is denied only if one of its pods can never start. Nothing is charged."""
+    ask(pod("2"))
+    assert ask(deployment("2", kind=kind)) == ALLOWED
+    assert message(ask(deployment("5", kind=kind)))[0] == 403
+    later = ask(deployment("3", kind=kind))
+    assert later["allowed"]
+    assert charges(partition) == [("ana", 2000)]
+    if kind == "DaemonSet":
+        assert not later["warnings"]
+        return
+    [warning] = later["warnings"]
+    assert warning.startswith("not all 1 pods can start now. Your limit allows 4 cores")
+    [warning] = ask(deployment("1", kind=kind, pods=3))["warnings"]
+    assert warning == "not all 3 pods can start now."
+    [warning] = ask(deployment("2", kind=kind, pods=10**18))["warnings"]
+    assert warning.startswith("not all 1000000000000000000 pods")
+    assert ask(deployment("2", kind=kind, pods=0)) == ALLOWED
+
+
+def test_place_of_an_invalid_template(ask: Ask) -> None:
+    """The place is that in the template."""
+    text = message(ask(deployment("1x", kind="CronJob")))[1]
+    assert text.startswith("spec.containers[0].resources.requests.cpu")
+
+
+def test_updates_of_templates(ask: Ask) -> None:
+    """A changed template may not get another owner, and an unchanged one is not checked."""
+    old, new = deployment("1"), deployment("2")
+    assert ask(new, "UPDATE", before=old) == ALLOWED
+    assert ask(new, "UPDATE", before=old, user="ben") == ALLOWED
+    assert message(ask(deployment("2", user="eve"), "UPDATE", before=old))[0] == 403
+    unnamed = deployment("100", user=None)
+    assert ask(unnamed, "UPDATE", before=unnamed, user="ben") == ALLOWED
+
+
+def test_groups_of_templates(ask: Ask) -> None:
+    """The pods of a template count for the same group as pods that the owner creates."""
+    groups: Sequence[str] = ("lab",)
+    assert message(ask(deployment(), groups=groups))[1] == "Set the annotation ugm/groups of the pod template: 'lab'."
+    assert ask(deployment(annotations={"ugm/groups": "lab"}), groups=groups)["allowed"]
+
+
+def test_groups_without_a_limit_of_their_own(ask: Ask, partition: Partition) -> None:
+    """A limit for all other groups needs one of them."""
+    partition.configure(
+        parse_config(
+            CONFIG.replace("{groups: [lab]", '{groups: [other], maxresources: {vcore: 9}}\n    - {groups: ["*"]')
+        ).partition()
+    )
+    assert message(ask(deployment(), groups=("lab",)))[1].endswith("template: 'lab'.")
+    assert ask(deployment(annotations={"ugm/groups": "lab"}), groups=("lab",))["allowed"]
