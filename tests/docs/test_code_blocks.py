@@ -28,7 +28,10 @@ PAGES: Final = sorted([ROOT / "README.md", *DOCS.glob("*.md"), *DOCS.glob("*/*.m
 DIRECTIVES: Final = frozenset(("{eval-rst}", "{toctree}", "{include}", "{literalinclude}", "{image}", "{glossary}"))
 #: Blocks that a test of their page executes.
 COVERED: Final = {
-    "console": {"cli.md": "tests/docs/test_cli_page.py"},
+    "console": {
+        "cli.md": "tests/docs/test_cli_page.py",
+        "any-language.md": "tests/system/integrations/test_rest_clients.py",
+    },
 }
 
 

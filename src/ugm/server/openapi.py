@@ -11,16 +11,24 @@ from ugm._json_values import Json
 from ugm.server._yunikorn.schemas import YUNIKORN_SCHEMAS
 from ugm.server.access import Role
 from ugm.server.idempotency import IDEMPOTENCY_KEY
+from ugm.server.operations import ALLOCATION_SPEC, RUNNING_APPLICATION
 from ugm.server.response_schemas import RESPONSE_SCHEMAS
 from ugm.server.route import AnyRoute
 from ugm.server.route_table import PATH_SCHEMAS, ROUTES
-from ugm.server.schemas import NAME, NUMBER, QUANTITIES, QUEUE, TEXT, Schema, reference
+from ugm.server.schemas import AMOUNTS, NAME, NUMBER, QUANTITIES, QUEUE, SUBMISSION, TEXT, Schema, reference
 from ugm.server.streams import STREAM
 
 __all__ = ["description"]
 
-#: The schemas of parts of requests that are described once.
-_REQUEST_SCHEMAS: Final[Mapping[str, Schema]] = {"Quantities": QUANTITIES, "QueuePath": QUEUE}
+#: Parts of requests and responses that are described once, so generated clients have a name for them.
+_PARTS: Final[Mapping[str, Schema]] = {
+    "AllocationSpec": ALLOCATION_SPEC,
+    "Amounts": AMOUNTS,
+    "Quantities": QUANTITIES,
+    "QueuePath": QUEUE,
+    "RunningApplication": RUNNING_APPLICATION,
+    "Tags": SUBMISSION["tags"],
+}
 _PART: Final = re.compile(r"\{(\w+)\}")
 #: The names of the tokens in the description.
 _SCHEMES: Final[Mapping[Role, str]] = {Role.OPERATE: "token", Role.DECIDE: "decide_token"}
@@ -66,7 +74,10 @@ def description(server: str) -> dict[str, object]:
         "servers": [{"url": server or "/"}],
         "paths": paths,
         "components": {
-            "schemas": {**RESPONSE_SCHEMAS, **YUNIKORN_SCHEMAS, **_REQUEST_SCHEMAS},
+            "schemas": {
+                **YUNIKORN_SCHEMAS,
+                **{name: _parts_replaced(schema) for name, schema in {**RESPONSE_SCHEMAS, **_PARTS}.items()},
+            },
             "responses": {
                 f"{error}{code}": {
                     "description": text,
@@ -148,6 +159,11 @@ def _refusals(route: AnyRoute) -> dict[str, object]:
 def _with_references(part: Json) -> Json:
     """Return a part of the description in which references replace the schemas that are described once."""
     if isinstance(part, Mapping):
-        named = next((name for name, schema in _REQUEST_SCHEMAS.items() if part is schema), None)
-        return {name: _with_references(value) for name, value in part.items()} if named is None else reference(named)
+        named = next((name for name, schema in _PARTS.items() if part is schema), None)
+        return _parts_replaced(part) if named is None else reference(named)
     return list(map(_with_references, part)) if isinstance(part, list) else part
+
+
+def _parts_replaced(schema: Schema) -> Schema:
+    """Return a schema in which references replace parts, but not the schema itself."""
+    return {name: _with_references(value) for name, value in schema.items()}

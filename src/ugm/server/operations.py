@@ -45,7 +45,15 @@ from ugm.server.schemas import (
 )
 from ugm.server.state import RequestContext, ServerState
 
-__all__ = ["BATCH", "OPERATIONS", "PartitionOperation", "create_endpoint", "execute_batch"]
+__all__ = [
+    "ALLOCATION_SPEC",
+    "BATCH",
+    "OPERATIONS",
+    "RUNNING_APPLICATION",
+    "PartitionOperation",
+    "create_endpoint",
+    "execute_batch",
+]
 
 #: The fields of a body, validated.
 _Fields: TypeAlias = JsonMapping
@@ -56,8 +64,10 @@ _FLAG: Final[Schema] = {"type": "boolean"}
 _NODE: Final = {"node": NAME}
 _TRAITS: Final = {"placeholder": _FLAG, **TRAITS, "duration": DURATION, **_NODE}
 _ALLOCATION: Final = {"allocation_id": NAME, "application_id": NAME, "usage": QUANTITIES}
-_SPECS: Final = listing(record(_TRAITS, allocation_id=NAME, usage=QUANTITIES), maxItems=_MOST)
-_RUNNING: Final = record(
+#: The schemas of parts of bodies that are described once.
+ALLOCATION_SPEC: Final = record(_TRAITS, allocation_id=NAME, usage=QUANTITIES)
+_SPECS: Final = listing(ALLOCATION_SPEC, maxItems=_MOST)
+RUNNING_APPLICATION: Final = record(
     {"groups": SUBMISSION["groups"], "tags": SUBMISSION["tags"], "allocations": _SPECS},
     application_id=NAME,
     user=USER,
@@ -180,7 +190,7 @@ OPERATIONS: Final[Mapping[str, PartitionOperation]] = {
         PartitionOperation("end", _APPLICATION_ID, _existence, reference("Existence")),
         PartitionOperation(
             "synchronize",
-            {"running": listing(_RUNNING, maxItems=_MOST_RUNNING)},
+            {"running": listing(RUNNING_APPLICATION, maxItems=_MOST_RUNNING)},
             _to_dict,
             reference("SyncReport"),
             {"starting": listing(NAME, maxItems=_MOST_RUNNING), "among": listing(NAME, maxItems=_MOST_RUNNING)},

@@ -236,17 +236,17 @@ RESPONSE_SCHEMAS: Final[Mapping[str, Schema]] = {
         admitted=BOOLEAN,
         placement=reference("Submission"),
         **_PEOPLE,
-        decision=optional(
-            record(
-                allowed=BOOLEAN,
-                can_wait=BOOLEAN,
-                violations=listing(reference("Violation")),
-                evictions=_TEXTS,
-                text=TEXT,
-            )
-        ),
-        allocations=listing(record(**attributes(Allocation, priority=AMOUNT, until=optional(AMOUNT)))),
+        decision=optional(reference("AdmissionDecision")),
+        allocations=listing(reference("HeldAllocation")),
     ),
+    "AdmissionDecision": record(
+        allowed=BOOLEAN,
+        can_wait=BOOLEAN,
+        violations=listing(reference("Violation")),
+        evictions=_TEXTS,
+        text=TEXT,
+    ),
+    "HeldAllocation": record(**attributes(Allocation, priority=AMOUNT, until=optional(AMOUNT))),
     "SyncReport": record(**attributes(SyncReport)),
     "Nothing": record(),
     "Existence": record(existed=BOOLEAN),

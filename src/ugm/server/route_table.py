@@ -137,16 +137,27 @@ _SPARKLINES: Final = {
 #: ``true`` allows a configuration that lowers limits below the usage or by more than 10 %.
 _CONFIRM: Final[Schema] = {"type": "string", "enum": ["false", "true"]}
 _DURATION: Final = {"duration": DURATION}
+
+
+def _for_application(body: Schema) -> Schema:
+    """Return the schema of a body with a title, after which generated clients name it."""
+    return {"title": "For application", **body}
+
+
+def _for_user(body: Schema) -> Schema:
+    return {"title": "For user", **body}
+
+
 _CHECK: Final[Schema] = {
     "anyOf": [
-        record(_DURATION, application_id=NAME, usage=QUANTITIES),
-        record({**SUBMISSION, **_DURATION}, user=USER, usage=QUANTITIES),
+        _for_application(record(_DURATION, application_id=NAME, usage=QUANTITIES)),
+        _for_user(record({**SUBMISSION, **_DURATION}, user=USER, usage=QUANTITIES)),
     ]
 }
 _EXPLAIN: Final[Schema] = {
     "anyOf": [
-        record({**_DURATION, "max_holders": _HOLDERS}, application_id=NAME, usage=QUANTITIES),
-        record({**SUBMISSION, **_DURATION, "max_holders": _HOLDERS}, user=USER, usage=QUANTITIES),
+        _for_application(record({**_DURATION, "max_holders": _HOLDERS}, application_id=NAME, usage=QUANTITIES)),
+        _for_user(record({**SUBMISSION, **_DURATION, "max_holders": _HOLDERS}, user=USER, usage=QUANTITIES)),
     ]
 }
 _RECLAIM: Final[Schema] = {

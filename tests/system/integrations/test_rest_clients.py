@@ -1,0 +1,262 @@
+"""Clients of the REST interface in other languages: one generated from its description, and a session in the shell."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Final, Self
+from urllib.request import urlopen
+
+import pytest
+
+from support.hosts import free_ports, processes
+from support.places import DOCS, EXAMPLES
+
+pytestmark = pytest.mark.ci
+
+SCRIPT: Final = EXAMPLES / "rest" / "session.sh"
+TOKEN: Final = "a token of about 30 characters"  # noqa: S105 - for a server of the test
+#: Endpoints whose bodies are configurations in YAML, which the generator cannot read.
+IN_YAML: Final = [
+    "GET /api/v1/config",
+    "POST /api/v1/partition/{partition}/plan",
+    "POST /api/v1/validate-conf",
+    "POST /ws/v1/validate-conf",
+    "PUT /api/v1/config",
+]
+GIB: Final = 2**30
+
+
+@pytest.fixture(name="token_file", scope="module")
+def _token_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("server") / "token"
+    path.write_text(TOKEN, "utf-8")
+    return path
+
+
+@pytest.fixture(name="url", scope="module")
+def _url(token_file: Path) -> Iterator[str]:
+    """Return the address of a server, as an operator starts it."""
+    [port] = free_ports(1)
+    url = f"http://127.0.0.1:{port}"
+
+    def answers() -> bool:
+        with urlopen(f"{url}/api/v1/health", timeout=5):  # noqa: S310 - the server of the test
+            return True
+
+    options = ("--port", str(port), "--decide-token-file", token_file)
+    with processes() as started:
+        server = started.start(
+            [sys.executable, "-m", "ugm", "serve", SCRIPT.parent / "limits.yaml", *options],
+            token_file.with_suffix(".log"),
+        )
+        server.wait_until(answers, "the server answers")
+        yield url
+
+
+@pytest.fixture(name="warnings", scope="module")
+def _warnings(url: str, token_file: Path) -> Iterator[str]:
+    """Generate a client that can be imported, and return the warnings of the generator."""
+    generator, folder = Path(sys.executable).parent / "openapi-python-client", token_file.parent / "client"
+    folder.mkdir()
+    result = subprocess.run(  # noqa: S603 - as the author of a program does
+        [generator, "generate", "--url", f"{url}/openapi.json", "--meta", "none", "--output-path", folder / "quotas"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    sys.path.insert(0, str(folder))
+    yield result.stdout + result.stderr
+    sys.path.remove(str(folder))
+
+
+class Session:
+    """Calls of a generated client, with its classes.
+
+    Attributes:
+        models: the classes of requests and answers.
+    """
+
+    def __init__(self, url: str, token: str = TOKEN, partition: str = "default") -> None:
+        self.models: Final[Any] = import_module("quotas.models")
+        self._client: Final = import_module("quotas").AuthenticatedClient(base_url=url, token=token)
+        self._partition: Final = partition
+
+    def __enter__(self) -> Self:
+        self._client.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._client.__exit__(*error)
+
+    def call(self, operation: str, body: object, **options: str) -> Any:  # noqa: ANN401 - a generated class
+        """Call an operation, and return its answer."""
+        function = import_module(f"quotas.api.default.{operation}_post").sync
+        return function(self._partition, client=self._client, body=body, **options)
+
+    def memory(self, text: str) -> Any:  # noqa: ANN401 - as above
+        """Return an amount of memory."""
+        return self.models.Quantities.from_dict({"memory": text})
+
+    def admit(self, name: str, memory: str, user: str = "eve") -> Any:  # noqa: ANN401 - as above
+        """Admit an application with one allocation."""
+        spec = self.models.AllocationSpec(allocation_id=name, usage=self.memory(memory))
+        return self.call(
+            "admit",
+            self.models.AdmitPostBody(
+                application_id=name, user=user, groups=["lab"], queue="root.batch", allocations=[spec]
+            ),
+        )
+
+    def end(self, name: str) -> bool:
+        """End an application, and return whether it existed."""
+        ended = self.call("end", self.models.EndPostBody(application_id=name))
+        assert isinstance(ended, self.models.Existence)
+        return bool(ended.existed)
+
+
+@pytest.fixture(name="session")
+def _session(url: str, warnings: str) -> Iterator[Session]:
+    assert "WARNING" in warnings
+    with Session(url) as session:
+        yield session
+
+
+def test_generator_reads_the_description(warnings: str) -> None:
+    """The generator understands every endpoint but those of configurations."""
+    assert sorted(re.findall(r"WARNING parsing (\w+ \S+) within", warnings)) == IN_YAML
+    assert warnings.count("WARNING") == len(IN_YAML)
+
+
+def test_admission(session: Session) -> None:
+    """Work is admitted, denied with reasons as values and as a sentence, and admitted after an end."""
+    admitted = session.admit("a", "12Gi")
+    assert isinstance(admitted, session.models.Admission)
+    assert (admitted.admitted, admitted.placement.queue_path) == (True, "root.batch")
+    assert [(one.allocation_id, one.usage["memory"]) for one in admitted.allocations] == [("a", 12 * GIB)]
+
+    denied = session.admit("b", "8Gi")
+    [violation] = denied.decision.violations
+    assert (denied.admitted, denied.decision.can_wait) == (False, True)
+    assert (violation.kind, violation.name, violation.used, violation.shortfall) == ("user", "eve", 12 * GIB, 4 * GIB)
+    assert "in use: 12 GiB of memory" in denied.for_people
+
+    assert (session.end("a"), session.end("a")) == (True, False)
+    assert session.admit("b", "8Gi").admitted
+    assert session.end("b")
+
+
+def test_explanation(session: Session) -> None:
+    """The reasons of a denial have the work that holds what is missing."""
+    session.admit("held", "10Gi")
+    question = session.models.ExplainPostForUser(
+        user="eve", groups=["lab"], queue="root.batch", usage=session.memory("8Gi")
+    )
+    answer = session.call("explain", question)
+
+    assert isinstance(answer, session.models.Explanation)
+    assert [holder.application_id for holder in answer.violations[0].holders] == ["held"]
+    assert (answer.headroom["memory"], answer.allowed) == (6 * GIB, False)
+    assert session.end("held")
+
+
+def test_comparison(session: Session) -> None:
+    """A program lists its running work, and the partition adopts, corrects and ends."""
+    session.admit("gone", "1Gi")
+    session.admit("larger", "1Gi")
+
+    def running(name: str) -> Any:  # noqa: ANN401 - a generated class
+        spec = session.models.AllocationSpec(allocation_id=name, usage=session.memory("2Gi"))
+        return session.models.RunningApplication(
+            application_id=name, user="eve", groups=["lab"], queue_path="root.batch", allocations=[spec]
+        )
+
+    body = session.models.SynchronizePostBody(running=[running("larger"), running("lost")])
+    report = session.call("synchronize", body)
+    assert isinstance(report, session.models.SyncReport)
+    assert (report.adopted, report.corrected, report.ended, report.exceeded) == (["lost"], ["larger"], ["gone"], [])
+
+    again = session.call("synchronize", body)
+    assert not any((again.adopted, again.corrected, again.released, again.ended))
+    assert all(map(session.end, ("larger", "lost")))
+
+
+def _wrong_amount(session: Session) -> object:
+    return session.admit("c", "8GB")
+
+
+def _unknown_application(session: Session) -> object:
+    body = session.models.ResizePostBody(allocation_id="none", usage=session.memory("1Gi"))
+    return session.call("resize", body)
+
+
+def _other_owner(session: Session) -> object:
+    session.admit("d", "1Gi")
+    error = session.admit("d", "1Gi", user="ben")
+    session.end("d")
+    return error
+
+
+@pytest.mark.parametrize(
+    ("options", "call", "status", "code", "detail"),
+    [
+        ({"token": "x" * 30}, _wrong_amount, 401, "token-wrong", "token"),
+        ({"partition": "none"}, _unknown_application, 404, "partition-unknown", "'none'"),
+        ({}, _wrong_amount, 400, "body-invalid", "'8GB' is not a whole number in the base unit, or a quantity such as"),
+        ({}, _unknown_application, 404, "allocation-unknown", "'none'"),
+        ({}, _other_owner, 409, "id-in-use", "'eve'"),
+    ],
+    ids=["token", "partition", "amount", "allocation", "owner"],
+)
+def test_errors(
+    url: str,
+    warnings: str,
+    options: dict[str, str],
+    call: Callable[[Session], object],
+    status: int,
+    code: str,
+    detail: str,
+) -> None:
+    """Every error is of one class, with a code for programs and a sentence with the value for people."""
+    assert "WARNING" in warnings
+    with Session(url, **options) as session:
+        error: Any = call(session)
+        assert isinstance(error, session.models.Error)
+
+    found = SimpleNamespace(**error.to_dict())
+    assert (found.status, found.code) == (status, code)
+    assert detail in found.detail
+    if code in {"id-in-use", "allocation-unknown"}:
+        assert found.argument in {"application_id", "allocation_id"}
+        assert found.value in {"d", "none"}
+
+
+def test_session_in_the_shell(url: str, token_file: Path) -> None:
+    """The script has at most 40 lines, and prints what the page shows."""
+    page = (DOCS / "howto" / "any-language.md").read_text("utf-8")
+    [shown] = re.findall(r"^```console\n\$ sh session\.sh [^\n]*\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    result = subprocess.run(  # noqa: S603 - the example
+        ["/bin/sh", SCRIPT, url, token_file], capture_output=True, text=True, timeout=120, check=False
+    )
+
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == shown
+    assert len(SCRIPT.read_text("utf-8").splitlines()) <= 40
+
+
+def test_shell_tells_errors(url: str, tmp_path: Path) -> None:
+    """With a wrong token, the script ends with the error of the server."""
+    (tmp_path / "token").write_text("a wrong token of 30 characters", "utf-8")
+    result = subprocess.run(  # noqa: S603 - the example
+        ["/bin/sh", SCRIPT, url, tmp_path / "token"], capture_output=True, text=True, timeout=120, check=False
+    )
+
+    assert result.returncode != 0
+    assert '"code":"token-wrong"' in result.stderr

@@ -1,0 +1,675 @@
+"""The backends of Dask Gateway with quotas: the gateway's own state machine, without processes and without a proxy."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from aiohttp import web  # type: ignore[import-not-found, unused-ignore]
+from aiohttp.test_utils import make_mocked_request  # type: ignore[import-not-found, unused-ignore]
+from dask_gateway_server import models  # type: ignore[import-not-found, import-untyped, unused-ignore]
+from dask_gateway_server.backends import base, db_base  # type: ignore[import-not-found, import-untyped, unused-ignore]
+from traitlets.config import Config  # type: ignore[import-not-found, unused-ignore]
+
+from ugm import Partition, RequestError, Resource, parse_config
+from ugm.integrations.dask_gateway import limited
+from ugm.integrations.sources import PartitionSource
+from ugm.journal import open_partition
+from ugm.partition import AbstractPartition
+from ugm.testing import check_never_above
+
+pytestmark = pytest.mark.ci
+
+CONFIG: Final = """
+partitions:
+- name: default
+  queues:
+  - name: dask
+    resources: {max: {vcore: 8}}
+    limits:
+    - {users: ["*"], maxresources: {vcore: 5, clusters: 3}}
+    - {groups: [lab], maxresources: {vcore: 7}}
+  ugm:
+    budgets:
+    - {name: core hours, user: "eve", amounts: {vcore: 0}, unit: hour, period: week, mode: admit}
+"""
+PARTITION: Final = parse_config(CONFIG).partition()
+ANA, BEN = (models.User(name, groups={"lab"}) for name in ("ana", "ben"))
+DAN, EVE = models.User("dan"), models.User("eve")
+
+
+class Killed(BaseException):
+    """The gateway was killed."""
+
+
+class World:
+    """What runs outside of the gateway: schedulers with their wishes, and workers. It survives the gateway.
+
+    Attributes:
+        wishes: the number of workers that each running scheduler wishes for.
+        workers: the cluster of each worker that runs.
+        owners: the user of each cluster.
+        most: the largest number of processes of each user, and of all, at a time.
+        steps: the steps that are left until the gateway is killed; None for never.
+    """
+
+    def __init__(self) -> None:
+        self.wishes: Final[dict[str, int]] = {}
+        self.workers: Final[dict[str, str]] = {}
+        self.closed: Final[set[str]] = set()
+        self.owners: Final[dict[str, str]] = {}
+        self.most: Final[Counter[str]] = Counter()
+        self.failing = 0
+        self.steps: int | None = None
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether the gateway was killed."""
+        return self.steps is not None and self.steps < 0
+
+    def step(self) -> None:
+        """Count a step of the gateway, and end it there if it is the last one."""
+        if self.steps is not None:
+            self.steps -= 1
+        if self.is_dead:
+            raise Killed
+
+    def count(self) -> None:
+        """Note the processes of each user, and of all together."""
+        for user, number in [*self.processes().items(), ("all", self.processes().total())]:
+            self.most[user] = max(self.most[user], number)
+
+    def processes(self) -> Counter[str]:
+        """Return the number of processes of each user."""
+        return Counter(self.owners[name] for name in [*self.wishes, *self.workers.values()])
+
+    def workers_of(self, cluster: str) -> list[str]:
+        """Return the workers of a cluster."""
+        return [name for name, owner in self.workers.items() if owner == cluster]
+
+
+class Simulated(db_base.DBBackendBase):  # type: ignore[misc]
+    """A backend that starts no processes."""
+
+    world: World
+
+    async def do_start_cluster(self, cluster: Any) -> AsyncIterator[dict[str, str]]:  # noqa: ANN401 - no types
+        """Start a scheduler."""
+        self.world.step()
+        self.world.owners[cluster.name] = cluster.username
+        self.world.wishes.setdefault(cluster.name, 0)
+        self.world.count()
+        yield {}
+        self.world.step()
+
+    async def do_start_worker(self, worker: Any) -> AsyncIterator[dict[str, str]]:  # noqa: ANN401 - no types
+        """Start a worker."""
+        self.world.step()
+        if self.world.failing:
+            self.world.failing -= 1
+            raise OSError("no such command")
+        self.world.workers[worker.name] = worker.cluster.name
+        self.world.count()
+        yield {}
+        self.world.step()
+
+    async def do_stop_cluster(self, cluster: Any) -> None:  # noqa: ANN401 - no types
+        """Stop a scheduler with its workers."""
+        self.world.step()
+        self.world.wishes.pop(cluster.name, None)
+        for name in self.world.workers_of(cluster.name):
+            del self.world.workers[name]
+        self.world.step()
+
+    async def do_stop_worker(self, worker: Any) -> None:  # noqa: ANN401 - no types
+        """Stop a worker."""
+        self.world.step()
+        self.world.workers.pop(worker.name, None)
+        self.world.step()
+
+    async def do_check_workers(self, workers: list[Any]) -> list[bool]:
+        """Return which workers run."""
+        return [one.name in self.world.workers for one in workers]
+
+    async def do_check_clusters(self, clusters: list[Any]) -> list[bool]:
+        """Return which schedulers run."""
+        return [one.name in self.world.wishes for one in clusters]
+
+    async def beat(self) -> None:
+        """Let every scheduler send its heartbeat, and stop the workers that are too many."""
+        for name, count in list(self.world.wishes.items()):
+            active = self.world.workers_of(name)
+            closing, active = active[count:], active[:count]
+            await self.on_cluster_heartbeat(
+                name,
+                {
+                    **dict.fromkeys(("api_address", "scheduler_address", "dashboard_address"), "x"),
+                    "count": count,
+                    "active_workers": active,
+                    "closing_workers": closing,
+                    "closed_workers": list(self.world.closed),
+                },
+            )
+            for worker in closing:
+                del self.world.workers[worker]
+                self.world.closed.add(worker)
+
+    async def until(self, predicate: Callable[[], Any], what: str) -> None:
+        """Send heartbeats until a predicate is true."""
+        for _ in range(300):
+            if self.world.is_dead:
+                raise Killed
+            if predicate():
+                return
+            await self.beat()
+            await asyncio.sleep(0.01)
+        raise AssertionError(what)
+
+
+@pytest.fixture(autouse=True)
+def _fast_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make no keys, which takes most of the time of a start."""
+    monkeypatch.setattr(db_base, "new_keypair", lambda _: (b"certificate", b"key"))
+
+
+@pytest.fixture(name="world")
+def _world() -> World:
+    return World()
+
+
+@pytest.fixture(name="folder")
+def _folder(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def source_of(partition: AbstractPartition, world: World | None = None) -> PartitionSource:
+    """Return a source whose use is a step of the gateway."""
+
+    async def source() -> AbstractPartition:
+        if world is not None:
+            world.step()
+        return partition
+
+    return source
+
+
+@asynccontextmanager
+async def gateway(world: World, source: PartitionSource, folder: Path, **options: Any) -> AsyncIterator[Any]:  # noqa: ANN401 - any option
+    """Run a gateway, and end it like a kill, without any cleanup."""
+    config = Config()
+    config.Proxy.externally_managed = True
+    config.Proxy.address = "127.0.0.1:1"
+    config.Backend.db_url = f"sqlite:///{folder / 'gateway.sqlite'}"
+    config.Backend.db_encrypt_keys = ["A" * 43 + "="]
+    config.Backend.worker_start_timeout = 3600
+    config.Backend.backoff_base_delay = 0.01
+    config.ClusterConfig.scheduler_memory = config.ClusterConfig.worker_memory = "1 M"
+    backend_class = limited(Simulated, source, queue="root.dask", poll=0.05, **options)
+    backend = backend_class(config=config, gateway_address="127.0.0.1:1", api_url="http://127.0.0.1:1")
+    backend.world = world
+    app = web.Application()
+    await backend.setup(app)
+    backend.app = app
+    for name in ("create_cluster", "create_worker", "update_cluster", "update_worker", "update_workers"):
+        _count_steps(backend.db, name, world)
+    try:
+        yield backend
+    finally:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await backend.session.close()
+        backend.db.db.dispose()
+
+
+def _count_steps(database: Any, name: str, world: World) -> None:  # noqa: ANN401 - no types
+    method = getattr(database, name)
+
+    def counted(*arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - as the method
+        world.step()
+        return method(*arguments, **options)
+
+    setattr(database, name, counted)
+
+
+async def ready(backend: Any) -> None:  # noqa: ANN401 - no types
+    """Wait until the ledger has been compared."""
+    await backend.until(lambda: backend._grants.is_ready, "the ledger is compared")
+
+
+async def started(backend: Any, user: Any = ANA, count: int = 0) -> str:  # noqa: ANN401 - no types
+    """Return a new cluster that runs, with a wish for workers."""
+    name = str(await backend.start_cluster(user, {}))
+    await backend.until(lambda: backend.db.get_cluster(name).status == db_base.JobStatus.RUNNING, "the cluster runs")
+    backend.world.wishes[name] = count
+    return name
+
+
+def waiting(backend: Any, name: str) -> list[Any]:  # noqa: ANN401 - no types
+    """Return the workers of a cluster that are recorded and not started."""
+    found = backend.db.get_cluster(name).active_workers()
+    return [one for one in found if one.status == db_base.JobStatus.CREATED]
+
+
+def held(partition: AbstractPartition) -> Counter[str]:
+    """Return the number of allocations of each user."""
+    owners = {one.application_id: one.user.name for one in partition.applications()}
+    return Counter(owners[one.application_id] for one in partition.allocations())
+
+
+def check_agreement(partition: AbstractPartition, world: World) -> None:
+    """Check that the ledger has what runs, and nothing else."""
+    assert held(partition) == world.processes()
+    assert {one.application_id for one in partition.applications()} == {f"dask-gateway/{name}" for name in world.wishes}
+    partition.verify()
+
+
+def run(work: Callable[[], Awaitable[None]]) -> None:
+    """Run a coroutine function."""
+
+    async def main() -> None:
+        await work()
+
+    asyncio.run(main())
+
+
+# Clusters
+
+
+def test_a_denied_cluster(world: World, folder: Path) -> None:
+    """A cluster above a limit is an error with sentences for its user, and leaves nothing but an expired record."""
+    partition = Partition(PARTITION)
+
+    async def work() -> None:
+        async with gateway(world, source_of(partition), folder) as backend:
+            await ready(backend)
+            for _ in range(3):
+                await started(backend)
+            with pytest.raises(base.PublicException, match=r"^Your limit allows 3 clusters .* other work has ended\.$"):
+                await backend.start_cluster(ANA, {})
+            check_agreement(partition, world)
+            assert backend.db.cleanup_expired(3600) == 1
+            assert len(backend.db.name_to_cluster) == 3
+            await backend.stop_cluster(next(iter(world.wishes)))
+            await backend.until(lambda: len(world.wishes) == 2, "the cluster ends")
+            await started(backend)
+            check_agreement(partition, world)
+
+    run(work)
+
+
+def test_a_budget(world: World, folder: Path) -> None:
+    """A used budget denies with its own text."""
+    partition = Partition(PARTITION)
+
+    async def work() -> None:
+        async with gateway(world, source_of(partition), folder) as backend:
+            await ready(backend)
+            with pytest.raises(base.PublicException, match="core hours"):
+                await backend.start_cluster(EVE, {})
+
+    run(work)
+    assert not world.wishes
+
+
+def test_fifty_clusters_at_once(world: World, folder: Path) -> None:
+    """Fifty users who start clusters at once get together what the queue allows."""
+    users = [models.User(f"user{number}") for number in range(50)]
+
+    async def work() -> None:
+        with open_partition(folder / "ledger", PARTITION) as partition:
+            async with gateway(world, source_of(partition), folder) as backend:
+                await ready(backend)
+                done = await asyncio.gather(
+                    *(backend.start_cluster(user, {}) for user in users), return_exceptions=True
+                )
+                denied = [one for one in done if isinstance(one, base.PublicException)]
+                assert len(denied) == 42
+                await backend.until(lambda: len(world.wishes) == 8, "the clusters run")
+                check_agreement(partition, world)
+
+    run(work)
+
+
+def test_misuse_is_an_error(world: World, folder: Path) -> None:
+    """A usage that is none is an error of the operator, and no denial; the cluster does not start."""
+
+    def wrong(_: object) -> Any:  # noqa: ANN401 - the test
+        return "1 core"
+
+    async def work() -> None:
+        async with gateway(world, source_of(Partition(PARTITION)), folder, scheduler=wrong) as backend:
+            await ready(backend)
+            with pytest.raises(RequestError):
+                await backend.start_cluster(ANA, {})
+            await backend.beat()
+
+    run(work)
+    assert not world.wishes
+
+
+# Workers
+
+
+def test_denied_workers_wait(world: World, folder: Path) -> None:
+    """A cluster gets the workers that fit. One more waits without a failure, until another user releases some."""
+    partition = Partition(PARTITION)
+
+    async def work() -> None:
+        async with gateway(world, source_of(partition), folder) as backend:
+            await ready(backend)
+            ana, ben = await started(backend, ANA, 3), await started(backend, BEN, 9)
+            await backend.until(lambda: len(world.workers) == 5, "the group has all it may")
+            await backend.until(lambda: len(waiting(backend, ben)) == 1, "one worker waits")
+            for _ in range(10):
+                await backend.beat()
+                await asyncio.sleep(0.02)
+            assert (len(waiting(backend, ben)), len(world.workers_of(ben))) == (1, 2)
+            world.wishes[ana] = 1
+            await backend.until(lambda: len(world.workers_of(ben)) == 4, "the workers start")
+            await backend.until(lambda: len(waiting(backend, ben)) == 1, "the next one waits")
+            assert backend.db.get_cluster(ben).worker_start_failure_count == 0
+            assert world.most == {"ana": 4, "ben": 5, "all": 7}
+            check_agreement(partition, world)
+
+    run(work)
+
+
+@pytest.mark.parametrize("wish", [0, 2, 4])
+def test_a_lower_wish(world: World, folder: Path, wish: int) -> None:
+    """A cluster that lowers its wish, repeats it and raises it again has never more workers that wait than one."""
+    partition = Partition(PARTITION)
+
+    async def work() -> None:
+        async with gateway(world, source_of(partition), folder) as backend:
+            await ready(backend)
+            name = await started(backend, ANA, 9)
+            for number in (9, wish, wish, 9, wish):
+                world.wishes[name] = number
+                fit = min(4, number)
+                await backend.until(lambda fit=fit: len(world.workers_of(name)) == fit, "the workers that fit")
+                expected = int(number > 4)
+                await backend.until(
+                    lambda expected=expected: len(waiting(backend, name)) == expected, "as many wait as there should"
+                )
+            await backend.stop_cluster(name)
+            await backend.until(lambda: not world.wishes, "the cluster ends")
+            await backend.until(lambda: not partition.applications(), "the ledger is empty")
+
+    run(work)
+
+
+def test_a_worker_whose_wish_ends_while_it_is_granted(world: World, folder: Path) -> None:
+    """A worker that is withdrawn while the partition answers does not start, and its grant ends."""
+    partition = Partition(PARTITION)
+    answer, asked, is_slow = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def slow() -> AbstractPartition:
+        if is_slow.is_set():
+            asked.set()
+            await answer.wait()
+        return partition
+
+    async def work() -> None:
+        async with gateway(world, slow, folder) as backend:
+            await ready(backend)
+            name = await started(backend, ANA, 1)
+            is_slow.set()
+            await backend.beat()
+            await asked.wait()
+            world.wishes[name] = 0
+            await backend.beat()
+            answer.set()
+            await backend.until(lambda: not waiting(backend, name), "the worker ends")
+            assert not world.workers
+            await backend.until(lambda: held(partition) == {"ana": 1}, "its grant ends")
+
+    run(work)
+
+
+def test_a_worker_that_waited_has_the_whole_time_to_start(world: World, folder: Path) -> None:
+    """The time-out of a start is counted from the grant."""
+    partition = Partition(PARTITION)
+
+    async def work() -> None:
+        async with gateway(world, source_of(partition), folder) as backend:
+            await ready(backend)
+            first, second = await started(backend, ANA, 3), await started(backend, ANA, 1)
+            await backend.until(lambda: len(waiting(backend, second)) == 1, "a worker waits")
+            waiting(backend, second)[0].start_time -= 10**7
+            world.wishes[first] = 0
+            await backend.until(lambda: world.workers_of(second), "the worker starts")
+            await backend._check_timeouts()
+            await backend.until(lambda: not waiting(backend, second), "it is recorded")
+            assert [one.target for one in backend.db.get_cluster(second).workers.values()] == [
+                db_base.JobStatus.RUNNING
+            ]
+
+    run(work)
+
+
+def test_workers_that_fail_to_start(world: World, folder: Path) -> None:
+    """Failed starts count as without quotas: the cluster fails at the limit, and nothing stays in the ledger."""
+    partition = Partition(PARTITION)
+
+    async def work() -> None:
+        async with gateway(world, source_of(partition), folder) as backend:
+            await ready(backend)
+            world.failing = 3
+            name = await started(backend, ANA, 1)
+            await backend.until(lambda: backend.db.get_cluster(name).status == db_base.JobStatus.FAILED, "it fails")
+            await backend.until(lambda: not partition.applications(), "the ledger is empty")
+
+    run(work)
+
+
+def test_other_usages(world: World, folder: Path) -> None:
+    """An operator may count other resources than cores and memory."""
+    partition = Partition(PARTITION)
+
+    async def work() -> None:
+        usages = {
+            "scheduler": lambda _: Resource(vcore=100),
+            "worker": lambda config: Resource(vcore=config.worker_cores),
+        }
+        async with gateway(world, source_of(partition), folder, **usages, host="gw") as backend:
+            await ready(backend)
+            name = await started(backend, ANA, 1)
+            await backend.until(lambda: world.workers, "the worker starts")
+            application = partition.application(f"gw/{name}")
+            assert application is not None
+            assert application.usage == Resource(vcore=101)
+
+    run(work)
+
+
+# Warnings
+
+
+async def scale(backend: Any, name: str, wish: dict[str, Any], path: str = "scale") -> dict[str, Any]:  # noqa: ANN401 - no types
+    """Return the answer to the request of a client."""
+
+    async def handler(_: object) -> web.Response:
+        return web.json_response({"ok": True, "msg": None})
+
+    request = make_mocked_request("POST", f"/api/v1/clusters/{name}/{path}", match_info={"cluster_name": name})
+    request._read_bytes = json.dumps(wish).encode()
+    response = await backend.app.middlewares[0](request, handler)
+    answer: dict[str, Any] = json.loads(response.body)
+    return answer
+
+
+def test_a_user_is_warned(world: World, folder: Path) -> None:
+    """The answer to a wish says whether the workers can start, with the amounts and what can help."""
+    partition = Partition(PARTITION)
+
+    async def work() -> None:
+        async with gateway(world, source_of(partition), folder) as backend:
+            await ready(backend)
+            ana, ben = await started(backend, ANA, 3), await started(backend, BEN)
+            await backend.until(lambda: len(world.workers) == 3, "the workers run")
+            assert await scale(backend, ben, {"count": 2}) == {"ok": True, "msg": None}
+            assert await scale(backend, ana, {"count": 3}) == {"ok": True, "msg": None}
+            assert await scale(backend, ana, {"minimum": None, "maximum": 9, "active": True}, "adapt") == {
+                "ok": True,
+                "msg": None,
+            }
+            warned = await scale(backend, ben, {"minimum": 3, "maximum": None, "active": True}, "adapt")
+            assert warned == {
+                "ok": False,
+                "msg": "Not all of the 3 workers can start now; the others start as soon as they fit. The limit of the "
+                "group lab allows 7 cores (in use: 5 cores), and the request is for 3 cores. Try again when other work "
+                "has ended.",
+            }
+            never = await scale(backend, ben, {"count": 30})
+            assert never["msg"].startswith("Not all of the 30 workers can start. ")
+            partition.end(f"dask-gateway/{ben}")
+            assert await scale(backend, ben, {"count": 30}) == {"ok": True, "msg": None}
+
+    run(work)
+
+
+# Outages and restarts
+
+
+def test_an_outage(world: World, folder: Path) -> None:
+    """The gateway starts without the service and denies; afterwards it starts what waited, and repairs the ledger."""
+    partition = Partition(PARTITION)
+    is_off = True
+
+    async def source() -> AbstractPartition:
+        if is_off:
+            raise OSError("no route to the service")
+        return partition
+
+    async def work() -> None:
+        nonlocal is_off
+        async with gateway(world, source, folder) as backend:
+            with pytest.raises(base.PublicException, match="not ready"):
+                await backend.start_cluster(ANA, {})
+            is_off = False
+            await ready(backend)
+            name = await started(backend, ANA, 1)
+            await backend.until(lambda: world.workers, "the worker runs")
+            is_off = True
+            world.wishes[name] = 2
+            with pytest.raises(base.PublicException, match="not available"):
+                await backend.start_cluster(ANA, {})
+            assert await scale(backend, name, {"count": 2}) == {"ok": True, "msg": None}
+            await backend.until(lambda: len(waiting(backend, name)) == 1, "the worker waits")
+            is_off = False
+            await backend.until(lambda: len(world.workers) == 2, "the worker starts")
+            check_agreement(partition, world)
+
+    run(work)
+
+
+def test_a_lost_ledger(world: World, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A new ledger adopts what runs, with the groups, and the limits hold from then on."""
+
+    async def first() -> None:
+        async with gateway(world, source_of(Partition(PARTITION)), folder) as backend:
+            await ready(backend)
+            ana, ben = await started(backend, ANA, 3), await started(backend, BEN, 4)
+            await backend.until(lambda: len(world.workers) == 5, "the workers run")
+            nameless = backend.db.get_cluster(ben)
+            config = {name: value for name, value in nameless.config.items() if name != "ugm_groups"}
+            backend.db.update_cluster(nameless, config=config)
+            world.wishes[ana] = 4
+
+    partition = Partition(PARTITION)
+
+    async def second() -> None:
+        async with gateway(world, source_of(partition), folder) as backend:
+            await ready(backend)
+            await backend.until(lambda: len(world.workers) == 6, "the queue is full, and the group is not")
+            check_agreement(partition, world)
+            groups = {one.user.name: one.user.groups for one in partition.applications()}
+            assert groups == {"ana": ("lab",), "ben": ()}
+
+    run(first)
+    run(second)
+    ben = next(name for name, user in world.owners.items() if user == "ben")
+    assert f"adopted without groups: dask-gateway/{ben}" in caplog.text
+
+
+#: More steps than a scenario has.
+ALL_STEPS: Final = 70
+
+
+@pytest.mark.parametrize("steps", range(ALL_STEPS))
+def test_killed_between_any_two_steps(world: World, folder: Path, steps: int) -> None:
+    """After a kill between any two steps, the limits hold, nothing is lost, and everything ends without a leak."""
+
+    async def first(partition: AbstractPartition) -> None:
+        async with gateway(world, source_of(partition, world), folder) as backend:
+            await ready(backend)
+            world.steps = steps
+            try:
+                name = await started(backend, ANA, 2)
+                await backend.until(lambda: len(world.workers) == 2, "the workers run")
+                other = await started(backend, BEN, 9)
+                await backend.until(lambda: len(world.workers_of(other)) == 3, "the workers that fit run")
+                world.wishes[name] = 1
+                await backend.until(lambda: len(world.workers_of(other)) == 4, "one more runs")
+                await backend.stop_cluster(name)
+                await backend.until(lambda: name not in world.wishes, "the cluster ends")
+            except Killed:
+                pass
+
+    async def second(partition: AbstractPartition) -> None:
+        async with gateway(world, source_of(partition), folder) as backend:
+            await ready(backend)
+            check_never_above(partition)
+            for name in world.wishes:
+                world.wishes[name] = 2
+            await backend.until(lambda: held(partition) == world.processes(), "the ledger has what runs")
+            extra = await started(backend, DAN, 0)
+            await backend.until(lambda: not any(waiting(backend, name) for name in world.wishes), "all workers run")
+            await backend.until(lambda: held(partition) == world.processes(), "the ledger has what runs, too")
+            check_agreement(partition, world)
+            for name in list(backend.db.name_to_cluster):
+                await backend.stop_cluster(name)
+            await backend.until(lambda: not world.wishes, "all clusters end")
+            await backend.until(lambda: not partition.applications(), "the ledger is empty")
+            assert extra not in world.wishes
+
+    with open_partition(folder / "ledger", PARTITION) as partition:
+        run(lambda: first(partition))
+    world.steps = None
+    with open_partition(folder / "ledger", PARTITION) as partition:
+        run(lambda: second(partition))
+    assert world.most.pop("all") <= 8
+    assert all(number <= 5 for number in world.most.values())
+
+
+# Arguments
+
+
+def test_backends_without_a_database() -> None:
+    """A backend that keeps its state in Kubernetes is refused: there, the webhook limits it."""
+
+    class KubeBackend(base.Backend):  # type: ignore[misc]
+        pass
+
+    with pytest.raises(RequestError, match="admission webhook"):
+        limited(KubeBackend, source_of(Partition(PARTITION)))
+
+
+def test_backends_that_start_clusters_themselves() -> None:
+    """An own start would be skipped, so it has to be written on top."""
+
+    class Own(Simulated):
+        async def start_cluster(self, _user: object, _options: object) -> str:
+            return ""
+
+    with pytest.raises(RequestError, match="derive the class"):
+        limited(Own, source_of(Partition(PARTITION)))
+    assert issubclass(limited(Simulated, source_of(Partition(PARTITION))), Simulated)
