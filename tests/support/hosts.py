@@ -154,9 +154,9 @@ class Processes:
             for process_id in found:
                 with suppress(ProcessLookupError):
                     os.kill(process_id, signal.SIGKILL)
-            for one in self._started:
-                one.process.wait()
             time.sleep(0.05)
+        for one in self._started:
+            one.process.wait()
 
     def _marked(self) -> Iterator[int]:
         entry = f"{MARK}={self.mark}".encode()

@@ -1,0 +1,246 @@
+"""A real gateway of Dask with quotas: embedded with a store, and over a service."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+
+from support.dask_gateway import DaskGateway, Monitor
+from support.hosts import Processes, QuotaService, processes
+from ugm import parse_config
+from ugm.journal import open_partition
+from ugm.partition import AbstractPartition
+from ugm.testing import check_running
+
+pytestmark = pytest.mark.ci
+
+GROUPS: Final = {"ana": ("lab",), "ben": ("lab",), "cid": ("guests",)}
+CONFIG: Final = """
+partitions:
+- name: default
+  placementrules: [{name: fixed, value: dask}]
+  queues:
+  - name: dask
+    resources: {max: {vcore: 12}}
+    limits:
+    - {users: ["*"], maxresources: {vcore: 4, clusters: 2}}
+    - {groups: [lab], maxresources: {vcore: 6}}
+    - {groups: [guests], maxresources: {vcore: 2}}
+"""
+#: The client of a user: tasks on an adaptive cluster. It prints the sum of their results.
+CLIENT: Final = """
+import sys, time, warnings
+from dask_gateway import BasicAuth, Gateway
+warnings.simplefilter("ignore")
+address, proxy_address, user = sys.argv[1:]
+with Gateway(address, proxy_address=proxy_address, auth=BasicAuth(user, "x")) as gateway:
+    with gateway.new_cluster() as cluster:
+        cluster.adapt(minimum=0, maximum=3)
+        with cluster.get_client() as client:
+            futures = client.map(lambda number: time.sleep(1) or number, range(30))
+            print("sum", sum(client.gather(futures)), flush=True)
+"""
+DENIED_CLIENT: Final = """
+import sys
+from dask_gateway import BasicAuth, Gateway
+address, proxy_address, user = sys.argv[1:]
+with Gateway(address, proxy_address=proxy_address, auth=BasicAuth(user, "x")) as gateway:
+    gateway.new_cluster()
+"""
+
+
+class Host(NamedTuple):
+    """A gateway with its quotas."""
+
+    owner: Processes
+    gateway: DaskGateway
+    folder: Path
+    #: None if the partition is embedded.
+    service: QuotaService | None
+
+    @contextmanager
+    def ledger(self) -> Iterator[AbstractPartition]:
+        """Yield the partition. An embedded one can be opened only when the gateway has ended."""
+        if self.service is not None:
+            with self.service.partition() as partition:
+                yield partition
+            return
+        self.gateway.process.stop()
+        with open_partition(self.folder / "quota.db", parse_config(CONFIG).partition()) as partition:
+            yield partition
+
+    def wait_until(self, predicate: Callable[[], object], what: str) -> None:
+        """Wait until a predicate is true."""
+        self.gateway.process.wait_until(predicate, what)
+
+    def has_workers(self, cluster: str, number: int) -> None:
+        """Wait until a cluster has a number of workers."""
+        self.wait_until(lambda: len(self.gateway.workers_of(cluster)) == number, f"{number} workers of {cluster}")
+
+    def has_ended(self, cluster: str, user: str) -> None:
+        """Wait until a cluster has been stopped."""
+        self.wait_until(lambda: self.gateway.status(cluster, user) == "STOPPED", f"{cluster} is stopped")
+
+    def check_ledger(self) -> None:
+        """Check within a minute that the ledger has what runs, and nothing else, within the limits."""
+        with self.ledger() as partition:
+
+            def agrees() -> bool:
+                try:
+                    check_running(partition, self.gateway.running_work(), within_limits=True)
+                except AssertionError:
+                    if time.monotonic() > end or self.service is None:
+                        raise
+                    return False
+                return True
+
+            end = time.monotonic() + 60
+            while not agrees():
+                time.sleep(0.5)
+            partition.verify()
+
+
+@contextmanager
+def host(kind: str, folder: Path, config: str = CONFIG) -> Iterator[Host]:
+    """Yield a gateway that runs, with an embedded partition or a service."""
+    with processes() as owner:
+        service = None
+        source = '"quota.yaml", store="quota.db"'
+        if kind == "service":
+            service = QuotaService(owner, folder, config)
+            service.start()
+            source = f'service="{service.address}", token_file="{service.token_file}", deadline=3'
+        (folder / "quota.yaml").write_text(config)
+        gateway = DaskGateway(owner, folder, source, GROUPS)
+        gateway.start()
+        yield Host(owner, gateway, folder, service)
+
+
+@pytest.mark.parametrize("kind", ["embedded", "service"])
+def test_life_of_clusters(kind: str, tmp_path: Path) -> None:
+    """Limits hold, denials have texts, workers that wait start after a release, and kills leave nothing wrong."""
+    with host(kind, tmp_path) as one, Monitor(one.gateway) as monitor:
+        gateway = one.gateway
+        ana = gateway.running_cluster("ana")
+        assert gateway.scale(ana, "ana", 3) is None
+        one.has_workers(ana, 3)
+        denied = gateway.start_cluster("ana")
+        assert denied == (
+            "!Your limit allows 4 cores (in use: 4 cores), and the request is for 1 core. "
+            "Try again when other work has ended."
+        )
+        check_text_of_client(one, "ana", denied[1:])
+
+        # Another group is not affected, and has its own limit.
+        cid = gateway.running_cluster("cid")
+        warning = gateway.adapt(cid, "cid", 2, 2)
+        assert warning is not None
+        assert warning.startswith("Not all of the 2 workers can start now; the others start as soon as they fit. The ")
+        one.has_workers(cid, 1)
+
+        # An adaptive cluster with tasks gets one worker, and the others after a release of another user.
+        client = one.owner.start(
+            [sys.executable, "-c", CLIENT, gateway.address, gateway.proxy_address, "ben"], tmp_path / "client.log"
+        )
+        ben = one.gateway.process.wait_until(lambda: cluster_of(gateway, "ben"), "the cluster of ben starts")
+        one.has_workers(ben, 1)
+        one.wait_until(lambda: f"worker of cluster {ben} of ben waits" in gateway.process.output(), "a worker waits")
+        gateway.scale(ana, "ana", 1)
+        one.has_workers(ben, 3)
+        assert gateway.status(ben, "ben") == "RUNNING"
+
+        os.kill(gateway.workers_of(ben)[0].process_id, signal.SIGKILL)
+        one.wait_until(lambda: len(gateway.workers_of(ben)) < 3, "the worker has ended")
+        one.has_workers(ben, 3)
+        one.wait_until(lambda: "sum 435" in client.output(), "the tasks have ended")
+        one.wait_until(lambda: not cluster_of(gateway, "ben"), "the cluster of the client ends")
+
+        # The gateway is killed, and a worker while it does not run.
+        ben = gateway.running_cluster("ben")
+        gateway.adapt(ben, "ben", 3, 3)
+        one.has_workers(ben, 3)
+        gateway.process.kill()
+        os.kill(gateway.workers_of(ben)[0].process_id, signal.SIGKILL)
+        gateway.start()
+        one.has_workers(ben, 3)
+        if one.service is not None:
+            check_outages(one, one.service)
+
+        # The ledger agrees, with work and without.
+        one.check_ledger()
+        if kind == "embedded":
+            gateway.start()
+        for name, user in ((ana, "ana"), (ben, "ben"), (cid, "cid")):
+            gateway.stop_cluster(name, user)
+            one.has_ended(name, user)
+        assert not gateway.running()
+        one.check_ledger()
+        assert monitor.most["ana"] <= 4
+        assert monitor.most["ben"] <= 4
+        assert monitor.most["cid"] <= 2
+        assert monitor.most["all"] <= 9
+
+
+def check_text_of_client(one: Host, user: str, text: str) -> None:
+    """Check that the program of a user ends with an error that has the text."""
+    command = [sys.executable, "-c", DENIED_CLIENT, one.gateway.address, one.gateway.proxy_address, user]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)  # noqa: S603 - our own program
+    assert f"ValueError: {text}" in done.stderr
+
+
+def cluster_of(gateway: DaskGateway, user: str) -> str:
+    """Return a cluster of a user that runs."""
+    return next((one.cluster for one in gateway.running() if one.user == user), "")
+
+
+def check_outages(one: Host, service: QuotaService) -> None:
+    """Check that a service which is killed, or which does not answer, denies, and that the gateway stays up."""
+    gateway = one.gateway
+    service.process.kill()
+    assert "not available" in gateway.start_cluster("dan")
+    gateway.process.kill()
+    gateway.start()
+    assert "not ready" in gateway.start_cluster("dan")
+    service.start()
+    one.wait_until(lambda: not (started := gateway.start_cluster("dan")).startswith("!") and started, "it starts again")
+    service.process.suspend()
+    started = time.monotonic()
+    assert "not available" in gateway.start_cluster("dan")
+    assert time.monotonic() - started < 20
+    assert gateway.call("GET", "/api/health")[0] == 200
+    service.process.resume()
+    gateway.stop_cluster(gateway.call("GET", "/api/v1/clusters/", user="dan")[1].popitem()[0], "dan")
+    one.wait_until(lambda: not cluster_of(gateway, "dan"), "the cluster ends")
+
+
+def test_fifty_at_once(tmp_path: Path) -> None:
+    """Fifty clusters and fifty workers that start at once get exactly what fits."""
+    config = CONFIG.replace("vcore: 12", "vcore: 12, workers: 9").replace("vcore: 4, clusters: 2", "vcore: 12")
+    with host("embedded", tmp_path, config) as one, Monitor(one.gateway) as monitor:
+        gateway = one.gateway
+        with ThreadPoolExecutor(50) as pool:
+            users = [f"user{number}" for number in range(50)]
+            started = list(pool.map(lambda user: gateway.start_cluster(user, cheap_scheduler=True), users))
+        assert sum(name.startswith("!The queue dask allows 12 cores") for name in started) == 38
+        one.wait_until(lambda: len(gateway.running()) == 12, "twelve clusters run")
+        for name, user in zip(started, users, strict=True):
+            if not name.startswith("!"):
+                gateway.stop_cluster(name, user)
+        one.wait_until(lambda: not gateway.running(), "they end")
+        dan = gateway.running_cluster("dan", cheap_workers=True)
+        gateway.scale(dan, "dan", 50)
+        one.has_workers(dan, 9)
+        time.sleep(5)
+        assert len(gateway.workers_of(dan)) == 9
+        assert monitor.most["all"] == 12
+        assert monitor.most["dan"] == 10
