@@ -1,0 +1,327 @@
+"""JupyterHub with its proxy and servers, and limits in the hub or of a service; with kills of each process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from support.hosts import Processes, QuotaService, processes, wait_until
+from support.jupyter_hub import Answer, Hub, Visitor
+from ugm import Resource, UserGroup, parse_config
+from ugm.budgets import BudgetChange
+from ugm.journal import open_partition
+from ugm.partition import AbstractPartition, RunningApplication
+from ugm.testing import check_running
+
+pytestmark = pytest.mark.ci
+
+QUOTA: Final = """
+partitions:
+- name: default
+  queues:
+  - name: hub
+    resources: {max: {servers: 6}}
+    limits:
+    - {users: ["*"], maxresources: {servers: 2}}
+    - {groups: [lab], maxresources: {servers: 3}}
+  placementrules: [{name: fixed, value: root.hub}]
+  ugm:
+    budgets:
+    - {name: gpu time, user: "*", amounts: {gpu: 3}, unit: second, period: year, mode: admit}
+"""
+LIMITS: Final = """
+from ugm import Resource
+from ugm.integrations.jupyterhub import limit_servers, quota_source, server_usage
+
+def usage(spawner):
+    return server_usage(spawner) + Resource(gpu=int(spawner.user_options.get("gpu", 0)))
+
+c.Spawner.options_form = "A form."
+c.Spawner.options_from_form = lambda form: {"gpu": form["gpu"][0]}
+limit_servers(c, quota_source(%s), usage=usage%s)
+"""
+EMBEDDED: Final = '"quota.yaml", store="quota.db"'
+SHARED: Final = 'service={address!r}, token_file="token", deadline=2'
+GROUPS: Final = {"lab": ["ana", "ben", *(f"lab{number}" for number in range(25))], "ops": ["eve", "joe"]}
+#: The time in which everything is repaired.
+REPAIR: Final = 60
+
+
+class Site:
+    """A hub with limits.
+
+    Args:
+        owner: starts the processes.
+        folder: the folder of all files.
+        is_shared: whether the limits are those of a service.
+        options: further options of the limits.
+    """
+
+    def __init__(self, owner: Processes, folder: Path, *, is_shared: bool, options: str = "") -> None:
+        self.folder: Final = folder
+        self.service: Final = QuotaService(owner, folder, QUOTA) if is_shared else None
+        source = EMBEDDED
+        if self.service is None:
+            (folder / "quota.yaml").write_text(QUOTA, "utf-8")
+        else:
+            self.service.start()
+            source = SHARED.format(address=self.service.address)
+        self.limits: Final = LIMITS % (source, options)
+        self.hub: Final = Hub(owner, folder, self.limits, groups=GROUPS)
+        self.hub.start()
+        self.hub.add_users(["ana", "ben", "eve", "joe"])
+
+    def spawn(self, user: str, server: str = "", /, **options: object) -> Answer:
+        """Start a server as soon as the quotas are ready."""
+        return wait_until(
+            lambda: (answer := self.hub.spawn(user, server, **options)).status != 409 and answer,
+            "the quotas are ready",
+            seconds=REPAIR,
+            details=lambda: self.hub.log()[-4000:],
+        )  # type: ignore[return-value]  # never false
+
+    def audit(self, *, within_limits: bool = True) -> None:
+        """Check that the ledger has exactly what runs, and that no limit is exceeded, at the end of a test.
+
+        The hub stops for it if it has the ledger.
+        """
+        running = [
+            RunningApplication(f"jupyterhub/{name}", UserGroup("any"), "", [(f"jupyterhub/{name}", usage)])
+            for name, usage in self._usage().items()
+        ]
+        if self.service is None:
+            self.hub.stop()
+        with self.ledger() as partition:
+            check_running(partition, running, within_limits=within_limits)
+
+    def audit_soon(self) -> None:
+        """Check the ledger of the service until it agrees."""
+        assert self.service is not None
+
+        def is_clean() -> bool:
+            try:
+                self.audit()
+            except AssertionError:
+                return False
+            return True
+
+        wait_until(is_clean, "the ledger agrees", seconds=REPAIR, every=1, details=lambda: self.hub.log()[-4000:])
+        self.audit()
+
+    def ledger(self) -> AbstractContextManager[AbstractPartition]:
+        """Return the partition of the service, or of the hub, which has to be stopped."""
+        if self.service is not None:
+            return self.service.partition()
+        return open_partition(self.folder / "quota.db", parse_config(QUOTA).partition())
+
+    def _usage(self) -> dict[str, Resource]:
+        users = self.hub.call("GET", "/users").body
+        return {
+            f"{user['name']}/{name}": Resource(servers=1, gpu=int(server["user_options"].get("gpu", 0)))
+            for user in users
+            for name, server in user["servers"].items()
+        }
+
+
+@pytest.fixture(name="owner")
+def _owner() -> Iterator[Processes]:
+    with processes() as owner:
+        yield owner
+
+
+@pytest.fixture(name="site", params=[False, True], ids=["embedded", "service"])
+def _site(request: pytest.FixtureRequest, owner: Processes, tmp_path: Path) -> Site:
+    return Site(owner, tmp_path, is_shared=request.param)
+
+
+@pytest.fixture(name="shared")
+def _shared(owner: Processes, tmp_path: Path) -> Site:
+    return Site(owner, tmp_path, is_shared=True)
+
+
+def test_users_are_denied_and_served_after_a_release(site: Site) -> None:
+    """A denial names the limit and what can help, in REST and on the page; the form shows what remains."""
+    hub = site.hub
+    assert [site.spawn("ana", name).status for name in ("", "b")] == [201, 201]
+    denied = site.spawn("ana", "c")
+    assert denied.status == 429
+    assert denied.message.startswith("Your limit allows 2 servers (in use: 2 servers)")
+    assert denied.message.endswith("Try again when other work has ended.")
+    assert site.spawn("ben").status == 201
+    assert "The limit of the group lab allows 3 servers" in site.spawn("ben", "b").message
+
+    visitor = Visitor(hub, "eve")
+    assert "You can still start: 2 servers." in visitor.open("/hub/spawn").text
+    assert visitor.open("/hub/spawn", gpu="0").status == 200
+    assert site.spawn("eve", "b").status == 201
+    page = visitor.open("/hub/spawn/eve/c", gpu="0")
+    assert page.status == 429
+    assert "Your limit allows 2 servers (in use: 2 servers)" in page.text
+    assert "You can still start: 0 servers. You can still use until " in page.text
+    assert page.text.endswith("A form. Start Error The error OK")
+
+    hub.stop_server("ana")
+    assert site.spawn("ben", "b").status == 201
+    site.audit()
+
+
+def test_odd_names(site: Site) -> None:
+    """Names may have any characters that the hub allows."""
+    names = ["ána maria@example.org", "a'b\"c", "<i>", "k" * 180, "*"]
+    site.hub.add_users(names)
+    for name in names[:-1]:
+        assert site.spawn(name).status == 201, name
+    assert site.hub.spawn("*").status == 409
+    site.hub.stop_server("<i>")
+    site.audit()
+
+
+def test_a_budget_is_used_up_and_renewed(site: Site) -> None:
+    """A server with GPUs uses the budget of its user up; an operator adds to it."""
+    hub = site.hub
+    assert site.spawn("ana", gpu=2).status == 201
+    assert site.spawn("eve").status == 201
+    time.sleep(2)
+    hub.stop_server("ana")
+    denied = site.spawn("ana", gpu=1)
+    assert denied.status == 429
+    assert "budget" in denied.message
+    assert site.spawn("ana", "b", gpu=0).status == 201
+    assert site.spawn("eve", "b", gpu=1).status == 201
+
+    if site.service is None:
+        hub.stop()
+    with site.ledger() as partition:
+        partition.change_budget(BudgetChange.refill("gpu time", Resource(gpu=100), owner="ana", reason="a deadline"))
+    if site.service is None:
+        hub.start()
+    assert site.spawn("ana", gpu=1).status == 201
+    site.audit(within_limits=False)  # what has run past the budget stays exceeded
+
+
+def test_fifty_starts_at_once(site: Site) -> None:
+    """Exactly as many servers start as the limits allow, of all and of a group."""
+    users = [f"{group}{number}" for number in range(25) for group in ("lab", "other")]
+    site.hub.add_users(users)
+    assert site.spawn("eve").status == 201
+    answers = site.hub.spawn_all((user, "") for user in users)
+
+    started = [user for user, answer in zip(users, answers, strict=True) if answer.status == 201]
+    assert len(started) == 5
+    assert sum(user.startswith("lab") for user in started) <= 3
+    assert {answer.status for answer in answers} == {201, 429}
+    assert sorted(site.hub.servers()) == sorted(["eve/", *(f"{user}/" for user in started)])
+    site.audit()
+
+
+def test_the_hub_and_a_server_are_killed(site: Site) -> None:
+    """The hub finds the servers that still run after a restart, and the place of the others is free."""
+    hub = site.hub
+    for user, server in (("ana", ""), ("ana", "b"), ("ben", "")):
+        assert site.spawn(user, server).status == 201
+    first, second, _ = hub.servers().values()
+    hub.kill()
+    os.kill(first, signal.SIGKILL)
+    hub.start()
+    assert sorted(hub.servers()) == ["ana/b", "ben/"]
+    assert site.spawn("ana").status == 201
+    assert site.spawn("ana", "c").status == 429
+
+    os.kill(second, signal.SIGKILL)
+    wait_until(lambda: site.spawn("ana", "c").status == 201, "the place of a killed server is free", seconds=REPAIR)
+    site.audit()
+
+
+def test_servers_without_a_grant_are_adopted(site: Site) -> None:
+    """Servers that were started without limits count, and those that the hub has forgotten do not."""
+    hub = site.hub
+    assert site.spawn("ana").status == 201
+    assert site.spawn("eve").status == 201
+    forgotten = hub.servers()["ana/"]
+    hub.stop()
+    os.kill(forgotten, signal.SIGKILL)
+    with closing(sqlite3.connect(site.folder / "jupyterhub.sqlite")) as database, database:
+        database.execute(
+            "update spawners set server_id = null, state = null"
+            " where user_id = (select id from users where name = 'ana')"
+        )
+
+    hub.limits = ""
+    hub.start()
+    assert [hub.spawn("ben", server).status for server in ("", "b", "c")] == [201, 201, 201]
+    hub.stop()
+    hub.limits = site.limits
+    hub.start()
+    assert site.spawn("ben", "d").status == 429
+    assert site.spawn("ana").status == 429
+    hub.stop_server("ben")
+    assert "ended: 'jupyterhub/ana/'" in hub.log()
+    assert "adopted applications: 'jupyterhub/ben/'" in hub.log()
+    site.audit()
+
+
+@pytest.mark.parametrize("failure", ["killed", "suspended"])
+def test_the_quota_service_does_not_answer(shared: Site, failure: str) -> None:
+    """Nothing starts, the hub stays up and answers at once, and everything is repaired when the service is back."""
+    hub, service = shared.hub, shared.service
+    assert service is not None
+    assert shared.spawn("ana").status == 201
+    assert shared.spawn("eve").status == 201
+    begin, end = (
+        (service.process.kill, service.start)
+        if failure == "killed"
+        else (service.process.suspend, service.process.resume)
+    )
+    begin()
+    answers = hub.spawn_all([("ben", ""), ("joe", ""), ("ana", "b"), ("eve", "b"), ("joe", "b")])
+    assert [answer.status for answer in answers] == [409] * 5
+    assert answers[0].message.startswith("The quota service is not available")
+    page = Visitor(hub, "joe").open("/hub/spawn")
+    assert "The quota service is not available" in page.text
+    start = time.monotonic()
+    assert hub.call("GET", "/users").status == 200
+    assert time.monotonic() - start < 5
+    hub.stop_server("ana")
+    assert hub.process.is_alive
+
+    end()
+    assert shared.spawn("ben").status == 201
+    shared.audit_soon()
+    assert set(hub.servers()) == {"eve/", "ben/"}
+
+
+def test_the_hub_starts_before_the_quota_service(shared: Site) -> None:
+    """The hub starts and denies; when the service is there, the ledger is compared and servers start."""
+    hub, service = shared.hub, shared.service
+    assert service is not None
+    assert shared.spawn("ana").status == 201
+    hub.kill()
+    service.process.kill()
+    hub.start()
+    assert hub.servers().keys() == {"ana/"}
+    assert hub.spawn("ben").status == 409
+    hub.stop_server("ana")
+    service.start()
+    assert shared.spawn("ben").status == 201
+    shared.audit_soon()
+
+
+def test_a_hub_that_fails_open(owner: Processes, tmp_path: Path) -> None:
+    """If the operator wants so, servers start without the service, and are adopted later."""
+    site = Site(owner, tmp_path, is_shared=True, options=", fails_open=True")
+    assert site.service is not None
+    assert site.spawn("ana").status == 201
+    site.service.process.kill()
+    assert site.hub.spawn("ben").status == 201
+    site.service.start()
+    site.audit_soon()
+    assert site.hub.spawn("ben", "b").status == 201
+    assert site.hub.spawn("ben", "c").status == 429
