@@ -154,7 +154,14 @@ def amount_for_people(resource: str, amount: Fraction | int, per: str = "") -> s
         digits = number.rstrip("KMGTPEi")
         return f"{digits} {number[len(digits) :]}B{after} of memory"
     short = resource.rpartition("/")[2]
-    return f"{number} GPU{ends}{after}" if short == "gpu" else f"{number} {short}{after}"
+    if short == "gpu":
+        return f"{number} GPU{ends}{after}"
+    return f"{number} {short if ends else _singular(short)}{after}"
+
+
+def _singular(name: str) -> str:
+    """Return the name of one unit of a resource, whose name may be a plural: `servers`."""
+    return name if name.endswith(("as", "is", "ss", "us")) else name.removesuffix("s")
 
 
 def _advice(violations: tuple[ExceededLimit, ...]) -> str:

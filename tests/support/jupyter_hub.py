@@ -20,8 +20,9 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlencode
 
 from support.hosts import MARK, HostProcess, Processes, free_ports, wait_until
+from support.places import EXAMPLES
 
-__all__ = ["Answer", "Hub", "Page", "Visitor"]
+__all__ = ["Answer", "Hub", "Page", "Visitor", "example"]
 
 #: The proxy of the hub: the value of this variable, or the one that is installed.
 PROXY: Final = os.environ.get("UGM_HUB_PROXY") or shutil.which("configurable-http-proxy")
@@ -191,6 +192,13 @@ class Hub:
     def wait_for_log(self, text: str, *, after: int = 0) -> None:
         """Wait until the hub prints a text after a position of its log."""
         wait_until(lambda: text in self.log()[after:], f"the log has {text!r}", details=lambda: self.log()[-4000:])
+
+
+def example(owner: Processes, folder: Path) -> Hub:
+    """Return the hub of the examples, with the ports and the servers of tests."""
+    shutil.copy(EXAMPLES / "jupyterhub" / "quota.yaml", folder)
+    text = (EXAMPLES / "jupyterhub" / "jupyterhub_config.py").read_text("utf-8")
+    return Hub(owner, folder, re.sub(r"(?m)^c = .*|^c\.JupyterHub\.bind_url = .*", "", text))
 
 
 class Visitor:

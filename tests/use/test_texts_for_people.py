@@ -54,6 +54,17 @@ def test_sentences_for_people(usage: dict[str, str], limit: str, advice: str) ->
     assert "root." not in text
 
 
+@pytest.mark.parametrize(
+    ("resource", "limit", "text"),
+    [("servers", 2, "2 servers (in use: 1 server)"), ("gas", 1, "1 gas (in use: 1 gas)"), ("x/pods", 3, "3 pods")],
+)
+def test_one_of_a_plural(resource: str, limit: int, text: str) -> None:
+    """A resource may have the name of several things; one of them is a singular."""
+    denial = Decision((Violation("user", "ana", "root.hub", "*", resource, limit, 1, 1),))
+
+    assert text in denial.for_people()
+
+
 def test_a_summary_is_one_short_line() -> None:
     """The summary has one line of bounded length, whatever the names and the number of limits are."""
     long = Violation("user", "x" * 300 + "\n" + "y", "root.q", "*", "gpu", 1, 1, 1)

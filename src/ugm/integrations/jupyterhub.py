@@ -44,6 +44,8 @@ class HubSpawner(Protocol):
     mem_limit: int | None
     cpu_guarantee: float | None
     cpu_limit: float | None
+    #: What the user has chosen in the form, or has sent over REST.
+    user_options: dict[str, Any]
     log: logging.Logger
 
 
@@ -90,7 +92,7 @@ def limit_servers(
 
     Args:
         c: the configuration of the hub.
-        source: the quotas, as `quota_source` returns them.
+        source: the quotas, as `ugm.integrations.quota_source` returns them.
         usage: returns the usage of a server that is about to start.
         queue: the queue of all servers; by default the placement rules of the configuration decide.
         duration: returns the number of seconds after which the host stops a server, for budgets that reserve it; None
@@ -155,7 +157,7 @@ class ServerLimits:
         """Grant a server that is about to start.
 
         Raises:
-            SpawnException: it is denied; the message is for the user.
+            Exception: the ``SpawnException`` of a denial, whose message is for the user.
         """
         try:
             await self._grant(_server_id(spawner), self._spec(spawner), spawner)
@@ -217,19 +219,19 @@ class ServerLimits:
         from jupyterhub.app import JupyterHub  # type: ignore[import-not-found,import-untyped,unused-ignore]  # noqa: PLC0415
 
         if JupyterHub.initialized():
-            self._compare_after_start(JupyterHub.instance())
+            self._compare_from_start_on(JupyterHub.instance())
 
-    def _compare_after_start(self, hub: Any) -> None:  # noqa: ANN401 - the hub has no types
+    def _compare_from_start_on(self, hub: Any) -> None:  # noqa: ANN401 - the hub has no types
         start = hub.start
 
-        async def start_and_compare() -> None:
+        async def start_with_limits() -> None:  # the hub knows all of its servers, and does not listen yet
             self._require_hooks(hub)
             logging.getLogger("ugm").parent = hub.log
-            await _result(start())
             comparison = self.grants.keep_reconciled(lambda held: self.list_work(hub.users.values(), held))
             self._task = asyncio.create_task(comparison)
+            await _result(start())
 
-        hub.start = start_and_compare
+        hub.start = start_with_limits
 
     def _require_hooks(self, hub: Any) -> None:  # noqa: ANN401 - as above
         """Check that no later line of the configuration has replaced a hook.

@@ -14,7 +14,8 @@ from typing import Final
 import pytest
 
 from support.hosts import Processes, QuotaService, processes, wait_until
-from support.jupyter_hub import Answer, Hub, Visitor
+from support.jupyter_hub import Answer, Hub, Visitor, example
+from support.places import EXAMPLES
 from ugm import Resource, UserGroup, parse_config
 from ugm.budgets import BudgetChange
 from ugm.journal import open_partition
@@ -63,9 +64,12 @@ class Site:
         folder: the folder of all files.
         is_shared: whether the limits are those of a service.
         options: further options of the limits.
+        limits: other lines of the configuration of the hub.
     """
 
-    def __init__(self, owner: Processes, folder: Path, *, is_shared: bool, options: str = "") -> None:
+    def __init__(
+        self, owner: Processes, folder: Path, *, is_shared: bool = False, options: str = "", limits: str = ""
+    ) -> None:
         self.folder: Final = folder
         self.service: Final = QuotaService(owner, folder, QUOTA) if is_shared else None
         source = EMBEDDED
@@ -74,7 +78,7 @@ class Site:
         else:
             self.service.start()
             source = SHARED.format(address=self.service.address)
-        self.limits: Final = LIMITS % (source, options)
+        self.limits: Final = limits or LIMITS % (source, options)
         self.hub: Final = Hub(owner, folder, self.limits, groups=GROUPS)
         self.hub.start()
         self.hub.add_users(["ana", "ben", "eve", "joe"])
@@ -173,8 +177,9 @@ def test_users_are_denied_and_served_after_a_release(site: Site) -> None:
     site.audit()
 
 
-def test_odd_names(site: Site) -> None:
+def test_odd_names(owner: Processes, tmp_path: Path) -> None:
     """Names may have any characters that the hub allows."""
+    site = Site(owner, tmp_path)
     names = ["ána maria@example.org", "a'b\"c", "<i>", "k" * 180, "*"]
     site.hub.add_users(names)
     for name in names[:-1]:
@@ -240,8 +245,12 @@ def test_the_hub_and_a_server_are_killed(site: Site) -> None:
     site.audit()
 
 
-def test_servers_without_a_grant_are_adopted(site: Site) -> None:
-    """Servers that were started without limits count, and those that the hub has forgotten do not."""
+def test_servers_without_a_grant_are_adopted(owner: Processes, tmp_path: Path) -> None:
+    """Servers that were started without limits count, and those that the hub has forgotten do not.
+
+    The limits are the few lines that a page shows.
+    """
+    site = Site(owner, tmp_path, limits=_example("minimal.py"))
     hub = site.hub
     assert site.spawn("ana").status == 201
     assert site.spawn("eve").status == 201
@@ -325,3 +334,37 @@ def test_a_hub_that_fails_open(owner: Processes, tmp_path: Path) -> None:
     site.audit_soon()
     assert site.hub.spawn("ben", "b").status == 201
     assert site.hub.spawn("ben", "c").status == 429
+
+
+def test_the_example(owner: Processes, tmp_path: Path) -> None:
+    """The hub of the examples denies a GPU, and more memory than a user can have."""
+    hub = example(owner, tmp_path)
+    hub.start()
+    visitor = Visitor(hub, "ana")
+    start = visitor.open("/hub/spawn/ana", memory="2G", gpu="1")
+    assert start.status == 200, start.text
+    hub.process.wait_until(lambda: "ana/" in hub.servers(), "the server runs")
+    page = visitor.open("/hub/spawn/ana/two", memory="1G", gpu="1")
+    assert page.status == 429
+    assert "Your limit allows 1 GPU (in use: 1 GPU), and the request is for 1 GPU." in page.text
+    assert "You can still start: 0 GPUs, 2 GiB of memory, 1 server." in page.text
+    page = visitor.open("/hub/spawn/ana/two", memory="8G", gpu="0")
+    assert page.status == 403
+    assert "Your limit allows 4 GiB of memory at most" in page.text
+
+
+def test_the_lines_for_a_service(owner: Processes, tmp_path: Path) -> None:
+    """The lines that a page shows limit the servers of any hub, and show what remains."""
+    service = QuotaService(owner, tmp_path, QUOTA)
+    service.start()
+    hub = Hub(owner, tmp_path, _example("shared.py").replace("unix:/run/ugm/socket", service.address), groups=GROUPS)
+    hub.start()
+    hub.add_users(["joe", "eve"])
+    wait_until(lambda: hub.spawn("eve").status == 201, "the quotas are ready", seconds=REPAIR)
+    answers = hub.spawn_all([("joe", ""), ("joe", "a"), ("joe", "b")])
+    assert sorted(answer.status for answer in answers) == [201, 201, 429]
+    assert "You can still start: 1 server." in Visitor(hub, "eve").open("/hub/spawn/eve/b").text
+
+
+def _example(name: str) -> str:
+    return (EXAMPLES / "jupyterhub" / name).read_text("utf-8")

@@ -397,13 +397,25 @@ def test_a_server_keeps_its_usage(partition: Partition) -> None:
     }
 
 
+def test_groups_of_running_servers_do_not_change(partition: Partition) -> None:
+    """A server was charged to a group; the groups of its user may change while it runs."""
+    limits, server = ready(partition), Spawner(server="http")
+    run(limits.grant(server))
+    server.user.group_names = ("ops",)
+    report = run(limits.grants.reconcile(lambda held: limits.list_work([server.user], held)))
+
+    assert not report
+    [application] = partition.applications()
+    assert application.group == "lab"
+
+
 async def _until(predicate: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
         while not predicate():  # noqa: ASYNC110 - nothing tells
             await asyncio.sleep(0.01)
 
 
-def test_the_hub_compares_after_its_start(c: Settings, partition: Partition) -> None:
+def test_the_hub_compares_when_it_starts(c: Settings, partition: Partition) -> None:
     """Nothing is granted before, and servers that were started without limits are adopted."""
     limits, hub = limit_servers(c, _source(partition)), hub_of()
     hub.users[1] = Spawner("", User("ben"), "http").user
