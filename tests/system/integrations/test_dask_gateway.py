@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,8 @@ from typing import Final, NamedTuple
 import pytest
 
 from support.dask_gateway import DaskGateway, Monitor
-from support.hosts import Processes, QuotaService, processes
+from support.hosts import HostProcess, Processes, QuotaService, free_ports, processes
+from support.places import DOCS, EXAMPLES
 from ugm import parse_config
 from ugm.journal import open_partition
 from ugm.partition import AbstractPartition
@@ -24,6 +26,7 @@ from ugm.testing import check_running
 
 pytestmark = pytest.mark.ci
 
+EXAMPLE: Final = EXAMPLES / "dask_gateway"
 GROUPS: Final = {"ana": ("lab",), "ben": ("lab",), "cid": ("guests",)}
 CONFIG: Final = """
 partitions:
@@ -54,7 +57,7 @@ DENIED_CLIENT: Final = """
 import sys
 from dask_gateway import BasicAuth, Gateway
 address, proxy_address, user = sys.argv[1:]
-with Gateway(address, proxy_address=proxy_address, auth=BasicAuth(user, "x")) as gateway:
+with Gateway(address, proxy_address=proxy_address or None, auth=BasicAuth(user, "x")) as gateway:
     gateway.new_cluster()
 """
 
@@ -244,3 +247,46 @@ def test_fifty_at_once(tmp_path: Path) -> None:
         assert len(gateway.workers_of(dan)) == 9
         assert monitor.most["all"] == 12
         assert monitor.most["dan"] == 10
+
+
+def example(owner: Processes, folder: Path, config: str) -> tuple[HostProcess, str]:
+    """Start the gateway of an example, and return it with its address."""
+    (folder / "dask_gateway_config.py").write_text(config)
+    private, public = free_ports(2)
+    command: list[str | Path] = [Path(sys.executable).parent / "dask-gateway-server", "-f", "dask_gateway_config.py"]
+    options = [f"--DaskGateway.address=127.0.0.1:{private}", f"--Proxy.address=127.0.0.1:{public}"]
+    key = {"DASK_GATEWAY_ENCRYPT_KEYS": "A" * 43 + "="}
+    process = owner.start([*command, *options], folder / "gateway.log", environment=key)
+    process.wait_until(lambda: "200 GET /api/v1/routes" in process.output(), "the proxy has its routes")
+    return process, f"http://127.0.0.1:{public}"
+
+
+def test_the_example(tmp_path: Path) -> None:
+    """The client of the example prints what the page shows: a warning, a result, and a denial."""
+    with processes() as owner:
+        shutil.copy(EXAMPLE / "quota.yaml", tmp_path)
+        _, address = example(owner, tmp_path, (EXAMPLE / "dask_gateway_config.py").read_text("utf-8"))
+        client = owner.start([sys.executable, EXAMPLE / "client.py", address, "ben"], tmp_path / "client.log")
+        assert client.process.wait(100) == 0, client.output()
+        printed = client.output()
+    picture = (DOCS / "images" / "dask-gateway-denied.svg").read_text("utf-8")
+    assert "GatewayWarning: Not all of the 5 workers can start now; the others start as soon as they fit." in printed
+    assert "Not&#160;all&#160;of&#160;the&#160;5&#160;workers&#160;can&#160;start&#160;now;" in picture
+    assert printed.splitlines()[-2] == "45"
+    assert printed.splitlines()[-1].startswith("denied: Your limit allows 4 cores (in use: 4 cores), and the request")
+
+
+@pytest.mark.parametrize(("name", "text"), [("minimal.py", ""), ("shared.py", "The quota service is not ready")])
+def test_the_other_examples(name: str, text: str, tmp_path: Path) -> None:
+    """Three lines are enough, and those for a service start a gateway also while the service is away."""
+    with processes() as owner:
+        shutil.copy(EXAMPLE / "quota.yaml", tmp_path)
+        (tmp_path / "token").write_text("a token of about 30 characters")
+        config = (EXAMPLE / name).read_text("utf-8").replace("/run/ugm/", f"{tmp_path}/").replace("/etc/ugm/", "")
+        process, address = example(owner, tmp_path, config)
+        client = owner.start([sys.executable, "-c", DENIED_CLIENT, address, "", "ana"], tmp_path / "client.log")
+        if text:
+            assert client.process.wait(60) == 1
+            assert f"ValueError: {text}" in client.output()
+        else:
+            process.wait_until(lambda: "for user ana" in process.output(), "a cluster is created")

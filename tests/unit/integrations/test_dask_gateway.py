@@ -37,7 +37,7 @@ partitions:
     - {groups: [lab], maxresources: {vcore: 7}}
   ugm:
     budgets:
-    - {name: core hours, user: "eve", amounts: {vcore: 0}, unit: hour, period: week, mode: admit}
+    - {name: core hours, user: "eve", amounts: {vcore: 1}, unit: hour, period: week, mode: admit}
 """
 PARTITION: Final = parse_config(CONFIG).partition()
 ANA, BEN = (models.User(name, groups={"lab"}) for name in ("ana", "ben"))
@@ -305,18 +305,26 @@ def test_a_denied_cluster(world: World, folder: Path) -> None:
     run(work)
 
 
-def test_a_budget(world: World, folder: Path) -> None:
-    """A used budget denies with its own text."""
-    partition = Partition(PARTITION)
+def test_a_budget_is_used_up_and_renewed(world: World, folder: Path) -> None:
+    """A used budget denies clusters and lets workers wait. Both start after its renewal, and nothing was stopped."""
+    now = [1_795_392_000]  # a Monday
+    partition = Partition(PARTITION, clock=lambda: now[0])
 
     async def work() -> None:
         async with gateway(world, source_of(partition), folder) as backend:
             await ready(backend)
-            with pytest.raises(base.PublicException, match="core hours"):
+            name = await started(backend, EVE, 1)
+            await backend.until(lambda: world.workers, "the worker runs")
+            now[0] += 3600
+            with pytest.raises(base.PublicException, match=r"core hours.*when the budget is renewed"):
                 await backend.start_cluster(EVE, {})
+            world.wishes[name] = 2
+            await backend.until(lambda: len(waiting(backend, name)) == 1, "a worker waits")
+            now[0] += 7 * 86400 - 3600
+            await backend.until(lambda: len(world.workers) == 2, "the worker starts")
+            assert await backend.start_cluster(EVE, {})
 
     run(work)
-    assert not world.wishes
 
 
 def test_fifty_clusters_at_once(world: World, folder: Path) -> None:
