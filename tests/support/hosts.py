@@ -150,6 +150,8 @@ class Processes:
 
     def close(self) -> None:
         """Kill all processes that still run, and those that they have started."""
+        for one in self._started:  # some programs overwrite their environment
+            one.kill()
         while found := list(self._marked()):
             for process_id in found:
                 with suppress(ProcessLookupError):
