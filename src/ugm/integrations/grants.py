@@ -145,8 +145,9 @@ class Grants:
         self._clock: Final = clock
         self._released: Final = asyncio.Event()
         self._repair: Final = asyncio.Event()
-        #: The applications that have ended since the work was listed; None if no comparison is under way.
-        self._ended: set[str] | None = None
+        #: The applications, and the allocations, that have ended since the work was listed; None if no comparison is
+        #: under way.
+        self._ended: tuple[set[str], set[str]] | None = None
 
     async def run(self, operation: Callable[[AbstractPartition], _T]) -> _T:
         """Call an operation of the partition, and return its result.
@@ -266,12 +267,14 @@ class Grants:
 
     async def release(self, allocation_id: str) -> None:
         """End an allocation. If the partition cannot be reached, the next comparison ends it."""
+        if self._ended is not None:
+            self._ended[1].add(self._prefix + allocation_id)
         await self._end(lambda partition: partition.release(self._prefix + allocation_id))
 
     async def end(self, application_id: str) -> None:
         """End an application with all of its allocations. If the partition cannot be reached, a comparison does so."""
         if self._ended is not None:
-            self._ended.add(self._prefix + application_id)
+            self._ended[0].add(self._prefix + application_id)
         await self._end(lambda partition: partition.end(self._prefix + application_id))
 
     async def _end(self, operation: Callable[[AbstractPartition], bool]) -> None:
@@ -314,7 +317,7 @@ class Grants:
             if one.allocation_id.startswith(self._prefix) and (owner := applications.get(one.application_id))
         }
         known = {name: one.queue_path for name, one in applications.items() if name.startswith(self._prefix)}
-        self._ended = set()
+        ended = self._ended = set(), set()
         try:
             listed = list_work(held)
             work = await listed if isawaitable(listed) else listed
@@ -322,8 +325,7 @@ class Grants:
                 await self._prefixed(item, known.get(self._prefix + item.application_id)) for item in work.running
             ]
             report = await self._synchronize(running, work.starting, held, known)
-            for name in self._ended.intersection(report.adopted_applications):
-                await self.run(lambda partition, name=name: partition.end(name))  # type: ignore[misc]
+            await self._end_again(report, *ended)
         finally:
             self._ended = None
         self._log(report, running)
@@ -331,6 +333,13 @@ class Grants:
         if report.released or report.ended:
             self._released.set()
         return report
+
+    async def _end_again(self, report: SyncReport, applications: set[str], allocations: set[str]) -> None:
+        """End what was adopted although it had ended after the host listed its work."""
+        for name in applications.intersection(report.adopted_applications):
+            await self.run(lambda partition, name=name: partition.end(name))  # type: ignore[misc]
+        for name in allocations.intersection(report.adopted):
+            await self.run(lambda partition, name=name: partition.release(name))  # type: ignore[misc]
 
     async def _synchronize(
         self,

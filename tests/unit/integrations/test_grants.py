@@ -181,10 +181,12 @@ def test_work_that_starts_while_it_is_listed(partition: AbstractPartition, grant
         found = work_of("old", "lost")(None)
         grants.grant("new", BEN, "root.hub", [("new", gpus(1))])
         grants.end("lost")
+        grants.release("old")
         return found
 
     grants.reconcile(listed)
     assert partition.application_ids() == ("host/new", "host/old")
+    assert [one.allocation_id for one in partition.allocations()] == ["host/new"]
 
 
 def test_tentative_grants() -> None:
