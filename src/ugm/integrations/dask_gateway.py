@@ -210,6 +210,8 @@ class _LimitedBackend(_DatabaseBackend):
             raise
         finally:
             self._starting.discard(cluster.name)
+        if cluster.target != self._terms.status.RUNNING:
+            await self._grants.end(cluster.name)  # the user has stopped it before it was granted
         self.log.info("Created cluster %s for user %s", cluster.name, user.name)
         self.queue.put(cluster)
         return str(cluster.name)
@@ -339,12 +341,20 @@ class _LimitedBackend(_DatabaseBackend):
         return Work([self._running(one, held) for one in clusters if self._has_grant(one, _scheduler_id(one), held)])
 
     def _running(self, cluster: _Cluster, held: Mapping[str, OwnedAllocation]) -> RunningApplication:
-        usage = self._terms.worker(cluster.config)
-        workers = [
-            (_worker_id(one), usage) for one in cluster.workers.values() if self._has_grant(one, _worker_id(one), held)
-        ]
-        scheduler = _scheduler_id(cluster), self._terms.scheduler(cluster.config)
-        return RunningApplication(cluster.name, _owner(cluster), self._terms.queue, [scheduler, *workers])
+        name = _scheduler_id(cluster)
+        allocations = [(name, self._size(cluster, self._terms.scheduler, scheduler_usage, held.get(name)))]
+        for one in cluster.workers.values():
+            if self._has_grant(one, name := _worker_id(one), held):
+                allocations.append((name, self._size(cluster, self._terms.worker, worker_usage, held.get(name))))
+        return RunningApplication(cluster.name, _owner(cluster), self._terms.queue, allocations)
+
+    def _size(self, cluster: _Cluster, usage: UsageOf, default: UsageOf, held: OwnedAllocation | None) -> Resource:
+        """Return the size of what runs; the function of the operator may not know older configurations."""
+        try:
+            return usage(cluster.config)
+        except Exception as error:  # noqa: BLE001 - nothing could start if the comparison failed
+            self.log.warning("The usage of cluster %s is unknown: %r", cluster.name, error)
+            return held.allocation.usage if held else default(cluster.config)
 
     def _has_grant(self, one: _Record, allocation_id: str, held: Mapping[str, OwnedAllocation]) -> bool:
         status = self._terms.status

@@ -498,6 +498,65 @@ def test_other_usages(world: World, folder: Path) -> None:
     run(work)
 
 
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_usage_that_is_unknown(world: World, folder: Path, *, is_lost: bool) -> None:
+    """Clusters of an older configuration, for which the usage fails, keep their size, or get the default one."""
+    partition = Partition(PARTITION)
+
+    def half(_: object) -> Resource:
+        return Resource(vcore=500)
+
+    def new(config: Any) -> Resource:  # noqa: ANN401 - no types
+        return Resource(gpu=config.worker_gpus)
+
+    async def first() -> None:
+        async with gateway(world, source_of(partition), folder, worker=half) as backend:
+            await ready(backend)
+            await started(backend, ANA, 2)
+            await backend.until(lambda: len(world.workers) == 2, "the workers run")
+
+    async def second() -> None:
+        async with gateway(world, source_of(other), folder, worker=new) as backend:
+            await ready(backend)
+
+    run(first)
+    other = Partition(PARTITION) if is_lost else partition
+    run(second)
+    assert other.applications()[0].usage["vcore"] == (3000 if is_lost else 2000)
+    assert len(other.allocations()) == 3
+
+
+def test_a_cluster_that_is_stopped_while_it_is_granted(world: World, folder: Path) -> None:
+    """A cluster that its user stops before the partition has answered leaves no grant."""
+    partition = Partition(PARTITION)
+    answer, asked, is_slow = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def slow() -> AbstractPartition:
+        if is_slow.is_set():
+            is_slow.clear()
+            asked.set()
+            await answer.wait()
+        return partition
+
+    async def work() -> None:
+        async with gateway(world, slow, folder) as backend:
+            await ready(backend)
+            is_slow.set()
+            start = asyncio.create_task(backend.start_cluster(ANA, {}))
+            await asked.wait()
+            (name,) = backend.db.name_to_cluster
+            await backend.stop_cluster(name)
+            cluster = backend.db.get_cluster(name)
+            await backend.until(lambda: cluster.status == db_base.JobStatus.STOPPED, "the cluster is stopped")
+            answer.set()
+            assert await start == name
+            assert not partition.applications()
+            await asyncio.sleep(0.1)
+            assert not world.wishes
+
+    run(work)
+
+
 # Warnings
 
 
