@@ -343,9 +343,11 @@ class _LimitedBackend(_DatabaseBackend):
     def _running(self, cluster: _Cluster, held: Mapping[str, OwnedAllocation]) -> RunningApplication:
         name = _scheduler_id(cluster)
         allocations = [(name, self._size(cluster, self._terms.scheduler, scheduler_usage, held.get(name)))]
-        for one in cluster.workers.values():
-            if self._has_grant(one, name := _worker_id(one), held):
-                allocations.append((name, self._size(cluster, self._terms.worker, worker_usage, held.get(name))))
+        allocations += [
+            (name, self._size(cluster, self._terms.worker, worker_usage, held.get(name)))
+            for one in cluster.workers.values()
+            if self._has_grant(one, name := _worker_id(one), held)
+        ]
         return RunningApplication(cluster.name, _owner(cluster), self._terms.queue, allocations)
 
     def _size(self, cluster: _Cluster, usage: UsageOf, default: UsageOf, held: OwnedAllocation | None) -> Resource:
