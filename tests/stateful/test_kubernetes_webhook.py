@@ -29,6 +29,8 @@ partitions:
 ).partition()
 REPLICA: Final = st.integers(0, 1)
 CORES: Final = st.integers(1, 5)
+#: What follows after a review, besides the other rules.
+THEN: Final = st.sampled_from(["", "", "stored", "compared, stored", "read, stored, compared", "seen, stored"])
 USERS: Final = st.sampled_from(["ana", "ben"])
 
 
@@ -46,7 +48,11 @@ class WebhookMachine(RuleBasedStateMachine):
             self.server.finish_comparison(number)
 
     def teardown(self) -> None:
-        """Nothing is charged after all pods are gone and tentative charges have ended."""
+        """When tentative charges have ended, exactly the pods that run are charged; when all are gone, nothing is."""
+        self.server.settle()
+        charged = {one.application_id: one.usage["vcore"] for one in self.server.partition.applications()}
+        assert charged == {f"kubernetes/{uid}": 1000 * cpu for uid, cpu in self.server.running().items()}
+        self.server.end_pods()
         self.server.settle()
         assert not self.server.partition.applications()
         assert not self.server.partition.allocation_ids()
@@ -62,13 +68,31 @@ class WebhookMachine(RuleBasedStateMachine):
 
     # Clients
 
-    @rule(number=REPLICA, user=USERS, cpu=CORES, is_controlled=st.booleans(), is_stored=st.booleans())
-    def create(self, number: int, user: str, cpu: int, *, is_controlled: bool, is_stored: bool) -> None:
+    @rule(number=REPLICA, user=USERS, cpu=CORES, is_controlled=st.booleans(), then=THEN)
+    def create(self, number: int, user: str, cpu: int, *, is_controlled: bool, then: str) -> None:
         """Create a pod, directly or through a controller; a retry of a client is a new pod."""
+        self._begin(number, then)
         before = len(self.server.requests)
         self.server.create(number, user, cpu, is_controlled=is_controlled, dry_run=False)
-        if is_stored and len(self.server.requests) > before:
+        self._end(number, then, before)
+
+    def _begin(self, number: int, then: str) -> None:
+        if "compared" in then:
+            self.server.begin_comparison(number)
+
+    def _end(self, number: int, then: str, before: int) -> None:
+        """Do what happens after a review: end a comparison that began before it, store what is allowed, or nothing."""
+        if then == "read, stored, compared":
+            self.server.read_list(number)
+        if then == "compared, stored":
+            self.server.finish_comparison(number)
+        if then == "seen, stored":
+            while self.server.replicas[number].events:
+                self.server.deliver_event(number, batch=False)
+        if "stored" in then and len(self.server.requests) > before:
             self.server.store(number, self.server.requests[-1])
+        if then == "read, stored, compared":
+            self.server.finish_comparison(number)
 
     @rule(number=REPLICA, user=USERS, cpu=CORES)
     def create_dry(self, number: int, user: str, cpu: int) -> None:
@@ -78,10 +102,13 @@ class WebhookMachine(RuleBasedStateMachine):
         assert self.server.partition.allocations() == before
 
     @precondition(lambda self: self._has("Pending", "Running"))
-    @rule(data=st.data(), number=REPLICA, cpu=CORES)
-    def resize(self, data: st.DataObject, number: int, cpu: int) -> None:
+    @rule(data=st.data(), number=REPLICA, cpu=CORES, then=THEN)
+    def resize(self, data: st.DataObject, number: int, cpu: int, then: str) -> None:
         """Resize a pod."""
+        self._begin(number, then)
+        before = len(self.server.requests)
         self.server.resize(number, self._pick(data, "Pending", "Running"), cpu)
+        self._end(number, then, before)
 
     @precondition(lambda self: self._has("Pending", "Running", "Succeeded"))
     @rule(data=st.data())

@@ -1,5 +1,6 @@
-"""A process that serves the objects of a cluster like an API server: ``python -m support.kubernetes_api PORT``.
+"""A process that serves the objects of a cluster like an API server: ``python -m support.kubernetes_api PORT PODS``.
 
+PODS is a file with the pods at the start.
 It has no admission: a test asks the webhook, and creates an allowed pod here.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 from urllib.request import Request, urlopen
@@ -30,11 +32,13 @@ class ClusterProcess:
         process: the process.
     """
 
-    def __init__(self, owner: Processes, folder: Path) -> None:
+    def __init__(self, owner: Processes, folder: Path, pods: Sequence[dict[str, Any]] = ()) -> None:
         [self._port] = free_ports(1)
         self.kubeconfig: Final = folder / "kubeconfig"
         self.kubeconfig.write_text(json.dumps(_kubeconfig(f"http://127.0.0.1:{self._port}")), "utf-8")
-        command = [sys.executable, "-m", "support.kubernetes_api", str(self._port)]
+        file = folder / "pods.json"
+        file.write_text(json.dumps(pods), "utf-8")
+        command = (sys.executable, "-m", "support.kubernetes_api", str(self._port), str(file))
         self.process: Final[HostProcess] = owner.start(command, folder / "api.log")
         self.process.wait_until(lambda: self._call("GET", "/api/v1"), "the API server answers")
 
@@ -73,9 +77,11 @@ def _kubeconfig(server: str) -> dict[str, Any]:
     }
 
 
-async def _serve(port: int) -> None:
+async def _serve(port: int, pods: Sequence[dict[str, Any]]) -> None:
     async with kmock.KubernetesEmulator() as cluster:
         cluster.resources.load_bundled()
+        for one in pods:
+            cluster.objects["v1/pods", one["metadata"]["namespace"], one["metadata"]["name"]] = one
 
         async def answer(request: web.BaseRequest) -> web.StreamResponse:
             if request.path == "/api/v1/namespaces":  # kmock cannot read this path
@@ -89,4 +95,4 @@ async def _serve(port: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve(int(sys.argv[1])))
+    asyncio.run(_serve(int(sys.argv[1]), json.loads(Path(sys.argv[2]).read_text("utf-8"))))

@@ -241,17 +241,20 @@ class ApiServer:
                 self._stop(replica)
 
     def settle(self) -> None:
-        """Let everything end: all requests, pods and tentative charges. Some pods are deleted, others finish."""
+        """Let all requests and tentative charges end."""
         self.requests.clear()
+        self.pass_time(TENTATIVE + 1)
+        for number, _ in enumerate(self.replicas):
+            self.begin_comparison(number)
+            self.finish_comparison(number)
+
+    def end_pods(self) -> None:
+        """Let all pods end. Some pods are deleted, others finish."""
         for number, uid in enumerate([*self.running()]):
             if number % 2:
                 self.delete(uid)
             else:
                 self.set_phase(uid, "Succeeded")
-        self.pass_time(TENTATIVE + 1)
-        for number, _ in enumerate(self.replicas):
-            self.begin_comparison(number)
-            self.finish_comparison(number)
 
     def _new_replica(self) -> Replica:
         grants = Grants(self.partition, "kubernetes", tentative=TENTATIVE, clock=lambda: self.now)

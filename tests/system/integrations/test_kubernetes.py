@@ -6,9 +6,9 @@ import http.client
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -52,13 +52,13 @@ class Webhook:
         process: the process of the webhook.
     """
 
-    def __init__(self, owner: Processes, folder: Path, kind: str) -> None:
+    def __init__(self, owner: Processes, folder: Path, kind: str, pods: Sequence[dict[str, Any]] = ()) -> None:
         self._owner: Final = owner
         self._folder: Final = folder
         self._certificate: Final = Certificate(folder)
         self._trusted: Final = self._certificate.of_client()
         [self._port] = free_ports(1)
-        self.cluster: Final = ClusterProcess(owner, folder)
+        self.cluster: Final = ClusterProcess(owner, folder, pods)
         self.service: Final = QuotaService(owner, folder, CONFIG) if kind == "service" else None
         self._places: list[str | Path] = []
         if self.service is not None:
@@ -81,6 +81,18 @@ class Webhook:
             environment={"KUBECONFIG": str(self.cluster.kubeconfig)},
         )
         self.process.wait_until(self.is_ready, "the webhook is ready")
+        self.process.wait_until(self._follows, "the webhook follows the pods")
+
+    def _follows(self) -> bool:
+        """Return whether the webhook notices the deletion of a pod."""
+        canary = pod("4")
+        user = f"canary-{canary['metadata']['uid']}"
+        assert self.create(canary, user=user)
+        self.cluster.delete(canary)
+        with suppress(AssertionError):
+            wait_until(lambda: self.ask(canary, dry_run=True, user=user)["allowed"], "it is gone", seconds=2)
+            return True
+        return False
 
     def connect(self) -> http.client.HTTPSConnection:
         """Return a connection to the webhook."""
@@ -135,6 +147,12 @@ def _webhook(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Webhook
         yield made
 
 
+def charged_users(partition: AbstractPartition) -> dict[str, str]:
+    """Return the users of the charged pods by uid, without those of `Webhook.start`."""
+    users = {one.application_id.partition("/")[2]: one.user.name for one in partition.applications()}
+    return {uid: user for uid, user in users.items() if not user.startswith("canary")}
+
+
 def allowed_soon(webhook: Webhook, manifest: dict[str, Any], **options: Any) -> None:  # noqa: ANN401 - those of `review`
     """Create a pod as soon as it is allowed."""
     wait_until(lambda: webhook.create(manifest, **options), "the pod is allowed")
@@ -168,7 +186,7 @@ def test_limits_of_a_cluster(webhook: Webhook) -> None:
     wait_until(lambda: webhook.ask(pod("4"), dry_run=True)["allowed"], "all pods are gone")
     assert webhook.process.stop() == 0
     with webhook.ledger() as partition:
-        assert not partition.applications()
+        assert not charged_users(partition)
         partition.verify()
 
 
@@ -185,7 +203,7 @@ def test_a_killed_webhook(webhook: Webhook) -> None:
     assert not webhook.ask(pod("3"), user="ben")["allowed"]
     webhook.process.kill()
     with webhook.ledger() as partition:
-        charged = {one.application_id.partition("/")[2]: one.user.name for one in partition.applications()}
+        charged = charged_users(partition)
         partition.verify()
     assert len(charged) == 5
     assert charged[foreign["metadata"]["uid"]] == "ben"
@@ -221,9 +239,7 @@ def test_a_killed_quota_service(tmp_path: Path) -> None:
 def test_latency(tmp_path: Path, record_property: Callable[[str, object], None], kind: str) -> None:
     """Reviews are answered at once next to 1,000 pods."""
     with processes() as owner:
-        webhook = Webhook(owner, tmp_path, kind)
-        for number in range(1000):
-            webhook.cluster.create(pod(name=f"pod-{number}", user="crowd"))
+        webhook = Webhook(owner, tmp_path, kind, [pod(name=f"pod-{number}", user="crowd") for number in range(1000)])
         webhook.start()
         times = []
         with closing(webhook.connect()) as connection:

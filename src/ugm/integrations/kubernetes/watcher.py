@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, Protocol
 
-from ugm.errors import RequestError
+from ugm.errors import RequestError, UgmError
 from ugm.integrations.grants import Grants, Work
 from ugm.integrations.kubernetes.admission import ONE_POD, deadline_of
 from ugm.integrations.kubernetes.owners import OwnerPolicy
@@ -48,7 +49,7 @@ class Watcher:
         self._cluster: Final = cluster
         self._policy: Final = policy
         self._namespaces: dict[str, Mapping[str, Any]] = {}
-        #: The pods whose charges are confirmed.
+        #: The pods whose charges are confirmed by the last list or by an event after it.
         self._confirmed: set[str] = set()
 
     async def find_namespace(self, name: str) -> NamespaceTerms:
@@ -71,7 +72,7 @@ class Watcher:
         await self._read_namespaces()
         listed = map(Fields, await self._cluster.list("/api/v1/pods"))
         pods = {pod.mapping("metadata").name("uid") or "": pod for pod in listed if self._is_charged(pod)}
-        self._confirmed &= pods.keys()
+        self._confirmed = {*pods}
         names = [self._grants.ledger_id(uid) for uid in pods]
         known = {one.application_id: one for one in await self._grants.run(lambda p: p.applications_by_id(names))}
         parts = _parts(held)
@@ -118,9 +119,10 @@ class Watcher:
         if type == "DELETED" or not self._is_charged(Fields(body)):
             self._confirmed.discard(uid)
             await self._grants.end(uid)
-        elif uid not in self._confirmed:
-            await self._grants.confirm(uid)
-            self._confirmed.add(uid)
+        elif self._grants.is_ready and uid not in self._confirmed:
+            with suppress(UgmError):  # the next list confirms it
+                await self._grants.confirm(uid)
+                self._confirmed.add(uid)
 
 
 def _parts(held: Mapping[str, OwnedAllocation]) -> dict[str, dict[str, Resource]]:
