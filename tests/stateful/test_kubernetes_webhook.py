@@ -30,7 +30,7 @@ partitions:
 REPLICA: Final = st.integers(0, 1)
 CORES: Final = st.integers(1, 5)
 #: What follows after a review, besides the other rules.
-THEN: Final = st.sampled_from(["", "", "stored", "compared, stored", "read, stored, compared", "seen, stored"])
+THEN: Final = st.sampled_from(["", "", "stored", "compared, stored", "read, stored, compared", "seen, then stored"])
 USERS: Final = st.sampled_from(["ana", "ben"])
 
 
@@ -86,9 +86,10 @@ class WebhookMachine(RuleBasedStateMachine):
             self.server.read_list(number)
         if then == "compared, stored":
             self.server.finish_comparison(number)
-        if then == "seen, stored":
+        if then == "seen, then stored":
             while self.server.replicas[number].events:
                 self.server.deliver_event(number, batch=False)
+            self.compare(number, "all")
         if "stored" in then and len(self.server.requests) > before:
             self.server.store(number, self.server.requests[-1])
         if then == "read, stored, compared":

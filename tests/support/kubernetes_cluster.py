@@ -259,7 +259,7 @@ class ApiServer:
     def _new_replica(self) -> Replica:
         grants = Grants(self.partition, "kubernetes", tentative=TENTATIVE, clock=lambda: self.now)
         reader = ReplicaReader(self)
-        watcher = Watcher(grants, reader, _POLICY)
+        watcher = Watcher(grants, reader.list, _POLICY)
         reader.replica = Replica(grants, PodAdmission(grants, watcher.find_namespace, _POLICY), watcher)
         return reader.replica
 

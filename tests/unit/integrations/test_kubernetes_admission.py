@@ -172,11 +172,11 @@ def test_deadline(ask: Ask, partition: Partition) -> None:
     assert message(ask(pod(activeDeadlineSeconds="x")))[0] == 422
 
 
-@pytest.mark.parametrize("cpu", ["4", "3600m"])
-def test_warning_near_a_limit(ask: Ask, cpu: str) -> None:
+@pytest.mark.parametrize(("cpu", "cores"), [("4", "4 cores"), ("3600m", "3.6 cores")])
+def test_warning_near_a_limit(ask: Ask, cpu: str, cores: str) -> None:
     """From 90 per cent of a limit on, the answer has a warning. Limits of other resources do not matter."""
     [warning] = ask(pod(cpu))["warnings"]
-    assert warning == f"user ana in root.teams: {cpu} of 4 vcore used"
+    assert warning == f"in use: {cores} of 4 cores (user ana in root.teams)"
     assert not ask(pod("3500m"), user="ben")["warnings"]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +17,6 @@ from ugm.integrations.kubernetes.app import create_app
 from ugm.integrations.kubernetes.owners import CONTROLLERS, EXEMPT, OwnerPolicy
 from ugm.integrations.kubernetes.watcher import Watcher
 from ugm.kubernetes import NamespaceTerms
-from ugm.partition import OwnedAllocation
 
 __all__ = ["main"]
 
@@ -66,16 +64,16 @@ def main(
 async def _serve(grants: Grants, policy: OwnerPolicy, options: dict[str, Any], *, watches: bool) -> None:
     """Serve until the process gets a signal to end. kopf takes the signals, so the server ends with the watch."""
     find_namespace: FindNamespace = _plain_namespace
-    work: list[Coroutine[Any, Any, None]] = []
+    # Without a list of pods, what the ledger holds stays.
+    work = [grants.keep_reconciled(lambda held: Work(starting=held))]
     if watches:
         from ugm.integrations.kubernetes import cluster  # noqa: PLC0415 - it is large, and not needed otherwise
 
-        watcher = Watcher(grants, cluster.Cluster(), policy)
+        watcher = Watcher(grants, cluster.list_objects, policy)
         find_namespace = watcher.find_namespace
         work = [grants.keep_reconciled(watcher.list_work), cluster.watch(watcher)]
     app = create_app(PodAdmission(grants, find_namespace, policy))
     server = uvicorn.Server(uvicorn.Config(app, **options, access_log=False, log_config=None))
-    work = work or [grants.keep_reconciled(_all_held)]
     tasks = [asyncio.create_task(one) for one in (server.serve(), *work)]
     ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     server.should_exit = True
@@ -84,11 +82,6 @@ async def _serve(grants: Grants, policy: OwnerPolicy, options: dict[str, Any], *
 
 async def _plain_namespace(name: str) -> NamespaceTerms:
     return NamespaceTerms(name)
-
-
-def _all_held(held: Mapping[str, OwnedAllocation]) -> Work:
-    """Return what the ledger holds, so that a comparison changes nothing."""
-    return Work(starting=held)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Final, TypeAlias, cast
 
 from ugm._json_values import JsonObject
+from ugm._people import amount_for_people
 from ugm.decision import Decision
 from ugm.errors import RequestError, UgmError, quote
 from ugm.identity import UserGroup
@@ -23,7 +24,7 @@ from ugm.integrations.kubernetes.reviews import TEMPLATES, Review, allowed, deni
 from ugm.kubernetes import ManifestError, NamespaceTerms, PodTerms, pod_usage, read_pod
 from ugm.kubernetes.manifests import Fields
 from ugm.partition import Admission, Subject, UserInQueue
-from ugm.resources import Resource, format_amount
+from ugm.resources import Resource
 
 __all__ = ["ONE_POD", "TENTATIVE", "FindNamespace", "PodAdmission", "deadline_of"]
 
@@ -124,8 +125,8 @@ class PodAdmission:
         """Return a text for each limit that an admitted pod has brought near its maximum."""
         with suppress(UgmError):  # the pod is admitted; a later review warns
             return [
-                f"{limit.kind} {limit.name} in {limit.queue_path}: {format_amount(resource, used)} "
-                f"of {format_amount(resource, maximum)} {resource} used"
+                f"in use: {amount_for_people(resource, used)} of {amount_for_people(resource, maximum)} "
+                f"({limit.kind} {limit.name} in {limit.queue_path})"
                 for limit in await self.grants.run(lambda partition: partition.limits(self.grants.ledger_id(name)))
                 for resource, maximum in (limit.max_resources or {}).items()
                 if usage.get(resource) and 100 * (used := limit.usage.get(resource, 0)) >= _NEAR * maximum

@@ -9,27 +9,24 @@ import kopf
 
 from ugm.integrations.kubernetes.watcher import Watcher
 
-__all__ = ["Cluster", "watch"]
+__all__ = ["list_objects", "watch"]
 
 #: The number of objects in an answer; parsing more at once would delay reviews.
 _PAGE: Final = "200"
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=30)
 
 
-class Cluster:
-    """A client of the API server. It logs in for each call, because the tokens of service accounts are replaced."""
-
-    async def list(self, path: str) -> list[dict[str, Any]]:
-        """Return all objects of a kind, as they are stored now."""
-        found: list[dict[str, Any]] = []
-        after: str | None = ""
-        async with _session() as session:
-            while after is not None:
-                async with session.get(path, params={"limit": _PAGE, "continue": after}) as response:
-                    page = await response.json()
-                found += page["items"]
-                after = page["metadata"].get("continue") or None
-        return found
+async def list_objects(path: str) -> list[dict[str, Any]]:
+    """Return all objects of a kind, as they are stored now. It logs in anew, because tokens of pods are replaced."""
+    found: list[dict[str, Any]] = []
+    after: str | None = ""
+    async with _session() as session:
+        while after is not None:
+            async with session.get(path, params={"limit": _PAGE, "continue": after}) as response:
+                page = await response.json()
+            found += page["items"]
+            after = page["metadata"].get("continue") or None
+    return found
 
 
 async def watch(watcher: Watcher) -> None:

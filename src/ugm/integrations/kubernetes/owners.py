@@ -25,14 +25,9 @@ USER: Final = "ugm/user"
 GROUPS: Final = "ugm/groups"
 
 #: The controllers of Kubernetes that create pods, or objects with templates of pods.
-CONTROLLERS: Final = frozenset(
-    {
-        "system:kube-controller-manager",
-        *(
-            f"system:serviceaccount:kube-system:{name}-controller"
-            for name in ("cronjob", "daemon-set", "deployment", "job", "replicaset", "replication", "statefulset")
-        ),
-    }
+CONTROLLERS: Final = frozenset({"system:kube-controller-manager"}).union(
+    f"system:serviceaccount:kube-system:{name}-controller"
+    for name in ("cronjob", "daemon-set", "deployment", "job", "replicaset", "replication", "statefulset")
 )
 
 #: The namespaces whose pods are not charged.

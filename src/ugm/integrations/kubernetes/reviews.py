@@ -18,8 +18,6 @@ from ugm.kubernetes.manifests import Fields
 __all__ = ["API_VERSION", "TEMPLATES", "Review", "allowed", "denied", "read_review", "review_of"]
 
 API_VERSION: Final = "admission.k8s.io/v1"
-_KIND: Final = "AdmissionReview"
-_SECONDS_TO_RETRY: Final = 10
 
 
 #: The workloads whose controllers create pods, by API group and kind: the place of the specification with the template
@@ -62,8 +60,8 @@ def review_of(body: object) -> tuple[Fields, str]:
     if not isinstance(body, Mapping):
         raise ManifestError("review", None, "expected a JSON object")
     review = Fields(body)
-    if (body.get("apiVersion"), body.get("kind")) != (API_VERSION, _KIND):
-        raise review.error("apiVersion", f"expected an {_KIND} of {API_VERSION}")
+    if (body.get("apiVersion"), body.get("kind")) != (API_VERSION, "AdmissionReview"):
+        raise review.error("apiVersion", f"expected an AdmissionReview of {API_VERSION}")
     request = review.mapping("request")
     uid = request.name("uid")
     if uid is None:
@@ -106,7 +104,7 @@ def denied(error: UgmError) -> JsonObject:
     if not isinstance(error, GrantDeniedError):
         code, reason = 422, "Invalid"
     elif error.remedy is Remedy.SERVICE:
-        code, reason, details = 503, "ServiceUnavailable", {"retryAfterSeconds": _SECONDS_TO_RETRY}
+        code, reason, details = 503, "ServiceUnavailable", {"retryAfterSeconds": 10}
     else:
         causes = [{"reason": "QuotaExceeded", "message": str(one)} for one in error.violations]
         code, reason, details = 403, "Forbidden", {"causes": causes}

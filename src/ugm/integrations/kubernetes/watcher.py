@@ -8,9 +8,9 @@ next list would find: it confirms charges, and ends those of pods that are gone 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeAlias
 
 from ugm.errors import RequestError, UgmError
 from ugm.integrations.grants import Grants, Work
@@ -21,18 +21,12 @@ from ugm.kubernetes.manifests import Fields
 from ugm.partition import AllocationSpec, ApplicationInfo, OwnedAllocation, RunningApplication
 from ugm.resources import Resource
 
-__all__ = ["ClusterReader", "Watcher"]
+__all__ = ["ListObjects", "Watcher"]
 
 _LOGGER: Final = logging.getLogger(__name__)
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})
-
-
-class ClusterReader(Protocol):
-    """Reads objects from an API server, as they are stored now."""
-
-    async def list(self, path: str) -> Sequence[Mapping[str, Any]]:
-        """Return all objects of a kind."""
-        ...
+#: Returns all objects at a path of the API server, as they are stored now.
+ListObjects: TypeAlias = Callable[[str], Awaitable[Sequence[Mapping[str, Any]]]]
 
 
 class Watcher:
@@ -40,13 +34,13 @@ class Watcher:
 
     Args:
         grants: the grants of the cluster.
-        cluster: reads the pods and namespaces.
+        list_objects: lists the pods and namespaces.
         policy: the pods that are charged, and their owners.
     """
 
-    def __init__(self, grants: Grants, cluster: ClusterReader, policy: OwnerPolicy) -> None:
+    def __init__(self, grants: Grants, list_objects: ListObjects, policy: OwnerPolicy) -> None:
         self._grants: Final = grants
-        self._cluster: Final = cluster
+        self._list_objects: Final = list_objects
         self._policy: Final = policy
         self._namespaces: dict[str, Mapping[str, Any]] = {}
         #: The pods whose charges are confirmed by the last list or by an event after it.
@@ -63,14 +57,14 @@ class Watcher:
         return read_namespace(self._namespaces[name])
 
     async def _read_namespaces(self) -> None:
-        self._namespaces = {one["metadata"]["name"]: one for one in await self._cluster.list("/api/v1/namespaces")}
+        self._namespaces = {one["metadata"]["name"]: one for one in await self._list_objects("/api/v1/namespaces")}
 
     # The list
 
     async def list_work(self, held: Mapping[str, OwnedAllocation]) -> Work:
         """Return the pods that run, for `Grants.keep_reconciled`."""
         await self._read_namespaces()
-        listed = map(Fields, await self._cluster.list("/api/v1/pods"))
+        listed = map(Fields, await self._list_objects("/api/v1/pods"))
         pods = {pod.mapping("metadata").name("uid") or "": pod for pod in listed if self._is_charged(pod)}
         self._confirmed = {*pods}
         names = [self._grants.ledger_id(uid) for uid in pods]

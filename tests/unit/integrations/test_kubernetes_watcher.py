@@ -1,0 +1,246 @@
+"""The watcher of pods: what it adopts, corrects, confirms and ends, from lists and events that a test gives it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pytest
+
+from support.kubernetes_reviews import new_uid, pod
+from ugm import Partition, Resource, UserGroup, parse_config
+from ugm.errors import OutageError
+from ugm.integrations import Grants
+from ugm.integrations.kubernetes.admission import TENTATIVE
+from ugm.integrations.kubernetes.owners import OwnerPolicy
+from ugm.integrations.kubernetes.watcher import Watcher
+from ugm.kubernetes import ManifestError
+from ugm.partition import AbstractPartition
+
+CONFIG: Final = parse_config(
+    """
+partitions:
+- placementrules: [{name: provided}, {name: tag, value: namespace}]
+  queues:
+  - name: dev
+    resources: {max: {vcore: 4}}
+  - name: other
+"""
+).partition()
+ANA: Final = UserGroup("ana", ("lab",))
+
+
+class Scene:
+    """A watcher with a partition and the objects of a cluster."""
+
+    def __init__(self) -> None:
+        self.now = 1_800_000_000
+        self.partition: Final = Partition(CONFIG, clock=lambda: self.now)
+        self.pods: list[dict[str, Any]] = []
+        self.namespaces: list[dict[str, Any]] = [{"metadata": {"name": "dev"}}]
+        self.calls: Final[list[str]] = []
+        self.grants: Final = Grants(self.partition, "kubernetes", tentative=TENTATIVE, clock=lambda: self.now)
+        self.watcher: Final = Watcher(self.grants, self._list, OwnerPolicy())
+
+    async def _list(self, path: str) -> list[dict[str, Any]]:
+        self.calls.append(path)
+        return {"/api/v1/pods": self.pods, "/api/v1/namespaces": self.namespaces}[path]
+
+    def compare(self) -> None:
+        """Compare the ledger with the list."""
+        asyncio.run(self.grants.reconcile(self.watcher.list_work))
+
+    def event(self, kind: str | None, manifest: Mapping[str, Any]) -> None:
+        """Deliver an event of the watch."""
+        asyncio.run(self.watcher.pod_changed(type=kind, body=manifest, logger=None))
+
+    def grant(self, manifest: Mapping[str, Any], cores: int) -> str:
+        """Charge a pod tentatively, and return its uid."""
+        uid: str = manifest["metadata"]["uid"]
+        asyncio.run(self.grants.grant(uid, ANA, "root.dev", [(uid, Resource(vcore=1000 * cores, pods=1))]))
+        return uid
+
+    def charges(self) -> dict[str, tuple[str, str, int]]:
+        """Return the user, the queue and the thousandths of cores of each pod."""
+        return {
+            one.application_id.removeprefix("kubernetes/"): (one.user.name, one.queue_path, one.usage.get("vcore", 0))
+            for one in self.partition.applications()
+        }
+
+
+@pytest.fixture(name="scene")
+def _scene() -> Scene:
+    return Scene()
+
+
+def uid_of(manifest: Mapping[str, Any]) -> str:
+    """Return the uid of a pod."""
+    uid: str = manifest["metadata"]["uid"]
+    return uid
+
+
+# Lists
+
+
+def test_running_pods_are_adopted(scene: Scene) -> None:
+    """A pod without a charge is charged to the owner that it names, or to its service account, also above limits."""
+    named = pod("3", user="ana", annotations={"ugm/groups": "lab"}, activeDeadlineSeconds=600)
+    unnamed = pod("2", serviceAccountName="builder")
+    elsewhere = pod("1", namespace="other", annotations={"ugm/user": "a@b", "yunikorn.apache.org/queue": "root.other"})
+    scene.pods = [named, unnamed, elsewhere]
+    scene.namespaces.append({"metadata": {"name": "other"}})
+    scene.compare()
+    assert scene.charges() == {
+        uid_of(named): ("ana", "root.dev", 3000),
+        uid_of(unnamed): ("system:serviceaccount:dev:builder", "root.dev", 2000),
+        uid_of(elsewhere): ("a@b", "root.other", 1000),
+    }
+    assert sorted(str(one.duration) for one in scene.partition.allocations()) == ["600", "None", "None"]
+    groups = {one.user.name: one.user.groups for one in scene.partition.applications()}
+    assert groups["ana"] == ("lab",)
+    scene.partition.verify()
+
+
+def test_pods_that_do_not_count(scene: Scene) -> None:
+    """Neither finished pods nor those of exempt namespaces are charged."""
+    scene.pods = [
+        pod(phase="Succeeded"),
+        pod(phase="Failed"),
+        pod(namespace="kube-system"),
+        running := pod(phase="Unknown"),
+    ]
+    scene.compare()
+    assert list(scene.charges()) == [uid_of(running)]
+
+
+def test_charges_follow_the_list(scene: Scene) -> None:
+    """Sizes are corrected, and pods that are gone end; the owner of a charged pod stays."""
+    scene.compare()
+    kept, gone = pod("1", user="eve"), pod("1")
+    scene.grant(kept, 3)
+    scene.grant(gone, 1)
+    scene.pods = [kept]
+    scene.now += TENTATIVE
+    scene.compare()
+    assert scene.charges() == {uid_of(kept): ("ana", "root.dev", 1000)}
+
+
+def test_a_tentative_charge_stays_for_a_while(scene: Scene) -> None:
+    """The pod of a recent charge may not be stored yet."""
+    scene.compare()
+    uid = scene.grant(pod(), 1)
+    scene.now += TENTATIVE - 1
+    scene.compare()
+    assert list(scene.charges()) == [uid]
+    scene.now += 1
+    scene.compare()
+    assert not scene.charges()
+
+
+def test_an_increase_on_its_way(scene: Scene) -> None:
+    """It counts in addition to the listed size until it has arrived, or is old."""
+    scene.compare()
+    before = pod("1")
+    uid = scene.grant(before, 1)
+    asyncio.run(scene.grants.extend(uid, [(f"{uid}/a", Resource(vcore=1000))], duration=TENTATIVE + 1))
+    scene.pods = [before]
+    scene.compare()
+    assert scene.charges()[uid][2] == 2000
+    scene.pods = [pod("2", uid=uid)]
+    scene.compare()
+    assert scene.charges()[uid][2] == 2000
+    scene.pods = [pod("3", uid=uid)]
+    scene.compare()
+    assert scene.charges()[uid][2] == 3000
+    scene.now += TENTATIVE + 1
+    scene.compare()
+    assert scene.charges()[uid][2] == 3000
+    scene.pods = [before]
+    scene.compare()
+    assert scene.charges()[uid][2] == 1000
+
+
+def test_unreadable_pods_keep_their_charge(scene: Scene) -> None:
+    """One pod with an invalid manifest does not stop the comparison of the others."""
+    scene.compare()
+    broken, fine = pod("1"), pod("2", user="ana")
+    uid = scene.grant(broken, 1)
+    broken["spec"]["containers"] = []
+    scene.pods = [broken, fine]
+    scene.now += TENTATIVE
+    scene.compare()
+    assert {name: cores for name, (_, _, cores) in scene.charges().items()} == {uid: 1000, uid_of(fine): 2000}
+
+
+def test_pods_without_a_queue_are_adopted(scene: Scene) -> None:
+    """Work that runs has to count somewhere."""
+    scene.pods = [running := pod(namespace="new")]
+    scene.namespaces.append({"metadata": {"name": "new"}})
+    scene.compare()
+    assert scene.charges()[uid_of(running)][1] == "root.kubernetes"
+
+
+# Namespaces
+
+
+def test_settings_of_namespaces(scene: Scene) -> None:
+    """They are those of the last list; a new namespace is looked up, and an invalid one denies its pods."""
+    scene.compare()
+    annotations = {"yunikorn.apache.org/namespace.quota": '{"cpu": "2"}'}
+    scene.namespaces.append({"metadata": {"name": "new", "annotations": annotations}})
+    assert asyncio.run(scene.watcher.find_namespace("new")).max_resources == Resource(vcore=2000)
+    scene.calls.clear()
+    scene.namespaces[0] = {"metadata": {"name": "dev", "annotations": {next(iter(annotations)): "2"}}}
+    assert asyncio.run(scene.watcher.find_namespace("dev")).max_resources is None
+    assert not scene.calls
+    scene.pods = [running := pod("1")]
+    scene.compare()
+    assert list(scene.charges()) == [uid_of(running)]
+    with pytest.raises(ManifestError, match=r"namespace\.quota"):
+        asyncio.run(scene.watcher.find_namespace("dev"))
+
+
+# Events
+
+
+def test_events_confirm_and_end(scene: Scene) -> None:
+    """A pod that is seen lasts; one that is gone or has finished ends. Exempt pods and unknown ones do not matter."""
+    scene.compare()
+    first, second = pod(), pod()
+    for manifest in (first, second):
+        scene.grant(manifest, 1)
+        for _ in range(2):
+            scene.event("ADDED", manifest)
+    assert {one.duration for one in scene.partition.allocations()} == {None}
+    scene.event("DELETED", first)
+    scene.event("MODIFIED", {**second, "status": {"phase": "Failed"}})
+    for manifest in (pod(namespace="kube-system"), pod()):
+        scene.event(None, manifest)
+    assert not scene.charges()
+
+
+def test_an_event_does_not_confirm_an_increase(scene: Scene) -> None:
+    """The increase may not be stored yet."""
+    scene.compare()
+    seen = pod("1")
+    uid = scene.grant(seen, 1)
+    asyncio.run(scene.grants.extend(uid, [(f"{uid}/a", Resource(vcore=1000))], duration=TENTATIVE + 1))
+    scene.event("ADDED", seen)
+    assert sorted(str(one.duration) for one in scene.partition.allocations()) == [str(TENTATIVE + 1), "None"]
+
+
+def test_events_during_an_outage() -> None:
+    """They are no errors: the next list repairs the ledger."""
+
+    async def fail() -> AbstractPartition:
+        raise OutageError("the service is down")
+
+    async def no_objects(_: str) -> list[dict[str, Any]]:
+        return []
+
+    grants = Grants(fail, "kubernetes", tentative=TENTATIVE)
+    grants.is_ready = True
+    watcher = Watcher(grants, no_objects, OwnerPolicy())
+    for kind in ("ADDED", "DELETED"):
+        asyncio.run(watcher.pod_changed(type=kind, body=pod(uid=new_uid())))
