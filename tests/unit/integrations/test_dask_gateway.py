@@ -210,7 +210,7 @@ async def gateway(world: World, source: PartitionSource, folder: Path, **options
     config.Backend.worker_start_timeout = 3600
     config.Backend.backoff_base_delay = 0.01
     config.ClusterConfig.scheduler_memory = config.ClusterConfig.worker_memory = "1 M"
-    backend_class = limited(Simulated, source, queue="root.dask", poll=0.05, **options)
+    backend_class = limited(Simulated, source, queue="root.dask", **{"poll": 0.05, **options})
     backend = backend_class(config=config, gateway_address="127.0.0.1:1", api_url="http://127.0.0.1:1")
     backend.world = world
     app = web.Application()
@@ -386,6 +386,21 @@ def test_denied_workers_wait(world: World, folder: Path) -> None:
             assert backend.db.get_cluster(ben).worker_start_failure_count == 0
             assert world.most == {"ana": 4, "ben": 5, "all": 7}
             check_agreement(partition, world)
+
+    run(work)
+
+
+def test_a_release_wakes(world: World, folder: Path) -> None:
+    """A release in the gateway starts workers that wait at once, however rarely it asks otherwise."""
+    partition = Partition(PARTITION)
+
+    async def work() -> None:
+        async with gateway(world, source_of(partition), folder, poll=3600) as backend:
+            await ready(backend)
+            ana, ben = await started(backend, ANA, 3), await started(backend, BEN, 4)
+            await backend.until(lambda: len(world.workers) == 5 and waiting(backend, ben), "a worker waits")
+            await backend.stop_cluster(ana)
+            await backend.until(lambda: len(world.workers_of(ben)) == 4, "the workers start")
 
     run(work)
 
