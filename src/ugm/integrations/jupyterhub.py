@@ -48,11 +48,17 @@ class HubSpawner(Protocol):
     user_options: dict[str, Any]
     log: logging.Logger
 
+    def trait_defaults(self, name: str, /) -> Any:  # noqa: ANN401 - any value
+        """Return the value of an attribute that is not configured."""
+        ...
+
 
 #: A hook of the configuration of the hub, which may be a coroutine function.
 _Hook: TypeAlias = Callable[[HubSpawner], Any]
 #: A form of the configuration of the hub: HTML, or a function that returns it.
 _Form: TypeAlias = str | Callable[[HubSpawner], str | Awaitable[str]]
+#: A function of the operator, which may be a coroutine function.
+_Usage: TypeAlias = Callable[[HubSpawner], Resource | Awaitable[Resource]]
 
 #: The HTTP status of each kind of denial. The hub counts a status of 500 or more as a failure, and may stop then.
 _STATUS: Final = {Remedy.RELEASE: 429, Remedy.RENEWAL: 429, Remedy.NOTHING: 403, Remedy.SERVICE: 409}
@@ -78,7 +84,7 @@ def limit_servers(
     c: MutableMapping[str, Any],
     source: PartitionSource,
     *,
-    usage: Callable[[HubSpawner], Resource] = server_usage,
+    usage: _Usage = server_usage,
     queue: str = "",
     duration: Callable[[HubSpawner], int | None] | None = None,
     fails_open: bool = False,
@@ -93,7 +99,7 @@ def limit_servers(
     Args:
         c: the configuration of the hub.
         source: the quotas, as `ugm.integrations.quota_source` returns them.
-        usage: returns the usage of a server that is about to start.
+        usage: returns the usage of a server that is about to start; may be a coroutine function.
         queue: the queue of all servers; by default the placement rules of the configuration decide.
         duration: returns the number of seconds after which the host stops a server, for budgets that reserve it; None
             if it is not limited.
@@ -119,7 +125,7 @@ class ServerLimits:
         self,
         grants: Grants,
         *,
-        usage: Callable[[HubSpawner], Resource] = server_usage,
+        usage: _Usage = server_usage,
         queue: str = "",
         duration: Callable[[HubSpawner], int | None] | None = None,
     ) -> None:
@@ -130,16 +136,17 @@ class ServerLimits:
         self._hooks: Final[set[_Hook]] = set()
         self._task: asyncio.Task[None] | None = None
 
-    def options_form(self, form: _Form = "") -> Callable[[HubSpawner], Awaitable[str]]:
+    def options_form(self, form: _Form | None = None) -> Callable[[HubSpawner], Awaitable[str]]:
         """Return a form for ``c.Spawner.options_form`` that begins with the amounts that the user may still start.
 
         Args:
-            form: the rest of the form: HTML, or a function that returns it for a spawner.
+            form: the rest of the form: HTML, or a function that returns it for a spawner; None for the form that the
+                class of the spawner has by default, for example that of the profiles of KubeSpawner.
         """
 
         async def shown(spawner: HubSpawner) -> str:
-            rest = await _result(form(spawner)) if callable(form) else form
-            return await self._remaining(spawner) + rest
+            rest = spawner.trait_defaults("options_form") if form is None else form
+            return await self._remaining(spawner) + (await _result(rest(spawner)) if callable(rest) else rest)
 
         return shown
 
@@ -160,7 +167,7 @@ class ServerLimits:
             Exception: the ``SpawnException`` of a denial, whose message is for the user.
         """
         try:
-            await self._grant(_server_id(spawner), self._spec(spawner), spawner)
+            await self._grant(_server_id(spawner), await self._spec(spawner), spawner)
         except GrantDeniedError as denial:
             raise _refusal(denial.text, _STATUS[denial.remedy]) from denial
         except Exception as error:
@@ -183,24 +190,35 @@ class ServerLimits:
 
     # Comparison
 
-    def list_work(self, users: Iterable[Any], held: Mapping[str, OwnedAllocation]) -> Work:
+    async def list_work(self, users: Iterable[Any], held: Mapping[str, OwnedAllocation]) -> Work:
         """Return the servers of some users. A server that is checked after a restart of the hub counts as running.
 
         The hub forgets changes of limits that were made for one start. So a server in the ledger keeps its usage there.
         """
         running, starting = [], list[str]()
         known = [user for user in users if _is_usable(user.name)]
-        for spawner in (spawner for user in known for spawner in user.spawners.values()):
+        for spawner in [spawner for user in known for spawner in user.spawners.values()]:
             name = _server_id(spawner)
             if spawner.pending in {"spawn", "stop"}:
                 starting.append(name)
             elif spawner.server is not None:
-                spec = self._spec(spawner) if name not in held else AllocationSpec(name, held[name].allocation.usage)
+                spec = AllocationSpec(name, held[name].allocation.usage) if name in held else await self._found(spawner)
                 running.append(RunningApplication(name, _user_group(spawner.user), self._queue, [spec]))
         return Work(running, starting)
 
-    def _spec(self, spawner: HubSpawner) -> AllocationSpec:
-        return AllocationSpec(_server_id(spawner), self._usage(spawner), duration=self._duration(spawner))
+    async def _found(self, spawner: HubSpawner) -> AllocationSpec:
+        """Return the usage of a server that was started without a grant. An error must not keep all others waiting."""
+        try:
+            return await self._spec(spawner)
+        except Exception:
+            spawner.log.exception("the usage of a server is unknown")
+            return AllocationSpec(_server_id(spawner), server_usage(spawner))
+
+    async def _spec(self, spawner: HubSpawner) -> AllocationSpec:
+        if load := getattr(spawner, "load_user_options", None):  # KubeSpawner applies the chosen profile after the hook
+            await load()
+        usage = await _result(self._usage(spawner))
+        return AllocationSpec(_server_id(spawner), usage, duration=self._duration(spawner))
 
     # Installation
 
@@ -244,7 +262,9 @@ class ServerLimits:
             hook = next((section[name] for section in sections if name in section), None)
             if hook not in self._hooks:
                 raise RequestError(
-                    name, hook, "it replaces that of limit_servers, which has to be called after it is set"
+                    name,
+                    hook,
+                    "this hook would replace the limits of the servers; set it before limit_servers is called",
                 )
 
     def _known(self, hook: _Hook) -> _Hook:

@@ -66,12 +66,18 @@ class Spawner:
     mem_limit: int | None = None
     cpu_guarantee: float | None = None
     cpu_limit: float | None = None
+    default_form: str = ""
     user_options: dict[str, Any] = field(default_factory=dict)
     log: logging.Logger = field(default_factory=lambda: logging.getLogger("hub"))
 
     def __post_init__(self) -> None:
         """Add the server to its user."""
         self.user.spawners[self.name] = self
+
+    def trait_defaults(self, name: str, /) -> str:
+        """Return the form of the class."""
+        assert name == "options_form"
+        return self.default_form
 
 
 class Hub:
@@ -119,7 +125,7 @@ def _partition() -> Partition:
 def ready(partition: Partition, **options: Any) -> ServerLimits:  # noqa: ANN401 - those of the class
     """Return limits that have been compared with an idle hub."""
     limits = ServerLimits(Grants(partition, "hub"), **options)
-    asyncio.run(limits.grants.reconcile(lambda held: limits.list_work([], held)))
+    run(limits.grants.reconcile(lambda held: limits.list_work([], held)))
     return limits
 
 
@@ -167,7 +173,7 @@ def test_ids_are_unambiguous(partition: Partition) -> None:
     servers = [Spawner(server, User(user)) for user in NAMES for server in ("", "x", "s" * 255)]
     for one in servers:
         one.server = "http"
-    work = limits.list_work([one.user for one in servers], {})
+    work = run(limits.list_work([one.user for one in servers], {}))
     names = [one.application_id for one in work.running]
 
     assert len(names) == len(servers)
@@ -180,10 +186,10 @@ def test_an_id_of_long_names_cannot_be_chosen(partition: Partition) -> None:
     """A user cannot take the id of another user's server by the choice of names."""
     limits = ready(partition)
     long = Spawner("s", User("a" * 250), "http")
-    [item] = limits.list_work([long.user], {}).running
+    [item] = run(limits.list_work([long.user], {})).running
     user, _, server = item.application_id.rpartition("/")
     imitation = Spawner(server, User(user.rstrip("/")), "http")
-    [other] = limits.list_work([imitation.user], {}).running
+    [other] = run(limits.list_work([imitation.user], {})).running
 
     assert item.application_id != other.application_id
 
@@ -228,6 +234,39 @@ def test_errors_in_functions_of_the_operator_deny(partition: Partition, caplog: 
     limits = ready(partition, usage=usage)
     assert denial(limits.grant(Spawner(user_options={"gpu": "many"}))).status_code == 409
     assert "invalid literal" in caplog.text
+
+
+class KubeSpawner(Spawner):
+    """A server whose profile is applied late."""
+
+    async def load_user_options(self) -> None:
+        """Apply the profile that the user has chosen."""
+        self.mem_limit = {"small": 2**20, "large": 2**30}[self.user_options["profile"]]
+
+
+def test_profiles_are_applied_before_the_usage_is_read(partition: Partition) -> None:
+    """Also for servers that are found after a restart; one whose profile is gone counts without it."""
+    limits, user = ready(partition), User()
+    run(limits.grant(KubeSpawner("a", user, user_options={"profile": "large"})))
+    KubeSpawner("b", user, "http", user_options={"profile": "small"})
+    KubeSpawner("c", user, "http", user_options={"profile": "gone"})
+    run(limits.grants.reconcile(lambda held: limits.list_work([user], held)))
+    assert {one.allocation_id: one.usage.get("memory") for one in partition.allocations()} == {
+        "hub/ana/b": 2**20,
+        "hub/ana/c": None,
+    }
+    assert denial(limits.grant(KubeSpawner("d", User(), user_options={"profile": "gone"}))).status_code == 409
+
+
+def test_the_usage_may_be_a_coroutine_function(partition: Partition) -> None:
+    """For example to read it from another system."""
+
+    async def usage(_: object) -> Resource:
+        await asyncio.sleep(0)
+        return Resource(servers=1, gpu=2)
+
+    run(ready(partition, usage=usage).grant(Spawner()))
+    assert [one.usage["gpu"] for one in partition.allocations()] == [2]
 
 
 def test_messages_of_functions_of_the_operator_pass(partition: Partition) -> None:
@@ -339,6 +378,7 @@ def test_the_form_shows_what_remains(partition: Partition) -> None:
         text = run(limits.options_form(form)(Spawner()))  # type: ignore[arg-type]
         assert text == '<p class="ugm-remaining">You can still start: 4 GiB of memory, 2 servers.</p>\n<b>x</b>'
     assert run(limits.options_form()(Spawner())).endswith("</p>\n")
+    assert run(limits.options_form()(Spawner(default_form="profiles"))).endswith("</p>\nprofiles")
 
 
 def test_a_form_of_the_operator_is_extended(c: Settings, partition: Partition) -> None:
@@ -377,7 +417,7 @@ def test_the_work_of_the_hub(partition: Partition) -> None:
         ("stop", "stop", "http"),
     ]:
         Spawner(name, user, server, pending)
-    work = ready(partition).list_work([user], {})
+    work = run(ready(partition).list_work([user], {}))
 
     assert [one.application_id for one in work.running] == ["ana/ready", "ana/check"]
     assert list(work.starting) == ["ana/spawn", "ana/stop"]
