@@ -63,6 +63,8 @@ class _PolicyRequest(NamedTuple):
     name: str
     #: The name of the cluster; empty if SkyPilot chooses it later.
     cluster: str
+    #: The id of the application and of its allocation in the partition.
+    key: str
     user: UserGroup
     #: For placement rules.
     tags: dict[str, str]
@@ -76,12 +78,7 @@ class _PolicyRequest(NamedTuple):
         user, config, task = (yaml.safe_load(body[name]) or {} for name in ("user", "skypilot_config", "task"))
         workspace, cluster = config.get("active_workspace", "default"), options.get("cluster_name") or ""
         owner = UserGroup(user.get("name") or user.get("id", "unknown"), (workspace,))
-        return cls(name, cluster, owner, {"workspace": workspace}, task_usage(task))
-
-    @property
-    def key(self) -> str:
-        """The id of the application and of its allocation in the partition."""
-        return f"{_HOST}/{self.cluster}"
+        return cls(name, cluster, f"{_HOST}/{cluster}", owner, {"workspace": workspace}, task_usage(task))
 
 
 class Clusters(NamedTuple):
@@ -158,9 +155,8 @@ def task_usage(task: Mapping[str, Any]) -> Resource:
     Resource(A100=16, clusters=1, gpu=16, memory=34359738368, nodes=2, vcore=8000)
     """
     declared = dict(task.get("resources") or {})
-    choices = declared.pop("any_of", None) or declared.pop("ordered", None) or [{}]
     nodes, largest = int(task.get("num_nodes") or 1), dict[str, int]()
-    for choice in choices:
+    for choice in declared.pop("any_of", None) or declared.pop("ordered", None) or [{}]:
         for name, amount in _node_usage({**declared, **choice}).items():
             largest[name] = max(largest.get(name, 0), amount)
     return Resource({"clusters": 1, "nodes": nodes, **{name: nodes * amount for name, amount in largest.items()}})
@@ -193,14 +189,19 @@ def _records(text: str) -> Any:  # noqa: ANN401 - JSON
 def main(arguments: Sequence[str] | None = None) -> None:
     """Serve the policy, or make the partition agree with SkyPilot once."""
     options = _parser().parse_args(arguments)
-    source = quota_source(options.config, store=options.store, service=options.service, token_file=options.token_file)
-    grants = Grants(source, _HOST, tentative=_TENTATIVE)
-    clusters = Clusters(grants, options.queue)
-    if options.command == "serve":
-        asyncio.run(_serve(clusters, options))
-    else:
-        records = _records(sys.stdin.read())
-        print(asyncio.run(grants.reconcile(lambda held: clusters.work(records, held))))  # noqa: T201 - a command
+    try:
+        source = quota_source(
+            options.config, store=options.store, service=options.service, token_file=options.token_file
+        )
+        clusters = Clusters(Grants(source, _HOST, tentative=_TENTATIVE), options.queue)
+        asyncio.run(_serve(clusters, options) if options.command == "serve" else _reconcile(clusters))
+    except (UgmError, OSError) as error:
+        sys.exit(f"{error}")
+
+
+async def _reconcile(clusters: Clusters) -> None:
+    records = _records(sys.stdin.read())
+    print(await clusters.grants.reconcile(lambda held: clusters.work(records, held)))  # noqa: T201 - a command
 
 
 async def _serve(clusters: Clusters, options: argparse.Namespace) -> None:
