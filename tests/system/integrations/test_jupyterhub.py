@@ -202,12 +202,14 @@ def test_a_budget_is_used_up_and_renewed(site: Site) -> None:
     assert site.spawn("ana", "b", gpu=0).status == 201
     assert site.spawn("eve", "b", gpu=1).status == 201
 
-    if site.service is None:
+    if site.service is None:  # the hub reads the configuration when it starts
         hub.stop()
-    with site.ledger() as partition:
-        partition.change_budget(BudgetChange.refill("gpu time", Resource(gpu=100), owner="ana", reason="a deadline"))
-    if site.service is None:
+        (site.folder / "quota.yaml").write_text(QUOTA.replace("{gpu: 3}", "{gpu: 1000}"), "utf-8")
         hub.start()
+    else:
+        with site.ledger() as partition:
+            more = BudgetChange.refill("gpu time", Resource(gpu=100), owner="ana", reason="a deadline")
+            assert partition.change_budget(more)
     assert site.spawn("ana", gpu=1).status == 201
     site.audit(within_limits=False)  # what has run past the budget stays exceeded
 
