@@ -280,7 +280,9 @@ def test_messages_of_functions_of_the_operator_pass(partition: Partition) -> Non
 
 def test_an_invalid_user_is_denied(partition: Partition) -> None:
     """A name that stands for all users in limits belongs to no user."""
-    assert denial(ready(partition).grant(Spawner("", User("*")))).status_code == 409
+    limits, server = ready(partition), Spawner("", User("*"), "http")
+    assert denial(limits.grant(server)).status_code == 409
+    assert run(limits.list_work([server.user], {})).running == []
 
 
 def test_a_server_that_was_not_ended_is_replaced(partition: Partition) -> None:
@@ -389,7 +391,13 @@ def test_a_form_of_the_operator_is_extended(c: Settings, partition: Partition) -
     assert "options_form" not in c["Spawner"]
 
     unlimited = Partition(parse_config("partitions: [{queues: [{name: hub}]}]").partition())
-    assert not run(ready(unlimited).options_form()(Spawner("", User("<i>"))))
+    assert not run(ready(unlimited).options_form()(Spawner()))
+
+
+def test_names_of_resources_are_no_markup(partition: Partition, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text is part of a page."""
+    monkeypatch.setattr(Grants, "remaining_text", lambda *_: asyncio.sleep(0, "1 <i>"))
+    assert run(ready(partition).options_form()(Spawner())) == '<p class="ugm-remaining">1 &lt;i&gt;</p>\n'
 
 
 def test_the_form_is_shown_in_any_case(partition: Partition) -> None:
@@ -465,6 +473,7 @@ def test_the_hub_compares_when_it_starts(c: Settings, partition: Partition) -> N
             await limits.grant(Spawner())
         await hub.start()
         assert hub.has_started
+        assert logging.getLogger("ugm").parent is hub.log
         await _until(lambda: limits.grants.is_ready)
         await limits.grant(Spawner())
 
@@ -514,5 +523,4 @@ def test_commands_that_read_the_configuration_start_nothing(
     hub = hub_of()
     monkeypatch.setattr(sys.modules["jupyterhub.app"].JupyterHub, "initialized", lambda: False)
     limit_servers(c, _source(partition))
-    run(hub.start())
-    assert hub.has_started
+    assert "start" not in vars(hub)
