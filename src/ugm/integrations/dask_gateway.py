@@ -104,6 +104,7 @@ if TYPE_CHECKING:
         worker_start_failure_limit: int
 
         async def setup(self, app: _Application) -> None: ...
+        async def on_cluster_heartbeat(self, cluster_name: str, msg: object) -> None: ...
         async def process_cluster_options(self, user: _User, request: object) -> tuple[object, Any]: ...
         async def _cluster_to_submitted(self, cluster: _Cluster) -> None: ...
         async def _cluster_to_stopped(self, cluster: _Cluster) -> None: ...
@@ -187,10 +188,13 @@ class _LimitedBackend(_DatabaseBackend):
         self._grants = Grants(self._terms.source, self._terms.host)
         #: The clusters that wait for an answer, and the workers that have one and are about to start.
         self._starting: set[str] = set()
+        #: The clusters of an earlier process that have sent no heartbeat yet.
+        self._silent: set[str] = set()
         #: The text of the last denial of each cluster, so that it is logged once.
         self._denials: dict[str, str] = {}
         app.middlewares.append(self._scale_warnings())
         await super().setup(app)
+        self._silent.update(one.name for one in self.db.active_clusters() if one.status == self._terms.status.RUNNING)
         self.task_pool.spawn(self._grants.keep_reconciled(self._work))
         self.task_pool.spawn(self._ask_again())
 
@@ -257,6 +261,8 @@ class _LimitedBackend(_DatabaseBackend):
     async def _worker_to_submitted(self, worker: _Worker) -> None:
         """Start a worker, or leave it as it is until it is granted."""
         cluster = worker.cluster
+        if cluster.name in self._silent:
+            return  # the worker may run: an earlier process may have been killed before it recorded the start
         usage = self._terms.worker(cluster.config)
         try:
             await self._grants.extend(cluster.name, [(_worker_id(worker), usage)])
@@ -274,6 +280,11 @@ class _LimitedBackend(_DatabaseBackend):
             await super()._worker_to_submitted(worker)
         finally:
             self._starting.discard(worker.name)
+
+    async def on_cluster_heartbeat(self, cluster_name: str, msg: object) -> None:
+        """Record the workers that run."""
+        await super().on_cluster_heartbeat(cluster_name, msg)
+        self._silent.discard(cluster_name)
 
     async def _worker_to_stopped(self, worker: _Worker) -> None:
         await super()._worker_to_stopped(worker)
