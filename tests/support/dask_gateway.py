@@ -88,6 +88,10 @@ class DaskGateway:
         self._public: Final = public
         self.address: Final = f"http://127.0.0.1:{public}"
         self.proxy_address: Final = f"gateway://127.0.0.1:{schedulers}"
+        #: Without setproctitle, the command line of a process stays readable.
+        self._plain: Final = folder / "plain"
+        self._plain.mkdir(exist_ok=True)
+        (self._plain / "setproctitle.py").write_text("raise ImportError\n")
         (folder / "dask_gateway_config.py").write_text(
             _CONFIG.format(
                 source=source,
@@ -104,7 +108,10 @@ class DaskGateway:
         """Start the gateway, also after it was killed, and wait until it answers through its proxy."""
         command = Path(sys.executable).parent / "dask-gateway-server"
         log = self._folder / "gateway.log"
-        self.process = self._owner.start([command, "-f", "dask_gateway_config.py"], log)
+        modules = os.pathsep.join([str(self._plain), *filter(None, sys.path)])
+        self.process = self._owner.start(
+            [command, "-f", "dask_gateway_config.py"], log, environment={"PYTHONPATH": modules}
+        )
         self.process.wait_until(lambda: self.call("GET", "/api/health")[0] == 200, "the gateway answers")
 
     def call(self, method: str, path: str, body: object = None, user: str = "ana") -> tuple[int, Any]:

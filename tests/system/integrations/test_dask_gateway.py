@@ -50,7 +50,7 @@ with Gateway(address, proxy_address=proxy_address, auth=BasicAuth(user, "x")) as
     with gateway.new_cluster() as cluster:
         cluster.adapt(minimum=0, maximum=3)
         with cluster.get_client() as client:
-            futures = client.map(lambda number: time.sleep(1) or number, range(30))
+            futures = client.map(lambda number: time.sleep(1) or number, range(90))
             print("sum", sum(client.gather(futures)), flush=True)
 """
 DENIED_CLIENT: Final = """
@@ -165,7 +165,7 @@ def test_life_of_clusters(kind: str, tmp_path: Path) -> None:
         os.kill(gateway.workers_of(ben)[0].process_id, signal.SIGKILL)
         one.wait_until(lambda: len(gateway.workers_of(ben)) < 3, "the worker has ended")
         one.has_workers(ben, 3)
-        one.wait_until(lambda: "sum 435" in client.output(), "the tasks have ended")
+        one.wait_until(lambda: "sum 4005" in client.output(), "the tasks have ended")
         one.wait_until(lambda: not cluster_of(gateway, "ben"), "the cluster of the client ends")
 
         # The gateway is killed, and a worker while it does not run.
