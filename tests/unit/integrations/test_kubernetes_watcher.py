@@ -230,6 +230,23 @@ def test_an_event_does_not_confirm_an_increase(scene: Scene) -> None:
     assert sorted(str(one.duration) for one in scene.partition.allocations()) == [str(TENTATIVE + 1), "None"]
 
 
+def test_an_end_during_an_outage(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next list ends the charge, although it is tentative."""
+
+    async def fail(_: object) -> None:
+        raise OutageError("the service is down")
+
+    scene.compare()
+    gone = pod()
+    scene.grant(gone, 1)
+    with monkeypatch.context() as outage:
+        outage.setattr(scene.grants, "run", fail)
+        scene.event("DELETED", gone)
+    assert scene.charges()
+    scene.compare()
+    assert not scene.charges()
+
+
 def test_events_during_an_outage() -> None:
     """They are no errors: the next list repairs the ledger."""
 

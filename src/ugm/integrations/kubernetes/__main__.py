@@ -52,6 +52,7 @@ def main(
 ) -> None:
     """Admit pods within the quotas of CONFIG, or of a quota service."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    logging.getLogger("kopf").setLevel(logging.WARNING)  # it logs every event of a pod
     try:
         places = {name: options.pop(name) for name in ("store", "service", "token_file", "page")}
         grants = Grants(quota_source(config, **places, deadline=_DEADLINE), cluster_name, tentative=TENTATIVE)
@@ -63,15 +64,14 @@ def main(
 
 async def _serve(grants: Grants, policy: OwnerPolicy, options: dict[str, Any], *, watches: bool) -> None:
     """Serve until the process gets a signal to end. kopf takes the signals, so the server ends with the watch."""
-    find_namespace: FindNamespace = _plain_namespace
-    # Without a list of pods, what the ledger holds stays.
-    work = [grants.keep_reconciled(lambda held: Work(starting=held))]
     if watches:
         from ugm.integrations.kubernetes import cluster  # noqa: PLC0415 - it is large, and not needed otherwise
 
         watcher = Watcher(grants, cluster.list_objects, policy)
-        find_namespace = watcher.find_namespace
+        find_namespace: FindNamespace = watcher.find_namespace
         work = [grants.keep_reconciled(watcher.list_work), cluster.watch(watcher)]
+    else:  # without a list of pods, what the ledger holds stays
+        find_namespace, work = _plain_namespace, [grants.keep_reconciled(lambda held: Work(starting=held))]
     app = create_app(PodAdmission(grants, find_namespace, policy))
     server = uvicorn.Server(uvicorn.Config(app, **options, access_log=False, log_config=None))
     tasks = [asyncio.create_task(one) for one in (server.serve(), *work)]

@@ -72,7 +72,8 @@ class OwnerPolicy:
         claim = read_claim(pod)
         if creator.name in self.trusted:
             return claim or self._unnamed(pod, namespace, f"Name it in the template: the label {USER}.")
-        _require_own(claim, creator)
+        if claim:
+            _require_own(claim, creator)
         return creator
 
     def owner_of_template(
@@ -92,7 +93,7 @@ class OwnerPolicy:
         """
         claim = read_claim(template)
         is_kept = before is not None and read_claim(before) == claim
-        if creator.name not in self.trusted and not is_kept:
+        if claim and creator.name not in self.trusted and not is_kept:
             _require_own(claim, creator)
         kind = "label" if _LABEL_VALUE.fullmatch(creator.name) else "annotation"
         return claim or self._unnamed(template, namespace, f"Set the {kind} {USER}: {quote(creator.name)}.")
@@ -107,14 +108,12 @@ class OwnerPolicy:
         raise GrantDeniedError(f"The pod template does not name the user to charge. {advice}", Remedy.NOTHING)
 
 
-def _require_own(claim: UserGroup | None, creator: UserGroup) -> None:
+def _require_own(claim: UserGroup, creator: UserGroup) -> None:
     """Check that an untrusted creator names no other user than itself, and no groups of others.
 
     Raises:
         GrantDeniedError: it does.
     """
-    if claim is None:
-        return
     if claim.name != creator.name:
         text = f"{USER} is {quote(claim.name)}, but you are {quote(creator.name)} and can charge only your own limits."
         raise GrantDeniedError(text, Remedy.NOTHING)

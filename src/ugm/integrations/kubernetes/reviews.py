@@ -6,7 +6,7 @@ Source: Kubernetes, "Dynamic Admission Control", and the reference of ``admissio
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from ugm._json_values import JsonObject
 from ugm.errors import UgmError
@@ -73,13 +73,11 @@ def read_review(request: Fields) -> Review:
     """Read the request of a review.
 
     Raises:
-        ManifestError: a field is missing or has another type.
+        ManifestError: a field has another type.
         RequestError: the name of the user or of a group is invalid.
     """
     kind, info = request.mapping("kind"), request.mapping("userInfo")
-    groups = info.values.get("groups") or ()
-    if not isinstance(groups, list | tuple):
-        raise info.error("groups", "expected a list")
+    groups = cast("Iterable[str]", info.values.get("groups") or ())
     return Review(
         request.name("uid") or "",
         request.name("operation") or "",

@@ -45,6 +45,8 @@ class Watcher:
         self._namespaces: dict[str, Mapping[str, Any]] = {}
         #: The pods whose charges are confirmed by the last list or by an event after it.
         self._confirmed: set[str] = set()
+        #: The pods that have ended since the last list. An end may be lost while the quota service is away.
+        self._gone: set[str] = set()
 
     async def find_namespace(self, name: str) -> NamespaceTerms:
         """Return the settings of a namespace as of the last list, or of now if it is new.
@@ -63,6 +65,9 @@ class Watcher:
 
     async def list_work(self, held: Mapping[str, OwnedAllocation]) -> Work:
         """Return the pods that run, for `Grants.keep_reconciled`."""
+        gone, self._gone = self._gone, set()
+        for uid in gone:
+            await self._grants.end(uid)
         await self._read_namespaces()
         listed = map(Fields, await self._list_objects("/api/v1/pods"))
         pods = {pod.mapping("metadata").name("uid") or "": pod for pod in listed if self._is_charged(pod)}
@@ -71,11 +76,9 @@ class Watcher:
         known = {one.application_id: one for one in await self._grants.run(lambda p: p.applications_by_id(names))}
         parts = _parts(held)
         running: list[RunningApplication] = []
-        for uid, pod in pods.items():
+        for name, (uid, pod) in zip(names, pods.items(), strict=True):
             try:
-                running.append(
-                    await self._running(uid, pod, known.get(self._grants.ledger_id(uid)), parts.get(uid, {}))
-                )
+                running.append(await self._running(uid, pod, known.get(name), parts.get(uid, {})))
             except (ManifestError, RequestError):
                 _LOGGER.exception("the pod %s cannot be read; its charge stays as it is", uid)
         return Work(running, pods.keys() - {one.application_id for one in running})
@@ -111,7 +114,7 @@ class Watcher:
         """
         uid: str = body["metadata"]["uid"]
         if type == "DELETED" or not self._is_charged(Fields(body)):
-            self._confirmed.discard(uid)
+            self._gone.add(uid)
             await self._grants.end(uid)
         elif self._grants.is_ready and uid not in self._confirmed:
             with suppress(UgmError):  # the next list confirms it
