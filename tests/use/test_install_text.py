@@ -31,6 +31,6 @@ def test_all_extras_are_described() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     rows = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
 
-    assert {name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])} == set(
+    assert {name for row in rows for name in re.findall(r"`([\w-]+)`", row.split("|")[1])} == set(
         project["optional-dependencies"]
     )

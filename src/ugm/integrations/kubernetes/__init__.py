@@ -13,3 +13,5 @@ the cluster never exceed a limit, and after all pods are gone nothing is charged
 `reviews` reads reviews and writes answers, `owners` chooses the user of a pod, `admission` decides, `watcher` follows
 the cluster, and `app` is the HTTP server. ``python -m ugm.integrations.kubernetes`` starts everything.
 """
+
+__all__: list[str] = []
