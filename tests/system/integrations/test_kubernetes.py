@@ -40,7 +40,7 @@ partitions:
     - {name: hours, user: "*", amounts: {nvidia.com/gpu: 2}, unit: hour, period: week, mode: safe}
 """
 #: The time of a slow machine to answer a request, in seconds; 20 ms on a usual one.
-SLOW: Final = 0.2
+SLOW: Final = 0.5
 _KIND: Final = ("embedded", "service")
 
 

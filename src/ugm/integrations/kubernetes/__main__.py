@@ -65,11 +65,11 @@ def main(
 async def _serve(grants: Grants, policy: OwnerPolicy, options: dict[str, Any], *, watches: bool) -> None:
     """Serve until the process gets a signal to end. kopf takes the signals, so the server ends with the watch."""
     if watches:
-        from ugm.integrations.kubernetes import cluster  # noqa: PLC0415 - it is large, and not needed otherwise
+        from ugm.integrations.kubernetes._cluster import list_objects, watch  # noqa: PLC0415 - kopf is large
 
-        watcher = Watcher(grants, cluster.list_objects, policy)
+        watcher = Watcher(grants, list_objects, policy)
         find_namespace: FindNamespace = watcher.find_namespace
-        work = [grants.keep_reconciled(watcher.list_work), cluster.watch(watcher)]
+        work = [grants.keep_reconciled(watcher.list_work), watch(watcher)]
     else:  # without a list of pods, what the ledger holds stays
         find_namespace, work = _plain_namespace, [grants.keep_reconciled(lambda held: Work(starting=held))]
     app = create_app(PodAdmission(grants, find_namespace, policy))
