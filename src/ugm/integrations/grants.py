@@ -391,14 +391,20 @@ class Grants:
 
     async def keep_reconciled(self, list_work: ListWork, *, every: float = 60.0) -> None:
         """Compare now, every *every* seconds, and soon after an operation that failed; until this is cancelled."""
+        failure = ""
         while True:
             self._repair.clear()
             try:
                 await self.reconcile(list_work)
-            except Exception:
-                _LOGGER.exception("%s: the ledger could not be compared", self._host)
+            except Exception as error:
+                if failure != (failure := repr(error)):  # an outage is one line, however long it takes
+                    is_known = isinstance(error, UgmError | OSError)
+                    _LOGGER.warning(
+                        "%s: the ledger cannot be compared yet: %s", self._host, error, exc_info=not is_known
+                    )
                 await asyncio.sleep(_PAUSE)
             else:
+                failure = ""
                 await _is_set(self._repair, every)
 
     # Forms

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 from collections.abc import Awaitable, Callable
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from threading import Thread
@@ -16,9 +17,9 @@ from ugm.errors import RequestError
 from ugm.partition import AbstractPartition
 
 if TYPE_CHECKING:
+    from ugm.configuration import PartitionConfig
     from ugm.events import Subscriber
     from ugm.server import History
-    from ugm.service import AsyncConnectedPartition
 
 __all__ = ["PartitionSource", "quota_source"]
 
@@ -38,8 +39,8 @@ def quota_source(
 ) -> PartitionSource:
     """Return the place of the quotas of a host: a configuration in this process, or a service that hosts share.
 
-    A configuration is read, and its store is opened, at once. A service is connected by the first call, and again by
-    later calls until it answers.
+    A configuration is read at once. Its store is opened, and a service is connected, when the host first needs it, so
+    commands that only read the configuration of the host work while it runs.
 
     Args:
         config: the file of the configuration. It is put in force at the start.
@@ -54,47 +55,43 @@ def quota_source(
     Raises:
         RequestError: both or neither of a configuration and a service are given, or an option of the other one.
         ConfigError: the configuration is invalid.
-        JournalError: the store cannot be opened.
-        OSError: the port of the page is in use.
     """
     if (config is None) == (service is None):
         raise RequestError("config", config, "expected either a configuration file or a service")
     if service is not None:
         if (store, partition, page) != (None, None, None):
             raise RequestError("service", service, "the service has its own store, partition and page; expected none")
-        return _ServiceSource(service, token_file, deadline)
+        return _Source(partial(_connected, service, token_file, deadline))
     if token_file is not None:
         raise RequestError("token_file", str(token_file), "expected none without a service")
-    subscribers: list[Subscriber] = []
-    if page is not None:
-        from ugm.server import History  # noqa: PLC0415 - needs an extra
-
-        subscribers.append(History())
-    opened = _opened(cast("str | PathLike[str]", config), store, partition, subscribers)
-    if page is not None:
-        _serve(opened, page, cast("History", subscribers[0]))
-
-    async def source() -> AbstractPartition:
-        return opened
-
-    return source
+    loaded = load_config(cast("str | PathLike[str]", config))
+    chosen = loaded.partition() if partition is None else loaded.partition(partition)
+    return _Source(partial(_opened, chosen, None if store is None else Path(store).absolute(), page))
 
 
-def _opened(
-    config: str | PathLike[str], store: str | PathLike[str] | None, name: str | None, subscribers: list[Subscriber]
-) -> AbstractPartition:
-    loaded = load_config(config)
-    chosen = loaded.partition() if name is None else loaded.partition(name)
+async def _opened(config: PartitionConfig, store: Path | None, page: int | None) -> AbstractPartition:
+    """Open a partition in this process, and serve its page."""
+    if page is None:
+        return _partition(config, store)
+    from ugm.server import History  # noqa: PLC0415 - needs an extra
+
+    history = History()
+    opened = _partition(config, store, history)
+    _serve(opened, config.name, page, history)
+    return opened
+
+
+def _partition(config: PartitionConfig, store: Path | None, *subscribers: Subscriber) -> AbstractPartition:
     if store is None:
-        return Partition(chosen, subscribers=subscribers)
+        return Partition(config, subscribers=subscribers)
     from ugm.journal import open_partition  # noqa: PLC0415 - only this kind needs it
 
-    opened = open_partition(Path(store), chosen, durability="group", subscribers=subscribers)
+    opened = open_partition(store, config, durability="group", subscribers=subscribers)
     atexit.register(opened.close)
     return opened
 
 
-def _serve(partition: AbstractPartition, port: int, history: History) -> None:
+def _serve(partition: AbstractPartition, name: str, port: int, history: History) -> None:
     """Serve the page of a partition in a thread."""
     import uvicorn  # noqa: PLC0415 - needs an extra
 
@@ -102,32 +99,31 @@ def _serve(partition: AbstractPartition, port: int, history: History) -> None:
     from ugm.server.serving import listen, uvicorn_config  # noqa: PLC0415 - as above
 
     listener = listen("127.0.0.1", port)
-    name = partition.config.name if partition.config else "default"
     app = create_app({name: partition}, history={name: history})
     server = uvicorn.Server(uvicorn_config(app))
     Thread(target=server.run, kwargs={"sockets": [listener]}, name="ugm page", daemon=True).start()
 
 
-class _ServiceSource:
-    """Connects to a service once."""
+async def _connected(addresses: str, token_file: str | PathLike[str] | None, deadline: float) -> AbstractPartition:
+    """Connect to a service."""
+    from ugm.service import connect_async  # noqa: PLC0415 - needs an extra
 
-    __slots__ = ("_addresses", "_deadline", "_lock", "_partition", "_token_file")
+    token = "" if token_file is None else await asyncio.to_thread(Path(token_file).read_text, "utf-8")
+    return cast("AbstractPartition", await connect_async(addresses, token=token.strip(), deadline=deadline))
 
-    def __init__(self, addresses: str, token_file: str | PathLike[str] | None, deadline: float) -> None:
-        self._addresses: Final = addresses
-        self._token_file: Final = token_file
-        self._deadline: Final = deadline
+
+class _Source:
+    """Opens a partition with the first call, and again with later ones until it succeeds."""
+
+    __slots__ = ("_lock", "_open", "_partition")
+
+    def __init__(self, open_partition: Callable[[], Awaitable[AbstractPartition]]) -> None:
+        self._open: Final = open_partition
         self._lock: Final = asyncio.Lock()
-        self._partition: AsyncConnectedPartition | None = None
+        self._partition: AbstractPartition | None = None
 
     async def __call__(self) -> AbstractPartition:
         async with self._lock:
             if self._partition is None:
-                self._partition = await self._connected()
-        return cast("AbstractPartition", self._partition)
-
-    async def _connected(self) -> AsyncConnectedPartition:
-        from ugm.service import connect_async  # noqa: PLC0415 - needs an extra
-
-        token = "" if self._token_file is None else await asyncio.to_thread(Path(self._token_file).read_text, "utf-8")
-        return await connect_async(self._addresses, token=token.strip(), deadline=self._deadline)
+                self._partition = await self._open()
+        return self._partition

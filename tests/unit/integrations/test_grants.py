@@ -355,7 +355,7 @@ def test_a_page(tmp_path: Path) -> None:
     (tmp_path / "quota.yaml").write_text(CONFIG)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    quota_source(tmp_path / "quota.yaml", page=port)
+    asyncio.run(_async(quota_source(tmp_path / "quota.yaml", page=port)()))
     address = f"http://127.0.0.1:{port}/api/v1/partition/default"
     with urllib.request.urlopen(address, timeout=30) as answer:
         assert json.load(answer)["name"] == "default"
