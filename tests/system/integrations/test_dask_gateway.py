@@ -40,17 +40,21 @@ partitions:
     - {groups: [lab], maxresources: {vcore: 6}}
     - {groups: [guests], maxresources: {vcore: 2}}
 """
-#: The client of a user: tasks on an adaptive cluster. It prints the sum of their results.
+#: The client of a user: tasks on an adaptive cluster, which end when a file exists. It prints the sum of their results.
 CLIENT: Final = """
-import sys, time, warnings
+import os, sys, time, warnings
 from dask_gateway import BasicAuth, Gateway
 warnings.simplefilter("ignore")
-address, proxy_address, user = sys.argv[1:]
+address, proxy_address, user, file = sys.argv[1:]
+def task(number):
+    while not os.path.exists(file):
+        time.sleep(0.1)
+    return number
 with Gateway(address, proxy_address=proxy_address, auth=BasicAuth(user, "x")) as gateway:
     with gateway.new_cluster() as cluster:
         cluster.adapt(minimum=0, maximum=3)
         with cluster.get_client() as client:
-            futures = client.map(lambda number: time.sleep(1) or number, range(90))
+            futures = client.map(task, range(60))
             print("sum", sum(client.gather(futures)), flush=True)
 """
 DENIED_CLIENT: Final = """
@@ -153,7 +157,8 @@ def test_life_of_clusters(kind: str, tmp_path: Path) -> None:
 
         # An adaptive cluster with tasks gets one worker, and the others after a release of another user.
         client = one.owner.start(
-            [sys.executable, "-c", CLIENT, gateway.address, gateway.proxy_address, "ben"], tmp_path / "client.log"
+            [sys.executable, "-c", CLIENT, gateway.address, gateway.proxy_address, "ben", tmp_path / "end"],
+            tmp_path / "client.log",
         )
         ben = one.gateway.process.wait_until(lambda: cluster_of(gateway, "ben"), "the cluster of ben starts")
         one.has_workers(ben, 1)
@@ -165,7 +170,8 @@ def test_life_of_clusters(kind: str, tmp_path: Path) -> None:
         os.kill(gateway.workers_of(ben)[0].process_id, signal.SIGKILL)
         one.wait_until(lambda: len(gateway.workers_of(ben)) < 3, "the worker has ended")
         one.has_workers(ben, 3)
-        one.wait_until(lambda: "sum 4005" in client.output(), "the tasks have ended")
+        (tmp_path / "end").touch()
+        one.wait_until(lambda: "sum 1770" in client.output(), "the tasks have ended")
         one.wait_until(lambda: not cluster_of(gateway, "ben"), "the cluster of the client ends")
 
         # The gateway is killed, and a worker while it does not run.
