@@ -50,6 +50,7 @@ c.Backend.db_url = "sqlite:///gateway.sqlite"
 c.Backend.db_encrypt_keys = ["{key}"]
 c.Backend.stop_clusters_on_shutdown = False
 c.Backend.cluster_heartbeat_period = 1
+c.Backend.worker_status_period = c.Backend.cluster_status_period = 2
 c.Backend.cluster_heartbeat_timeout = 120
 c.Backend.cluster_start_timeout = c.Backend.worker_start_timeout = 120
 c.UnsafeLocalBackend.inherited_environment = ["PATH", "PYTHONPATH", "{mark}"]
