@@ -230,6 +230,18 @@ def test_limits_hold_for_requests_at_once(started: Processes, client: Callable[[
         wait_until(lambda: not any(ask([("late", "eve", "arts", 1)])), "the place is given to another user")
         assert_clean(partition, {"first", "late", *(one[0] for one in kept)})
 
+        names = [f"skypilot/{one[0]}" for one in kept]
+        wait_until(
+            lambda: all(one.allocation.until is None for one in partition.allocations_by_id(names)),
+            "the listed clusters are confirmed",
+        )
+        policy.process.kill()
+        listed = f"a line of a log\n{json.dumps([record('first', 'ben', 'arts', 1)])}\n"
+        command = [sys.executable, "-m", "ugm.integrations.skypilot", "reconcile", *options]
+        result = subprocess.run(command, input=listed, capture_output=True, text=True, timeout=60, check=True)  # noqa: S603 - ours
+        assert f"ended: {', '.join(map(repr, sorted(names)))}" in result.stdout
+        assert_clean(partition, {"first", "late"})  # the latter is tentative
+
 
 def assert_clean(partition: AbstractPartition, names: set[str]) -> None:
     """Check that the ledger has exactly these clusters, and that all counters agree with it."""

@@ -26,6 +26,9 @@ partitions:
     limits:
     - {users: ["*"], maxresources: {gpu: 8}}
     - {groups: [labs], maxresources: {gpu: 10}}
+  ugm:
+    budgets:
+    - {name: GPU hours, user: "*", amounts: {gpu: 100}, unit: hour, period: week, mode: admit}
 """
 GPUS_2: Final = {"accelerators": {"L4": 2}, "cpus": "4+", "memory": "16+"}
 #: A cluster as ``sky status --output json`` prints it, with the fields that matter.
@@ -184,6 +187,22 @@ def test_cluster_that_starts_again(policy: Policy) -> None:
 
     policy.reconcile()
     assert set(policy.held()) == {"skypilot/c1"}
+
+
+def test_used_budget(policy: Policy) -> None:
+    """A user whose GPU hours are used up reads when they are renewed, and can launch again then."""
+    assert not policy.post(encoded(GPUS_2))
+    policy.reconcile(RECORD)
+    policy.now += 51 * 3600
+    policy.reconcile()
+
+    reason = policy.post(encoded(GPUS_2))
+    assert "100 GPU hours" in reason
+    assert "renewed" in reason
+    assert not policy.post(encoded({"cpus": 4}, cluster="c2"))
+
+    policy.now += 7 * 24 * 3600
+    assert not policy.post(encoded(GPUS_2))
 
 
 def test_list_of_clusters(policy: Policy) -> None:
