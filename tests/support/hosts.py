@@ -150,8 +150,13 @@ class Processes:
 
     def close(self) -> None:
         """Kill all processes that still run, and those that they have started."""
-        for one in self._started:  # some programs overwrite their environment
+        # Some programs overwrite their environment; they are found as long as their parents run.
+        descendants = self._descendants()
+        for one in self._started:
             one.kill()
+        for process_id in descendants:
+            with suppress(ProcessLookupError):
+                os.kill(process_id, signal.SIGKILL)
         while found := list(self._marked()):
             for process_id in found:
                 with suppress(ProcessLookupError):
@@ -159,6 +164,17 @@ class Processes:
             time.sleep(0.05)
         for one in self._started:
             one.process.wait()
+
+    def _descendants(self) -> set[int]:
+        """Return the processes that those of this object, which still run, have started."""
+        parents = {}
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):
+                parents[int(path.parent.name)] = int(path.read_text("utf-8").rpartition(")")[2].split()[1])
+        found = {one.process.pid for one in self._started if one.is_alive}
+        while more := {child for child, parent in parents.items() if parent in found} - found:
+            found |= more
+        return found
 
     def _marked(self) -> Iterator[int]:
         entry = f"{MARK}={self.mark}".encode()
