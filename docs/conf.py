@@ -52,6 +52,7 @@ nitpick_ignore = [
     ("py:class", "_Most"),
     ("py:class", "ugm.journal.partition._T"),  # the result of an operation
     ("py:class", "ugm.integrations.grants._T"),
+    ("py:class", "ugm.integrations.dask_gateway._Config"),
     ("py:class", "ugm.service.client._T"),
     ("py:class", "ugm.elastic.quota.AnswerT"),
     ("py:class", "ugm.partition.allocation.Traits"),

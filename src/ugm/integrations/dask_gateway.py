@@ -137,12 +137,12 @@ def limited(
     scheduler: UsageOf = scheduler_usage,
     worker: UsageOf = worker_usage,
     poll: float = 5.0,
-) -> type:
+) -> type[Any]:
     """Return a backend class whose clusters and workers start only within the quotas.
 
     Args:
         backend: a backend that keeps its state in the database of the gateway.
-        source: the quotas, a `quota_source`.
+        source: the quotas, as `ugm.integrations.quota_source` returns them.
         queue: the queue of all clusters; empty if placement rules choose it.
         host: the name of the gateway. Gateways that share a service need different names.
         scheduler: returns the usage of a scheduler.
