@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,6 +18,9 @@ from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 from support import distribution, doc_examples
 from support.examples import ALL, FEW
+
+#: The mark of a module whose tests are all left out by default.
+_ONLY_MARKED = re.compile(r"^pytestmark = pytest\.mark\.(ci|hosts)$", re.MULTILINE)
 
 distribution.share_compiled_modules()
 
@@ -47,13 +51,13 @@ def _selects_ci(config: pytest.Config) -> bool:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Do not import a module that has only tests for the marker ``ci``, unless the run selects this marker.
+    """Do not import a module that has only tests for the marker ``ci`` or ``hosts``, unless the run selects these.
 
     Each process of a run collects all tests, and these modules import the largest packages.
     """
     if _selects_ci(config) or not collection_path.name.startswith("test_"):
         return None
-    return True if "\npytestmark = pytest.mark.ci\n" in collection_path.read_text("utf-8") else None
+    return True if _ONLY_MARKED.search(collection_path.read_text("utf-8")) else None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -24,7 +24,7 @@ from ugm.journal import open_partition
 from ugm.partition import AbstractPartition
 from ugm.testing import check_running
 
-pytestmark = pytest.mark.ci
+pytestmark = pytest.mark.hosts
 
 EXAMPLE: Final = EXAMPLES / "dask_gateway"
 GROUPS: Final = {"ana": ("lab",), "ben": ("lab",), "cid": ("guests",)}

@@ -22,7 +22,7 @@ from ugm.journal import open_partition
 from ugm.partition import AbstractPartition, RunningApplication
 from ugm.testing import check_running
 
-pytestmark = pytest.mark.ci
+pytestmark = pytest.mark.hosts
 
 QUOTA: Final = """
 partitions:

@@ -22,7 +22,7 @@ from support.kubernetes_reviews import REPLICA_SET_CONTROLLER, deployment, pod, 
 from ugm.journal import open_partition
 from ugm.partition import AbstractPartition
 
-pytestmark = pytest.mark.ci
+pytestmark = pytest.mark.hosts
 
 CONFIG: Final = """
 partitions:

@@ -21,7 +21,7 @@ from ugm import parse_config
 from ugm.integrations.kubernetes.owners import EXEMPT
 from ugm.integrations.kubernetes.reviews import TEMPLATES
 
-pytestmark = pytest.mark.ci
+pytestmark = pytest.mark.hosts
 
 FOLDER: Final = EXAMPLES / "kubernetes"
 PAGE: Final = (DOCS / "howto" / "kubernetes-webhook.md").read_text("utf-8")

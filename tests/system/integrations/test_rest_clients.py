@@ -17,7 +17,7 @@ import pytest
 from support.hosts import free_ports, processes
 from support.places import DOCS, EXAMPLES
 
-pytestmark = pytest.mark.ci
+pytestmark = pytest.mark.hosts
 
 SCRIPT: Final = EXAMPLES / "rest" / "session.sh"
 TOKEN: Final = "a token of about 30 characters"  # noqa: S105 - for a server of the test

@@ -13,7 +13,7 @@ from support.hosts import Processes, QuotaService, processes, wait_until
 from support.jupyter_hub import Hub
 from ugm.service import ConnectedPartition
 
-pytestmark = pytest.mark.ci
+pytestmark = pytest.mark.hosts
 
 QUOTA: Final = """
 partitions:

@@ -25,7 +25,7 @@ from ugm import load_config
 from ugm.journal import open_partition
 from ugm.partition import AbstractPartition
 
-pytestmark = pytest.mark.ci
+pytestmark = pytest.mark.hosts
 
 VERSION: Final = "0.14.1"
 CONFIG: Final = """

@@ -17,7 +17,7 @@ from support.places import EXAMPLES
 from ugm import Resource, UserGroup
 from ugm.partition import AllocationSpec
 
-pytestmark = pytest.mark.ci
+pytestmark = pytest.mark.hosts
 
 FOLDER: Final = EXAMPLES / "task-queues"
 #: A broker and a store of results in a folder, and a task that returns when it ran.
