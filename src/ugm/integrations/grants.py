@@ -136,7 +136,7 @@ class Grants:
         fails_open: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.is_ready = False
+        self.is_ready: bool = False
         self._source: Final = source
         self._host: Final = host
         self._prefix: Final = f"{host}/"

@@ -22,7 +22,7 @@ API_VERSION: Final = "admission.k8s.io/v1"
 
 #: The workloads whose controllers create pods, by API group and kind: the place of the specification with the template
 #: of the pods, and the field next to the template with their number.
-TEMPLATES: Final = {
+TEMPLATES: Final[Mapping[tuple[str, str], tuple[tuple[str, ...], str]]] = {
     ("", "ReplicationController"): (("spec",), "replicas"),
     ("apps", "DaemonSet"): (("spec",), ""),
     ("apps", "Deployment"): (("spec",), "replicas"),
