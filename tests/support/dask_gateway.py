@@ -139,11 +139,14 @@ class DaskGateway:
         return str(answer["name"]) if status == 201 else f"!{answer['error']}"
 
     def running_cluster(self, user: str, **options: bool) -> str:
-        """Start a cluster and wait until it runs."""
-        name = self.start_cluster(user, **options)
-        assert not name.startswith("!"), name
+        """Start a cluster and wait until it runs; a denial may be that of work which has just ended."""
+        name = self.process.wait_until(lambda: self._granted(user, options), f"a cluster of {user} is granted")
         self.process.wait_until(lambda: self.status(name, user) == "RUNNING", f"the cluster of {user} runs")
         return name
+
+    def _granted(self, user: str, options: Mapping[str, bool]) -> str:
+        name = self.start_cluster(user, **options)
+        return "" if name.startswith("!") else name
 
     def status(self, cluster: str, user: str) -> str:
         """Return the status of a cluster."""
