@@ -296,7 +296,7 @@ class _LimitedBackend(_DatabaseBackend):
         return one.status == status.CREATED and one.target == status.RUNNING and one.name not in self._starting
 
     async def _ask_again(self) -> None:
-        """Put what was denied into the queue of the gateway again, whatever waits longest first."""
+        """Put denied clusters and workers into the queue of the gateway again, the oldest first."""
         while True:
             await self._grants.wait(self._terms.poll)
             records: list[_Record] = []
@@ -333,7 +333,7 @@ class _LimitedBackend(_DatabaseBackend):
         missing = count - sum(not self._is_undecided(one) for one in cluster.active_workers())
         if missing <= 0:
             return None
-        name, usage = f"{self._terms.host}/{cluster_name}", self._terms.worker(cluster.config)
+        name, usage = self._grants.ledger_id(cluster_name), self._terms.worker(cluster.config)
         try:
             decision = await self._grants.run(lambda partition: partition.check(name, usage * missing))
         except Exception as error:  # noqa: BLE001 - the wish itself is accepted

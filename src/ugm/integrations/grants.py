@@ -409,24 +409,16 @@ class Grants:
 
     # Forms
 
-    async def headroom(
-        self, user: UserGroup, queue: str = "", *, tags: Mapping[str, str] | None = None, duration: int | None = None
-    ) -> Resource | None:
-        """Return what a user may still start, for each limited resource; None if no resource is limited or no queue."""
-        placement = await self.run(lambda partition: partition.place(user, queue, tags))
-        if (path := placement.queue_path) is None:
-            return None
-        return await self.run(lambda p: p.headroom(UserInQueue(user, path, tags), duration=duration))
-
     async def remaining_text(self, user: UserGroup, queue: str = "", *, tags: Mapping[str, str] | None = None) -> str:
         """Return what a user may still start and use, in one line for end users; empty if nothing is limited.
 
         If the partition cannot be reached, the line says so.
         """
         try:
-            placement = await self.run(lambda partition: partition.place(user, queue, tags))
-            headroom = await self.headroom(user, queue, tags=tags)
-            accounts = await self.run(lambda partition: partition.budget_accounts(user, placement.queue_path))
+            path = (await self.run(lambda partition: partition.place(user, queue, tags))).queue_path
+            place = UserInQueue(user, path, tags) if path else None
+            headroom = await self.run(lambda partition: partition.headroom(place)) if place else None
+            accounts = await self.run(lambda partition: partition.budget_accounts(user, path))
         except RequestError:
             raise
         except Exception as error:  # noqa: BLE001 - a form must be shown

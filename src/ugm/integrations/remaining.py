@@ -1,4 +1,4 @@
-"""What is left for a user, in words: shown where users choose what to start."""
+"""The remaining amounts of a user in words, for the forms in which users choose what to start."""
 
 from __future__ import annotations
 

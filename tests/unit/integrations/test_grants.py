@@ -16,7 +16,7 @@ import pytest
 
 from support.partition_kinds import KINDS
 from support.service_fixtures import eventually, running
-from ugm import Partition, RequestError, Resource, UserGroup, parse_config
+from ugm import Partition, RequestError, Resource, UserGroup, UserInQueue, parse_config
 from ugm.integrations import BlockingGrants, GrantDeniedError, Grants, Remedy, Work, quota_source
 from ugm.journal import JournaledPartition
 from ugm.partition import AbstractPartition, OwnedAllocation, RunningApplication
@@ -257,7 +257,7 @@ def test_many_tasks(kind: str, tmp_path: Path) -> None:
             waiting = asyncio.create_task(grants.wait(60))
             await grants.end(held[0].application_id.removeprefix("host/"))
             assert await waiting
-            assert await grants.headroom(UserGroup("cid"), "root.hub") == gpus(1)
+            assert await grants.run(lambda p: p.headroom(UserInQueue(UserGroup("cid"), "root.hub"))) == gpus(1)
             text = await grants.remaining_text(UserGroup("cid"), "root.hub")
             assert text.startswith("You can still start: 1 GPU. You can still use until ")
             assert text.endswith(": 10 GPU hours.")

@@ -17,7 +17,7 @@ _TIMEOUT: Final = aiohttp.ClientTimeout(total=30)
 
 
 async def list_objects(path: str) -> list[dict[str, Any]]:
-    """Return all objects of a kind, as they are stored now. It logs in anew, because tokens of pods are replaced."""
+    """Return all objects of a kind, as they are stored now. Each call logs in, because tokens of pods are replaced."""
     found: list[dict[str, Any]] = []
     after: str | None = ""
     async with _session() as session:
