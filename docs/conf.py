@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sphinx.util.docutils import SphinxDirective
+
+from ugm.server.app import ROUTES
+from ugm.server.interface.route import PREFIX
+from ugm.server.metrics.table import METRICS
+
 if TYPE_CHECKING:
-    from docutils.nodes import Element
+    from docutils.nodes import Element, Node
     from sphinx.application import Sphinx
     from sphinx.environment import BuildEnvironment
 
 project = "ugm"
 release = tomllib.loads(Path(__file__).parents[1].joinpath("pyproject.toml").read_text("utf-8"))["project"]["version"]
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_click"]
 exclude_patterns = ["_build"]
 #: Links may refer to headings of other pages.
 myst_heading_anchors = 3
@@ -33,34 +40,36 @@ nitpick_ignore = [
     ("py:obj", "DEFAULT_PREFIXES"),  # private names in docstrings
     ("py:obj", "MAX_SECONDS"),
     # The parts of values that are passed on as a whole.
-    ("py:class", "ugm.partition.checkpoint.QueueRecord"),
-    ("py:class", "ugm.partition.compiled_config.CompiledConfig"),
-    ("py:class", "ugm.partition.config_plan.ConfigPlanParts"),
-    ("py:class", "ugm.partition.line_index.LineIndex"),
-    ("py:class", "ugm.partition.snapshot_parts.SnapshotParts"),
-    ("py:class", "ugm.partition.snapshot_parts.PendingLine"),
+    ("py:class", "ugm.partition.config.compiled.CompiledConfig"),
+    ("py:class", "ugm.partition.config.plan.ModelFacts"),
+    ("py:class", "ugm.partition.engine.application.Application"),
+    ("py:class", "ugm.partition.rows.ApplicationRow"),
+    ("py:class", "ugm.partition.rows.QueueRow"),
+    ("py:class", "ugm.partition.answers.snapshot.SnapshotParts"),
     ("py:class", "ugm.tracking.snapshot.TrackerCopy"),
     ("py:class", "ugm.tracking.snapshot.UsageLine"),
-    ("py:class", "opentelemetry.metrics.Meter"),
-    ("py:class", "ugm.journal.log.Log"),
     ("py:class", "ugm.service.addresses.Address"),
     ("py:class", "ugm.service.addresses.LeaderAccess"),
-    ("py:class", "ugm.service.event_stream.EventReader"),
+    ("py:class", "ugm.service.client.BlockingConnection"),
+    ("py:class", "ugm.service.connection.AsyncConnection"),
     ("py:class", "ugm.service.remote_partition.AsyncCaller"),
     ("py:class", "ugm.service.remote_partition.Caller"),
     ("py:obj", "UNKNOWN"),
     ("py:class", "_Most"),
-    ("py:class", "ugm.journal.partition._T"),  # the result of an operation
+    ("py:class", "ugm.store.partition._T"),  # the result of an operation
+    ("py:class", "ugm.partition.rows.Change"),
     ("py:class", "ugm.integrations.grants._T"),
     ("py:class", "ugm.integrations.dask_gateway._Config"),
     ("py:class", "ugm.service.client._T"),
     ("py:class", "ugm.elastic.quota.AnswerT"),
-    ("py:class", "ugm.partition.allocation.Traits"),
+    ("py:class", "ugm.partition.rows.Traits"),
     # Sphinx splits the alternatives of a type in a signature at the comma.
     ("py:obj", "typing.Literal['always'"),
     ("py:obj", "typing.Literal['each'"),
     ("py:class", "datetime"),
-    ("py:class", "ugm.partition.application.LedgerEntry"),
+    ("py:class", "Starlette"),
+    ("py:class", "prometheus_client.registry.Collector"),
+    ("py:class", "ugm.partition.engine.application.LedgerEntry"),
 ]
 
 #: Docstrings name modules, which have no pages of their own.
@@ -82,6 +91,8 @@ def find_alias(app: Sphinx, env: BuildEnvironment, node: Element, content: Eleme
     """Resolve names under which packages re-export a class, and operations that `Partition` inherits."""
     target = str(node.get("reftarget", ""))
     name = f"ugm.{target.removeprefix('ugm.')}"
+    if target == "Subject":  # the id of an application, or this
+        name = "ugm.UserInQueue"
     if name.startswith("ugm.Partition."):
         name = name.replace("ugm.Partition.", "ugm.partition.AbstractPartition.")
     if node.get("refdomain") != "py" or name == target:
@@ -89,7 +100,44 @@ def find_alias(app: Sphinx, env: BuildEnvironment, node: Element, content: Eleme
     return env.domains["py"].resolve_xref(env, node["refdoc"], app.builder, "obj", name, node, content)
 
 
+def endpoints(*, of_yunikorn: bool) -> Iterator[tuple[str, ...]]:
+    """Yield the header and the rows of the table of endpoints."""
+    yield ("method and path", "description", "parameters")
+    for route in sorted(ROUTES, key=lambda one: one.full_path):
+        if route.is_yunikorn is of_yunikorn:
+            names = [name for name in route.parameters.__struct_fields__ if f"{{{name}}}" not in route.path]
+            path = route.full_path.removeprefix(PREFIX)
+            yield f"`{route.method} {path}`", route.summary, ", ".join(f"`{name}`" for name in names)
+
+
+def metrics() -> Iterator[tuple[str, ...]]:
+    """Yield the header and the rows of the table of metrics."""
+    yield ("metric", "kind", "further labels", "description")
+    for one in METRICS:
+        name = one.name + ("…" if one.is_amount else "_total" if one.kind == "counter" else "")
+        labels = ", ".join(f"`{label}`" for label in one.labels if label != "partition")
+        yield f"`{name}`", str(one.kind), labels, one.sentence
+
+
+class ServerTable(SphinxDirective):
+    """A table of the server, made from the code that answers requests."""
+
+    required_arguments = 1
+
+    def run(self) -> list[Node]:
+        """Return the table."""
+        tables = {
+            "endpoints": lambda: endpoints(of_yunikorn=False),
+            "yunikorn-endpoints": lambda: endpoints(of_yunikorn=True),
+            "metrics": metrics,
+        }
+        header, *rows = tables[self.arguments[0]]()
+        lines = [header, ("---",) * len(header), *rows]
+        return self.parse_text_to_nodes("\n".join(f"| {' | '.join(line)} |" for line in lines))
+
+
 def setup(app: Sphinx) -> None:
     """Register the hooks; the first one before napoleon, whose priority is 500."""
+    app.add_directive("ugm-table", ServerTable)
     app.connect("autodoc-process-docstring", lead_with_a_comment, priority=400)
     app.connect("missing-reference", find_alias)

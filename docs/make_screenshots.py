@@ -12,17 +12,14 @@ from __future__ import annotations
 
 import sys
 import tempfile
-import time
 from collections.abc import Iterable
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
 from playwright.sync_api import Browser, sync_playwright
-from starlette.applications import Starlette
 
 from ugm.cli import demo
-from ugm.simulation.player import Player
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests"))
@@ -50,29 +47,6 @@ OF_DEMO = (
     Picture("page-denials", "denials", height=600),
     Picture("page-narrow", "queues", width=390, height=720),
 )
-#: The samples of an hour, and the seconds of the workload between two of them.
-SAMPLES = 240
-SAMPLE_SECONDS = 60
-
-
-class Clock:
-    """A clock that advances by a sample at a time, up to now."""
-
-    def __init__(self) -> None:
-        self.now = time.time() - 15 * SAMPLES
-
-    def __call__(self) -> float:
-        """Return the time, in seconds since 1970."""
-        return self.now
-
-    def play(self, app: Starlette, player: Player) -> None:
-        """Play the workload up to its start, with a sample after each of its last minutes."""
-        for number in reversed(range(SAMPLES)):
-            self.now += 15
-            player.advance(demo.START - number * SAMPLE_SECONDS)
-            app.state.usage_histories["default"].take()
-
-
 OF_CROWD = (Picture("page-crowd", "users?search=user12"),)
 
 
@@ -118,10 +92,10 @@ def main(folder: str = "", *names: str) -> None:
             browser.close()
         return
     player, history = demo.create_player()
-    clock = Clock()
+    player.advance(demo.START)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
-        with served(player.partition, history, clock=clock, prepare=lambda app: clock.play(app, player)) as address:
+        with served(player.partition, history) as address:
             take(browser, address, OF_DEMO)
         with served(*crowd(3000, 10_000)) as address:
             take(browser, address, OF_CROWD)

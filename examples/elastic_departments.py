@@ -4,7 +4,7 @@ Run: python examples/elastic_departments.py
 """
 
 from ugm import Resource
-from ugm.elastic import ROOT_GROUP, ElasticGroup, ElasticQuota, ElasticTree, OveruseClock, Pod, shortage, table, what_if
+from ugm.elastic import ROOT_GROUP, ElasticGroup, ElasticQuota, ElasticTree, Pod, status
 
 #: Group, parent, minimum and maximum.
 GROUPS = (
@@ -28,7 +28,12 @@ def departments() -> ElasticQuota:
 
 def show(quota: ElasticQuota, title: str) -> None:
     """Print the runtime of each group."""
-    print(f"{title}\n\n{table(quota.tree, 'gpu', width=32)}\n")
+    print(title)
+    for name, *_ in GROUPS:
+        found = status(quota.tree, name)
+        shown = (each.get("gpu", 0) for each in (found.min, found.runtime, found.request, found.max))
+        print(f"  {name:11}min {{:2}}, runtime {{:2}}, request {{:2}}, max {{:2}}".format(*shown))
+    print()
 
 
 def submit(quota: ElasticQuota, team: str, count: int, gpus: int) -> None:
@@ -44,8 +49,7 @@ def start(quota: ElasticQuota, pod: Pod) -> None:
     decision = quota.check(pod)
     free = quota.tree.total["gpu"] - quota.tree.used(ROOT_GROUP).get("gpu", 0)
     if not decision:
-        print(f"{pod.name} waits; {decision}")
-        print(f"  {shortage(quota.tree, decision.violations[0])}\n")
+        print(f"{pod.name} waits; {decision}\n")
     elif pod.usage["gpu"] > free:
         print(f"{pod.name} waits; it fits its quota, but only {free} GPUs are free\n")
     else:
@@ -53,14 +57,12 @@ def start(quota: ElasticQuota, pod: Pod) -> None:
 
 
 def revoke(quota: ElasticQuota) -> None:
-    """End pods of groups that have been above their runtime for more than two minutes."""
-    clock = OveruseClock(delay=120)
-    for now in (0, 60, 121):
-        for name in clock.due({violation.name for violation in quota.over_used()}, now=now):
-            plan = quota.plan_revoke(name)
-            if plan.victims:
-                print(f"After {now} s {name} returns {', '.join(plan.victims)}.\n")
-                quota.carry_out(plan)
+    """End pods of groups that are above their runtime. A real scheduler gives them some minutes first."""
+    for name in sorted({violation.name for violation in quota.over_used()}):
+        plan = quota.plan_revoke(name)
+        if plan.victims:
+            print(f"{name} returns {', '.join(plan.victims)}.\n")
+            quota.carry_out(plan)
 
 
 def main() -> None:
@@ -78,9 +80,8 @@ def main() -> None:
             start(quota, pod)
     show(quota, "All teams have their minimum.")
 
-    print("If half of the cluster failed:")
-    for change in what_if(quota.tree, total=Resource(gpu=16)):
-        print(f"  {change.group}: {change.before} -> {change.after}")
+    quota.tree.set_total(Resource(gpu=16))
+    show(quota, "Half of the cluster has failed.")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ Prints the tree after each step. Run it from a clone with: python examples/quota
 from __future__ import annotations
 
 from ugm import Resource
-from ugm.quotatree import ConsumerInfo, Mode, QuotaManager, TreeRequest, draw
+from ugm.quotatree import ConsumerInfo, Mode, QuotaManager, TreeRequest
 
 #: Soft teams may borrow unused quota of other departments; billing is hard and may not.
 COMPANY = """
@@ -34,12 +34,13 @@ class Company:
         self.manager.set_mode(Mode.NORMAL)
 
     def request(self, job: str, team: str, cpu: int, *, priority: int = 0) -> None:
-        """Request cores for a job, and print the plan or the rejection, and the tree."""
+        """Request cores for a job, and print the response and the tree."""
         print(f"\n>>> {job} of {team} requests {cpu}, priority {priority}")
         tree_request = TreeRequest("Company", team, Resource(cpu=cpu), priority)
         self.manager.add_consumer(ConsumerInfo(job, [tree_request]))
-        print(self.manager.plan_allocate("Company", job))
-        if self.manager.allocate("Company", job):
+        response = self.manager.allocate("Company", job)
+        print(response)
+        if response:
             self.show()
 
     def end(self, job: str) -> None:
@@ -58,7 +59,10 @@ class Company:
 
     def show(self) -> None:
         """Print the tree."""
-        print(draw(self.manager.view("Company")))
+        for node in self.manager.view("Company").nodes:
+            jobs = [f"{one.consumer_id} of {one.group} ({one.request['cpu']})" for one in node.consumers]
+            held = f": {', '.join(jobs)}" if jobs else ""
+            print(f"{'  ' * node.depth}{node.name}, {node.allocated['cpu']} of {node.quota['cpu']}{held}")
 
 
 def main() -> None:

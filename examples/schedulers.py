@@ -1,6 +1,6 @@
 """Three schedulers that share a partition and elect a leader among themselves, without an extra process.
 
-Each scheduler is a process of its own and joins the same journal. The first one leads; when it is killed, another one
+Each scheduler is a process of its own and joins the same store. The first one leads; when it is killed, another one
 leads. Then a third one releases the allocations of the process that was killed.
 Run it from a clone with: python examples/schedulers.py
 """
@@ -27,9 +27,9 @@ partitions:
 THREE = Resource(vcore=3000)
 
 
-def schedule(journal: str, name: str, orders: Connection) -> None:
+def schedule(store: str, name: str, orders: Connection) -> None:
     """Run a scheduler: join the partition, and start a job for each order."""
-    with ugm.join(journal, config=parse_config(CONFIG).partition(), client=name) as partition:
+    with ugm.join(store, config=parse_config(CONFIG).partition(), client=name) as partition:
         partition.submit(name, UserGroup("ana"), "root.batch")
         orders.send(f"{name} has joined")
         while job := orders.recv():
@@ -38,22 +38,22 @@ def schedule(journal: str, name: str, orders: Connection) -> None:
             orders.send(f"{name} {role}: {job} {'started' if decision else decision}")
 
 
-def release_lost_jobs(journal: str) -> None:
+def release_lost_jobs(store: str) -> None:
     """Release the allocations of processes that have vanished."""
-    with ugm.join(journal, client="operator") as partition:
+    with ugm.join(store, client="operator") as partition:
         for report in partition.sessions.sessions():
             if report.allocations and not report.is_connected:
                 released = partition.sessions.release_of(report.session)
                 print(f"{report.client} has vanished: released {', '.join(released)}")
 
 
-def main(journal: str) -> None:
+def main(store: str) -> None:
     """Start three schedulers, and kill the one that leads."""
     context = multiprocessing.get_context("spawn")
     schedulers = {}
     for name in ("one", "two", "three"):
         here, there = context.Pipe()
-        process = context.Process(target=schedule, args=(journal, name, there))
+        process = context.Process(target=schedule, args=(store, name, there))
         process.start()
         schedulers[name] = process, here
         print(here.recv())
@@ -70,7 +70,7 @@ def main(journal: str) -> None:
     leader.join()
     print("one was killed")
     order("two", "job-4")
-    release_lost_jobs(journal)
+    release_lost_jobs(store)
     order("three", "job-5")
     for process, orders in schedulers.values():
         orders.send("")
@@ -79,4 +79,4 @@ def main(journal: str) -> None:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        main(str(Path(folder) / "quota.journal"))
+        main(str(Path(folder) / "quota.db"))

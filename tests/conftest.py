@@ -86,7 +86,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.fixture
 def quick_folder(tmp_path: Path) -> Iterator[Path]:
-    """Return a folder in memory, if this system has a place for it: a journal does not wait for a disk there."""
+    """Return a folder in memory, if this system has a place for it: a store does not wait for a disk there."""
     place = Path("/dev/shm")  # noqa: S108 - the folder has a name of its own
     if not place.is_dir():
         yield tmp_path

@@ -2,7 +2,7 @@
 
 Start a quota service, and workers as usual:
 
-    ugm serve limits.yaml --listen unix:quota.sock --journal quota.journal
+    ugm serve limits.yaml --listen unix:quota.sock --store quota.db
     UGM_SERVICE=unix:quota.sock celery -A celery_tasks worker
 """
 

@@ -14,7 +14,7 @@ from parsl.executors import ThreadPoolExecutor
 
 from ugm import Resource, UserGroup, load_config
 from ugm.integrations import BlockingGrants, GrantDeniedError, Remedy, Work
-from ugm.journal import open_partition
+from ugm.store import open_partition
 
 
 class LimitedApps:
@@ -55,7 +55,7 @@ def work(seconds: float) -> None:
 def main() -> None:
     """Run six apps of a user who may run two at once."""
     config = load_config(Path(__file__).with_name("limits.yaml")).partition()
-    with open_partition("quota.journal", config) as partition, parsl.load(Config([ThreadPoolExecutor()])):
+    with open_partition("quota.db", config) as partition, parsl.load(Config([ThreadPoolExecutor()])):
         apps, running, waiting = LimitedApps(BlockingGrants(partition, "parsl")), set(), [1, 2, 3, 4, 5, 6]
         while waiting:
             try:

@@ -28,7 +28,6 @@ __all__ = [
     "require_name",
     "require_names",
     "require_nodes",
-    "require_number",
     "require_request",
     "require_resource",
     "require_seconds",
@@ -117,13 +116,6 @@ def require_names(argument: str, names: object) -> tuple[str, ...]:
 def require_mapping(argument: str, mapping: object) -> dict[Any, Any]:
     """Return a copy of a mapping, which may be foreign code."""
     return dict(require_mapping_view(argument, mapping))
-
-
-def require_number(argument: str, number: object, things: str) -> int:
-    """Return a number of things, which has no upper bound."""
-    if type(number) is not int or number < 0:
-        raise RequestError(argument, number, f"expected a number of {things}, 0 or more")
-    return number
 
 
 def require_whole(argument: str, number: object, minimum: int = 0) -> int:

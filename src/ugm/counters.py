@@ -18,10 +18,9 @@ functions cannot fail halfway: callers validate all arguments first, under the l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Protocol, TypeAlias, final
 
-from ugm._request_names import RequestNames
 from ugm.errors import RequestError
 from ugm.identity import TrackingType
 from ugm.resources import MEMORY, VCORE, Resource, smallest_amounts
@@ -60,11 +59,11 @@ _NEVER_NOT_NAMED: Final = _NEVER + 1
 #: The resources whose free amounts are attributes of a counter.
 _IN_ATTRIBUTES: Final = (VCORE, MEMORY)
 
-#: Requests may have any names.
-_ANY_NAMES: Final = RequestNames()
-
 #: The extended amounts of a counter without extended resources. Shared, and never changed.
 _NO_EXTENDED: Final[list[int]] = []
+
+#: Checks the names of a request for a layout, and raises a `ugm.RequestError` if it may not have one of them.
+NameCheck: TypeAlias = Callable[[Resource, "Layout"], None]
 
 #: A request, compiled for one layout:
 #:
@@ -89,13 +88,14 @@ class Layout:
         names: the resources that some limit names.
         closed: whether all other resources are unavailable, so that no counter fits a request for one. One counter
             of every chain must then have a closed limit, so that the denial has a reason.
-        request_names: the names that requests may have.
+        listed: the only names that requests may have; empty for any.
+        examine: checks the names of a request before it is compiled.
 
     >>> Layout(["memory", "nvidia.com/gpu"]).vector(Resource({"memory": 5, "nvidia.com/gpu": 1, "pods": 1}))[2:]
     (0, 5, ((0, 1),), (('nvidia.com/gpu', 1), ('pods', 1)))
     """
 
-    __slots__ = ("closed", "limited", "names", "positions", "request_names")
+    __slots__ = ("closed", "examine", "limited", "listed", "names", "positions")
 
     #: With ``vcore`` and ``memory`` if some limit names them.
     limited: frozenset[str]
@@ -105,17 +105,23 @@ class Layout:
     closed: bool
 
     def __init__(
-        self, names: Iterable[str] = (), *, closed: bool = False, request_names: RequestNames = _ANY_NAMES
+        self,
+        names: Iterable[str] = (),
+        *,
+        closed: bool = False,
+        listed: frozenset[str] = frozenset(),
+        examine: NameCheck | None = None,
     ) -> None:
         self.closed = closed
-        self.request_names: RequestNames = request_names
+        self.listed: Final = listed
+        self.examine: NameCheck | None = examine
         self.limited = frozenset(names)
         self.names = tuple(sorted(self.limited.difference(_IN_ATTRIBUTES)))
         self.positions = {name: position for position, name in enumerate(self.names)}
 
     def with_names(self, names: Iterable[str]) -> Layout:
         """Return a layout that also counts *names*; this one if it counts them already."""
-        layout = Layout((*self.limited, *names), closed=self.closed, request_names=self.request_names)
+        layout = Layout((*self.limited, *names), closed=self.closed, listed=self.listed, examine=self.examine)
         return self if layout.names == self.names else layout
 
     def vector(self, usage: Resource) -> RequestVector:
@@ -138,8 +144,7 @@ class Layout:
         if self.closed and any(name not in self.positions for name, _ in requested):
             required_vcore = _NEVER if VCORE in amounts else _NEVER_NOT_NAMED
         vector = (required_vcore, required_memory, vcore, memory, counted, requested)
-        names = self.request_names
-        if not names.listed or names.allow(amounts):
+        if not self.listed or self.listed.issuperset(amounts):
             usage.compiled = (self, vector)
         return vector
 
@@ -149,14 +154,9 @@ class Layout:
         Raises:
             RequestError: an amount is negative, or requests may not have one of the names.
         """
-        names = self.request_names
-        if names.listed:
-            names.require("usage", usage)
-        vector = self.vector(usage)
-        for name, _ in vector[5]:
-            if name not in self.positions and name not in names.seen:
-                names.notice(name, self.limited)
-        return vector
+        if self.examine is not None and (self.listed or not self.limited.issuperset(usage.amounts)):
+            self.examine(usage, self)
+        return self.vector(usage)
 
     def uncounted(self, vector: RequestVector) -> Iterator[tuple[str, int]]:
         """Yield the requested resources that this layout does not count."""

@@ -8,38 +8,51 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Self, final
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from ugm._json_values import JsonObject
-from ugm._people import denial_for_people, one_line
 from ugm.counters import UNLIMITED, Counter, RequestVector, is_named
-from ugm.errors import fields_text, time_text
+from ugm.errors import cut, printable, time_text
 from ugm.identity import WILDCARD, TrackingType
-from ugm.resources import MEMORY, VCORE, Resource, format_amount, optional_dict, smallest_amounts
+from ugm.resources import MEMORY, VCORE, Resource, brief_amount, format_amount, optional_dict, smallest_amounts
+
+if TYPE_CHECKING:
+    from fractions import Fraction  # takes long to import
 
 __all__ = [
     "ALLOWED",
+    "BUDGET",
     "SUSPENDED",
     "Decision",
     "EffectiveLimit",
     "Exhaustion",
-    "Explanation",
-    "Holder",
     "LimitRise",
-    "ScheduledViolation",
     "Violation",
     "already_exceeded",
+    "amount_for_people",
+    "denial_for_people",
     "effective_limits",
     "exceeded",
     "headroom_of",
     "is_limiting",
-    "with_never",
+    "one_line",
 ]
 
 _QUEUE: Final = TrackingType.QUEUE
 #: The prefix of the kinds of limits on the amounts of pending requests.
 _PENDING: Final = "pending "
 
+#: The longest summary, and the number of limits that a text for people names.
+_LONGEST: Final = 200
+_MOST: Final = 3
+
+_OWNERS: Final = ("user", "group", "queue")
+#: The objects that limits on pending work count, by the first word of the kind of a violation.
+_COUNTED: Final = {"pending": "waiting requests", "submitted": "submitted applications"}
+_ADMINISTRATOR: Final = "Waiting does not help: request less, or ask an administrator to raise the limit."
+
+#: The kind of the limits of accounts.
+BUDGET: Final = "budget"
 #: The kind of a violation for a whole quota model, whose state is unknown after a failure.
 SUSPENDED: Final = "suspended quota model"
 
@@ -106,9 +119,6 @@ class Violation(NamedTuple):
             "text": str(self),
         }
 
-    def __repr__(self) -> str:
-        return fields_text(self, self._asdict())
-
     def __str__(self) -> str:
         return f"{self._where()}: {self._what()}" + (f" (limit for {self.limit_name!r})" if self.limit_name else "")
 
@@ -131,51 +141,6 @@ class Violation(NamedTuple):
         if not self.can_wait:
             return f"{requested} {self.resource} requested, never more than {limit} allowed"
         return f"{requested} {self.resource} requested, {used} of {limit} used, {shortfall} too much"
-
-
-@final
-class ScheduledViolation(Violation):
-    """A limit that is too small for a request now, and that a schedule raises later.
-
-    Waiting can help, unless other limits deny the request at each time at which this one allows it.
-
-    >>> violation = Violation(TrackingType.QUEUE, "root.prod", "root.prod", "", "gpu", 4, 0, 8)
-    >>> print(ScheduledViolation.of(violation, LimitRise(1_795_824_000, 16)))
-    queue root.prod: 8 gpu requested, at most 4 allowed until 2026-11-28 00:00 UTC, then 16
-    """
-
-    _rise: LimitRise
-    #: Whether other limits deny the request at each time at which this one allows it.
-    _is_blocked: bool
-
-    @classmethod
-    def of(cls, violation: Violation, rise: LimitRise, *, is_blocked: bool = False) -> Self:
-        """Return a violation with the change after which the limit allows the request."""
-        made = cls(*violation)
-        made._rise, made._is_blocked = rise, is_blocked
-        return made
-
-    def as_blocked(self) -> Self:
-        """Return the violation for a request that other limits deny at each time at which this one allows it."""
-        return self.of(self, self._rise, is_blocked=True)
-
-    @property
-    def can_wait(self) -> bool:
-        """True if the request fits after the change."""
-        return not self._is_blocked
-
-    @property
-    def rise(self) -> LimitRise | None:
-        """The first change of the limit after which the request fits without other usage; None for none."""
-        return None if self._is_blocked else self._rise
-
-    def _what(self) -> str:
-        resource, (at, later) = self.resource or "", self._rise
-        requested, limit = (format_amount(resource, amount) for amount in (self.requested, self.limit))
-        change = "unlimited" if later is None else format_amount(resource, later)
-        blocked = "; other limits deny it whenever this one does not" if self._is_blocked else ""
-        things = resource or "more applications"
-        return f"{requested} {things} requested, at most {limit} allowed until {time_text(at)}, then {change}{blocked}"
 
 
 class Exhaustion(NamedTuple):
@@ -343,87 +308,12 @@ class EffectiveLimit:
     def to_dict(self) -> JsonObject:
         """Return the limit for JSON, with the names of its attributes."""
         return {
+            **{name: getattr(self, name) for name in self.__slots__},
             "kind": str(self.kind),
-            "name": self.name,
-            "queue_path": self.queue_path,
-            "limit_name": self.limit_name,
-            "place": self.place,
             "max_resources": optional_dict(self.max_resources),
-            "max_applications": self.max_applications,
             "usage": dict(self.usage),
-            "running_applications": self.running_applications,
             "guaranteed": optional_dict(self.guaranteed),
         }
-
-
-class Holder(NamedTuple):
-    """An application that holds some of a resource that a request is short of."""
-
-    application_id: str
-    user: str
-    queue_path: str
-    #: The amount of the resource that it holds; 1 if the request is short of running applications.
-    amount: int
-
-    def __repr__(self) -> str:
-        return fields_text(self, self._asdict())
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the holder for JSON, with the names of its attributes."""
-        return self._asdict()
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """A decision with the largest holders of each short resource, the limits and the headroom, at one moment."""
-
-    decision: Decision
-    #: For each violation of the decision, in the same order: the largest holders first, then by id. Empty for every
-    #: violation of a request that can never fit, because no release would help.
-    holders: tuple[tuple[Holder, ...], ...] = ()
-    #: Every limit that holds for the request: of users, groups and queues, then of other quota models.
-    limits: tuple[EffectiveLimit, ...] = ()
-    #: The queue of the subject; empty if there is none.
-    queue_path: str = ""
-    #: The headroom that other quota models leave; None if it follows from `limits`.
-    model_headroom: Resource | None = None
-
-    @property
-    def headroom(self) -> Resource | None:
-        """The amounts that may be requested, for each limited resource; None if no resource is limited."""
-        return headroom_of(self.limits) if self.model_headroom is None else self.model_headroom
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the explanation for JSON."""
-        pairs = zip(self.decision.violations, self.holders, strict=True)
-        headroom = self.headroom
-        return {
-            **self.decision.to_dict(),
-            "queue_path": self.queue_path or None,
-            "violations": [
-                {**violation.to_dict(), "holders": [holder.to_dict() for holder in holders]}
-                for violation, holders in pairs
-            ],
-            "limits": [limit.to_dict() for limit in self.limits],
-            "headroom": optional_dict(headroom),
-        }
-
-    def __str__(self) -> str:
-        text = str(self.decision).splitlines()
-        lines = text[:1]
-        for violation, holders in zip(self.decision.violations, self.holders, strict=True):
-            lines.append(f"  {violation}")
-            lines += [f"    held by {_holder_text(violation, holder)}" for holder in holders]
-        if self.decision.evictions and not self.decision:
-            lines.append(text[-1])
-        return "\n".join(lines)
-
-
-def _holder_text(violation: Violation, holder: Holder) -> str:
-    text = f"{holder.application_id!r} of {holder.user!r} in {holder.queue_path}"
-    if violation.resource is None:
-        return text
-    return f"{text}: {format_amount(violation.resource, holder.amount)}"
 
 
 def headroom_of(limits: Iterable[EffectiveLimit]) -> Resource | None:
@@ -473,12 +363,6 @@ def exceeded(
     return tuple(found)
 
 
-def with_never(violations: Iterable[Violation], never: Iterable[Violation]) -> tuple[Violation, ...]:
-    """Return violations with those that waiting cannot help, which replace others of the same limit."""
-    known = {one[:5]: one for one in never}
-    return (*(known.pop(one[:5], one) for one in violations), *known.values())
-
-
 def already_exceeded(counter: Counter) -> Iterator[Violation]:
     """Yield every limit of a counter that is exceeded already, with nothing requested."""
     for name in counter.limited_resources():
@@ -514,3 +398,109 @@ def is_limiting(counter: Counter) -> bool:
     """Return whether a counter limits anything."""
     limit = counter.limit
     return bool(limit.resources or limit.applications or limit.closed)
+
+
+# Denials in words for end users: without paths of queues and names of limits, and with amounts as people write them.
+# The texts depend only on the fields of violations, because a client of a service has no other classes of violations.
+
+
+def one_line(text: str) -> str:
+    """Return a text in one line of at most 200 characters.
+
+    >>> one_line("two" + chr(10) + "lines"), len(one_line("x" * 500))
+    ('two lines', 200)
+    """
+    return cut(printable(" ".join(text.split())), _LONGEST - 3)
+
+
+def denial_for_people(violations: Iterable[Violation]) -> str:
+    """Return sentences about a denial: the limits, and what can help."""
+    found = tuple(violations)
+    sentences = [_limit_sentence(violation) for violation in found[:_MOST]]
+    if len(found) > _MOST:
+        sentences.append(f"{len(found) - _MOST} more limits are exceeded.")
+    return printable(" ".join([*dict.fromkeys(sentences), _advice(found)]))
+
+
+def _limit_sentence(violation: Violation) -> str:
+    first, _, pending_owner = violation.kind.partition(" ")
+    counted = _COUNTED.get(first)
+    kind, resource = (pending_owner if counted else violation.kind), violation.resource
+    if kind == "reservation":
+        return "A request that has waited longer needs what is free."
+    if resource is None and kind not in _OWNERS:
+        return f"A limit of the kind {kind} does not allow this request."
+    if kind == BUDGET and resource is not None:
+        return _budget_sentence(_owner_text(kind, violation.name), resource, violation)
+    limit, used, requested = (
+        f"{brief_amount(None, amount)} {counted or 'running applications'}"
+        if resource is None
+        else amount_for_people(resource, amount)
+        for amount in (violation.limit, violation.used, violation.requested)
+    )
+    owner = _owner_text(kind, violation.name)
+    if resource is None:
+        return f"{owner} allows {limit} (now: {violation.used})."
+    if violation.requested > violation.limit:
+        return f"{owner} allows {limit} at most, and the request is for {requested}."
+    state = "waiting" if counted else "in use"
+    return f"{owner} allows {limit} ({state}: {used}), and the request is for {requested}."
+
+
+def _budget_sentence(owner: str, resource: str, violation: Violation) -> str:
+    """Return a sentence about a budget, whose amounts are amounts times seconds."""
+    if not (violation.limit or violation.used or violation.requested):
+        return f"{owner} needs to know how long the work takes."
+    from fractions import Fraction  # noqa: PLC0415 - see above
+
+    limit, used, requested = (
+        amount_for_people(resource, Fraction(amount, 3600), "hours")
+        for amount in (violation.limit, violation.used, violation.requested)
+    )
+    request = f", and the request is for {requested}" if violation.requested else ""
+    return f"{owner} allows {limit} (used or promised: {used}){request}."
+
+
+def _owner_text(kind: str, name: str) -> str:
+    if kind == "user":
+        return "Your limit"
+    if kind == "group":
+        return f"The limit of the group {name}"
+    leaf = name.rpartition(".")[2]
+    if kind == "queue":
+        return "The cluster" if leaf == name else f"The queue {leaf}"
+    return f"The {kind} {leaf}"
+
+
+def amount_for_people(resource: str, amount: Fraction | int, per: str = "") -> str:
+    """Return an amount in the units of people, also for a time: 1.5 core hours."""
+    number = brief_amount(resource, amount)
+    ends = "" if number == "1" or per else "s"
+    after = f" {per}" if per else ""
+    if resource == VCORE:
+        return f"{number} core{ends}{after}"
+    if resource == MEMORY:
+        digits = number.rstrip("KMGTPEi")
+        return f"{digits} {number[len(digits) :]}B{after} of memory"
+    short = resource.rpartition("/")[2]
+    if short == "gpu":
+        return f"{number} GPU{ends}{after}"
+    return f"{number} {short if ends else _singular(short)}{after}"
+
+
+def _singular(name: str) -> str:
+    """Return the name of one unit of a resource, whose name may be a plural: `servers`."""
+    return name if name.endswith(("as", "is", "ss", "us")) else name.removesuffix("s")
+
+
+def _advice(violations: tuple[Violation, ...]) -> str:
+    if any(violation.kind == BUDGET and not violation.limit + violation.used for violation in violations):
+        return "State the duration, or ask an administrator."
+    if not all(violation.can_wait for violation in violations):
+        return _ADMINISTRATOR
+    rises = [violation.rise.at for violation in violations if violation.rise is not None]
+    if rises:
+        return f"More is allowed from {time_text(max(rises))} on."
+    if any(violation.kind == BUDGET for violation in violations):
+        return "Try again when other work has ended, or when the budget is renewed."
+    return "Try again when other work has ended."

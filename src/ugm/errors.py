@@ -11,10 +11,11 @@ Every error has a code, which `ERROR_CODES` describes. It passes its data to `Ex
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
-from fractions import Fraction
 from math import log10
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from fractions import Fraction  # takes as long to import as the rest of this module
 
 __all__ = [
     "ERROR_CODES",
@@ -43,7 +44,6 @@ _LONGEST: Final = 1000
 #: The seconds that `datetime` supports, in the years 1 to 9999.
 _FIRST_SECOND: Final = -62_135_596_800
 _LAST_SECOND: Final = 253_402_300_799
-_EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - its text would name the zone
 #: The number of characters that messages show of a name or another part of a text.
 _SHOWN: Final = 64
 
@@ -54,12 +54,13 @@ def number_text(number: int | Fraction) -> str:
     Python refuses to format numbers of more than 4,300 digits, and takes long for them. A number with more than about
     630 digits is formatted as its first 16 digits and an exponent.
 
+    >>> from fractions import Fraction
     >>> number_text(-12), number_text(2 * 10**5000), number_text(Fraction(7, 2))
     ('-12', '2.000000000000000e+5000', '7/2')
     """
-    if isinstance(number, Fraction):
-        whole = number_text(number.numerator)
-        return whole if number.denominator == 1 else f"{whole}/{number_text(number.denominator)}"
+    if number.denominator != 1:
+        return f"{number_text(number.numerator)}/{number_text(number.denominator)}"
+    number = number.numerator
     if number.bit_length() <= _EXACT_BITS:
         return str(number)
     # The estimate is one too low at most.
@@ -77,7 +78,10 @@ def time_text(second: int, *, places: str = "minutes") -> str:
     """
     if second > _LAST_SECOND:
         return "after the year 9999"
-    moment = _EPOCH + timedelta(seconds=max(second, _FIRST_SECOND))
+    from datetime import datetime, timedelta  # noqa: PLC0415 - takes long to import, and few texts have a time
+
+    # Without a zone, whose name the text would contain.
+    moment = datetime(1970, 1, 1) + timedelta(seconds=max(second, _FIRST_SECOND))  # noqa: DTZ001 - as above
     return f"{moment.isoformat(' ', places)} UTC"
 
 
@@ -93,19 +97,8 @@ def _representation(value: object) -> str:
         return number_text(value)
     try:
         return str.__str__(repr(value))
-    except UgmError:
-        # A signal handler has raised it.
-        raise
-    except _failures(type(value)):
+    except Exception:  # noqa: BLE001 - it may be of a foreign class, and contain numbers that are too long for Python
         return f"<{type(value).__name__}>"
-
-
-def _failures(kind: type) -> tuple[type[Exception], ...]:
-    """Return what the representation of a value may raise. Everything else comes from a signal handler."""
-    if kind is str or kind.__module__.partition(".")[0] == "ugm":
-        # It may contain a number that is too long for Python, or be nested too deep.
-        return (ValueError, RecursionError)
-    return (Exception,)
 
 
 def fields_text(value: object, fields: Mapping[str, object]) -> str:
@@ -165,6 +158,7 @@ ERROR_CODES: Final[Mapping[str, ErrorCode]] = {
     "state-conflict": ErrorCode("The state of the object forbids the operation.", 409),
     "release-invalid": ErrorCode("A manager would release more than is held, or end a holder of resources.", 409),
     "call-reentrant": ErrorCode("The call was made in the middle of another operation of the same thread.", 409),
+    "forbidden": ErrorCode("The role of the client does not allow the operation.", 403),
     "operation-unavailable": ErrorCode("This kind of connection or process does not have the operation.", 409),
     "grant-denied": ErrorCode("A limit does not allow the work of a host, or the quota service does not answer.", 429),
     "config-invalid": ErrorCode("The configuration has problems; nothing has changed.", 422),
@@ -173,9 +167,9 @@ ERROR_CODES: Final[Mapping[str, ErrorCode]] = {
     "workload-invalid": ErrorCode("A workload file has an error.", 422),
     "invariant-violated": ErrorCode("A self-check found counters that do not agree: a bug in ugm.", 500),
     "unavailable": ErrorCode(
-        "The journal or the leader of the partition cannot be used now. A change may or may not have taken effect.", 503
+        "The store or the leader of the partition cannot be used now. A change may or may not have taken effect.", 503
     ),
-    "journal-damaged": ErrorCode("The stored data are damaged.", 503),
+    "store-damaged": ErrorCode("The stored data are damaged.", 503),
     "session-fenced": ErrorCode("The session of the client was fenced.", 503),
     "protocol-error": ErrorCode("The service and the client do not understand each other, or the token is wrong.", 503),
 }
@@ -196,11 +190,11 @@ class UgmError(Exception):
 
 
 class OutageError(UgmError):
-    """The journal or the leader of a partition cannot be used now; the base class of their errors.
+    """The store or the leader of a partition cannot be used now; the base class of their errors.
 
     The arguments of the call are not the reason. A change may or may not have taken effect. A later repetition of the
     call can succeed. These errors are permanent for the partition or connection that raises them:
-    `ugm.journal.DeposedError`, `ugm.journal.JournalDamagedError`, `ugm.service.FencedError` and
+    `ugm.store.StoreDeposedError`, `ugm.store.StoreDamagedError`, `ugm.service.FencedError` and
     `ugm.service.ProtocolError`.
     """
 

@@ -1,13 +1,13 @@
 """Users with their groups, and queue paths.
 
 A name in a call is any text of 1 to 256 characters except the wildcard. The names that limits and filters of a
-configuration may contain have stricter rules; see `ugm.config.names`.
+configuration may contain have stricter rules; see `ugm.config.located`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from typing import Final, NoReturn, final
 
@@ -81,30 +81,6 @@ class UserGroup:
             raise RequestError("groups", groups, "expected a collection of names")
         object.__setattr__(self, "name", _require_name("user", name))
         object.__setattr__(self, "groups", tuple([_require_name("group", group) for group in groups]))
-
-    @classmethod
-    def recorded(cls, name: str, groups: Sequence[str]) -> UserGroup:
-        """Return a user from a journal; earlier versions did not bound the length of names.
-
-        Raises:
-            RequestError: a name is not a non-empty string, or is the wildcard ``*``.
-        """
-        for one in (name, *groups):
-            _require_name("user", one[:MAX_NAME] if type(one) is str else one)
-        return _unchecked(name, tuple(groups))
-
-    @classmethod
-    def charged(cls, name: str, group: str | None) -> UserGroup:
-        """Return a user from past usage, of whose groups only the charged one is known.
-
-        It may be the wildcard ``*``, which stands for all groups that have no limit of their own.
-
-        Raises:
-            RequestError: a name is not a non-empty string, or the user is the wildcard.
-        """
-        if group != WILDCARD:
-            return cls.recorded(name, () if group is None else (group,))
-        return _unchecked(cls.recorded(name, ()).name, (WILDCARD,))
 
     def __setattr__(self, attribute: str, value: object) -> NoReturn:
         raise AttributeError(f"a UserGroup is immutable: {attribute!r} cannot be set")

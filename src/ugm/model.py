@@ -10,41 +10,227 @@ the partition, which raises `ugm.ReentrantCallError`, and should not wait for an
 If a model raises an exception, the caller of the partition receives it, and the operation has no effect. If the call
 was one that changes the model, the model is reset and charged again from the ledger (`ResettableModel`), or suspended
 until it is replaced. A resettable model is also reset after a query that raised anything but a `ugm.UgmError`.
+
+Some models count usage over time, such as budgets. The state of their accounts is a value, and so is a change of them,
+so that a store keeps it and a repeated one is recognised.
+
+>>> BudgetChange.refill("lab", Resource(gpu=3600), reason="the conference").kind.value
+'refill'
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from enum import StrEnum
+from fractions import Fraction
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, NamedTuple, Protocol, Self, runtime_checkable
+from typing import ClassVar, Final, NamedTuple, Protocol, Self, runtime_checkable
 
-from ugm._json_values import JsonMapping
-from ugm.decision import EffectiveLimit, Exhaustion, Violation, headroom_of
-from ugm.errors import fields_text
+from ugm._json_values import JsonMapping, JsonObject
+from ugm.arguments import require_name, require_resource
+from ugm.decision import BUDGET, EffectiveLimit, Exhaustion, Violation, headroom_of
+from ugm.errors import RequestError
 from ugm.identity import UserGroup
 from ugm.resources import Resource
 
 __all__ = [
+    "BUDGET",
+    "AccountModel",
+    "AccountState",
     "Borrower",
+    "BudgetChange",
+    "BudgetChangeKind",
     "Claim",
     "ClusterModel",
     "EvictingModel",
     "Exhaustion",
     "GangModel",
     "Guarantee",
-    "HistoryModel",
     "LendingModel",
     "OrderNode",
     "PendingModel",
+    "Period",
     "PersistentModel",
+    "PreparedChange",
     "QuotaModel",
+    "RankingModel",
     "ReportingModel",
     "ResettableModel",
+    "Scope",
     "SetupViolation",
     "StartingModel",
     "TimedModel",
     "TreeOrderModel",
+    "UserRank",
 ]
+
+#: The most characters of a reason.
+_LONGEST_REASON: Final = 1000
+#: The fields of `AccountState` that may be fractions.
+_AMOUNTS: Final = ("limit", "settled", "committed", "remaining", "rate")
+
+
+class Scope(StrEnum):
+    """The kind of owner of the accounts of a budget."""
+
+    USER = "user"
+    GROUP = "group"
+    QUEUE = "queue"
+    ELASTIC_GROUP = "elastic group"
+    QUOTA_NODE = "quota node"
+
+
+class Period(StrEnum):
+    """The time after which the amount of a budget is renewed."""
+
+    #: Never.
+    NONE = "none"
+    DAY = "day"
+    #: From Monday.
+    WEEK = "week"
+    MONTH = "month"
+    QUARTER = "quarter"
+    YEAR = "year"
+
+
+class AccountState(NamedTuple):
+    """An account at one moment. Amounts are amounts times seconds, and fractions only if weights are."""
+
+    #: The name of the budget.
+    budget: str
+    #: The user, group, queue, elastic group or quota node; ``*`` for the groups that no budget names.
+    owner: str
+    resource: str
+    #: The amount with what was carried over and refilled.
+    limit: int | Fraction
+    #: The usage in this period.
+    settled: int | Fraction
+    #: The usage that is promised and has not happened yet, including usage after the end of this period.
+    committed: int | Fraction
+    #: The limit less both; negative if it is exceeded.
+    remaining: int | Fraction
+    #: The second at which the next period begins; None if there is none.
+    renews: int | None
+    #: The second at which nothing is left at the current rate; None if that is not before the next period, or not
+    #: before the year 10000.
+    exhausted: int | None
+    #: ``user``, ``group``, ``queue``, ``elastic group`` or ``quota node``.
+    scope: Scope
+    #: The queue in and below which the budget applies.
+    queue_path: str
+    period: Period
+    #: The usage per second now.
+    rate: int | Fraction
+
+    @property
+    def share(self) -> Fraction:
+        """The part of the limit that is settled or promised; 1 if nothing remains of a limit of 0."""
+        used = self.settled + self.committed
+        return Fraction(used) / self.limit if self.limit > 0 else Fraction(1 if self.remaining <= 0 else 0)
+
+    def to_dict(self) -> JsonObject:
+        """Return the account for JSON; fractions as texts."""
+        return {name: str(value) if isinstance(value, Fraction) else value for name, value in self._asdict().items()}
+
+    @classmethod
+    def from_dict(cls, data: JsonMapping) -> Self:
+        """Return the account that `to_dict` has returned as plain data."""
+        amounts = {name: Fraction(data[name]) if isinstance(data[name], str) else data[name] for name in _AMOUNTS}
+        return cls(**{**data, **amounts, "scope": Scope(data["scope"]), "period": Period(data["period"])})
+
+
+class BudgetChangeKind(StrEnum):
+    """The kind of a change of a budget."""
+
+    #: New amounts, from now on.
+    SET = "set"
+    #: A higher limit of one account in its current period.
+    REFILL = "refill"
+    #: A part of what remains in one account is moved to another.
+    TRANSFER = "transfer"
+
+
+class BudgetChange(NamedTuple):
+    """A change of a budget."""
+
+    kind: BudgetChangeKind
+    #: The budget; of a transfer, the source.
+    budget: str
+    #: In amounts times seconds: the new amounts, or those that are added or moved.
+    amounts: Resource
+    #: The owner of the account; empty for that of the budget, if it has one account, and for new amounts.
+    owner: str = ""
+    #: Of a transfer: the budget that receives the amounts, and the owner of its account; empty for others.
+    recipient: str = ""
+    recipient_owner: str = ""
+    #: For people.
+    reason: str = ""
+    #: Identifies the change, so that a repeated call has no effect; empty if a repetition is another change.
+    change_id: str = ""
+
+    @classmethod
+    def set(cls, budget: str, amounts: Resource, *, reason: str = "", change_id: str = "") -> Self:
+        """Return the change to new amounts; see `ugm.budgets.Budgets.set`."""
+        return cls(BudgetChangeKind.SET, budget, amounts, reason=reason, change_id=change_id).checked()
+
+    @classmethod
+    def refill(cls, budget: str, amounts: Resource, *, owner: str = "", reason: str = "", change_id: str = "") -> Self:
+        """Return the change to a higher limit in the current period; see `ugm.budgets.Budgets.refill`."""
+        return cls(BudgetChangeKind.REFILL, budget, amounts, owner, reason=reason, change_id=change_id).checked()
+
+    @classmethod
+    def transfer(
+        cls,
+        source: str,
+        recipient: str,
+        amounts: Resource,
+        *,
+        source_owner: str = "",
+        recipient_owner: str = "",
+        reason: str = "",
+        change_id: str = "",
+    ) -> Self:
+        """Return the move of amounts from one account to another; see `ugm.budgets.Budgets.transfer`."""
+        owners = source_owner, recipient, recipient_owner
+        return cls(BudgetChangeKind.TRANSFER, source, amounts, *owners, reason, change_id).checked()
+
+    def checked(self) -> Self:
+        """Return the change with its kind and budget as plain values, after a check of its fields.
+
+        Raises:
+            RequestError: a field is invalid, or the kind of change does not have it.
+        """
+        if self.kind not in tuple(BudgetChangeKind):
+            raise RequestError("kind", self.kind, f"expected {', '.join(BudgetChangeKind)}")
+        kind = BudgetChangeKind(self.kind)
+        is_transfer = kind is BudgetChangeKind.TRANSFER
+        _require_field(self, "owner", is_allowed=kind is not BudgetChangeKind.SET)
+        _require_field(self, "recipient", is_allowed=is_transfer, is_required=is_transfer)
+        _require_field(self, "recipient_owner", is_allowed=is_transfer)
+        _require_field(self, "change_id", is_allowed=True)
+        reason: object = self.reason
+        if not isinstance(reason, str) or len(reason) > _LONGEST_REASON:
+            raise RequestError("reason", reason, f"expected a text of up to {_LONGEST_REASON} characters")
+        require_resource("amounts", self.amounts)
+        return self._replace(kind=kind, budget=require_name("budget", self.budget))
+
+    def to_dict(self) -> JsonObject:
+        """Return the change for JSON."""
+        return {**self._asdict(), "kind": self.kind.value, "amounts": dict(self.amounts)}
+
+
+def _require_field(change: BudgetChange, field: str, *, is_allowed: bool, is_required: bool = False) -> None:
+    """Check a name that may be empty.
+
+    Raises:
+        RequestError: it is not a name, or is missing, or must be empty.
+    """
+    name = getattr(change, field)
+    if name != "" or is_required:
+        require_name(field, name)
+    if name and not is_allowed:
+        raise RequestError(field, name, "this kind of change has no such argument")
+
 
 _NO_TAGS: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -176,9 +362,6 @@ class Guarantee(NamedTuple):
     share: int
     used: int
 
-    def __repr__(self) -> str:
-        return fields_text(self, self._asdict())
-
 
 class Borrower(NamedTuple):
     """A group that may use an amount that another group is guaranteed."""
@@ -250,6 +433,72 @@ class TreeOrderModel(QuotaModel, Protocol):
         ...
 
 
+class UserRank(Protocol):
+    """The order of users at one moment."""
+
+    def position_of_user(self, name: str) -> int:
+        """Return the number of users, or of groups of users that tie, before a user. Unknown users are the last."""
+        ...
+
+    def describe_user(self, name: str) -> str:
+        """Return the place of a user as a text."""
+        ...
+
+
+@runtime_checkable
+class RankingModel(QuotaModel, Protocol):
+    """A quota model that ranks the users of a partition, for queues whose applications are ordered by their users."""
+
+    def capture_rank(self, users: Iterable[UserGroup] = ()) -> Callable[[], UserRank]:
+        """Return a function that returns the order of users at this moment; it is called without the lock.
+
+        Args:
+            users: users to rank besides those that the model knows.
+        """
+        ...
+
+
+class PreparedChange(Protocol):
+    """A change of a model that was checked and is not made yet."""
+
+    def apply(self) -> None:
+        """Make the change."""
+        ...
+
+    def undo(self) -> None:
+        """Undo the change, even if only a part of it was made."""
+        ...
+
+
+@runtime_checkable
+class AccountModel(QuotaModel, Protocol):
+    """A quota model with accounts of usage over time, which an operator may change."""
+
+    def has_budget(self, name: str) -> bool:
+        """Return whether it has the accounts of a budget."""
+        ...
+
+    def prepare(self, change: BudgetChange) -> PreparedChange | None:
+        """Return a change that was checked; None if it has been made before.
+
+        Raises:
+            RequestError: the budget does not allow the change.
+        """
+        ...
+
+    def change(self, change: BudgetChange) -> bool:
+        """Make a change, and return whether it is new.
+
+        Raises:
+            RequestError: as for `prepare`.
+        """
+        ...
+
+    def accounts(self, user: UserGroup | None = None, queue_path: str | None = None) -> tuple[AccountState, ...]:
+        """Return its accounts, or those that apply to a user or in a queue."""
+        ...
+
+
 @runtime_checkable
 class PendingModel(QuotaModel, Protocol):
     """A quota model whose limits depend on pending requests."""
@@ -316,24 +565,12 @@ class TimedModel(QuotaModel, Protocol):
 
 
 @runtime_checkable
-class HistoryModel(TimedModel, Protocol):
-    """A quota model whose limits depend on past usage.
+class PersistentModel(QuotaModel, Protocol):
+    """A quota model that depends on the past, which a store keeps.
 
-    A partition that is opened from a journal calls `forget`, and then repeats all calls of the past, each after a call
-    of ``at`` with its time. So the model is in the state in which the partition has left it.
-    """
-
-    def forget(self) -> None:
-        """Forget all claims and all past usage, as if the model were new."""
-        ...
-
-
-@runtime_checkable
-class PersistentModel(HistoryModel, Protocol):
-    """A declared quota model whose past is stored with the partition, and continues with another configuration.
-
-    The methods are called on a new model without claims, after `TimedModel.at`. The claims of the ledger are charged
-    afterwards.
+    A store saves the past about once per second. When a partition is opened, it calls `load` on a model without claims,
+    charges the model with what was held then, and repeats all later calls. A declared model may have a method
+    ``continue_past(old)``, too, which continues the past of the model that it replaces.
     """
 
     def save(self) -> JsonMapping:
@@ -342,10 +579,6 @@ class PersistentModel(HistoryModel, Protocol):
 
     def load(self, data: JsonMapping) -> None:
         """Continue the past that an equal model has returned from `save`."""
-        ...
-
-    def continue_past(self, old: Any) -> None:  # noqa: ANN401 - a model of the same class
-        """Continue the past of the model that this one replaces."""
         ...
 
 
@@ -376,7 +609,7 @@ class ReportingModel:
     def owners(self, claim: Claim) -> Iterable[tuple[str, str]]:  # noqa: ARG002 - for subclasses
         """Return the kind and the name of each owner of limits to which *claim* is charged. The default is none.
 
-        A journal sums up usage over time by them. The owners must depend only on the application of the claim.
+        A store sums up usage over time by them. The owners must depend only on the application of the claim.
         """
         return ()
 

@@ -15,7 +15,7 @@ from statistics import median, quantiles
 
 from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.server import History, PartitionCollector
-from ugm.server.metrics import exposition
+from ugm.server.metrics.collector import exposition
 
 SECONDS = 10
 SIZE = Resource(vcore=100, memory=1 << 20)

@@ -1,4 +1,4 @@
-"""Count what a plan of preemption costs over many allocations, and how much of it holds the lock.
+"""Count what a plan of preemption costs over many allocations.
 
 Usage: python tests/benchmarks/preemption.py [--allocations NUMBER]... [--queues NUMBER] [--times]
 
@@ -6,8 +6,8 @@ The cluster is full, and a request of a queue below its guarantee needs one vict
 The allocations are all of one size (``equal``), or differ in size, priority and application (``distinct``). In a third
 scene (``unprotected``) all of these are candidates, because no queue but that of the request has a guarantee.
 
-Prints one JSON object per plan: the bytecode instructions of the plan, and of its part under the lock. With `--times`
-also the best of five processor times, in milliseconds.
+Prints one JSON object per plan: its bytecode instructions. With `--times` also the best of five processor times, in
+milliseconds.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from time import process_time_ns
 from typing import Any, Final
 
 from ugm import AllocationRequest, Partition, Resource, UserGroup, parse_config
-from ugm.partition.preemption import PreemptionPlanning
-from ugm.partition.preemption_call import require_preemption_call
 from ugm.resources import sum_of
 
 CHILDREN: Final = 20
@@ -75,13 +73,11 @@ def scene(allocations: int, queues: int, kind: str) -> Partition:
     return partition
 
 
-def planning(partition: Partition, size: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
-    """Return a call that plans, and one that copies what a plan reads under the lock."""
+def planning(partition: Partition, size: int) -> Callable[[], Any]:
+    """Return a call that plans."""
     usage = Resource(vcore=1500 * size, memory=1500 * MIB * size)
     request = AllocationRequest("new-0", "new", usage, priority=2)
-    preempting: PreemptionPlanning = partition._preempting
-    call = require_preemption_call(request, 0, 100, (), may_preempt=True, within_queue=False)
-    return (lambda: partition.plan_preemption(request, since=0, now=100)), (lambda: preempting._copy(call))
+    return lambda: partition.plan_preemption(request, since=0, now=100)
 
 
 def milliseconds(call: Callable[[], Any]) -> float:
@@ -106,7 +102,7 @@ def main() -> None:
         for kind in KINDS:
             partition = scene(allocations, given.queues, kind)
             for name, size in REQUESTS.items():
-                plan, copy = planning(partition, size)
+                plan = planning(partition, size)
                 made = plan()
                 found = {
                     "allocations": allocations,
@@ -115,10 +111,9 @@ def main() -> None:
                     "victims": len(made.victims),
                     "is_optimal": made.is_optimal,
                     "plan": bytecodes(plan),
-                    "under_lock": bytecodes(copy),
                 }
                 if given.times:
-                    found |= {"plan_ms": milliseconds(plan), "under_lock_ms": milliseconds(copy)}
+                    found["plan_ms"] = milliseconds(plan)
                 print(json.dumps(found), flush=True)  # noqa: T201 - the figures are the output
 
 

@@ -79,7 +79,7 @@ def compared(*options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own script
 
 
-#: The counts of the version before all operations became safe against interruptions, by Python version and workload.
+#: The counts of the version with one path for every change, by Python version and workload.
 RECORDED: Final = json.loads((FOLDER / "instruction_counts.json").read_text(encoding="utf-8"))
 PYTHON: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
 

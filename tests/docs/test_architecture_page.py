@@ -1,14 +1,16 @@
-"""The page on the architecture names all modules in their layers, and those of a partition and of a journal."""
+"""The page on the architecture names all layers, and the rooms of a partition, which name their modules."""
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Final
 
-import ugm.journal
+import pytest
+
 from support.places import DOCS, ROOT
 
 PAGE: Final = (DOCS / "explanation" / "architecture.md").read_text(encoding="utf-8")
@@ -39,11 +41,30 @@ def test_layers() -> None:
     assert {name for layer in listed("layer") for name in layer} == modules(SOURCE)
 
 
-def test_modules_of_the_partition() -> None:
-    """The table has every module of the package once."""
-    names = [name for row in listed("module of `ugm.partition`") for name in row]
+def test_rooms_of_the_partition() -> None:
+    """The table has every room and module at the top of the package once."""
+    names = [name for row in listed("room of `ugm.partition`") for name in row]
 
     assert sorted(names) == sorted(modules(SOURCE / "partition"))
+
+
+#: `interface` has classes instead of a table of modules.
+ROOMS: Final = sorted(
+    path.parent
+    for path in (SOURCE / "partition").rglob("*/__init__.py")
+    if path.parent not in {SOURCE / "partition", SOURCE / "partition" / "interface"}
+)
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.name)
+def test_modules_of_a_room(room: Path) -> None:
+    """The docstring of a room names its modules, which are few, and imports none of them."""
+    tree = ast.parse((room / "__init__.py").read_text(encoding="utf-8"))
+    names = re.findall(r"^`(\w+)`", ast.get_docstring(tree) or "", re.MULTILINE)
+
+    assert sorted(names) == sorted(modules(room))
+    assert len(names) < 12
+    assert not [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
 
 
 def test_places_of_rules_exist() -> None:
@@ -51,13 +72,6 @@ def test_places_of_rules_exist() -> None:
     rows = PAGE.split("| rule | place |")[1].split("\n\n")[0].splitlines()[2:]
     names = [name for row in rows for name in re.findall(r"`([\w.]+)`", row.split("|")[2])]
 
-    assert len(names) > 20
+    assert len(names) > 10
     for name in names:
         resolve_name(f"ugm.{name}")
-
-
-def test_modules_of_the_journal() -> None:
-    """The docstring of the package names every module, and nothing else."""
-    names = set(re.findall(r"``([a-z_]+)(?:\.\w+)?``", ugm.journal.__doc__ or ""))
-
-    assert names == modules(SOURCE / "journal")

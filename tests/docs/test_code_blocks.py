@@ -21,11 +21,13 @@ from support import doc_examples
 from support.places import DOCS, EXAMPLES, ROOT
 from ugm import Resource, UserGroup, parse_config
 from ugm.cli.commands import ugm
-from ugm.journal import open_partition
+from ugm.store import open_partition
 
 PAGES: Final = sorted([ROOT / "README.md", *DOCS.glob("*.md"), *DOCS.glob("*/*.md")])
 #: Blocks that Sphinx reads; the build of the documentation covers them.
-DIRECTIVES: Final = frozenset(("{eval-rst}", "{toctree}", "{include}", "{literalinclude}", "{image}", "{glossary}"))
+DIRECTIVES: Final = frozenset(
+    ("{eval-rst}", "{toctree}", "{include}", "{literalinclude}", "{image}", "{glossary}", "{ugm-table}")
+)
 #: Blocks that a test of their page executes.
 COVERED: Final = {
     "console": {
@@ -130,10 +132,10 @@ _LONG: Final = "ugm simulate examples/grid.swf.gz"
 
 @pytest.fixture(name="folder", scope="module")
 def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the examples and a journal."""
+    """Return a folder with the examples and a store."""
     folder = tmp_path_factory.mktemp("commands")
     shutil.copytree(EXAMPLES, folder / "examples")
-    with open_partition(str(folder / "quota.journal")) as partition:
+    with open_partition(str(folder / "quota.db")) as partition:
         partition.adopt_application("app-1", UserGroup("ana"), "root.batch")
         partition.allocate("app-1-0", "app-1", Resource(vcore=1000))
     return folder

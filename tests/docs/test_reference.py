@@ -1,42 +1,73 @@
-"""The reference describes every public name, and its tables are up to date."""
+"""The reference describes every public name once, and every operation in a table."""
 
 from __future__ import annotations
 
 import re
-import runpy
-from types import SimpleNamespace
+from importlib import import_module
+from inspect import isclass
+from typing import Final
 
 import pytest
 
 import ugm
 from support.places import DOCS
 
+#: Packages whose public classes are described.
+PACKAGES: Final = (
+    "ugm",
+    "ugm.config",
+    "ugm.elastic",
+    "ugm.events",
+    "ugm.fairness",
+    "ugm.kubernetes",
+    "ugm.partition",
+    "ugm.queues",
+    "ugm.quotatree",
+    "ugm.server",
+    "ugm.service",
+    "ugm.simulation",
+    "ugm.store",
+    "ugm.testing",
+    "ugm.tracking",
+)
+_DIRECTIVE: Final = re.compile(
+    r"^\.\. (automodule|py:module|py:currentmodule|(?:auto|py:)(?:class|function|exception|data)):: ([\w.]+).*\n"
+    r"((?:[ ]{3}.*\n|\n(?=[ ]{3}))*)",
+    re.MULTILINE,
+)
 
-@pytest.fixture(name="made", scope="module")
-def _made() -> SimpleNamespace:
-    """Return the script that writes the tables of names."""
-    return SimpleNamespace(**runpy.run_path(str(DOCS / "make_names.py")))
+
+def documented() -> list[str]:
+    """Return the full names that the directives of all pages document."""
+    found: list[str] = []
+    for page in sorted((DOCS / "reference").glob("*.md")):
+        module, here = "ugm", dict[str, None]()
+        for kind, name, body in _DIRECTIVE.findall(page.read_text(encoding="utf-8")):
+            if kind not in {"automodule", "py:module", "py:currentmodule"}:
+                here[name if name.startswith("ugm.") else f"{module}.{name}"] = None
+                continue
+            module = name
+            if re.search(r":members:$", body, re.MULTILINE):
+                here |= dict.fromkeys(f"{name}.{part}" for part in import_module(name).__all__)
+        found += here
+    return found
 
 
-def test_tables_are_up_to_date(made: SimpleNamespace) -> None:
-    """The table of each page is the one that docs/make_names.py writes, with a description of every name."""
-    for page in made.pages():
-        text = page.read_text(encoding="utf-8")
-
-        assert made.with_table(text) == text, f"{page.name}: run python docs/make_names.py"
-        assert [name for name, description in made.rows(text) if not description] == []
+def _object(name: str) -> object:
+    module, _, attribute = name.rpartition(".")
+    return getattr(import_module(module), attribute)
 
 
-def test_every_name_has_one_page(made: SimpleNamespace) -> None:
+def test_every_name_has_one_page() -> None:
     """A name is described on exactly one page."""
-    names = made.documented()
+    names = documented()
 
     assert [name for name in sorted(set(names)) if names.count(name) > 1] == []
 
 
-def test_public_names_are_described(made: SimpleNamespace) -> None:
+def test_public_names_are_described() -> None:
     """Every name that `import ugm` gives is in the reference, under this name or that of its package."""
-    described = {id(made._object(name)) for name in made.documented()}
+    described = {id(_object(name)) for name in documented()}
 
     assert [name for name in ugm.__all__ if id(getattr(ugm, name)) not in described] == []
 
@@ -50,3 +81,14 @@ def test_operations_are_described(page: str, described: str) -> None:
     operations = {name for name in dir(getattr(ugm, described)) if not name.startswith("_")}
 
     assert operations <= listed
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_public_classes_are_described(package: str) -> None:
+    """Every public class of a package is in the reference or in the glossary."""
+    text = "".join(page.read_text(encoding="utf-8") for page in (DOCS / "reference").glob("*.md"))
+    described = {name.rpartition(".")[2] for name in documented()}
+    module = import_module(package)
+    names = [name for name in module.__all__ if isclass(getattr(module, name)) and name not in described]
+
+    assert [name for name in names if not re.search(rf"\b{name}\b", text)] == []

@@ -22,13 +22,11 @@ from ugm.elastic import (
     Pod,
     Sharer,
     SharingResult,
-    explain,
     share,
     status,
     verify,
 )
 from ugm.elastic.sharing import divide, divide_in_rounds
-from ugm.elastic.tree_copy import KnownGroups, TreeCopy
 
 #: Who wants how much, group by group.
 Wanted = dict[str, Resource]
@@ -95,50 +93,15 @@ def test_minimum_is_granted_in_a_tree(scene: tuple[list[ElasticGroup], Resource,
 
 @given(scenes)
 def test_a_copy_has_the_status_of_every_group(scene: tuple[list[ElasticGroup], Resource, Wanted, bool]) -> None:
-    """The groups of a copy have the runtimes and minimums that the tree computes one by one."""
+    """A copy has the same groups, requests and usage, and does not change with the tree."""
     groups, total, wanted, scale = scene
     tree = fill(ElasticTree(total, groups, scale_min=scale), wanted)
-    copy = TreeCopy(tree)
+    copy = tree.copy()
     expected = {name: status(tree, name).to_dict() for name in tree.nodes}
-    for group in groups:
-        for name in status(tree, group.name).runtime:
-            explained = explain(tree, group.name, name).share
-            assert expected[group.name]["borrowed"].get(name, 0) == explained.borrowed
-            assert expected[group.name]["lent"].get(name, 0) == explained.lent
     tree.clear_counts()
 
-    assert {group["group"]: group for group in copy.groups()} == expected
+    assert {name: status(copy, name).to_dict() for name in copy.nodes} == expected
     assert copy.total == total
-
-
-_changes = st.lists(
-    st.tuples(st.integers(0, 9), totals, st.sampled_from(["total", "pod", "limits", "add"])), max_size=6
-)
-
-
-@given(scenes, _changes)
-def test_copies_may_follow_one_another(
-    scene: tuple[list[ElasticGroup], Resource, Wanted, bool], changes: list[tuple[int, Resource, str]]
-) -> None:
-    """A copy that reuses the results of another copy has the same groups as one that computes all of them."""
-    groups, total, wanted, scale = scene
-    tree, known = fill(ElasticTree(total, groups, scale_min=scale), wanted), KnownGroups()
-    for number, amount, change in changes:
-        group, earlier = groups[number % len(groups)], TreeCopy(tree, known)
-        if change == "total":
-            tree.set_total(amount)
-        elif change == "pod":
-            tree.change_request(group.name, amount)
-            tree.change_used(group.name, amount)
-        else:
-            name, parent = (group.name, group.parent) if change == "limits" else ("new", groups[0].name)
-            tree.put(ElasticGroup(name, parent, max=amount))
-        complete = TreeCopy(tree).groups()
-
-        assert TreeCopy(tree, known).groups() == complete
-        earlier.groups()
-        assert TreeCopy(tree, known).groups() == complete
-        assert TreeCopy(tree, known).groups() is TreeCopy(tree, known).groups()
 
 
 @given(counts, sharers())
@@ -419,23 +382,3 @@ def test_nobody_is_driven_below_its_minimum(
             beyond |= {group.name, group.parent}
         elif all(amount <= group.min.get(name, 0) for name, amount in used.items()):
             assert quota.plan_revoke(group.name).victims == ()
-
-
-@given(scenes, st.booleans(), st.data())
-def test_a_pod_that_surely_fits(
-    scene: tuple[list[ElasticGroup], Resource, Wanted, bool],
-    check_parents: bool,  # noqa: FBT001 - drawn
-    data: st.DataObject,
-) -> None:
-    """A pod that fits according to a bound fits if it is expected."""
-    groups, total, wanted, scale_min = scene
-    tree = fill(ElasticTree(total, groups, scale_min=scale_min), wanted)
-    quota = ElasticQuota(tree, rules=AdmissionRules(check_parents=check_parents))
-    for number, running in enumerate(data.draw(st.lists(amounts(), max_size=3))):
-        quota.adopt(Pod(f"r-{number}", running, data.draw(st.sampled_from(groups)).name))
-    pod = Pod("new", data.draw(amounts(st.integers(0, 60))), data.draw(st.sampled_from(groups)).name)
-    fits = quota.surely_fits(pod, quota.group_of(pod))
-
-    before = quota.check(pod)
-    assert not fits or quota.if_expected(pod, lambda: quota.check(pod))
-    assert quota.check(pod) == before

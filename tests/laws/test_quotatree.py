@@ -13,23 +13,16 @@ from support.quotatree_reference import PlainConsumer
 from support.quotatree_strategies import TREE, documents, info_of, newcomers
 from ugm import Claim, RequestError, Resource, UserGroup
 from ugm.quotatree import (
-    AllocationPlan,
     ConsumerInfo,
     Mode,
     QuotaManager,
     Reason,
     TreeModel,
     TreeView,
-    VictimPolicy,
-    consumer_from_struct,
-    fewest,
-    first_found,
-    parse_consumer,
 )
 
 FOREST = "F"
 TREES = ("T", "U")
-policies = st.sampled_from([first_found, fewest])
 
 
 @st.composite
@@ -45,9 +38,9 @@ def streams(draw: st.DrawFn, document: dict[str, Any], least: int = 1) -> list[P
     return stream
 
 
-def manager_of(*trees: dict[str, Any], policy: VictimPolicy = first_found, habits: bool = False) -> QuotaManager:
+def manager_of(*trees: dict[str, Any], habits: bool = False) -> QuotaManager:
     """Return a manager in normal mode with some trees, in one forest."""
-    manager = QuotaManager(policy=policy, requeue_rejected=habits, check_unrequested=habits)
+    manager = QuotaManager(requeue_rejected=habits, check_unrequested=habits)
     manager.set_mode(Mode.NORMAL)
     manager.add_forest(FOREST)
     for tree in trees:
@@ -75,7 +68,7 @@ def scenes(draw: st.DrawFn) -> tuple[QuotaManager, PlainConsumer]:
     """Draw a manager after a stream, and one more registered consumer."""
     document = draw(documents())
     stream = draw(streams(document, 3))
-    manager = manager_of(document, policy=draw(policies))
+    manager = manager_of(document)
     feed(manager, stream[:-1])
     last = draw(newcomers("last", tuple(document["spec"]["nodes"])))
     manager.add_consumer(info_of(last))
@@ -149,38 +142,6 @@ def test_undo_is_the_inverse(scene: tuple[QuotaManager, PlainConsumer]) -> None:
     assert views(manager) == after
 
 
-def moved(before: TreeView, after: TreeView, newcomer: str) -> dict[str, tuple[str, str | None]]:
-    """Return the consumers that another node holds."""
-    then, now = before.consumers, after.consumers
-    homes = {i: (c.node, now[i].node if i in now else None) for i, c in then.items() if i != newcomer}
-    return {consumer_id: (source, target) for consumer_id, (source, target) in homes.items() if source != target}
-
-
-def check_plan(plan: AllocationPlan, before: list[TreeView], after: list[TreeView], newcomer: str) -> None:
-    """Make sure that a plan describes the difference between two views."""
-    planned = {tree.tree_name: tree for tree in plan.trees}
-    for then, now in zip(before, after, strict=True):
-        tree = planned.get(then.name)
-        moves = {move.consumer_id: (move.source, move.target) for move in tree.moves} if tree else {}
-        home = now.consumers[newcomer].node if newcomer in now.consumers else None
-        assert moves == moved(then, now, newcomer)
-        assert (tree.node if tree else None) == home
-
-
-@given(scenes())
-def test_allocate_equals_its_plan(scene: tuple[QuotaManager, PlainConsumer]) -> None:
-    """A plan changes nothing, and the allocation has exactly the planned effect."""
-    manager, last = scene
-    before = views(manager)
-    plan = manager.plan_allocate(TREE, last.id)
-    assert views(manager) == before
-    response = manager.allocate(TREE, last.id)
-
-    assert (bool(plan), plan.preempted) == (bool(response), response.preempted)
-    assert str(plan.rejection) == str(response.rejection)
-    check_plan(plan, before, views(manager), last.id)
-
-
 @st.composite
 def forest_scenes(draw: st.DrawFn, *, habits: bool = False) -> tuple[QuotaManager, str]:
     """Draw a forest of two trees after some requests, and one more registered consumer."""
@@ -229,17 +190,11 @@ def test_forests_as_the_original(scene: tuple[QuotaManager, str]) -> None:
 
 
 @given(st.booleans().flatmap(lambda habits: forest_scenes(habits=habits)))
-def test_forest_plans_and_undo(scene: tuple[QuotaManager, str]) -> None:
-    """On a forest, a plan describes the effect as well, and undo is the inverse."""
+def test_forest_undo_is_the_inverse(scene: tuple[QuotaManager, str]) -> None:
+    """On a forest, undo is the inverse as well."""
     manager, last = scene
     before = views(manager)
-    plan = manager.plan_allocate_forest(FOREST, last)
-    assert views(manager) == before
     response = manager.try_allocate_forest(FOREST, last)
-
-    assert (bool(plan), sorted(plan.preempted)) == (bool(response), sorted(response.preempted))
-    if response:
-        check_plan(plan, before, views(manager), last)
     if response.rejection is not None and response.rejection.reason is not Reason.NO_ROOM:
         with pytest.raises(RequestError):
             manager.undo_allocate_forest(FOREST, last)
@@ -286,29 +241,3 @@ def test_tree_documents_survive_a_round_trip(document: dict[str, Any]) -> None:
 
     assert again.get_tree_cache(TREE).to_struct() == written
     assert again.view(TREE) == manager.view(TREE)
-
-
-@given(newcomers("c", ("a", "b")))
-def test_consumer_documents_survive_a_round_trip(newcomer: PlainConsumer) -> None:
-    """The document of a consumer can be read again, as JSON and parsed."""
-    info = info_of(newcomer, *TREES)
-
-    assert parse_consumer(json.dumps(info.to_dict())).trees == info.trees
-    assert consumer_from_struct(info.to_dict()).trees == info.trees
-
-
-@given(st.data())
-def test_preemptions_end(data: st.DataObject) -> None:
-    """If all consumers that are out keep requesting, preemptions end at some time."""
-    document = data.draw(documents())
-    manager = manager_of(document, policy=data.draw(policies))
-    groups = tuple(document["spec"]["nodes"])
-    everybody = [data.draw(newcomers(f"c{number}", groups)) for number in range(data.draw(st.integers(2, 6)))]
-    for newcomer in everybody:
-        manager.add_consumer(info_of(newcomer))
-    # Each pair of consumers can see one preemption at most in each direction, and in fact in one direction only.
-    for _ in range(len(everybody) ** 2 + 1):
-        answers = [manager.allocate(TREE, c.id) for c in everybody if not manager.is_allocated(TREE, c.id)]
-        if not any(answer.preempted for answer in answers):
-            return
-    raise AssertionError

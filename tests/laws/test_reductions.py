@@ -16,7 +16,15 @@ from support.examples import examples
 from support.reduction_scenes import LEAVES, ReductionScene, drawn_reduction
 from ugm import Resource
 from ugm.identity import is_below
-from ugm.preemption import QueueFacts, Reduction, ReductionPlan
+from ugm.preemption import (
+    AllocationFacts,
+    QueueFacts,
+    Reduction,
+    ReductionPlan,
+    ReductionTimer,
+    World,
+    plan_reductions,
+)
 
 
 def scenes(due: int) -> st.SearchStrategy[ReductionScene]:
@@ -167,3 +175,15 @@ def test_laws_of_reductions_often() -> None:
     for number, scene in enumerate(islice((one for one in drawn if one.plan()), 10_000)):
         for check in LAWS:
             check(scene, Random(number))
+
+
+@pytest.mark.parametrize(("guaranteed", "rule"), [(1, "not_preemptible"), (3, "guarantee")])
+def test_the_rule_that_prevents_a_larger_target(guaranteed: int, rule: str) -> None:
+    """A plan names the guarantee if more could be evicted without it, and otherwise the allocations that must stay."""
+    facts = QueueFacts("root.a", Resource(cpu=1), guaranteed=Resource(cpu=guaranteed), reduction_delay=1)
+    allocations = [
+        AllocationFacts(f"v{number}", "app", "root.a", Resource(cpu=1), preemptible=number < 2) for number in range(4)
+    ]
+    plan = plan_reductions(World([QueueFacts("root"), facts], allocations), [ReductionTimer("root.a", 0)], now=1)
+
+    assert [dict(one.prevented) for one in plan.queues] == [{"cpu": rule}]

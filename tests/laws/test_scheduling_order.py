@@ -14,8 +14,8 @@ from support.naive_order import NaiveApplication, NaiveOrder, NaiveQueue
 from ugm import Partition, Resource, UserGroup
 from ugm.configuration import PartitionConfig, QueueConfig, QueueResources
 from ugm.partition import AllocationState, ApplicationInfo, Head
-from ugm.partition.order_copy import OrderCopy
-from ugm.partition.scheduling_order import turns_of
+from ugm.partition.ordering.pending_order import OrderCopy
+from ugm.partition.ordering.scheduling_pass import turns_of
 
 NAMES: Final = ("memory", "vcore", "gpu")
 KEYED: Final = "root.q0"

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from random import Random
 from typing import Final
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import settings
 
 from support.examples import examples
 from support.text_inputs import FAMILIES, LARGE, READERS, allowed, families, mutated, read
-from ugm import RequestError
-from ugm.queues.patterns import compile_pattern
 
 QUICK: Final = settings(max_examples=examples(200), deadline=None)
 #: How many mutated inputs each reader gets in a long run: together more than 100,000.
 MANY: Final = 10_000
-#: What patterns are made of.
-SIGNS: Final = (*"ab-.^$|()*+?", "[ab]", "[^a-c]", r"\w", r"\b", r"\B", "{0,3}", "{2}", "{40}", "(?:", "(?i:", "(?i)")
 
 
 def _mutations(name: str, number: int, seed: int) -> None:
@@ -62,19 +56,3 @@ def test_large_costly_inputs(size: int) -> None:
     }
 
     assert slow == {}
-
-
-@settings(QUICK, suppress_health_check=[HealthCheck.too_slow])
-@given(
-    st.lists(st.sampled_from(SIGNS), max_size=200).map("".join),
-    st.text("ab-", min_size=256, max_size=256) | st.text(max_size=256),
-)
-def test_any_pattern(pattern: str, text: str) -> None:
-    """No pattern takes long for a name, not even when it is used for the first time."""
-    matcher = None
-    with suppress(RequestError):
-        matcher = compile_pattern(pattern)
-    began = time.thread_time()
-    if matcher is not None:
-        matcher.search(text)
-    assert time.thread_time() - began <= allowed(0.05)

@@ -62,6 +62,7 @@ def random_queue(rng: Random, name: str, depth: int, *, reserves: bool = False) 
         ("application.sort.priority", ("enabled", "disabled")),
         ("priority.offset", ("-1", "2")),
         ("priority.policy", ("fence",)),
+        ("ugm.queue.sort.policy", ("fair", "fifo")),
     ):
         if rng.random() < 0.25:
             properties[key] = rng.choice(values)

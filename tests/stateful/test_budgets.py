@@ -1,6 +1,6 @@
 """A whole partition with everything that depends on the time, compared with a model that integrates each second.
 
-It has budgets, limits that change by a schedule, promised ends, limits on pending work, and a journal that is reopened.
+It has budgets, limits that change by a schedule, promised ends, limits on pending work, and a store that is reopened.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ugm.configuration import (
     QueueConfig,
     ScheduledLimit,
 )
-from ugm.journal import compact, open_partition
+from ugm.store import open_partition
 
 DAY: Final = 86_400
 #: Some minutes before midnight in UTC.
@@ -234,7 +234,7 @@ class BudgetMachine(RuleBasedStateMachine):
 
     @initialize(config=st.sampled_from(CONFIGS))
     def begin(self, config: PartitionConfig) -> None:
-        """Open the journal."""
+        """Open the store."""
         self.partition = open_partition(self.path, config, clock=lambda: self.clock / 1000)
         self.naive.configure(config)
         for name, user in USERS.items():
@@ -412,12 +412,10 @@ class BudgetMachine(RuleBasedStateMachine):
         assert self.partition.budget_accounts() == before
         self.clock = now
 
-    @rule(compacts=st.booleans())
-    def restart(self, compacts: bool) -> None:  # noqa: FBT001 - drawn
-        """A restart changes nothing, also after a compaction."""
-        self.partition.journal.close()
-        if compacts:
-            compact(self.path)
+    @rule()
+    def restart(self) -> None:
+        """A restart changes nothing."""
+        self.partition.close()
         self.partition = open_partition(self.path, clock=lambda: self.clock / 1000)
 
     @invariant()
@@ -451,9 +449,9 @@ class BudgetMachine(RuleBasedStateMachine):
             assert not self.naive.allows(user, max(free["gpu"], 0) + 1, until)
 
     def teardown(self) -> None:
-        """Close the journal."""
+        """Close the store."""
         if hasattr(self, "partition"):
-            self.partition.journal.close()
+            self.partition.close()
         self.folder.cleanup()
 
 

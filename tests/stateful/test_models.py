@@ -1,7 +1,7 @@
-"""A partition with a journal and all kinds of quota models against the naive model of partitions, step by step.
+"""A partition with a store and all kinds of quota models against the naive model of partitions, step by step.
 
 The naive model knows nothing of counters: for every step it makes new quota models and charges them with all live
-allocations. The journal is closed and opened again between. One of the models fails at some of its calls.
+allocations. The store is closed and opened again between. One of the models fails at some of its calls.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
 import ugm.testing._machine_strategies as drawn
-from stateful.test_journal import JournalMachine
+from stateful.test_store import StoreMachine
 from support.examples import examples
 from support.failing_models import Fuse, ResettableFailing
 from support.partition_fixtures import BrokenError
@@ -67,7 +67,7 @@ def forest_model() -> ForestModel:
     return ForestModel(manager, "all", groups_of)
 
 
-class ModelsMachine(JournalMachine):
+class ModelsMachine(StoreMachine):
     """Users, groups, queues, elastic groups, a quota forest and a failing model."""
 
     def make_models(self) -> Sequence[QuotaModel]:

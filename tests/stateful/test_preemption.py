@@ -1,4 +1,4 @@
-"""Plans while the partition changes: made, stale, carried out partly, repeated, in a journal that is reopened.
+"""Plans while the partition changes: made, stale, carried out partly, repeated, in a store that is reopened.
 
 The timers of reductions are compared with those that follow from the usage and the maximum of every queue.
 """
@@ -19,9 +19,9 @@ from support.examples import examples
 from support.random_changes import state_of
 from ugm import AllocationRequest, Partition, RequestError, Resource, UserGroup, parse_config
 from ugm.configuration import PartitionConfig
-from ugm.journal import JournaledPartition, open_partition
 from ugm.partition import AllocationState
 from ugm.preemption import Outcome, PreemptionPlan, ReductionPlan
+from ugm.store import StoredPartition, open_partition
 
 SMALL: Final = settings(max_examples=examples(16), stateful_step_count=20)
 DEEP: Final = settings(max_examples=300, stateful_step_count=50)
@@ -81,7 +81,7 @@ def exceeded(partition: Partition) -> list[str]:
 class PreemptionMachine(RuleBasedStateMachine):
     """A partition with a cluster of 10, whose plans become stale."""
 
-    partition: JournaledPartition
+    partition: StoredPartition
     folder: TemporaryDirectory[str]
 
     @initialize(number=drawn(0, len(CONFIGS)))
@@ -97,9 +97,9 @@ class PreemptionMachine(RuleBasedStateMachine):
             self.partition.submit(f"app-{application}", UserGroup("sue"), queue)
         self.plans: list[PreemptionPlan | ReductionPlan] = []
 
-    def opened(self, first: PartitionConfig | None) -> JournaledPartition:
-        """Open the journal."""
-        return open_partition(Path(self.folder.name) / "journal", first, clock=lambda: self.time)
+    def opened(self, first: PartitionConfig | None) -> StoredPartition:
+        """Open the store."""
+        return open_partition(Path(self.folder.name) / "store", first, clock=lambda: self.time)
 
     @rule(name=ALLOCATIONS, application=APPLICATIONS, amount=AMOUNTS, priority=st.integers(0, 2), stays=st.booleans())
     def allocate(self, name: str, application: str, amount: int, priority: int, *, stays: bool) -> None:
@@ -227,13 +227,11 @@ class PreemptionMachine(RuleBasedStateMachine):
                     self.partition.release(one.allocation_id)
             assert self.partition.check(application, request.usage)
 
-    @rule(compacts=st.booleans())
-    def reopen(self, *, compacts: bool) -> None:
-        """The journal has the victims of all plans, the rights to room, and the timers."""
+    @rule()
+    def reopen(self) -> None:
+        """The store has the victims of all plans, the rights to room, and the timers."""
         before, status = state_of(self.partition), self.partition.preemption_status()
-        if compacts:
-            self.partition.journal.compact()
-        self.partition.journal.close()
+        self.partition.close()
         self.partition = self.opened(None)
         assert state_of(self.partition) == before
         assert self.partition.preemption_status() == replace(status, plans={})
@@ -253,9 +251,9 @@ class PreemptionMachine(RuleBasedStateMachine):
             self.partition.verify()
 
     def teardown(self) -> None:
-        """Close the journal and remove it."""
+        """Close the store and remove it."""
         if hasattr(self, "partition"):
-            self.partition.journal.close()
+            self.partition.close()
             self.folder.cleanup()
 
 

@@ -1,4 +1,4 @@
-"""The examination of a log after faults, without the engine: limits, and the changes that clients were told of."""
+"""The examination of a store after faults, without the engine: limits, and the changes that clients were told of."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from typing import Any
 
 from support.chaos_limits import DYNAMIC, Sums
 from ugm import Resource
-from ugm.journal import open_partition
-from ugm.journal.locations import LogLocation, log_at
 from ugm.partition.events import (
     Allocated,
     ApplicationSubmitted,
@@ -17,28 +15,41 @@ from ugm.partition.events import (
     QueueQuotaSet,
     Released,
     Resized,
+    events_of,
 )
+from ugm.store import StoreReader, open_partition
+from ugm.store.reader import StoreLocation
 
-__all__ = ["Examination"]
+__all__ = ["Examination", "events_in"]
+
+
+def events_in(place: StoreLocation) -> list[Event]:
+    """Return the events of all changes in a store that has them all."""
+    found: list[Event] = []
+    number = 0
+    with StoreReader(place) as reader:
+        while transactions := reader.changes(number):
+            for one in transactions:
+                found += events_of(one.changes)
+            number = transactions[-1].number
+        assert number == reader.number
+    return found
 
 
 class Examination:
-    """A log, examined change by change without the engine.
+    """A store, examined change by change without the engine.
 
     Attributes:
         events: the allocations that were obtained, resized and released, by allocation id: the kind, memory and cores.
     """
 
-    def __init__(self, place: LogLocation) -> None:
+    def __init__(self, place: StoreLocation) -> None:
         self.events = defaultdict[str, list[tuple[str, list[int]]]](list)
         self._sums = Sums()
         self._applications: dict[str, ApplicationSubmitted] = {}
         self._allocations: dict[str, tuple[str, Resource]] = {}
-        with log_at(place).open_contents() as contents:
-            assert contents.start.number == 0
-            for entry in contents.changes():
-                for event in entry.events:
-                    self._apply(event)
+        for event in events_in(place):
+            self._apply(event)
         with open_partition(place, models=()) as partition:
             partition.verify()
             assert set(partition.allocation_ids()) == set(self._allocations)
@@ -92,22 +103,26 @@ class Examination:
         return result
 
     def _match(self, name: str, calls: list[dict[str, Any]]) -> tuple[int, list[str]]:
-        """Return the number of acknowledged changes of a name, and the events after the last call."""
-        events = iter(self.events[name])
-        expected, result = next(events, None), 0
-        held: list[int] = []
+        """Return the number of acknowledged changes of a name, and the events after the last call.
+
+        A call without an answer had an effect or not. All combinations that agree with the events so far are followed:
+        the number of events that have happened, and the usage that is held, with the number of acknowledged changes.
+        """
+        events = self.events[name]
+        states: dict[tuple[int, tuple[int, ...]], int] = {(0, ()): 0}
         for call in calls:
-            kind, usage = _effect(call, name, held)
-            is_certain = call["answer"] is True
-            if not kind or not (is_certain or call["answer"] is None):
-                continue
-            if expected == (kind, usage):
-                held = usage if kind != "Released" else []
-                expected = next(events, None)
-                result += is_certain
-            elif is_certain:
-                raise AssertionError(f"{name}: {call} is not in the log, which continues with {expected}")
-        return result, [kind for kind, _ in ([expected] if expected else []) + list(events)]
+            is_certain, after = call["answer"] is True, dict[tuple[int, tuple[int, ...]], int]()
+            for (position, held), count in states.items():
+                kind, usage = _effect(call, name, list(held))
+                if not kind or not is_certain:
+                    after[position, held] = max(count, after.get((position, held), 0))
+                if kind and call["answer"] is not False and events[position : position + 1] == [(kind, usage)]:
+                    state = position + 1, () if kind == "Released" else tuple(usage)
+                    after[state] = max(count + is_certain, after.get(state, 0))
+            assert after, f"{name}: {call} is not in the log: {events}, after {states}"
+            states = after
+        (position, _), count = max(states.items())
+        return count, [kind for kind, _ in events[position:]]
 
 
 def _effect(call: dict[str, Any], name: str, held: list[int]) -> tuple[str, list[int]]:

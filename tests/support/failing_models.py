@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from support.partition_fixtures import BrokenError
 from ugm import Claim, Partition, Violation
-from ugm.partition.model_calls import ledger_calls
+from ugm.partition.engine.model_calls import row_calls
 
 __all__ = [
     "CHANGES",
@@ -139,6 +139,6 @@ class ResettableStarting(Starting, ResettableFailing):
 def ledger_of(partition: Partition) -> State:
     """Return what every model has to hold."""
     copy = Failing()
-    for method, claim in ledger_calls(partition._state):
+    for method, claim in row_calls(partition._state.tables):
         getattr(copy, method)(claim)
     return copy.state()

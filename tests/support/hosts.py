@@ -195,13 +195,13 @@ def processes() -> Iterator[Processes]:
 
 
 class QuotaService:
-    """A service with a journal, as an operator starts it: ``ugm serve CONFIG --listen unix:... --journal FILE``.
+    """A service with a store, as an operator starts it: ``ugm serve CONFIG --listen unix:... --store FILE``.
 
     Attributes:
         config: the file of the configuration.
         address: the address for clients.
         token_file: the file with the token of clients.
-        journal: the file of the journal.
+        store: the file of the store.
         process: the process that was started last.
     """
 
@@ -211,7 +211,7 @@ class QuotaService:
         self.token_file: Final = folder / "token"
         self.token_file.write_text(_TOKEN, "utf-8")
         self.address: Final = f"unix:{folder / 'quota.sock'}"
-        self.journal: Final = folder / "quota.journal"
+        self.store: Final = folder / "quota.db"
         self._owner: Final = owner
         self.process: HostProcess
 
@@ -220,9 +220,9 @@ class QuotaService:
         self.process = self._owner.start(
             [
                 *(sys.executable, "-m", "ugm", "serve", self.config, "--port", "0"),
-                *("--listen", self.address, "--journal", self.journal, "--client-token-file", self.token_file),
+                *("--listen", self.address, "--store", self.store, "--client-token-file", self.token_file),
             ],
-            self.journal.with_suffix(".log"),
+            self.store.with_suffix(".log"),
         )
         self.process.wait_until(self._answers, "the quota service answers")
 

@@ -1,7 +1,7 @@
-"""Partitions whose operations are interrupted at some point: in memory, with subscribers, with models, with a journal.
+"""Partitions whose operations are interrupted at some point: in memory, with subscribers, with models, with a store.
 
 After each interruption no lock is held, the partition is as before or after the operation, all counters and all quota
-models follow from the ledger, subscribers learn of every change, and a journal says the same when it is opened again.
+models follow from the ledger, subscribers learn of every change, and a store says the same when it is opened again.
 
 To build a scene may take longer than all the rest. So a scene is used again as long as interruptions leave it as it was
 before, and survives many of them in a row.
@@ -10,15 +10,15 @@ before, and survives many of them in a row.
 from __future__ import annotations
 
 import itertools
-import sqlite3
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from support.injection import InterruptedTestError
+from support.event_follower import EventFollower
 from support.interruption_points import Interruption, Point
 from support.locks import is_locked
 from support.partition_fixtures import BOB, SUE, Waiting, config, memory, shown
@@ -28,21 +28,22 @@ from ugm.configuration import PartitionConfig
 from ugm.elastic import ElasticGroup, ElasticModel, ElasticQuota, ElasticTree
 from ugm.elastic import verify as verify_elastic
 from ugm.elastic.model import GROUP_TAG
-from ugm.journal import open_partition
-from ugm.operation_lock import OwnedLock
-from ugm.partition.events import AllocationRequested, ConfigurationChanged, Denied, Event, RequestWithdrawn
+from ugm.engine_lock import OwnedLock
+from ugm.partition.events import AllocationRequested, Denied, Event, RequestWithdrawn
 from ugm.quotatree import Mode, QuotaManager, TreeModel
+from ugm.store import StoreReader, open_partition
+from ugm.store.store import AppendedChange
 
 __all__ = [
     "BUSY",
     "CONFIG",
     "SCENES",
     "Followed",
-    "Journaled",
     "Modelled",
     "Operation",
     "Scene",
     "Setup",
+    "Stored",
     "interrupt",
     "prepared",
     "states_of",
@@ -67,8 +68,6 @@ class Setup:
     fill: Callable[[Partition], None]
     #: Returns everything that can be seen.
     shown: Callable[[Partition], object] = shown
-    #: Returns what a partition shows that has repeated the events. It has no declared models.
-    repeated: Callable[[Partition], object] = shown
 
 
 #: The number of interruptions after which a scene is rebuilt.
@@ -150,11 +149,6 @@ class Scene:
 class Followed(Scene):
     """A partition with two subscribers."""
 
-    def __init__(self, setup: Setup = BUSY) -> None:
-        super().__init__(setup)
-        #: Lists of events, and what a partition shows that has repeated them.
-        self._replayed: list[tuple[list[object], object]] = []
-
     def build(self) -> None:
         """Make the partition."""
         self.batches: list[list[tuple[int, Event]]] = [[], []]
@@ -174,7 +168,9 @@ class Followed(Scene):
             known = dict(batch)
             assert list(known) == list(range(1, len(known) + 1))
             assert all(event == known[number] for number, event in batch)
-            assert self._after(list(known.values())) == self._setup.repeated(self.partition)
+            follower = EventFollower()
+            follower.follow(known.values())
+            follower.require_same(self.partition)
 
     def require_unchanged(self) -> None:
         """Make sure that subscribers learn of the next changes, and of nothing that did not happen."""
@@ -188,30 +184,6 @@ class Followed(Scene):
             assert all(isinstance(event, Denied) for event in models)
             assert (type(requested), type(withdrawn)) == (AllocationRequested, RequestWithdrawn)
         self._seen = len(known)
-
-    def _after(self, events: list[Event]) -> object:
-        events_found = [_comparable(event) for event in events]
-        for replayed, state in self._replayed:
-            if replayed == events_found:
-                return state
-        twin = Partition(self._setup.config, clock=lambda: 1000)
-        _replay(twin, events)
-        self._replayed.append((events_found, self._setup.repeated(twin)))
-        # The operation has happened or has not, after some uses of the scene.
-        assert len(self._replayed) < 3 * _USES
-        return self._replayed[-1][1]
-
-
-def _comparable(event: Event) -> object:
-    """Return an event, with configurations as values."""
-    return (event.before.config, event.after.config) if isinstance(event, ConfigurationChanged) else event
-
-
-def _replay(partition: Partition, events: list[Event]) -> None:
-    from ugm.partition.replay import replay_events  # noqa: PLC0415 - a helper of this scene alone
-
-    replay_events(partition._state, events)
-    partition._lock.mark_consistent()
 
 
 class Modelled(Scene):
@@ -243,17 +215,16 @@ class Modelled(Scene):
         assert set(self.tree._charged) == held
 
 
-class Journaled(Scene):
-    """A partition with a journal, which is opened again after the interruption."""
+class Stored(Scene):
+    """A partition with a store, which is opened again after the interruption."""
 
-    #: Opens a journal at the time of the other scenes: a promised end depends on the second of its change.
+    #: Opens a store at the time of the other scenes: a promised end depends on the second of its change.
     open = staticmethod(partial(open_partition, clock=lambda: 1000))
 
     def __init__(self, folder: Path, setup: Setup = BUSY) -> None:
         super().__init__(setup)
         self._paths: Iterator[Path] = (folder / str(number) for number in itertools.count())
         self._start = b""
-        self._probe: list[bytes] = []
 
     def build(self) -> None:
         """Make the partition from a file that is written once."""
@@ -264,38 +235,45 @@ class Journaled(Scene):
             self._start = path.read_bytes()
         self.path = next(self._paths)
         self.path.write_bytes(self._start)
-        self.partition = self.journaled = self.open(self.path)
-        self._seen = self.journaled.journal.number
+        self.partition = self.stored = self.open(self.path)
+        self._seen = self.stored.store.number
+        store, commit = self.stored.store, self.stored.store._commit
+
+        def commit_for_somebody(batch: Sequence[AppendedChange]) -> None:
+            """Commit when an operation waits for it, or was interrupted before; so the same call always waits."""
+            end = time.monotonic() + 0.05
+            while not store._callbacks and time.monotonic() < end:
+                time.sleep(0.0002)
+            commit(batch)
+
+        store._commit = commit_for_somebody  # type: ignore[method-assign]
 
     def require_sound(self) -> None:
-        """Compare the journal with the partition."""
+        """Compare the store with the partition."""
         self.partition.configure(None)
         state = self.state()
-        self.journaled.journal.close()
+        self.stored.close()
         with self.open(self.path) as again:
             again.verify()
             assert self._setup.shown(again) == state
 
     def require_unchanged(self) -> None:
-        """Make sure that the journal has nothing of the interrupted change once the next changes are acknowledged."""
+        """Make sure that the store has nothing of the interrupted change once the next changes are acknowledged."""
         self.partition.request("probe", "one", memory(1))
         self.partition.release("probe")
-        with closing(sqlite3.connect(self.path)) as connection:
-            rows = connection.execute("SELECT data FROM changes WHERE number > ?", (self._seen,)).fetchall()
-        self._seen += len(rows)
-        changes = [data for (data,) in rows]
-        self._probe = self._probe or changes
-        assert changes == self._probe
-        assert len(changes) == 2
+        with StoreReader(self.path) as reader:
+            found = reader.changes(self._seen)
+        assert found is not None
+        self._seen = found[-1].number
+        assert [{change.key for change in one.changes} for one in found] == [{"probe"}, {"probe"}]
 
     def locks(self) -> tuple[OwnedLock, ...]:
-        """Return the locks of the partition and of its journal."""
-        queue = self.journaled.journal._change_queue
-        return (*super().locks(), queue._guard, queue._writing)
+        """Return the locks of the partition and of its store."""
+        return (*super().locks(), self.stored.store._guard)
 
     def close(self) -> None:
-        """Close the journal, and remove its files."""
-        self.journaled.journal.close()
+        """Close the store, and remove its files."""
+        self.stored.close()
         for path in self.path.parent.glob(f"{self.path.name}*"):
             path.unlink()
 
@@ -304,7 +282,7 @@ SCENES: Final[dict[str, Callable[[Path, Setup], Scene]]] = {
     "memory": lambda _, setup: Scene(setup),
     "subscribers": lambda _, setup: Followed(setup),
     "models": lambda _, setup: Modelled(setup),
-    "journal": Journaled,
+    "store": Stored,
 }
 
 
@@ -326,26 +304,21 @@ def states_of(scene: Scene, operation: Operation) -> tuple[object, object]:
         return before, scene.state()
 
 
-def interrupt(
-    scene: Scene,
-    operation: Operation,
-    points: Iterable[Point],
-    error: type[BaseException] = InterruptedTestError,
-) -> int:
+def interrupt(scene: Scene, operation: Operation, points: Iterable[Point]) -> int:
     """Interrupt an operation at some of its points, one at a time, and return how many interruptions there were."""
     before, after = states_of(scene, operation)
     done = left = 0
     for point in points:
         if not left:
             scene.build()
-        interruption = Interruption(point, error)
+        interruption = Interruption(point)
         interruption.run(lambda: operation(scene.partition))
-        if left and not interruption.has_raised:
-            # An operation that was interrupted before may take another way.
+        if left and not (interruption.has_raised and scene.state() in (before, after)):
+            # After an interruption, the allocations that were put back are the youngest, so others may be evicted.
             scene.close()
             scene.build()
             left = 0
-            interruption = Interruption(point, error)
+            interruption = Interruption(point)
             interruption.run(lambda: operation(scene.partition))
         assert interruption.has_raised, point
         # What is raised while a generator is closed, CPython reports, and goes on.

@@ -16,14 +16,26 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dis import opmap
+from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, Final, Literal, NamedTuple
 
+import ugm
 from support.garbage import collect_garbage
-from support.injection import SOURCE, TOOL, InterruptedTestError, Tracer
 
-__all__ = ["Interruption", "Point", "is_last", "points_in"]
+__all__ = ["InterruptedTestError", "Interruption", "Point", "points_in"]
+
+#: The code that is interrupted.
+SOURCE: Final = str(Path(ugm.__file__).parent)
+#: What `sys.monitoring` knows the interruptions by.
+TOOL: Final = 4
+
+Tracer = Callable[[FrameType, str, Any], Any]
+
+
+class InterruptedTestError(BaseException):
+    """Arrives from outside."""
+
 
 Call = Callable[[], object]
 Kind = Literal["call", "line", "opcode", "return"]
@@ -172,15 +184,6 @@ class _Survey:
                 self._count(code, kind, place)
 
         return handle
-
-
-def is_last(point: Point, function: Callable[..., object]) -> bool:
-    """Return whether a point is the return of a function to a caller that gets the result."""
-    if point.kind == "line" and not _IS_TRACED:
-        # The place is the number of a line.
-        return False
-    code = inspect.unwrap(function).__code__
-    return point.code is code and code.co_code[point.place] == opmap["RETURN_VALUE"]
 
 
 class Interruption:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any, Final
 
 from msgspec import Raw
+from msgspec.json import decode
 
 from ugm.partition import AbstractPartition
-from ugm.service.operations import RESULT, Operation, operations_of
+from ugm.service.operations import OPERATIONS, Operation
 from ugm.service.remote_partition import AsyncRemotePartition, RemotePartition
-from ugm.service.wire import OperationRequest
+from ugm.service.values import decode_error, encode_error
+from ugm.service.wire import Result
 
-__all__ = ["AsyncLoopback", "Loopback", "remote"]
+__all__ = ["async_remote", "remote"]
 
 
 class Loopback:
@@ -21,12 +23,15 @@ class Loopback:
         self.partition: Final = partition
 
     def call(self, operation: Operation, arguments: bytes, /) -> Any:  # noqa: ANN401 - the result of the operation
-        """Execute an operation as a leader does, which knows only its number."""
-        [found] = operations_of([OperationRequest(operation.number, Raw(arguments))])
-        status, answer = found.execute(self.partition, Raw(arguments))
-        if status == RESULT:
-            return operation.decode_result(answer)
-        raise operation.decode_error(answer)
+        """Execute an operation as a leader does, which knows only its name."""
+        found = OPERATIONS[operation.name]
+        try:
+            answer = found.result.encode(found.run(self.partition, found.decode_arguments(Raw(arguments))))
+        except Exception as error:  # noqa: BLE001 - encoded
+            name, data, _, _ = decode(b"[%b]" % encode_error(error), type=tuple[str, Raw, str, str])
+            raise decode_error(name, data) from None
+        message = decode(b'["result",0,%b]' % answer, type=Result)
+        return operation.result.decode(message.value, message.special)
 
 
 class AsyncLoopback:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -22,8 +24,9 @@ from ugm.partition import AbstractPartition
 from ugm.server import History, create_app
 from ugm.server.serving import uvicorn_config
 from ugm.service import ServiceStatus
+from ugm.store import StoredPartition, open_partition
 
-__all__ = ["BROWSER", "CUT_OFF", "MARKUP", "ROWS", "TIMEOUT", "crowd", "served"]
+__all__ = ["BROWSER", "CUT_OFF", "MARKUP", "ROWS", "TIMEOUT", "crowd", "served", "stored"]
 
 #: The path of the browser: the value of this variable, or the first that is installed.
 BROWSER = os.environ.get("UGM_BROWSER") or next(filter(None, map(shutil.which, ("chromium", "google-chrome"))), None)
@@ -95,6 +98,13 @@ def _add_application(partition: Partition, application_id: str, user: UserGroup,
 
 
 @contextmanager
+def stored(config: PartitionConfig, **options: Any) -> Iterator[StoredPartition]:  # noqa: ANN401 - passed on
+    """Open a partition with a store in a temporary folder."""
+    with TemporaryDirectory() as folder, open_partition(f"{folder}/quota.db", config, **options) as partition:
+        yield partition
+
+
+@contextmanager
 def served(
     partition: AbstractPartition,
     history: History | None = None,
@@ -111,8 +121,10 @@ def served(
     """
     services = {"default": status} if status else None
     histories = {"default": history} if history else None
+    partitions = {"default": partition, **others}
+    stores = {name: one.store._location for name, one in partitions.items() if isinstance(one, StoredPartition)}
     shown = create_app(
-        {"default": partition, **others}, history=histories, services=services, config_path=config_path, clock=clock
+        partitions, history=histories, services=services, stores=stores, config_path=config_path, clock=clock
     )
     prepare(shown)
     app = Starlette(routes=[Mount("/quotas", shown)])
@@ -125,6 +137,7 @@ def served(
     try:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}/quotas/"
     finally:
+        shown.state.streams.close()
         server.should_exit = True
         thread.join()
         listener.close()

@@ -19,7 +19,7 @@ from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.config import PartitionConfig
 from ugm.elastic.model import GROUP_TAG
 from ugm.server import History
-from ugm.server.config_attempts import Actor
+from ugm.server.configuration.attempts import Actor
 
 __all__ = ["HEBREW", "LONG", "SCENARIOS", "WIDTHS", "Place", "Scenario", "open_place", "open_tab"]
 
@@ -28,9 +28,8 @@ LONG: Final = "n" * 256
 HEBREW: Final = (
     "\N{HEBREW LETTER MEM}\N{HEBREW LETTER YOD}\N{HEBREW LETTER KAF}-\N{HEBREW LETTER SHIN}\N{HEBREW LETTER RESH}"
 )
-#: The seconds between two samples, and the samples after each allocation: those of all fill an hour.
-_STEP: Final = 15
-_SAMPLES: Final = 14
+#: The seconds after each allocation: those of all fill an hour.
+_STEP: Final = 210
 _CONFIG: Final = f"""
 partitions:
 - name: default
@@ -81,17 +80,17 @@ def _detail(view: str, partition: str = "default", ready: str = "#detail-heading
 
 _PLOT: Final = "#history .plot svg"
 _VIEWS: Final = (
-    Place("queues", ready='[data-path="root.ml"] .spark svg'),
+    Place("queues", ready='[data-path="root.ml"] .gauge'),
     _detail("queues/root.ml", ready=_PLOT),
-    Place("users", ready=".utilization .spark svg"),
+    Place("users", ready=".utilization .bar"),
     _detail(f"users/{LONG}", ready=_PLOT),
     _detail(f"users/{quote(HEBREW)}", ready=_PLOT),
     Place("groups", ready=".utilization tbody"),
     _detail("groups/dev", ready=_PLOT),
     Place("elastic", ready='[data-path="ml-train"]'),
-    _detail("elastic/ml-train", ready=_PLOT),
+    _detail("elastic/ml-train", ready="#history .quiet"),
     Place("quota", ready=".held tbody, .held + .empty, .empty"),
-    _detail("quota/R", ready=_PLOT),
+    _detail("quota/R", ready="#history .quiet"),
     Place("budgets", ready=".accounts tbody tr"),
     Place("shares", ready=".shares tbody tr"),
     Place("applications", ready=".applications tbody tr"),
@@ -110,7 +109,7 @@ _VIEWS: Final = (
     Place("service", ready=".facts"),
 )
 _CROWD: Final = (
-    Place("queues", ready='[data-path="root.team1"] .spark'),
+    Place("queues", ready='[data-path="root.team1"] .gauge'),
     _detail("queues/root.team1.leaf7"),
     Place("users", ready=".utilization tbody tr"),
     _detail("users/user77"),
@@ -161,7 +160,7 @@ class _Clock:
     """A clock that reaches the present when the partition is filled."""
 
     def __init__(self) -> None:
-        self.now = time.time() - _GPUS * _SAMPLES * _STEP - 4 * 60
+        self.now = time.time() - _GPUS * _STEP - 4 * 60
 
     def __call__(self) -> float:
         return self.now
@@ -185,9 +184,7 @@ def _fill(partition: Partition, clock: _Clock, app: Starlette) -> None:
         lasts = 60 if number % 4 == 0 else None
         granted = partition.allocate(f"gpu-{number}", f"app-{number % 3}", usage, duration=lasts)
         assert granted, str(granted)
-        for _ in range(_SAMPLES):
-            clock.now += _STEP
-            app.state.usage_histories["default"].take()
+        clock.now += _STEP
     for number in range(4):
         wanted = Resource.parse(**{"vcore": "1", "nvidia.com/gpu": "2"})
         partition.request(f"wait-{number}", f"app-{number}", wanted)
@@ -202,10 +199,12 @@ def _fill(partition: Partition, clock: _Clock, app: Starlette) -> None:
 def _full(_folder: Path) -> Iterator[str]:
     clock = _Clock()
     history = History(clock=clock)
-    partition = Partition(_parsed(), models=lending_models(), subscribers=[history], clock=lambda: int(clock.now))
-    with pages.served(
-        partition, history, lambda: STATUS, prepare=lambda app: _fill(partition, clock, app), clock=clock
-    ) as address:
+    with (
+        pages.stored(_parsed(), models=lending_models(), subscribers=[history], clock=clock) as partition,
+        pages.served(
+            partition, history, lambda: STATUS, prepare=lambda app: _fill(partition, clock, app), clock=clock
+        ) as address,
+    ):
         yield address
 
 
@@ -228,14 +227,16 @@ def _refused(folder: Path) -> Iterator[str]:
     file, clock = folder / "queues.yaml", _Clock()
     file.write_text(_CONFIG)
     history = History(clock=clock)
-    partition = Partition(_parsed(), models=lending_models(), subscribers=[history], clock=lambda: int(clock.now))
 
     def refuse(app: Starlette) -> None:
         _fill(partition, clock, app)
         file.write_text(_CONFIG.replace("memory: 512Gi", f"memory: -1, {LONG}: 2"))
         app.state.configurations.reload_if_changed()
 
-    with pages.served(partition, history, lambda: STATUS, config_path=file, prepare=refuse, clock=clock) as address:
+    with (
+        pages.stored(_parsed(), models=lending_models(), subscribers=[history], clock=clock) as partition,
+        pages.served(partition, history, lambda: STATUS, config_path=file, prepare=refuse, clock=clock) as address,
+    ):
         yield address
 
 

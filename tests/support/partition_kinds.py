@@ -1,4 +1,4 @@
-"""The kinds of partitions that every operation must work with: in memory, with a journal, and over a service."""
+"""The kinds of partitions that every operation must work with: in memory, with a store, and over a service."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Final
 from support.service_fixtures import client_of_service
 from ugm import Partition
 from ugm.configuration import PartitionConfig
-from ugm.journal import open_partition
 from ugm.partition import AbstractPartition
+from ugm.store import open_partition
 
-__all__ = ["KINDS", "in_memory", "of_service", "with_journal"]
+__all__ = ["KINDS", "in_memory", "of_service", "with_store"]
 
 
 @contextmanager
@@ -23,9 +23,9 @@ def in_memory(config: PartitionConfig, _: Path) -> Iterator[AbstractPartition]:
 
 
 @contextmanager
-def with_journal(config: PartitionConfig, folder: Path) -> Iterator[AbstractPartition]:
-    """Yield a partition with a journal in a folder."""
-    with open_partition(folder / "journal", config) as partition:
+def with_store(config: PartitionConfig, folder: Path) -> Iterator[AbstractPartition]:
+    """Yield a partition with a store in a folder."""
+    with open_partition(folder / "store", config) as partition:
         yield partition
 
 
@@ -37,4 +37,4 @@ def of_service(config: PartitionConfig, _: Path) -> Iterator[AbstractPartition]:
 
 
 #: Each takes the configuration, and a folder for its files.
-KINDS: Final = (in_memory, with_journal, of_service)
+KINDS: Final = (in_memory, with_store, of_service)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ugm import Resource
-from ugm.quotatree import AllocationResponse, ConsumerInfo, Mode, QuotaManager, TreeRequest, VictimPolicy, first_found
+from ugm.quotatree import AllocationResponse, ConsumerInfo, Mode, QuotaManager, TreeRequest
 
 __all__ = ["PAIR", "Scene", "document"]
 
@@ -28,8 +28,8 @@ def document(nodes: Nodes, name: str = "T") -> dict[str, Any]:
 class Scene:
     """A manager in normal mode with one tree, or several."""
 
-    def __init__(self, *trees: Nodes, policy: VictimPolicy = first_found, forest: str = "") -> None:
-        self.manager = QuotaManager(policy=policy)
+    def __init__(self, *trees: Nodes, forest: str = "") -> None:
+        self.manager = QuotaManager()
         self.manager.set_mode(Mode.NORMAL)
         self.trees = [f"T{number}" if number else "T" for number in range(len(trees))]
         for name, nodes in zip(self.trees, trees, strict=True):

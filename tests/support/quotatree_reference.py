@@ -39,7 +39,6 @@ class ReferenceTree:
         #: The sequence number of the arrival of each consumer at its node.
         self.arrived: dict[str, int] = {}
         self.arrivals = 0
-        self.preempted_by: dict[str, set[str]] = {}
 
     # The tree
 
@@ -77,8 +76,6 @@ class ReferenceTree:
         if preempted is None:
             self.held, self.arrived = before
             return None
-        for victim in preempted:
-            self.preempted_by.setdefault(victim.id, set()).add(newcomer.id)
         return [victim.id for victim in preempted]
 
     def _copy(self) -> tuple[dict[str, list[PlainConsumer]], dict[str, int]]:
@@ -139,20 +136,7 @@ class ReferenceTree:
         return self.parents[node] is not None or self._may_preempt(newcomer, consumer)
 
     def _may_preempt(self, newcomer: PlainConsumer, consumer: PlainConsumer) -> bool:
-        return (
-            consumer.type == newcomer.type
-            and not consumer.unpreemptable
-            and consumer.id not in self._barred(newcomer.id)
-        )
-
-    def _barred(self, consumer_id: str) -> set[str]:
-        found: set[str] = set()
-        waiting = [consumer_id]
-        while waiting:
-            more = self.preempted_by.get(waiting.pop(), set()) - found
-            found |= more
-            waiting += more
-        return found
+        return consumer.type == newcomer.type and not consumer.unpreemptable
 
     def _preempt(
         self, newcomer: PlainConsumer, victims: list[PlainConsumer], attempted: str

@@ -10,7 +10,6 @@ from typing import Any, Final
 from support.partition_fixtures import config
 from ugm import AllocationRequest, Partition, RequestError, Resource, UserGroup
 from ugm.partition import RunningAllocation
-from ugm.partition.checkpoint import Checkpoint, checkpoint_of
 
 __all__ = ["CONFIGS", "Actor", "state_of"]
 
@@ -91,7 +90,7 @@ class Actor:
         quota = Resource(memory=self._random.randrange(1, 60)) if self._random.random() < 0.3 else None
         style = self._random.choice(["soft", "hard"])
         user, queue = self._random.choice(_USERS), self._random.choice(_QUEUES)
-        partition.submit(self._new(), user, queue, tags={"tier": "\u00e9\ud800"}, quota=quota, gang_style=style)
+        partition.submit(self._new(), user, queue, tags={"tier": "\u00e9"}, quota=quota, gang_style=style)
 
     def _give_quota(self, partition: Partition) -> None:
         partition.set_queue_quota(self._random.choice(_QUEUES), Resource(memory=self._random.randrange(1, 60)))
@@ -107,9 +106,7 @@ class Actor:
     def _allocate(self, partition: Partition) -> None:
         pending = [allocation for allocation in partition.allocations() if allocation.state == "pending"]
         if pending and self._random.random() < 0.4:
-            name, application_id, usage, _, *traits, _, duration, _ = self._random.choice(pending)
-            options: dict[str, Any] = dict(zip(("placeholder", "priority", "preemptible"), traits, strict=True))
-            partition.allocate(name, application_id, usage, **options, duration=duration)
+            partition.allocate(self._random.choice(pending).request)
         else:
             partition.allocate(self._new(), self._application(partition), self._usage(), **self._traits())
 
@@ -163,15 +160,35 @@ class Actor:
         partition.terminate(confirm=True)
 
 
-def state_of(partition: Partition) -> tuple[Checkpoint, object]:
-    """Return everything that a partition holds, and what follows from it.
+def state_of(partition: Partition) -> tuple[dict[str, list[tuple[str, Any]]], object, object]:
+    """Return the rows of a partition, the past of its models, and what follows from the rows.
 
     The names of the models of the program are left out, because the partitions that are compared have different ones.
     """
     partition.verify()
-    return checkpoint_of(partition._state)._replace(added_models=()), (
-        partition.users(),
-        partition.groups(),
-        partition.queue(),
-        partition.exceeded_limits(),
-    )
+    rows = dict(partition._state.tables.copy().by_name)
+    # A compiled configuration depends on the time; an entry of a removed request has no effect.
+    rows["configuration"] = {"": rows["configuration"][""].compiled.config}
+    rows["partition"] = {
+        "": rows["partition"][""]._replace(added_models=(), reservations=partition._state.current_reservations())
+    }
+    # Numbers only say which is earlier.
+    for table in ("request", "application"):
+        numbered = sorted(rows[table].items(), key=lambda item: item[1].number)
+        rows[table] = {key: row._replace(number=place) for place, (key, row) in enumerate(numbered)}
+    ordered = {name: list(table.items()) for name, table in rows.items()}
+    # Queries let time pass for the models.
+    answers = partition.users(), partition.groups(), partition.queue(), partition.exceeded_limits()
+    past = partition._models.save()
+    for key, saved in [*past.items()]:
+        # A tree that was reset after a refused charge has its consumers in another order.
+        for tree in saved.get("homes", {}).values():
+            tree.sort()
+        # A refused charge leaves an account in which nothing was used.
+        # Shares also know what came before the last change, in case that it is taken back in the same second.
+        if "usage" in saved:
+            used = [(*one[:3], one[3] if isinstance(one[3], str) else one[3][0]) for one in saved["usage"]]
+            past[key] = {**saved, "usage": used}
+        if "accounts" in saved:
+            past[key] = {**saved, "accounts": [one for one in saved["accounts"] if any(one[-2:])]}
+    return ordered, answers, past

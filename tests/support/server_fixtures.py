@@ -1,6 +1,6 @@
 """Partitions behind a server, and clients, for tests of the REST interface.
 
-The fixture `storage` runs a test with partitions in memory, with journaled ones, and with clients of a service. The
+The fixture `storage` runs a test with partitions in memory, with those of a store, and with clients of a service. The
 fixture `service` runs it with partitions in memory and with clients of a service.
 """
 
@@ -22,14 +22,13 @@ from starlette.testclient import TestClient
 from support.lending import TAGS
 from support.service_fixtures import client_of_service
 from ugm import Partition, Resource, UserGroup, parse_config
-from ugm.journal import open_partition
 from ugm.model import QuotaModel
 from ugm.partition import AbstractPartition
 from ugm.server import History, PartitionCollector, create_app
-from ugm.server.connections import ConnectionTimeouts
-from ugm.server.metrics import exposition
+from ugm.server.metrics.collector import exposition
 from ugm.server.serving import listen, uvicorn_config
-from ugm.service import CommitStatus, OperationStatus, ServiceStatus, StandbyStatus
+from ugm.service import Durations, ServiceStatus, StandbyStatus
+from ugm.store import open_partition
 
 __all__ = [
     "CONFIG",
@@ -69,8 +68,8 @@ STATUS: Final = ServiceStatus(
     sessions=5,
     connected=4,
     waiting=6,
-    commits=CommitStatus(9, 0.5, 0.004, 0.125, tuple(8 * (at == 11) + (at == 16) for at in range(23))),
-    operations=OperationStatus(40, 0.001, tuple(40 * (at == 4) for at in range(23))),
+    commits=Durations(9, 0.5, 0.004, 0.125, tuple(8 * (at == 11) + (at == 16) for at in range(23))),
+    operations=Durations(40, 0.001, buckets=tuple(40 * (at == 4) for at in range(23))),
 )
 SECRET: Final = "a secret of 24 characters"  # noqa: S105 - of the tests
 TOKEN: Final = {"Authorization": f"Bearer {SECRET}"}
@@ -112,21 +111,21 @@ def _creating(kind: str, folder: Path) -> Iterator[str]:
     numbers = count()
     with ExitStack() as opened, pytest.MonkeyPatch.context() as patch:
 
-        def create_journaled(*arguments: Any, **options: Any) -> AbstractPartition:  # noqa: ANN401 - passed on
-            path = folder / f"partition-{next(numbers)}.journal"
-            return opened.enter_context(open_partition(path, *arguments, durability="group", **options))
+        def create_stored(*arguments: Any, **options: Any) -> AbstractPartition:  # noqa: ANN401 - passed on
+            path = folder / f"partition-{next(numbers)}.db"
+            return opened.enter_context(open_partition(path, *arguments, **options))
 
         def create_remote(*arguments: Any, **options: Any) -> AbstractPartition:  # noqa: ANN401 - passed on
             return opened.enter_context(client_of_service(*arguments, **options))
 
-        factories = {"memory": Partition, "journal": create_journaled, "service": create_remote}
+        factories = {"memory": Partition, "store": create_stored, "service": create_remote}
         patch.setattr("support.server_fixtures._factory", factories[kind])
         yield kind
 
 
-@pytest.fixture(params=["memory", pytest.param("journal", marks=pytest.mark.ci), _SERVICE])
+@pytest.fixture(params=["memory", pytest.param("store", marks=pytest.mark.ci), _SERVICE])
 def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """Create the partitions of a test in memory, then with a journal, then as clients of a service."""
+    """Create the partitions of a test in memory, then with a store, then as clients of a service."""
     with _creating(request.param, tmp_path) as kind:
         yield kind
 
@@ -173,10 +172,10 @@ def client(partition: AbstractPartition | None = None, **options: Any) -> TestCl
 
 
 @contextmanager
-def running(app: Starlette, patience: ConnectionTimeouts | None = None) -> Iterator[int]:
+def running(app: Starlette) -> Iterator[int]:
     """Run a server in a thread, and yield its port."""
     listener = listen("127.0.0.1", 0)
-    config = uvicorn_config(app, patience)
+    config = uvicorn_config(app)
     config.lifespan, config.log_level = "off", "critical"
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
@@ -186,6 +185,8 @@ def running(app: Starlette, patience: ConnectionTimeouts | None = None) -> Itera
     try:
         yield int(listener.getsockname()[1])
     finally:
+        if hasattr(app.state, "streams"):
+            app.state.streams.close()
         server.should_exit = True
         thread.join()
         listener.close()

@@ -25,9 +25,9 @@ from support.postgres import Server
 from support.service_client import DEADLINE
 from support.service_fixtures import eventually
 from ugm import Resource
-from ugm.journal import JournalError
-from ugm.journal.locations import LogLocation, log_at
 from ugm.service import ConnectedPartition, ServiceError, connect
+from ugm.store import StoreError, StoreReader
+from ugm.store.reader import StoreLocation
 
 __all__ = ["LATE", "ClientFault", "Cluster"]
 
@@ -68,7 +68,7 @@ class Cluster:
     def __init__(
         self,
         folder: Path,
-        place: LogLocation,
+        place: StoreLocation,
         *,
         leaders: int,
         clients: int,
@@ -171,8 +171,9 @@ class Cluster:
 
     def leading(self) -> int | None:
         """Return which process leads, as the log says; None if none does."""
-        with suppress(JournalError):
-            found = log_at(self.place).find_leader()
+        with suppress(StoreError):
+            with StoreReader(self.place) as reader:
+                found = reader.find_leader()
             if found is not None and found.address in self.addresses:
                 return self.addresses.index(found.address)
         return None
@@ -200,7 +201,7 @@ class Cluster:
         self.clients[number].kill()
         self.clients[number].wait()
         self.clients[number] = self._begin_client(number)
-        with suppress(ServiceError, JournalError), self.connect() as partition:
+        with suppress(ServiceError, StoreError), self.connect() as partition:
             for report in partition.sessions.sessions():
                 if report.client == name:
                     self.released.add(name)
@@ -247,12 +248,12 @@ class Cluster:
 
     def configure(self, draw: random.Random) -> None:
         """Change the limits of users, group and queues; usage may exceed them then, but cannot grow."""
-        with suppress(ServiceError, JournalError), self.connect(DEADLINE) as partition:
+        with suppress(ServiceError, StoreError), self.connect(DEADLINE) as partition:
             partition.configure(parsed(draw.randint(*_MEMORIES)))
 
     def set_quota(self, draw: random.Random) -> None:
         """Change the quota of a queue that the configuration does not name."""
-        with suppress(ServiceError, JournalError), self.connect(DEADLINE) as partition:
+        with suppress(ServiceError, StoreError), self.connect(DEADLINE) as partition:
             partition.set_queue_quota(DYNAMIC, Resource(memory=draw.randint(*_MEMORIES)))
 
     def end_connections(self, draw: random.Random) -> None:

@@ -24,8 +24,8 @@ from typing import Any, Final, TypeAlias
 from support.chaos_limits import APPLICATIONS, USERS, models, user_group
 from support.scheduling_jitter import Jitter
 from ugm import AllocationRequest, Resource, UgmError
-from ugm.journal import JournalError
 from ugm.service import ConnectedPartition, UnavailableError, connect, join
+from ugm.store import StoreError
 
 _Names: TypeAlias = Sequence[str]
 _Usages: TypeAlias = Sequence[list[int]]
@@ -90,7 +90,7 @@ class _Worker:
             answer: bool | None = bool(result)
         except UnavailableError as unavailable:
             answer, error = None, str(unavailable)
-        except JournalError as doubt:
+        except StoreError as doubt:
             answer, error = None, str(doubt)
         except UgmError as refused:
             answer, error = False, str(refused)[:200]

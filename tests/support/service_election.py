@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, Final
@@ -13,8 +14,8 @@ from typing import Any, Final
 from support.chaos_limits import APPLICATIONS, DYNAMIC, configuration, parsed, submit
 from support.places import environment
 from ugm import Resource
-from ugm.journal.locations import log_at
 from ugm.service import ConnectedPartition, connect
+from ugm.store import LeaderRecord, StoreError, StoreReader
 
 __all__ = ["Schedulers"]
 
@@ -59,9 +60,14 @@ class Schedulers:
 
     def leading(self) -> int:
         """Return the id of the process that leads; 0 if none does."""
-        found = log_at(self._location).find_leader()
-        process = int(found.name.rpartition(":")[2]) if found is not None and found.address else 0
+        found = self._found()
+        process = 0 if found is None else int(found.holder.rpartition(":")[2])
         return 0 if process in self.ended else process
+
+    def _found(self) -> LeaderRecord | None:
+        with suppress(StoreError), StoreReader(self._location) as reader:
+            return reader.find_leader()
+        return None
 
     def _wait_until_led(self, stopped: int = 0) -> int:
         """Wait until a process leads that is not stopped, and return its id."""
@@ -75,7 +81,7 @@ class Schedulers:
     def connect(self) -> ConnectedPartition:
         """Return a client of this process."""
         self._wait_until_led()
-        found = log_at(self._location).find_leader()
+        found = self._found()
         assert found is not None
         return connect(found.address, client="observer", deadline=20)
 

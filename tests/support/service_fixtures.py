@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic, sleep
 from typing import Any, Final, Literal, Self
 
-import msgspec
 import pytest
 
 from support.partition_fixtures import SUE, config
@@ -20,24 +20,8 @@ from ugm.events import Subscriber
 from ugm.model import QuotaModel
 from ugm.partition import AbstractPartition
 from ugm.service import ConnectedPartition, Security, Service, ServiceSettings, connect
-from ugm.service.operations import OPERATIONS
-from ugm.service.wire import (
-    MAX_ANSWERS,
-    VERSION,
-    Execute,
-    FrameReader,
-    Hello,
-    OperationRequest,
-    Ping,
-    Pong,
-    Replies,
-    Reply,
-    Welcome,
-    decode_leader_message,
-    frame,
-)
 
-__all__ = ["CONFIG", "RawClient", "client_of_service", "eventually", "new_partition", "request", "running", "started"]
+__all__ = ["CONFIG", "RawClient", "client_of_service", "eventually", "new_partition", "running", "started"]
 
 #: The configuration of the services.
 CONFIG: Final = config("{name: a, resources: {max: {memory: 1000}}}")
@@ -48,14 +32,14 @@ def running(
     folder: Path,
     name: str = "s",
     *,
-    journal: str | None = None,
+    store: str | None = None,
     given: PartitionConfig | None = CONFIG,
     settings: ServiceSettings | None = None,
-    token: str = "",
+    security: Security | None = None,
 ) -> Iterator[Service]:
     """Run a service that listens on a socket in a folder."""
-    place = None if journal is None else folder / journal
-    service = Service(place, f"unix:{folder / name}", config=given, settings=settings, security=Security(token))
+    place = None if store is None else folder / store
+    service = Service(place, f"unix:{folder / name}", config=given, settings=settings, security=security)
     service.start()
     try:
         yield service
@@ -113,78 +97,49 @@ def eventually(condition: Callable[[], object], seconds: float = 30.0) -> None:
         sleep(0.005)
 
 
-def request(name: str, *arguments: Any) -> OperationRequest:  # noqa: ANN401 - as the operation
-    """Return the encoded form of an operation."""
-    operation = OPERATIONS[name]
-    return OperationRequest(operation.number, msgspec.Raw(operation.encode_arguments(arguments)))
-
-
 class RawClient:
-    """A client that sends whatever a test wants."""
+    """A client that sends whatever a test wants, as lines of JSON."""
 
     def __init__(self, service: Service) -> None:
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.settimeout(5)
         self.socket.connect(service.addresses[0].path)
-        self._frames = FrameReader(MAX_ANSWERS)
-        self._messages: list[Any] = []
+        self._file = self.socket.makefile("rb")
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.socket.close()
+        self._file.close()
 
-    def send(self, *messages: Any) -> None:  # noqa: ANN401 - any message
+    def send(self, *messages: Any) -> None:  # noqa: ANN401 - any JSON
         """Send messages at once."""
-        self.socket.sendall(b"".join(map(frame, messages)))
+        self.socket.sendall(b"".join(json.dumps(one).encode() + b"\n" for one in messages))
 
-    def send_until_blocked(self) -> None:
-        """Send requests and read no answers until the leader reads no more."""
-        self.socket.settimeout(0.2)
-        with suppress(TimeoutError):
-            while True:
-                self.socket.send(frame(Ping()) * 1000)
-        self.socket.settimeout(5)
+    def receive(self) -> Any:  # noqa: ANN401 - any JSON
+        """Return the next message; None if the service has closed the connection."""
+        try:
+            line = self._file.readline()
+        except ConnectionResetError:
+            return None
+        return json.loads(line) if line else None
 
-    def receive(self) -> Any:  # noqa: ANN401 - any message
-        """Return the next message; None if the leader has closed the connection."""
-        while not self._messages:
-            try:
-                data = self.socket.recv(1 << 16)
-            except ConnectionResetError:
-                return None
-            if not data:
-                return None
-            self._messages += map(decode_leader_message, self._frames.feed(data))
-        return self._messages.pop(0)
+    def greet(self, session: str = "", *, versions: tuple[int, int] = (1, 1), key: str = "", **more: Any) -> Any:  # noqa: ANN401
+        """Send a greeting and return the answer."""
+        self.send(["hello", *versions, "raw", key, session, *more.values()])
+        return self.receive()
 
-    def greet(self, session: str = "", after: int = 0, *, version: int = VERSION, token: str = "") -> Any:  # noqa: ANN401
-        """Send a greeting and return the answer. Answers that the session has waited for may come before it."""
-        self.send(Hello(version, "raw", token, session, after))
-        while type(message := self.receive()) is Replies:
-            pass
-        return message
+    def call(self, number: int, operation: str, *, acknowledged: int = 0, **arguments: Any) -> None:  # noqa: ANN401
+        """Send a call."""
+        self.send(["call", number, acknowledged, operation, arguments])
 
-    def open(self) -> str:
-        """Open a session and return its id."""
-        welcome = self.greet()
-        assert type(welcome) is Welcome
-        return welcome.session
-
-    def do(self, first: int, *requests: OperationRequest, acknowledged: int = 0) -> None:
-        """Send operations."""
-        self.send(Execute(first, acknowledged, list(requests)))
-
-    def answers(self, count: int) -> dict[int, Reply]:
-        """Return the next answers, by number."""
-        found: dict[int, Reply] = {}
+    def answers(self, count: int) -> dict[int, Any]:
+        """Return the next answers by number, each with the name of its message."""
+        found: dict[int, Any] = {}
         while len(found) < count:
-            message = self.receive()
-            if type(message) is Pong:
-                continue
-            assert type(message) is Replies, message
-            for answer in message.answers:
-                assert answer.number not in found
-                found[answer.number] = answer
+            name, number, *rest = self.receive()
+            assert name in {"result", "error"}, name
+            assert number not in found
+            found[number] = (name, *rest)
         return found

@@ -17,7 +17,7 @@ from ugm.elastic import ElasticTree
 from ugm.fairness import BinnedUsage, ContinuousUsage, FairRank, ShareTree, cost, weighted_usage
 from ugm.queues import Acl, PlacementRules, path_allows
 from ugm.quotatree import ConsumerInfo, parse_consumer
-from ugm.simulation import Job, JobMapping, simulate, simulate_preemption
+from ugm.simulation import Job, JobMapping, simulate
 from ugm.tracking import GroupTracker, UserTracker
 
 ONE = Resource(memory=1)
@@ -69,9 +69,6 @@ WRONG: list[tuple[Callable[[Any], object], str, list[Any]]] = [
     (lambda records: list(JobMapping().jobs(records)), "records", [None, "x", [7]]),
     (lambda jobs: simulate(jobs, CONFIG), "jobs", [None, "x", [7]]),
     (lambda config: simulate([], config), "config", [{}, None]),
-    (lambda jobs: simulate_preemption(jobs, CONFIG, cluster=ONE), "jobs", [None, [7]]),
-    (lambda config: simulate_preemption([], config, cluster=ONE), "config", [None]),
-    (lambda cluster: simulate_preemption([], CONFIG, cluster=cluster), "cluster", [None]),
 ]
 MAKERS += [(make, argument, value) for make, argument, values in WRONG for value in values]
 
@@ -96,11 +93,6 @@ OPTIONS: list[tuple[Callable[..., object], dict[str, Any], dict[str, Any]]] = [
         simulate,
         {"jobs": [], "config": CONFIG},
         dict.fromkeys(("until", "observer", "recorder", "models", "order", "start", "group_limits"), "x"),
-    ),
-    (
-        simulate_preemption,
-        {"jobs": [], "config": CONFIG, "cluster": ONE},
-        dict.fromkeys(("victims", "stop_time", "observer"), "x"),
     ),
 ]
 

@@ -9,7 +9,8 @@ import pickle
 import pytest
 
 from ugm import Decision, TrackingType, Violation
-from ugm.decision import LimitRise, ScheduledViolation
+from ugm.decision import LimitRise
+from ugm.partition.config.compiled import ScheduledViolation
 
 GIB = 2**30
 

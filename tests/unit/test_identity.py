@@ -39,8 +39,6 @@ def test_user_survives_pickle_and_copy() -> None:
     sue = UserGroup("sue", ("dev",))
 
     assert pickle.loads(pickle.dumps(sue)) == copy.deepcopy(sue) == sue  # noqa: S301 - made here
-    for past in (UserGroup.charged("sue", "*"), UserGroup.recorded("s" * 999, ("dev",))):
-        assert pickle.loads(pickle.dumps(past)) == copy.deepcopy(past) == copy.copy(past) == past  # noqa: S301 - as above
 
 
 @pytest.mark.parametrize("name", ["", None, 7, b"sue"])

@@ -35,13 +35,15 @@ print(partition.allocate("y", "app", Resource(vcore=1)).allowed)
 partition.verify()
 """
 
-JOURNAL = """
-from ugm.journal import JournalError, compact, inspect, open_partition
-for use in (open_partition, inspect, compact):
-    try:
-        use(sys.argv[1])
-    except JournalError as error:
-        print(error.reason)
+STORED = """
+import sys
+from ugm import Resource, UserGroup, parse_config
+from ugm.store import open_partition
+config = parse_config("partitions: [{queues: [{name: a}]}]").partition()
+for amount in (1, 2):
+    with open_partition(sys.argv[1], config) as partition:
+        partition.submit("app", UserGroup("sue"), "root.a")
+        print(partition.allocate(f"x-{amount}", "app", Resource(vcore=1)).allowed, len(partition.allocations()))
 """
 
 
@@ -55,7 +57,7 @@ def printed(program: str, *arguments: object) -> list[str]:
 
 
 def test_a_partition_in_memory() -> None:
-    """A partition in memory needs nothing that is only on POSIX systems."""
+    """A partition in memory does not need the modules that only POSIX systems have."""
     assert printed(IN_MEMORY) == ["True", "False"]
 
 
@@ -66,9 +68,6 @@ def test_other_modules(module: str) -> None:
     assert printed(f"import {module}\nprint(True)") == ["True"]
 
 
-def test_a_journal(tmp_path: Path) -> None:
-    """A journal needs file locks; without them it is refused with the reason, and nothing is made."""
-    reason = "journals need POSIX file locks, which this system does not have (no module fcntl)"
-
-    assert printed(JOURNAL, tmp_path / "journal") == [reason] * 3
-    assert not list(tmp_path.iterdir())
+def test_a_store(tmp_path: Path) -> None:
+    """Neither does a partition with a store in a file."""
+    assert printed(STORED, tmp_path / "store") == ["True 1", "True 2"]

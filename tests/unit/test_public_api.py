@@ -17,6 +17,7 @@ from mypy import api
 
 import ugm
 from support.places import ROOT, TESTS
+from ugm.service.values import ANNOTATIONS
 
 #: Every module without an underscore in its name.
 MODULES = [
@@ -26,7 +27,7 @@ MODULES = [
 ]
 
 #: The modules of the standard library whose classes occur in public signatures.
-LIBRARY = ("builtins", "collections.abc", "fractions", "ssl", "types")
+LIBRARY = ("builtins", "collections.abc", "fractions", "ssl", "types", "typing")
 
 #: Everything that some public module lists.
 PUBLIC = {id(getattr(module, name)) for module in [ugm, *MODULES] for name in module.__all__}
@@ -72,7 +73,7 @@ def test_public_names_have_docstrings(name: str) -> None:
 def test_types_of_public_signatures_are_public(name: str) -> None:
     """Every class that a public signature names can be imported from a public module that lists it."""
     for where, function in signatures(name):
-        hints = typing.get_type_hints(function)
+        hints = typing.get_type_hints(function, localns=ANNOTATIONS)
         # A function that is assigned as a method annotates its object with the parts that it uses.
         hints.pop("self", None)
         for argument, annotation in hints.items():
@@ -82,13 +83,52 @@ def test_types_of_public_signatures_are_public(name: str) -> None:
 
 
 def test_import_loads_no_configuration() -> None:
-    """A program that uses no configuration file loads neither pydantic nor yaml."""
+    """A program that uses no configuration file does not load yaml."""
     loaded = loaded_by("import ugm; ugm.Manager()")
 
-    assert {
-        name for name in loaded if name.split(".")[0] in ("pydantic", "pydantic_core", "yaml", "hypothesis")
-    } == set()
+    assert {name for name in loaded if name.split(".")[0] in ("yaml", "hypothesis")} == set()
     assert "ugm.config" not in loaded
+
+
+def test_import_is_lazy() -> None:
+    """The package itself loads nothing else, so a program pays only for the names that it uses."""
+    assert {name for name in loaded_by("import ugm") if name.startswith("ugm")} == {"ugm", "ugm._lazy"}
+    assert loaded_by("import ugm") & {"typing", "dataclasses", "logging"} == set()
+
+
+def test_subpackages_are_attributes() -> None:
+    """A subpackage is loaded when it is first used."""
+    assert "ugm.elastic" in loaded_by("import ugm; ugm.elastic.ElasticQuota")
+
+
+def test_names_are_listed() -> None:
+    """Completion offers the names that are not loaded yet."""
+    program = "import ugm; print(*dir(ugm))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)  # noqa: S603 - our own program
+
+    assert set(ugm.__all__) <= set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import ugm",
+        "import ugm.partition",
+        "import ugm.partition; ugm.partition.Partition()",
+        "import ugm; ugm.parse_config('partitions: [{queues: [{name: prod}]}]').partition()",
+    ],
+)
+def test_import_loads_no_quota_model(statement: str) -> None:
+    """A program loads a kind of quota models only if it declares one."""
+    kinds = {"budgets", "elastic", "fairness", "kubernetes", "quotatree"}
+    loaded = {name.split(".")[1] for name in loaded_by(statement) if name.startswith("ugm.")}
+
+    assert loaded & kinds == set()
+
+
+def test_the_engine_loads_no_configuration() -> None:
+    """The classes of a partition do not need yaml."""
+    assert loaded_by("import ugm.partition") & {"yaml", "ugm.config"} == set()
 
 
 def test_configuration_is_loaded_when_asked_for() -> None:

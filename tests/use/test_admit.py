@@ -11,9 +11,9 @@ from starlette.testclient import TestClient
 from support.partition_fixtures import changing_nothing
 from support.partition_kinds import KINDS
 from ugm import AllocationRequest, Partition, RequestError, Resource, UserGroup, parse_config
-from ugm.journal import open_partition
 from ugm.partition import AbstractPartition, AllocationSpec
 from ugm.server import create_app
+from ugm.store import open_partition
 
 CONFIG = parse_config(
     """
@@ -137,14 +137,14 @@ def test_a_denial_restores_the_quota_of_a_queue(partition: AbstractPartition) ->
     assert partition.queue_maximum("root.p.n") == Resource(vcore=4000)
 
 
-def test_a_journal_has_no_trace_of_a_denial(tmp_path: Path) -> None:
+def test_a_store_has_no_trace_of_a_denial(tmp_path: Path) -> None:
     """A restart finds what was admitted, and nothing of what was denied or ended."""
-    with open_partition(tmp_path / "journal", CONFIG) as partition:
+    with open_partition(tmp_path / "store", CONFIG) as partition:
         assert partition.admit("kept", ANA, "root.q", [("k", ONE)])
         assert partition.admit("gone", ANA, "root.q", [("g", ONE)])
         partition.end("gone")
         assert not partition.admit("denied", ANA, "root.q", [("d", Resource(vcore=5000))])
-    with open_partition(tmp_path / "journal") as partition:
+    with open_partition(tmp_path / "store") as partition:
         assert (partition.application_ids(), partition.allocation_ids()) == (("kept",), ("k",))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ugm import Partition, RequestError, Resource, UserGroup, parse_config
-from ugm.journal import open_partition, usage
+from ugm.store import open_partition, usage_of
 
 BUDGET = "{name: b, user: '*', amounts: {gpu: 1}, unit: hour, mode: admit}"
 CONFIG = parse_config(f"partitions: [{{queues: [{{name: q}}], ugm: {{budgets: [{BUDGET}]}}}}]").partition()
@@ -20,14 +20,14 @@ GPU = Resource(gpu=1)
 Opened = Callable[[Callable[[], Any]], Any]
 
 
-@pytest.fixture(name="opened", params=["memory", "journal"])
+@pytest.fixture(name="opened", params=["memory", "store"])
 def _opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opened]:
-    """Make a partition with a clock, in memory or with a journal."""
+    """Make a partition with a clock, in memory or with a store."""
     if request.param == "memory":
         yield lambda clock: Partition(CONFIG, clock=clock)
         return
     with ExitStack() as stack:
-        yield lambda clock: stack.enter_context(open_partition(tmp_path / "journal", CONFIG, clock=clock))
+        yield lambda clock: stack.enter_context(open_partition(tmp_path / "store", CONFIG, clock=clock))
 
 
 @pytest.mark.parametrize("start", [START, START + 0.25])
@@ -57,12 +57,12 @@ def test_a_clock_that_is_no_time(opened: Opened, wrong: object) -> None:
 
 
 def test_usage_between_two_times(tmp_path: Path) -> None:
-    """Usage from a journal is asked for in the unit of the clock."""
+    """Usage from a store is asked for in the unit of the clock."""
     now = 100.0
-    with open_partition(tmp_path / "journal", CONFIG, clock=lambda: now) as partition:
+    with open_partition(tmp_path / "store", CONFIG, clock=lambda: now) as partition:
         partition.submit("a", UserGroup("u"), "root.q")
         partition.allocate("a.0", "a", GPU)
         now = 110.5
-        [row] = usage(tmp_path / "journal", "user", since=105.25, clock=lambda: now)
+        [row] = usage_of(tmp_path / "store", "user", since=105.25, clock=lambda: now)
     assert (row.begin, row.end) == (105.25, 110.5)
     assert row.to_dict()["resource_seconds"] == {"gpu": "5.25"}

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from ugm import Partition, RequestError, Resource, UserGroup, parse_config
-from ugm.journal import open_partition
 from ugm.partition import AbstractPartition
 from ugm.service import Service, connect, connect_async, join
+from ugm.store import open_partition
 
 CONFIG = parse_config("partitions: [{queues: [{name: q}]}]").partition()
 EVE = UserGroup("eve")
@@ -54,16 +54,16 @@ def test_a_client_that_closes(service: Service, disconnect: Callable[[str], None
 
 def test_a_member_that_closes(tmp_path: Path) -> None:
     """A member that closes leaves, and the partition can be used again."""
-    member = join(tmp_path / "journal", config=CONFIG)
+    member = join(tmp_path / "store", config=CONFIG)
     member.submit("app", EVE, "root.q")
     member.close()
-    with open_partition(tmp_path / "journal") as partition:
+    with open_partition(tmp_path / "store") as partition:
         assert partition.application_ids() == ("app",)
 
 
 def test_an_opened_partition_that_closes(tmp_path: Path) -> None:
-    """A partition with a journal frees its file, and opens again with its work."""
-    path = tmp_path / "journal"
+    """A partition with a store frees its file, and opens again with its work."""
+    path = tmp_path / "store"
     partition = open_partition(path, CONFIG)
     partition.submit("app", EVE, "root.q")
     partition.close()
@@ -84,11 +84,11 @@ def _in_memory(_: Path) -> AbstractPartition:
     return Partition(CONFIG)
 
 
-def _with_journal(folder: Path) -> AbstractPartition:
-    return open_partition(folder / "journal", CONFIG)
+def _with_store(folder: Path) -> AbstractPartition:
+    return open_partition(folder / "store", CONFIG)
 
 
-@pytest.mark.parametrize("opened", [_in_memory, _with_journal])
+@pytest.mark.parametrize("opened", [_in_memory, _with_store])
 def test_terminating_a_partition(tmp_path: Path, opened: Callable[[Path], AbstractPartition]) -> None:
     """A partition ends for good only if this is confirmed."""
     partition = opened(tmp_path)

@@ -111,21 +111,21 @@ def test_a_deadline_that_is_no_time(tmp_path: Path, deadline: Any) -> None:  # n
     with pytest.raises(RequestError, match="expected a number of seconds, 0 or more"):
         connect(f"unix:{tmp_path}/s", deadline=deadline)
     with pytest.raises(RequestError, match="expected a number of seconds, 0 or more"):
-        join(tmp_path / "journal", config=CONFIG, deadline=deadline)
+        join(tmp_path / "store", config=CONFIG, deadline=deadline)
 
 
 def test_one_deadline_for_a_join(tmp_path: Path) -> None:
     """A join that finds no leader ends within its deadline, although the process starts and connects."""
     address = f"unix:{tmp_path}/s"
-    leader = Service(tmp_path / "journal", address, config=CONFIG)
+    leader = Service(tmp_path / "store", address, config=CONFIG)
     leader.start()
     blocker = connect(address)
     try:
         began = time.monotonic()
         with pytest.raises((DeadlineError, RequestError)):
-            join(tmp_path / "journal", f"unix:{tmp_path}/other", deadline=0.0)
+            join(tmp_path / "store", f"unix:{tmp_path}/other", deadline=0.0)
         with pytest.raises((DeadlineError, RequestError)):
-            asyncio.run(join_async(tmp_path / "journal", f"unix:{tmp_path}/other", deadline=0.0))
+            asyncio.run(join_async(tmp_path / "store", f"unix:{tmp_path}/other", deadline=0.0))
         assert time.monotonic() - began < SOON
     finally:
         blocker.connection.close()

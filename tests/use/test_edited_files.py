@@ -14,17 +14,17 @@ from starlette.testclient import TestClient
 
 from support.service_fixtures import eventually
 from ugm import Resource, parse_config
-from ugm.journal import open_partition
 from ugm.server import create_app
-from ugm.server.metrics import PartitionCollector, exposition
+from ugm.server.metrics.collector import PartitionCollector, exposition
+from ugm.store import open_partition
 
 TEXT = "partitions: [{queues: [{name: q, resources: {max: {gpu: LIMIT}}}]}]"
 
 
 @pytest.fixture(name="file")
 def _file(tmp_path: Path) -> Path:
-    """A configuration file whose limit of 8 is in the journal, and which says 4 now."""
-    with open_partition(tmp_path / "journal", parse_config(TEXT.replace("LIMIT", "8")).partition()):
+    """A configuration file whose limit of 8 is in a store, and which says 4 now."""
+    with open_partition(tmp_path / "quota.db", parse_config(TEXT.replace("LIMIT", "8")).partition()):
         pass
     file = tmp_path / "limits.yaml"
     file.write_text(TEXT.replace("LIMIT", "4"), encoding="utf-8")
@@ -33,10 +33,10 @@ def _file(tmp_path: Path) -> Path:
 
 @pytest.fixture(name="client")
 def _client(file: Path) -> Iterator[TestClient]:
-    journal = file.with_name("journal")
-    with open_partition(journal) as partition:
+    store = file.with_name("quota.db")
+    with open_partition(store) as partition:
         metrics = exposition(PartitionCollector({"default": partition}))
-        app = create_app({"default": partition}, journals={"default": journal}, config_path=file, metrics=metrics)
+        app = create_app({"default": partition}, stores={"default": store}, config_path=file, metrics=metrics)
         with TestClient(app, base_url="http://localhost") as client:
             yield client
 
@@ -48,7 +48,7 @@ def test_the_difference_is_visible(client: TestClient, caplog: pytest.LogCapture
     health = client.get("/api/v1/health").json()
     assert health["status"] == "degraded"
     assert health["reason"].startswith("the configuration file is not in force: default: ")
-    assert "gpu 4" in " ".join(health["configuration"]["unapplied"])
+    assert "gpu 8 -> 4" in " ".join(health["configuration"]["unapplied"])
     assert "\nugm_configuration_unapplied 1\n" in client.get("/metrics").text
 
 
@@ -65,7 +65,7 @@ def test_a_reload_puts_the_file_in_force(client: TestClient) -> None:
 def test_an_unchanged_file(file: Path) -> None:
     """A file that is in force is not reported."""
     file.write_text(TEXT.replace("LIMIT", "8"), encoding="utf-8")
-    with open_partition(file.with_name("journal")) as partition:
+    with open_partition(file.with_name("quota.db")) as partition:
         app = create_app({"default": partition}, config_path=file)
         app.state.configurations.compare()
         assert app.state.configurations.unapplied == ()
@@ -75,14 +75,15 @@ def test_an_unchanged_file(file: Path) -> None:
 @pytest.mark.parametrize(("options", "limit"), [([], 8), (["--apply"], 4)])
 def test_the_command(file: Path, options: list[str], limit: int) -> None:
     """``ugm serve`` keeps the stored limit, unless an option applies the file."""
-    journal, socket = file.with_name("journal"), file.with_name("socket")
+    store, socket = file.with_name("quota.db"), file.with_name("socket")
+    open_partition(store, parse_config(TEXT.replace("LIMIT", "8")).partition()).close()
     command = [sys.executable, "-m", "ugm", "serve", str(file), "--port", "0", *options]
-    command += ["--listen", f"unix:{socket}", "--journal", str(journal)]
+    command += ["--listen", f"unix:{socket}", "--store", str(store)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own program
         assert process.stdout is not None
         process.stdout.readline()
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=30)
     assert ("is not in force" in errors) or options
-    with open_partition(journal) as partition:
+    with open_partition(store) as partition:
         assert partition.queue_maximum("root.q") == Resource(gpu=limit)

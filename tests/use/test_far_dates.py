@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.cli.commands import ugm
-from ugm.journal import open_partition
+from ugm.store import open_partition
 
 BUDGET = "{name: b, user: '*', amounts: {AMOUNTS}, unit: hour, mode: admit}"
 
@@ -27,14 +27,12 @@ def config(amounts: str) -> str:
         ("gpu: 9000000000000", {"gpu": "1"}),
     ],
 )
-@pytest.mark.parametrize(
-    "options", [["budgets"], ["budgets", "--json"], ["usage", "--by", "user"], ["journal", "show"]]
-)
+@pytest.mark.parametrize("options", [["budgets"], ["budgets", "--json"], ["usage", "--by", "user"], ["store", "info"]])
 def test_a_budget_that_lasts_longer_than_the_calendar(
     tmp_path: Path, amounts: str, usage: dict[str, str], options: list[str]
 ) -> None:
     """A budget that lasts beyond the year 9999 is never exhausted at its rate, in every command."""
-    path = tmp_path / "journal"
+    path = tmp_path / "store"
     with open_partition(path, parse_config(config(amounts)).partition()) as partition:
         partition.submit("a", UserGroup("u"), "root.q")
         assert partition.allocate("a.0", "a", Resource.parse(**usage))
@@ -47,12 +45,12 @@ def test_a_budget_that_lasts_longer_than_the_calendar(
 @pytest.mark.parametrize("duration", [10**11])
 def test_an_end_after_the_calendar(tmp_path: Path, duration: int) -> None:
     """A promised end beyond the year 9999 is stored and shown."""
-    path = tmp_path / "journal"
+    path = tmp_path / "store"
     with open_partition(path, parse_config(config("gpu: 10")).partition()) as partition:
         partition.submit("a", UserGroup("u"), "root.q")
         partition.allocate("a.0", "a", Resource(cpu=1), duration=duration)
         assert partition.overdue() == ()
-    result = CliRunner().invoke(ugm, ["journal", "show", "--last", "5", "--json", str(path)])
+    result = CliRunner().invoke(ugm, ["store", "info", "--last", "5", "--json", str(path)])
     assert result.exit_code == 0, result.output
 
 

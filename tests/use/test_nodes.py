@@ -12,8 +12,8 @@ from support.service_fixtures import client_of_service
 from ugm import AllocationRequest, Partition, RequestError, Resource, UserGroup, parse_config
 from ugm.decision import ALLOWED
 from ugm.events import Allocated, AllocationRequested, Event, Resized
-from ugm.journal import open_partition
 from ugm.partition import AbstractPartition, RunningAllocation
+from ugm.store import open_partition
 
 CONFIG = parse_config("partitions: [{queues: [{name: a, resources: {max: {vcore: 8}}}]}]").partition()
 CORE = Resource(vcore=1000)
@@ -52,15 +52,14 @@ def test_every_operation_stores_the_node() -> None:
     partition.verify()
 
 
-def test_nodes_survive_a_restart_and_a_compaction(tmp_path: Path) -> None:
-    """The node of an allocation is the same after a restart, a compaction, and another restart."""
+def test_nodes_survive_a_restart(tmp_path: Path) -> None:
+    """The node of an allocation is the same after a restart."""
     for _ in range(2):
         partition = open_partition(tmp_path / "log", CONFIG)
         if partition.allocation("one") is None:
             filled(partition)
         assert nodes_of(partition) == NODES
-        partition.journal.compact()
-        partition.journal.close()
+        partition.close()
 
 
 def test_nodes_in_a_service() -> None:

@@ -11,9 +11,9 @@ import pytest
 from support.server_fixtures import DECIDE, PREFIX, TOKEN, client
 from support.service_fixtures import client_of_service
 from ugm import AllocationRequest, Partition, RequestError, Resource, UserGroup, parse_config
-from ugm.journal import open_partition
 from ugm.partition import AbstractPartition, ReclaimOutcome
 from ugm.preemption import Outcome
+from ugm.store import open_partition
 
 CONFIG = parse_config("""
 partitions:
@@ -151,7 +151,7 @@ def test_placed_requests_use_their_node() -> None:
 
 
 def test_the_pending_request_gets_the_node(tmp_path: Path) -> None:
-    """`carry_out` stores the node of the plan with the pending request; it survives a restart and a compaction."""
+    """`carry_out` stores the node of the plan with the pending request; it survives a restart."""
     partition = open_partition(tmp_path / "log", CONFIG)
     plan = filled(partition, {"a": ("n1", 4), "b": ("n2", 4)}, 4)
     assert [one.node for one in partition.wake()] == [None]
@@ -161,12 +161,11 @@ def test_the_pending_request_gets_the_node(tmp_path: Path) -> None:
         [placed] = partition.preemption_status().placed
         assert placed.allocation.node == "n2"
         assert partition.request("prod-0", "prod", cores(4))
-        partition.journal.compact()
-        partition.journal.close()
+        partition.close()
         partition = open_partition(tmp_path / "log")
     partition.release("b")
     assert partition.allocate("prod-0", "prod", cores(4), node="n2")
-    partition.journal.close()
+    partition.close()
 
 
 def test_two_plans_for_one_node() -> None:

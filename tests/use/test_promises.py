@@ -8,9 +8,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from ugm import Partition, Resource, UserGroup, parse_config
-from ugm.journal import open_partition
 from ugm.partition import AbstractPartition
 from ugm.server import create_app
+from ugm.store import open_partition
 
 CONFIG = parse_config("partitions: [{queues: [{name: q}]}]").partition()
 TOKEN = "a token of about 30 characters"  # noqa: S105 - for a server of the test
@@ -55,9 +55,9 @@ def test_the_end_can_be_removed() -> None:
     partition.verify()
 
 
-def test_a_journal_restores_both(tmp_path: Path) -> None:
+def test_a_store_restores_both(tmp_path: Path) -> None:
     """A restart keeps the end and the duration, and the removal of an end."""
-    path = tmp_path / "journal"
+    path = tmp_path / "store"
     with open_partition(path, CONFIG) as partition:
         granted(partition)
         before = promised(partition)
@@ -65,7 +65,6 @@ def test_a_journal_restores_both(tmp_path: Path) -> None:
         assert promised(partition) == before
         assert before[1] == 120
         partition.renew("a.0", None)
-        partition.journal.compact()
     with open_partition(path) as partition:
         assert promised(partition) == (None, None)
 

@@ -11,9 +11,9 @@ import pytest
 from support.examples import seeds
 from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.config import PartitionConfig
-from ugm.journal import JournaledPartition, compact, open_partition
 from ugm.partition import AbstractPartition
 from ugm.service import Service, connect
+from ugm.store import StoredPartition, open_partition
 
 NOW = 1_795_521_600
 QUEUES = ("p", "q", "r")
@@ -54,7 +54,8 @@ def change(partition: AbstractPartition, random: Random, number: int, *, forest:
             other = f"{name}-2"
             return partition.allocate_all([(name, application, usage), (other, random.choice(QUEUES), usage)]).allowed
         case 9 if number % 3 == 0:
-            return partition.configure(config(random.randint(3, 9), forest=forest))
+            partition.configure(config(random.randint(3, 9), forest=forest))
+            return None
         case _:
             return partition.check(application, usage).allowed
 
@@ -65,27 +66,24 @@ def state(partition: AbstractPartition) -> object:
     return [one.state for one in partition.model_reports()], limits, partition.exceeded_limits()
 
 
-def opened(path: Path, how: str, new: PartitionConfig | None = None) -> JournaledPartition:
-    """Open a journal, perhaps after a compaction."""
-    if how == "compacted" and new is None:
-        compact(path)
+def opened(path: Path, new: PartitionConfig | None = None) -> StoredPartition:
+    """Open a store."""
     return open_partition(path, new, clock=lambda: NOW)
 
 
-def partitions(path: Path, how: str, first: PartitionConfig) -> Iterator[JournaledPartition]:
-    """Yield a partition, and after it is closed one with the same journal, and so on."""
-    yield opened(path, how, first)
+def partitions(path: Path, first: PartitionConfig) -> Iterator[StoredPartition]:
+    """Yield a partition, and after it is closed one with the same store, and so on."""
+    yield opened(path, first)
     while True:
-        yield opened(path, how)
+        yield opened(path)
 
 
 @pytest.mark.parametrize("forest", [False, True], ids=["tree", "forest"])
-@pytest.mark.parametrize("how", ["opened", "compacted"])
 @pytest.mark.parametrize("seed", seeds(2, 20))
-def test_reopened(tmp_path: Path, how: str, seed: int, *, forest: bool) -> None:
+def test_reopened(tmp_path: Path, seed: int, *, forest: bool) -> None:
     """A partition that is closed and opened again and again makes the same decisions as one that is never closed."""
     random, first = Random(seed), config(forest=forest)
-    lives = partitions(tmp_path / "journal", how, first)
+    lives = partitions(tmp_path / "store", first)
     plain, stored = Partition(first, clock=lambda: NOW), next(lives)
     for each in (plain, stored):
         for queue in QUEUES:
@@ -105,10 +103,10 @@ def test_reopened(tmp_path: Path, how: str, seed: int, *, forest: bool) -> None:
 @pytest.mark.ci
 def test_standby(tmp_path: Path) -> None:
     """A standby that takes over holds the same allocations at the same nodes as the leader before it."""
-    random, journal, addresses = Random(1), tmp_path / "journal", [f"unix:{tmp_path / name}" for name in "ab"]
-    leader = Service(journal, addresses[0], config=config())
+    random, store, addresses = Random(1), tmp_path / "store", [f"unix:{tmp_path / name}" for name in "ab"]
+    leader = Service(store, addresses[0], config=config())
     leader.start()
-    standby = Service(journal, addresses[1], config=config())
+    standby = Service(store, addresses[1], config=config())
     standby.start()
     with connect(",".join(addresses)) as partition:
         for queue in QUEUES:

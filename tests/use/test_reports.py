@@ -13,8 +13,8 @@ from starlette.testclient import TestClient
 
 from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.cli.commands import ugm
-from ugm.journal import open_partition, usage
 from ugm.server import create_app
+from ugm.store import open_partition, usage_of
 
 BUDGET = "{name: monthly, user: '*', amounts: {vcore: 4, gpu: 16}, unit: hour}"
 QUEUES = "[{name: x, queues: [{name: a}, {name: b}]}, {name: y}]"
@@ -72,14 +72,13 @@ def test_pending_requests_and_groups_of_a_queue(client: TestClient) -> None:
 def test_usage_over_time_of_a_queue(tmp_path: Path) -> None:
     """The command and the function count usage in and below a queue."""
     now = 1_795_435_200
-    with open_partition(tmp_path / "journal", CONFIG, clock=lambda: now) as partition:
+    with open_partition(tmp_path / "store", CONFIG, clock=lambda: now) as partition:
         fill(partition)
         now += 3600
-        rows = usage(tmp_path / "journal", "user", queue="root.x", clock=lambda: now)
-        assert partition.journal.usage("user", queue="root.x") == rows
+        rows = usage_of(tmp_path / "store", "user", queue="root.x", clock=lambda: now)
     assert {row.name: row.amounts["gpu"] // 3_600_000 for row in rows} == {"ana": 3, "ben": 4}
-    options = ["--by", "user", "--queue", "root.y", "--until", "2026-11-23T13:00", "--format", "csv"]
-    printed = CliRunner().invoke(ugm, ["usage", str(tmp_path / "journal"), *options]).stdout
+    options = ["--by", "user", "--queue", "root.y", "--until", "2026-11-23T13:00", "--csv"]
+    printed = CliRunner().invoke(ugm, ["usage", str(tmp_path / "store"), *options]).stdout
     assert [row["name"] for row in csv.DictReader(StringIO(printed))] == ["ana"]
 
 
@@ -90,11 +89,11 @@ def test_columns_of_csv_do_not_depend_on_the_data(tmp_path: Path, client: TestCl
         for kind, name in (("user", "ana"), ("user", "nobody"), ("queue", "root"), ("group", "team"))
     }
     assert len(heads) == 1
-    with open_partition(tmp_path / "journal", CONFIG) as partition:
+    with open_partition(tmp_path / "store", CONFIG) as partition:
         partition.submit("app", UserGroup("ana"), "root.y")
         partition.allocate("app.0", "app", Resource(vcore=1500, memory=7, gpu=1), duration=60)
     for by in ("user", "queue"):
-        printed = CliRunner().invoke(ugm, ["usage", str(tmp_path / "journal"), "--by", by, "--format", "csv"]).stdout
+        printed = CliRunner().invoke(ugm, ["usage", str(tmp_path / "store"), "--by", by, "--csv"]).stdout
         assert printed.splitlines()[0] == "from,until,kind,name,resource,amount,unit"
         units = {row["resource"]: row["unit"] for row in csv.DictReader(StringIO(printed))}
         assert units == {"gpu": "gpu-seconds", "memory": "byte-seconds", "vcore": "core-seconds"}
@@ -112,24 +111,23 @@ def test_denials_of_budgets_are_in_hours() -> None:
 
 
 def test_usage_of_groups_that_no_limit_names(tmp_path: Path) -> None:
-    """Usage that is charged to no group is reported for the first group of the user, also after a compaction."""
+    """Usage that is charged to no group is reported for the first group of the user."""
     now = 1000
-    with open_partition(tmp_path / "journal", CONFIG, clock=lambda: now) as partition:
+    with open_partition(tmp_path / "store", CONFIG, clock=lambda: now) as partition:
         partition.submit("app", UserGroup("ana", ("vision", "all")), "root.y")
         partition.submit("own", UserGroup("ben"), "root.y")
         for name in ("app", "own"):
             partition.allocate(f"{name}.0", name, Resource(gpu=8), duration=60)
         now += 10
         expected = {"vision": 80_000, None: 80_000}
-        for _ in range(2):
-            assert {row.name: row.amounts["gpu"] for row in partition.journal.usage("group")} == expected
-            partition.journal.compact()
+        found = usage_of(tmp_path / "store", "group", clock=lambda: now)
+        assert {row.name: row.amounts["gpu"] for row in found} == expected
 
 
 @pytest.mark.parametrize("source", ["http://localhost:8080", "https://quota.example/x", "localhost:8080"])
-@pytest.mark.parametrize("command", [["usage", "--by", "user"], ["journal", "show"]])
-def test_a_server_is_no_journal(command: list[str], source: str) -> None:
-    """A command that reads a journal says so if it gets the address of a server."""
+@pytest.mark.parametrize("command", [["usage", "--by", "user"], ["store", "info"]])
+def test_a_server_is_no_store(command: list[str], source: str) -> None:
+    """A command that reads a store says so if it gets the address of a server."""
     result = CliRunner().invoke(ugm, [*command, source])
     assert result.exit_code == 2
-    assert f"{source} is a server; this command needs its journal" in " ".join(result.stderr.split())
+    assert f"{source} is a server; this command needs its store" in " ".join(result.stderr.split())

@@ -24,7 +24,7 @@ from ugm import (
     parse_config,
 )
 from ugm.config import dump_config, export_config
-from ugm.journal import open_partition
+from ugm.store import open_partition
 
 LIMITED = "partitions: [{UGM queues: [{name: q, resources: {max: {vcore: 8, gpu: 2, memory: 8Gi}}}]}]"
 OPEN = LIMITED.replace("UGM", "")
@@ -106,9 +106,9 @@ def test_list_that_is_closed_later_lets_old_allocations_end() -> None:
 
 def test_closed_list_of_a_stored_partition(tmp_path: Path) -> None:
     """A stored partition keeps its closed list over a restart."""
-    with open_partition(tmp_path / "journal", config=parse_config(CLOSED).partition()) as partition:
+    with open_partition(tmp_path / "store", config=parse_config(CLOSED).partition()) as partition:
         partition.submit("a", ANA, "root.q")
-    with open_partition(tmp_path / "journal") as partition:
+    with open_partition(tmp_path / "store") as partition:
         with pytest.raises(RequestError, match="did you mean 'gpu'"):
             partition.allocate("a.1", "a", WRONG)
         assert partition.allocations() == ()

@@ -79,7 +79,7 @@ def secured(folder: Path, listen: str, announce: str = "") -> Service:
     certificate = Certificate(folder)
     security = Security(TOKEN, certificate.of_server(), certificate.of_client())
     settings = ServiceSettings(announce=announce)
-    return Service(folder / "journal", listen, config=CONFIG, security=security, settings=settings)
+    return Service(folder / "store", listen, config=CONFIG, security=security, settings=settings)
 
 
 @pytest.mark.parametrize("listen", ["tls://0.0.0.0:0", "tls://[::]:0"])

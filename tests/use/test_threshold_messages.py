@@ -9,7 +9,7 @@ import pytest
 from support.logs import own_records
 from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.partition import ThresholdWatch
-from ugm.server.threshold_endpoints import watching
+from ugm.server.views.shares import logged_update
 
 TEXT = """
 partitions:
@@ -56,12 +56,12 @@ def test_start_of_a_server(users: int, lines: int, caplog: pytest.LogCaptureFixt
     for number in range(users):
         partition.submit(f"x{number}", UserGroup(f"user{number}"), "root.a")
         partition.allocate(f"x{number}.0", f"x{number}", Resource())
-    (work,) = watching({"default": ThresholdWatch(partition)})
+    update = logged_update("default", ThresholdWatch(partition))
     with caplog.at_level(logging.INFO, "ugm.server"):
-        work.function()
+        update()
         assert len(own_records(caplog)) == lines
         assert lines > 1 or "400 thresholds are crossed at the start: user 400" in caplog.text
         caplog.clear()
         partition.release("x0.0")
-        work.function()
+        update()
     assert ["user 'user0' in root: 0 of 1" in record.getMessage() for record in own_records(caplog)] == [True]

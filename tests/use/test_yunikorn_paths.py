@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.server import create_app
-from ugm.server.metrics import PartitionCollector, exposition
+from ugm.server.metrics.collector import PartitionCollector, exposition
 
 CONFIG = parse_config("""
 partitions:
@@ -29,7 +29,7 @@ def _client() -> TestClient:
     partition.allocate("app.0", "app", Resource(gpu=1))
     metrics = exposition(PartitionCollector({"default": partition}))
     app = create_app({"default": partition}, metrics=metrics, clock=lambda: 60)
-    app.state.usage_histories["default"].take()
+    app.state.server.count_applications()
     return TestClient(app, base_url="http://localhost")
 
 

@@ -1,98 +1,285 @@
-"""The construction of plain data and places from the events of a YAML parser, for `ugm._documents.loader`.
+"""The construction of plain data and places from the nodes of a YAML parser, for `ugm._documents.loader`.
 
-Problem
-    A configuration comes from outside. It may be nested too deeply for recursion, its aliases may stand for far more
-    values than its text has, and one mistake must not hide the others.
+A scalar stays a text, because only the schema knows its type: a `Quoted` text if it is in quotes, and None for the
+plain words that mean null. An alias stands for the same data as its anchor, so it takes no time. The nesting, and the
+numbers of values in the text and behind aliases, are bounded (`MAX_DEPTH`, `MAX_VALUES`, `MAX_ALIASED`).
 
-Idea
-    The events are processed in one pass, without recursion: lists and mappings that have begun and not ended are on a
-    stack. Scalars stay texts, because only the schema knows their types: a `Quoted` text if quotes or a tag mark it as
-    a text, and None for the plain words that mean null.
+A key or value that cannot be used has been reported and is represented by `UNUSABLE`; so the rest of the document is
+still built and checked.
 
-Invariant
-    Data and places have the same shape. A key or value that cannot be used has been reported and is represented by
-    `UNUSABLE`; so the rest of the document is still built and checked.
-
-Cost
-    Time and memory are linear in the text and in the values that aliases stand for. Both are bounded (`MAX_VALUES`,
-    `MAX_COLLECTIONS`, `MAX_KEYS`, `MAX_ALIASED`, `MAX_DEPTH`); a text beyond a bound is rejected before more is built.
+A `Place` is a tree of the same shape as the data, with the line and column of every value and key. A path is converted
+to a line and a column only when a problem is reported.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, Final, NoReturn, Protocol, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, NoReturn, TypeAlias, final
 
 import yaml
-from yaml.events import (
-    AliasEvent,
-    DocumentStartEvent,
-    MappingEndEvent,
-    MappingStartEvent,
-    ScalarEvent,
-    SequenceEndEvent,
-    SequenceStartEvent,
-    StreamEndEvent,
-)
+from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from ugm._documents.places import (
-    START,
-    ListPlace,
-    MappingPlace,
-    Mark,
-    Place,
-    line_and_column,
-    mark_at,
-    mark_of,
-)
-from ugm._documents.problems import Problems
-from ugm.errors import quote
+from ugm.configuration.scheduler import Path
+from ugm.errors import ConfigError, Problem, cut, quote
 
 __all__ = [
     "MAX_ALIASED",
-    "MAX_COLLECTIONS",
+    "MAX_CONSEQUENCES",
     "MAX_DEPTH",
-    "MAX_KEYS",
+    "MAX_PROBLEMS",
     "MAX_VALUES",
+    "START",
     "UNUSABLE",
     "Builder",
+    "FilePlace",
+    "ListPlace",
+    "Location",
+    "MappingPlace",
+    "Mark",
+    "Place",
+    "Problems",
     "Quoted",
     "Value",
     "duplicate_key",
+    "format_path",
+    "line_and_column",
+    "locate",
+    "mark_after",
+    "mark_at",
     "mark_in",
+    "mark_of",
     "not_text",
     "surrogate_in",
+    "value_at",
 ]
+
+#: A line and a column in one number. A large document has millions of marks. The garbage collector does not track
+#: numbers; with objects of two fields, loading takes four times as long.
+Mark: TypeAlias = int
+#: The column takes the lower bits; no accepted text has a longer line.
+_COLUMN_BITS: Final = 32
+#: The characters that end a line; the first two together end one line.
+_BREAKS: Final = ("\r", "\n", "\x85", "\u2028", "\u2029")
+#: The beginning of a text.
+START: Final[Mark] = 0
+
+
+class ListPlace(NamedTuple):
+    """The place of a list and of its items."""
+
+    mark: Mark
+    items: Sequence[Place]
+
+
+class MappingPlace(NamedTuple):
+    """The place of a mapping, of its keys and of their values."""
+
+    mark: Mark
+    keys: Mapping[str, Mark]
+    values: Mapping[str, Place]
+
+
+class FilePlace(NamedTuple):
+    """The place of a value that is the content of another file."""
+
+    #: The name of the file in problems.
+    file: str
+    place: Place
+
+    @property
+    def mark(self) -> Mark:
+        """The beginning of the content."""
+        return mark_of(self.place)
+
+
+class Location(NamedTuple):
+    """A position in one of the files of a configuration."""
+
+    #: Empty for the configuration itself.
+    file: str
+    mark: Mark
+
+
+#: The place of a scalar is its mark.
+Place: TypeAlias = "Mark | ListPlace | MappingPlace | FilePlace"
+
+
+def mark_at(line: int, column: int) -> Mark:
+    """Return the mark of a line and a column, both counted from 0."""
+    return line << _COLUMN_BITS | column
+
+
+def mark_after(text: str) -> Mark:
+    r"""Return the mark of the position after a text; lines end as in YAML 1.1.
+
+    >>> line_and_column(mark_after("a\r\nb\x85cd"))
+    (3, 3)
+    """
+    line = sum(map(text.count, _BREAKS)) - text.count("\r\n")
+    return mark_at(line, len(text) - max(map(text.rfind, _BREAKS)) - 1)
+
+
+def line_and_column(mark: Mark) -> tuple[int, int]:
+    """Return the line and the column of a mark, both counted from 1.
+
+    >>> line_and_column(mark_at(2, 0))
+    (3, 1)
+    """
+    return (mark >> _COLUMN_BITS) + 1, (mark & (1 << _COLUMN_BITS) - 1) + 1
+
+
+def mark_of(place: Place) -> Mark:
+    """Return the mark of the beginning of a value."""
+    return place if isinstance(place, int) else place.mark
+
+
+def locate(place: Place, path: Path, *, key: bool = False) -> Location:
+    """Return the location of a path, or of the longest beginning of the path that is in the text.
+
+    A list or a mapping is located at its key, because its own beginning may be several lines below.
+
+    Args:
+        place: the place of the whole document.
+        path: the path to locate.
+        key: if true, locate the last key, not its value.
+    """
+    file, mark = "", mark_of(place)
+    for part in path:
+        if isinstance(place, MappingPlace) and isinstance(part, str) and part in place.values:
+            key_mark, place = place.keys[part], place.values[part]
+            mark = place if isinstance(place, int) and not key else key_mark
+        elif isinstance(place, ListPlace) and isinstance(part, int) and part < len(place.items):
+            place = place.items[part]
+            mark = mark_of(place)
+        else:
+            break
+        if isinstance(place, FilePlace):
+            file, place = place
+            mark = mark_of(place)
+    return Location(file, mark)
+
+
+def value_at(data: object, place: Place, path: Path) -> tuple[str, object, Place]:
+    """Return the file, the value and the place at a path that exists."""
+    file = ""
+    for part in path:
+        container: Any = data
+        data = container[part]
+        if isinstance(place, MappingPlace):
+            place = place.values[str(part)]
+        elif isinstance(place, ListPlace) and isinstance(part, int):
+            place = place.items[part]
+        if isinstance(place, FilePlace):
+            file, place = place
+    return file, data, place
+
+
+def format_path(path: Path) -> str:
+    """Format a path for people; long keys are truncated.
+
+    >>> format_path(("partitions", 0, "queues", 2, "name"))
+    'partitions[0].queues[2].name'
+    """
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{cut(part)}" for part in path).removeprefix(".")
+
+
+#: Reading stops after this many problems: more are not useful, and each costs memory.
+MAX_PROBLEMS: Final = 1000
+#: Reading stops after this many findings that may follow from other problems and are not reported.
+MAX_CONSEQUENCES: Final = 10_000
+
+
+@final
+class Problems:
+    """The problems of one text."""
+
+    __slots__ = ("_file", "_found", "_left_out")
+
+    def __init__(self, file: str) -> None:
+        self._file: Final = file
+        self._found: Final[list[Problem]] = []
+        self._left_out = 0
+
+    @property
+    def file(self) -> str:
+        """The name of the text."""
+        return self._file
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def add(self, mark: Mark, path: Path, code: str, message: str, *, file: str = "") -> None:
+        """Record a problem.
+
+        Args:
+            mark: its place.
+            path: the path of the value.
+            code: its code.
+            message: its message.
+            file: the name of another file to which the place belongs; empty for the text itself.
+
+        Raises:
+            ConfigError: the maximum number of problems (`MAX_PROBLEMS`) is exceeded.
+        """
+        self.include([Problem(file or self._file, *line_and_column(mark), format_path(path), code, message)])
+
+    def include(self, problems: Iterable[Problem]) -> None:
+        """Record problems of another file.
+
+        Raises:
+            ConfigError: the maximum number of problems (`MAX_PROBLEMS`) is exceeded.
+        """
+        for problem in problems:
+            if len(self._found) == MAX_PROBLEMS:
+                self.stop()
+            self._found.append(problem)
+
+    def skip(self) -> None:
+        """Count a finding that is not reported because it may follow from another problem.
+
+        Raises:
+            ConfigError: the maximum number of such findings (`MAX_CONSEQUENCES`) is exceeded.
+        """
+        if self._left_out == MAX_CONSEQUENCES:
+            self.stop()
+        self._left_out += 1
+
+    def stop(self) -> NoReturn:
+        """Raise all problems, with a final one: too many problems.
+
+        Raises:
+            ConfigError: always.
+        """
+        found = sorted(self._found)
+        message = "too many problems; the rest of the text was not checked"
+        last = found[-1]._replace(path="", code="too-many-problems", message=message)
+        raise ConfigError((*found, last)) from None
+
+    def error(self) -> ConfigError:
+        """Return the error that lists all problems in the order of the text."""
+        return ConfigError(tuple(sorted(self._found)))
+
 
 #: The maximum number of keys, scalars, lists and mappings of a text; 25,000 limits have 325,000.
 MAX_VALUES: Final = 500_000
-#: The maximum number of lists and mappings of a text; each costs as much as ten scalars. 25,000 limits have 75,000.
-MAX_COLLECTIONS: Final = 100_000
-#: The maximum number of keys of a mapping; real mappings have a few resources, properties or fields.
-MAX_KEYS: Final = 256
 #: The maximum number of values that all aliases together stand for; each `_LONG` characters of a scalar count as one
 #: more.
 MAX_ALIASED: Final = 100_000
 #: The maximum nesting depth of lists and mappings; a queue takes two levels.
 MAX_DEPTH: Final = 100
-
 #: Represents a value that cannot be used; the reason has been reported.
 UNUSABLE: Final = object()
-
 _LONG: Final = 64
 _SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _TAG: Final = "tag:yaml.org,2002:"
-_PLAIN_TAGS: Final = frozenset(_TAG + name for name in ("null", "bool", "int", "float"))
-_TEXT_TAGS: Final = frozenset({_TAG + "str", "!"})
-_LIST_TAGS: Final = frozenset({None, _TAG + "seq", "!"})
-_MAPPING_TAGS: Final = frozenset({None, _TAG + "map", "!"})
+_TAGS: Final[Mapping[type[Node], frozenset[str]]] = {
+    ScalarNode: frozenset(_TAG + name for name in ("null", "bool", "int", "float", "str")),
+    SequenceNode: frozenset({_TAG + "seq"}),
+    MappingNode: frozenset({_TAG + "map"}),
+}
 _MERGE: Final = "<<"
-#: Represents the merge key of a mapping.
-_MERGING: Final = object()
-
 #: A mapping, a list, a text, None or `UNUSABLE`.
 Value: TypeAlias = Any
 
@@ -101,18 +288,6 @@ class Quoted(str):
     """A scalar in quotes or in a block: never a number, a boolean or null."""
 
     __slots__ = ()
-
-
-class _Event(Protocol):
-    """An event of the YAML parser: the beginning of a value, or an alias."""
-
-    start_mark: yaml.Mark
-    anchor: str | None
-    tag: str | None
-    #: Only of a scalar.
-    value: str
-    #: Only of a scalar: its quotation marks, or the indicator of a block.
-    style: str | None
 
 
 def mark_in(mark: yaml.Mark | None) -> Mark:
@@ -137,253 +312,121 @@ def duplicate_key(key: str, first: Mark) -> str:
     return f"the key {quote(key)} is given twice, first in line {line}"
 
 
-@dataclass(slots=True, eq=False)
-class _Open:
-    """A list or mapping that has begun and not ended."""
+class _Built(NamedTuple):
+    """The data and the places of a node."""
 
-    mark: Mark
-    anchor: str | None
-    #: A dictionary or a list, and the places of its items.
-    items: Value
-    places: Value
-    #: Of a mapping: the place of each key; None for a list.
-    keys: dict[str, Mark] | None
-    #: False if its tag is unknown.
-    usable: bool
-    #: Of a mapping: the key whose value comes next, `_MERGING`, or `UNUSABLE` to drop the value; None before a key.
-    key: Value = None
-    key_mark: Mark = START
-    #: The mappings of the merge key; None before there is one.
-    merged: list[tuple[dict[str, Value], MappingPlace]] | None = None
+    value: Value
+    place: Place
     #: The number of values that an alias of it stands for.
     size: int = 1
 
 
-@dataclass(slots=True, eq=False)
+@final
 class Builder:
-    """Builds the data and the places of one document from the events of a parser."""
+    """Builds the data and the places of one document from the nodes of a parser."""
 
-    problems: Problems
-    data: Value = None
-    place: Place = START
-    #: From the outermost to the innermost.
-    open: list[_Open] = field(default_factory=list)
-    #: Value, place and size; None while the anchored value is not finished.
-    anchors: dict[str, tuple[Value, Place, int] | None] = field(default_factory=dict)
-    #: The number of values so far, of lists and mappings among them, and of the values that aliases stand for.
-    values: int = 0
-    collections: int = 0
-    aliased: int = 0
+    def __init__(self, problems: Problems) -> None:
+        self.problems: Final = problems
+        #: By the identity of the node, which an alias shares; None while the node is not finished.
+        self._known: Final[dict[int, _Built | None]] = {}
+        self._values = self._aliased = 0
 
-    def report(self, mark: Mark, code: str, message: str) -> None:
-        """Record a problem at the current path."""
-        self.problems.add(mark, tuple(self._path()), code, message)
-
-    def _path(self) -> Iterator[str | int]:
-        """Yield the path of the next value; if a key comes next, the path of its mapping."""
-        for opened in self.open:
-            if opened.keys is None:
-                yield len(opened.items)
-            elif isinstance(opened.key, str):
-                yield opened.key
-
-    def refuse(self, mark: Mark, code: str, message: str) -> NoReturn:
+    def refuse(self, mark: Mark, path: Path, code: str, message: str) -> NoReturn:
         """Record a problem and stop reading.
 
         Raises:
             ConfigError: always.
         """
-        self.report(mark, code, message)
+        self.problems.add(mark, path, code, message)
         raise self.problems.error() from None
 
-    def refuse_depth(self, mark: Mark) -> NoReturn:
+    def refuse_depth(self, mark: Mark, path: Path = ()) -> NoReturn:
         """Refuse a document that is nested too deep.
-
-        Args:
-            mark: the place of a collection beyond the bound.
 
         Raises:
             ConfigError: always.
         """
-        self.refuse(mark, "yaml-too-deep", f"lists and mappings are nested more than {MAX_DEPTH} levels deep")
+        self.refuse(mark, path, "yaml-too-deep", f"lists and mappings are nested more than {MAX_DEPTH} levels deep")
 
-    def build(self, next_event: Callable[[], Value]) -> None:
-        """Build the first document; a second document is a problem."""
-        documents = 0
-        while True:
-            event = next_event()
-            kind = type(event)
-            if kind is ScalarEvent:
-                self._scalar(event)
-            elif kind is MappingStartEvent or kind is SequenceStartEvent:
-                self._begin(event, mapping=kind is MappingStartEvent)
-            elif kind is MappingEndEvent or kind is SequenceEndEvent:
-                self._end()
-            elif kind is AliasEvent:
-                self._alias(event)
-            elif kind is DocumentStartEvent:
-                documents += 1
-                if documents > 1:
-                    message = "a second document begins here (allowed: one document)"
-                    self.report(mark_in(event.start_mark), "yaml-second-document", message)
-                    return
-            elif kind is StreamEndEvent:
-                return
+    def build(self, node: Node, path: Path) -> _Built:
+        """Return the data and the places of a node."""
+        mark = mark_in(node.start_mark)
+        if id(node) in self._known:
+            return self._alias(self._known[id(node)], mark, path)
+        self._values += 1
+        if self._values > MAX_VALUES:
+            self.refuse(mark, path, "yaml-too-many-values", f"there are more than {MAX_VALUES} values")
+        if not isinstance(node, ScalarNode) and len(path) >= MAX_DEPTH:
+            self.refuse_depth(mark, path)
+        self._known[id(node)] = None
+        if isinstance(node, ScalarNode):
+            built = self._scalar(node, mark, path)
+        else:
+            built = self._list(node, mark, path) if isinstance(node, SequenceNode) else self._mapping(node, mark, path)
+        if node.tag not in _TAGS[type(node)]:
+            message = f"unknown tag {quote(str(node.tag))} (allowed: null, bool, int, float, str, seq and map)"
+            self.problems.add(mark, path, "yaml-tag-unknown", message)
+            built = built._replace(value=UNUSABLE)
+        self._known[id(node)] = built
+        return built
 
-    def _scalar(self, event: _Event) -> None:
-        value: Value = event.value
-        at = event.start_mark
-        mark = mark_at(at.line, at.column)
-        if event.tag is not None:
-            value = self._tagged(event, mark)
-        elif event.style:
-            value = self._quoted(value, mark)
-        elif value in _NULLS and not self._expects_key():
+    def _alias(self, known: _Built | None, mark: Mark, path: Path) -> _Built:
+        if known is None:
+            self.problems.add(mark, path, "yaml-alias-recursive", "an anchor contains itself")
+            return _Built(UNUSABLE, mark)
+        self._aliased += known.size
+        if self._aliased > MAX_ALIASED:
+            message = f"the aliases stand for more than {MAX_ALIASED} values"
+            self.refuse(mark, path, "yaml-aliases-too-large", message)
+        return known
+
+    def _scalar(self, node: ScalarNode, mark: Mark, path: Path) -> _Built:
+        value: Value = node.value
+        if node.style:
+            value = Quoted(value)
+            # The parser in Python accepts the escape of a surrogate; the one in C does not.
+            if found := surrogate_in(value):
+                self.problems.add(mark, path, "text-invalid", not_text(found))
+                value = UNUSABLE
+        elif value in _NULLS:
             value = None
-        size = 1 + len(event.value) // _LONG
-        if event.anchor is not None:
-            self.anchors[event.anchor] = (value, mark, size)
-        self._add(value, mark, size)
+        return _Built(value, mark, 1 + len(node.value) // _LONG)
 
-    def _quoted(self, value: str, mark: Mark) -> Value:
-        # The parser in Python accepts the escape of a surrogate; the one in C does not.
-        if found := surrogate_in(value):
-            self.report(mark, "text-invalid", not_text(found))
-            return UNUSABLE
-        return Quoted(value)
+    def _list(self, node: SequenceNode, mark: Mark, path: Path) -> _Built:
+        built = [self.build(item, (*path, at)) for at, item in enumerate(node.value)]
+        place = ListPlace(mark, [one.place for one in built])
+        return _Built([one.value for one in built], place, 1 + sum(one.size for one in built))
 
-    def _tagged(self, event: _Event, mark: Mark) -> Value:
-        """Apply a tag; the known tags agree with the schema or mark a text."""
-        if event.tag in _TEXT_TAGS:
-            return self._quoted(event.value, mark)
-        if event.tag in _PLAIN_TAGS:
-            return None if event.value in _NULLS else event.value
-        self._report_tag(event, mark)
-        return UNUSABLE
-
-    def _report_tag(self, event: _Event, mark: Mark) -> None:
-        message = f"unknown tag {quote(str(event.tag))} (allowed: null, bool, int, float, str, seq and map)"
-        self.report(mark, "yaml-tag-unknown", message)
-
-    def _begin(self, event: _Event, *, mapping: bool) -> None:
-        mark = mark_in(event.start_mark)
-        if len(self.open) == MAX_DEPTH:
-            self.refuse_depth(mark)
-        self.collections += 1
-        if self.collections > MAX_COLLECTIONS:
-            self.refuse(mark, "yaml-too-many-values", f"there are more than {MAX_COLLECTIONS} lists and mappings")
-        usable = event.tag in (_MAPPING_TAGS if mapping else _LIST_TAGS)
-        if not usable:
-            self._report_tag(event, mark)
-        if event.anchor is not None:
-            self.anchors[event.anchor] = None
-        parts: tuple[Value, Value, dict[str, Mark] | None] = ({}, {}, {}) if mapping else ([], [], None)
-        self.open.append(_Open(mark, event.anchor, *parts, usable))
-
-    def _end(self) -> None:
-        closed = self.open.pop()
-        place: Place
-        if closed.keys is None:
-            place = ListPlace(closed.mark, closed.places)
-        else:
-            _merge(closed, closed.keys)
-            self._check_keys(closed.keys, closed.mark)
-            place = MappingPlace(closed.mark, closed.keys, closed.places)
-        value = closed.items if closed.usable else UNUSABLE
-        if closed.anchor is not None:
-            self.anchors[closed.anchor] = (value, place, closed.size)
-        self._add(value, place, closed.size)
-
-    def _alias(self, event: _Event) -> None:
-        name, mark = str(event.anchor), mark_in(event.start_mark)
-        anchored = self.anchors.get(name)
-        if anchored is None:
-            if name in self.anchors:
-                self.report(mark, "yaml-alias-recursive", f"the anchor {quote(name)} contains itself")
+    def _mapping(self, node: Node, mark: Mark, path: Path) -> _Built:
+        data: dict[str, Value] = {}
+        keys: dict[str, Mark] = {}
+        places: dict[str, Place] = {}
+        merged: list[_Built] = []
+        size = 1
+        for key, item in node.value:
+            name, at = key.value, mark_in(key.start_mark)
+            if not isinstance(key, ScalarNode):
+                self.problems.add(at, path, "yaml-key-invalid", "a key must be a text, not a list or a mapping")
+            elif name == _MERGE and not key.style:
+                merged += self._merged(item, at, path)
+            elif name in keys:
+                self.problems.add(at, (*path, name), "yaml-key-duplicate", duplicate_key(name, keys[name]))
             else:
-                self.report(
-                    mark,
-                    "yaml-alias-unknown",
-                    f"no anchor {quote(name)} precedes its alias; quote a text that begins with *",
-                )
-            anchored = (UNUSABLE, mark, 1)
-        value, place, size = anchored
-        self.aliased += size
-        if self.aliased > MAX_ALIASED:
-            self.refuse(mark, "yaml-aliases-too-large", f"the aliases stand for more than {MAX_ALIASED} values")
-        self._add(value, place, size)
+                built = self.build(item, (*path, name))
+                keys[name], data[name], places[name] = at, built.value, built.place
+                size += 1 + built.size
+        for one in merged:
+            size += one.size
+            if isinstance(one.place, MappingPlace):
+                for name in one.value.keys() - data.keys():
+                    data[name] = one.value[name]
+                    places[name], keys[name] = one.place.values[name], one.place.keys[name]
+        return _Built(data, MappingPlace(mark, keys, places), size)
 
-    def _expects_key(self) -> bool:
-        return bool(self.open) and self.open[-1].key is None and self.open[-1].keys is not None
-
-    def _add(self, value: Value, place: Place, size: int) -> None:
-        """Add a finished value: as the document, or as an item, a key or a value of the open list or mapping."""
-        self.values += 1
-        if self.values > MAX_VALUES:
-            self.refuse(mark_of(place), "yaml-too-many-values", f"there are more than {MAX_VALUES} values")
-        if not self.open:
-            self.data, self.place = value, place
-            return
-        inner = self.open[-1]
-        inner.size += size
-        if inner.keys is None:
-            inner.items.append(value)
-            inner.places.append(place)
-        elif inner.key is None:
-            self._add_key(inner, inner.keys, value, mark_of(place))
-        else:
-            self._add_value(inner, inner.keys, value, place)
-
-    def _add_key(self, inner: _Open, keys: dict[str, Mark], key: Value, mark: Mark) -> None:
-        inner.key, inner.key_mark = key, mark
-        if not isinstance(key, str):
-            inner.key = UNUSABLE
-            if key is not UNUSABLE:
-                self.report(mark, "yaml-key-invalid", "a key must be a text, not a list, a mapping or null")
-        elif key == _MERGE and not isinstance(key, Quoted):
-            inner.key = _MERGING
-            if inner.merged is not None:
-                message = "the merge key is given twice (allowed: once, with a list of mappings)"
-                self.report(mark, "yaml-key-duplicate", message)
-        elif key in keys:
-            self.report(mark, "yaml-key-duplicate", duplicate_key(key, keys[key]))
-            inner.key = UNUSABLE
-
-    def _add_value(self, inner: _Open, keys: dict[str, Mark], value: Value, place: Place) -> None:
-        key, inner.key = inner.key, None
-        if key is UNUSABLE:
-            return
-        if key is _MERGING:
-            self._add_merged(inner, value, place)
-            return
-        keys[key] = inner.key_mark
-        self._check_keys(keys, inner.key_mark)
-        inner.items[key] = value
-        inner.places[key] = place
-
-    def _check_keys(self, keys: dict[str, Mark], mark: Mark) -> None:
-        if len(keys) > MAX_KEYS:
-            self.refuse(mark, "yaml-too-many-keys", f"a mapping has more than {MAX_KEYS} keys")
-
-    def _add_merged(self, inner: _Open, value: Value, place: Place) -> None:
-        """Record the value of the merge key: a mapping, or a list of mappings, the first of which takes precedence."""
-        inner.merged = inner.merged or []
-        sources: list[tuple[Value, Place]] = [(value, place)]
-        if isinstance(value, list) and isinstance(place, ListPlace):
-            sources = list(zip(value, place.items, strict=True))
-        for mapping, mapping_place in sources:
-            if isinstance(mapping, dict) and isinstance(mapping_place, MappingPlace):
-                inner.merged.append((mapping, mapping_place))
-            elif mapping is not UNUSABLE:
-                message = "the value of a merge key must be a mapping or a list of mappings"
-                self.report(inner.key_mark, "yaml-merge-invalid", message)
-
-
-def _merge(closed: _Open, keys: dict[str, Mark]) -> None:
-    """Copy the keys of the merged mappings that a mapping does not have itself."""
-    for items, place in closed.merged or ():
-        for key, value in items.items():
-            if key not in closed.items:
-                closed.items[key] = value
-                closed.places[key] = place.values[key]
-                keys[key] = place.keys[key]
+    def _merged(self, node: Node, mark: Mark, path: Path) -> list[_Built]:
+        """Return the values of a merge key: a mapping, or a list of mappings, the first of which takes precedence."""
+        sources = [self.build(one, path) for one in (node.value if isinstance(node, SequenceNode) else [node])]
+        if not all(isinstance(one.value, dict) for one in sources if one.value is not UNUSABLE):
+            message = "the value of a merge key must be a mapping or a list of mappings"
+            self.problems.add(mark, path, "yaml-merge-invalid", message)
+        return [one for one in sources if isinstance(one.value, dict)]

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeAlias, c
 from ugm.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
+    from ugm._documents.builder import Mark, Place, Problems
     from ugm._documents.loader import Document
-    from ugm._documents.places import Mark, Path, Place
-    from ugm._documents.problems import Problems
+    from ugm.configuration.scheduler import Path
 
 __all__ = ["KeyValue", "Located", "from_place", "from_struct", "from_text", "load_any"]
 
@@ -51,7 +51,6 @@ _SYNTAX_ERRORS: Final = {
     "Extra data": "expected the end of the document",
 }
 _STRUCT: Final = "<struct>"
-
 Scalar: TypeAlias = "str | int | float | bool | None"
 
 
@@ -108,8 +107,8 @@ def load_any(text: str, file: str) -> Document:
     Raises:
         ConfigError: the text is neither, or exceeds a bound.
     """
+    from ugm._documents.builder import Problems  # noqa: PLC0415 - as above
     from ugm._documents.loader import Document, load  # noqa: PLC0415 - as above
-    from ugm._documents.problems import Problems  # noqa: PLC0415 - as above
 
     if not _is_json(text):
         return load(text, file)
@@ -119,8 +118,13 @@ def load_any(text: str, file: str) -> Document:
 
 def _plain(item: Located, path: Path, problems: Problems) -> tuple[Any, Place]:
     """Return the data and the place of a value in JSON, with the problems that the loader of YAML would report."""
-    from ugm._documents.builder import UNUSABLE, Quoted, not_text, surrogate_in  # noqa: PLC0415 - as above
-    from ugm._documents.places import ListPlace  # noqa: PLC0415 - as above
+    from ugm._documents.builder import (  # noqa: PLC0415 - as above
+        UNUSABLE,
+        ListPlace,
+        Quoted,
+        not_text,
+        surrogate_in,
+    )
 
     mark = _mark(item)
     if isinstance(item.value, tuple):
@@ -139,8 +143,12 @@ def _plain(item: Located, path: Path, problems: Problems) -> tuple[Any, Place]:
 def _plain_mapping(
     entries: tuple[KeyValue, ...], mark: Mark, path: Path, problems: Problems
 ) -> tuple[dict[str, Any], Place]:
-    from ugm._documents.builder import duplicate_key, not_text, surrogate_in  # noqa: PLC0415 - as above
-    from ugm._documents.places import MappingPlace  # noqa: PLC0415 - as above
+    from ugm._documents.builder import (  # noqa: PLC0415 - as above
+        MappingPlace,
+        duplicate_key,
+        not_text,
+        surrogate_in,
+    )
 
     data: dict[str, Any] = {}
     keys: dict[str, Mark] = {}
@@ -158,7 +166,7 @@ def _plain_mapping(
 
 
 def _mark(item: Located) -> Mark:
-    from ugm._documents.places import mark_at  # noqa: PLC0415 - as above
+    from ugm._documents.builder import mark_at  # noqa: PLC0415 - as above
 
     return mark_at(item.line - 1, item.column - 1)
 
@@ -184,7 +192,7 @@ def from_struct(value: object, depth: int = 0) -> Located:
 
 def from_place(value: object, place: Place) -> Located:
     """Return data of YAML with their places."""
-    from ugm._documents.places import ListPlace, MappingPlace, line_and_column, mark_of  # noqa: PLC0415 - as above
+    from ugm._documents.builder import ListPlace, MappingPlace, line_and_column, mark_of  # noqa: PLC0415 - as above
 
     line, column = line_and_column(mark_of(place))
     if isinstance(place, MappingPlace) and isinstance(value, dict):

@@ -4,11 +4,10 @@
 its queue has enough left for it. What it really uses is settled second by second.
 """
 
-from ugm.budgets.account import AccountState
-from ugm.budgets.budget import Budget, BudgetMode, Carry, Period, Scope
-from ugm.budgets.change import BudgetChange, BudgetChangeKind
+from ugm.budgets.budget import Budget, BudgetMode, Carry
 from ugm.budgets.denial import BudgetViolation
 from ugm.budgets.model import Budgets
+from ugm.model import AccountState, BudgetChange, BudgetChangeKind, Period, Scope
 
 __all__ = [
     "AccountState",

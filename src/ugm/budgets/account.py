@@ -17,72 +17,18 @@ The cost: a charge takes time proportional to the logarithm of the number of dif
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fractions import Fraction
 from heapq import heapify, heappop, heappush
-from typing import Final, NamedTuple, Self, final
+from typing import Final, final
 
-from ugm._json_values import JsonMapping, JsonObject
-from ugm.budgets.budget import Scope
-from ugm.budgets.calendar import LAST_SECOND, NEVER, Period
 from ugm.budgets.denial import BudgetViolation, Outlook
 from ugm.budgets.renewal import History, RenewalTerms
-from ugm.errors import fields_text
+from ugm.configuration.schedules import LAST_SECOND, NEVER
+from ugm.model import AccountState
 
-__all__ = ["Account", "AccountState"]
+__all__ = ["Account"]
 
 #: The heap is not rebuilt for fewer withdrawn ends than this.
 _FEW: Final = 16
-#: The fields of `AccountState` that may be fractions.
-_AMOUNTS: Final = ("limit", "settled", "committed", "remaining", "rate")
-
-
-class AccountState(NamedTuple):
-    """An account at one moment. Amounts are amounts times seconds, and fractions only if weights are."""
-
-    #: The name of the budget.
-    budget: str
-    #: The user, group, queue, elastic group or quota node; ``*`` for the groups that no budget names.
-    owner: str
-    resource: str
-    #: The amount with what was carried over and refilled.
-    limit: int | Fraction
-    #: The usage in this period.
-    settled: int | Fraction
-    #: The usage that is promised and has not happened yet, including usage after the end of this period.
-    committed: int | Fraction
-    #: The limit less both; negative if it is exceeded.
-    remaining: int | Fraction
-    #: The second at which the next period begins; None if there is none.
-    renews: int | None
-    #: The second at which nothing is left at the current rate; None if that is not before the next period, or not
-    #: before the year 10000.
-    exhausted: int | None
-    #: ``user``, ``group``, ``queue``, ``elastic group`` or ``quota node``.
-    scope: Scope
-    #: The queue in and below which the budget applies.
-    queue_path: str
-    period: Period
-    #: The usage per second now.
-    rate: int | Fraction
-
-    def __repr__(self) -> str:
-        return fields_text(self, self._asdict())
-
-    @property
-    def share(self) -> Fraction:
-        """The part of the limit that is settled or promised; 1 if nothing remains of a limit of 0."""
-        used = self.settled + self.committed
-        return Fraction(used) / self.limit if self.limit > 0 else Fraction(1 if self.remaining <= 0 else 0)
-
-    def to_dict(self) -> JsonObject:
-        """Return the account for JSON; fractions as texts."""
-        return {name: str(value) if isinstance(value, Fraction) else value for name, value in self._asdict().items()}
-
-    @classmethod
-    def from_dict(cls, data: JsonMapping) -> Self:
-        """Return the account that `to_dict` has returned as plain data."""
-        amounts = {name: Fraction(data[name]) if isinstance(data[name], str) else data[name] for name in _AMOUNTS}
-        return cls(**{**data, **amounts, "scope": Scope(data["scope"]), "period": Period(data["period"])})
 
 
 @final

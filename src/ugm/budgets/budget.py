@@ -8,22 +8,13 @@ from enum import StrEnum
 from fractions import Fraction
 
 from ugm.arguments import require_mapping, require_name, require_resource
-from ugm.budgets.calendar import Period, calendar_of
+from ugm.budgets.calendar import calendar_of
 from ugm.errors import RequestError
 from ugm.identity import ROOT, canonical_path
+from ugm.model import Period, Scope
 from ugm.resources import Resource
 
-__all__ = ["Budget", "BudgetMode", "Carry", "Period", "Scope"]
-
-
-class Scope(StrEnum):
-    """The kind of owner of the accounts of a budget."""
-
-    USER = "user"
-    GROUP = "group"
-    QUEUE = "queue"
-    ELASTIC_GROUP = "elastic group"
-    QUOTA_NODE = "quota node"
+__all__ = ["Budget", "BudgetMode", "Carry"]
 
 
 class Carry(StrEnum):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias, final
 
-from ugm.budgets.budget import Budget, Scope
+from ugm.budgets.budget import Budget
 from ugm.errors import RequestError
 from ugm.identity import WILDCARD, is_below
-from ugm.model import Claim
+from ugm.model import Claim, Scope
 
 __all__ = ["ChainFinder", "Coverage"]
 

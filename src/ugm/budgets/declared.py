@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from ugm.budgets.budget import Budget, BudgetMode, Carry, Period
+from ugm.budgets.budget import Budget, BudgetMode, Carry
 from ugm.budgets.coverage import ChainFinder
 from ugm.budgets.model import Budgets
 from ugm.configuration import BudgetConfig, BudgetUnit
+from ugm.model import Period
 
 __all__ = ["UNITS", "declared_budget", "declared_budgets"]
 

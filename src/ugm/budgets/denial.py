@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, final
+from typing import NamedTuple, final
 
-from ugm.budgets.calendar import Period, calendar_of, date_text, duration_text
+from ugm.budgets.calendar import calendar_of, date_text, duration_text
 from ugm.decision import Violation
+from ugm.model import BUDGET, Period
 from ugm.resources import usage_texts
 
-__all__ = ["KIND", "BudgetViolation", "Outlook"]
-
-#: The kind of the limits of budgets.
-KIND: Final = "budget"
+__all__ = ["BudgetViolation", "Outlook"]
 
 
 class Outlook(NamedTuple):
@@ -65,7 +63,7 @@ class BudgetViolation(Violation):
             amounts: the limit, the used and the requested amount.
             outlook: what happens if the claim waits.
         """
-        made = cls(KIND, *owner, resource, *amounts)
+        made = cls(BUDGET, *owner, resource, *amounts)
         made._outlook = outlook
         return made
 

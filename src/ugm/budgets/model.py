@@ -17,18 +17,17 @@ from typing import Final, final
 
 from ugm._json_values import JsonMapping, JsonObject
 from ugm.arguments import require_instance, require_items, require_user
-from ugm.budgets.account import Account, AccountState
-from ugm.budgets.budget import Budget, Scope
-from ugm.budgets.change import BudgetChange
+from ugm.budgets.account import Account
+from ugm.budgets.budget import Budget
 from ugm.budgets.coverage import ChainFinder, Coverage
-from ugm.budgets.denial import KIND, BudgetViolation
+from ugm.budgets.denial import BudgetViolation
 from ugm.budgets.saved import continue_accounts, load, save
 from ugm.budgets.table import AccountTable, PreparedChange
 from ugm.decision import EffectiveLimit, Exhaustion, Violation
+from ugm.engine_lock import OwnedLock, locked
 from ugm.errors import RequestError
 from ugm.identity import UserGroup, is_below
-from ugm.model import Claim, ReportingModel
-from ugm.operation_lock import OwnedLock, locked
+from ugm.model import BUDGET, AccountState, BudgetChange, Claim, ReportingModel, Scope
 from ugm.resources import Resource
 
 __all__ = ["Budgets"]
@@ -258,10 +257,7 @@ class Budgets(ReportingModel):
         """Bring a new model with the same budgets into the state that `save` has returned, without claims."""
         self._begin(data["now"])
         load(self._table, data)
-        # Older journals have no start.
-        start = data.get("start")
-        if start is not None:
-            self._start = require_instance("start", start, int)
+        self._start = require_instance("start", data["start"], int)
 
     @locked
     def continue_past(self, old: Budgets) -> None:
@@ -425,7 +421,7 @@ class Budgets(ReportingModel):
             if state.remaining < 0:
                 limit, used = state.limit.__floor__(), (state.settled + state.committed).__ceil__()
                 owner = budget.name, budget.queue, account.owner
-                found.append(Violation(KIND, *owner, state.resource, limit, used, 0))
+                found.append(Violation(BUDGET, *owner, state.resource, limit, used, 0))
         return found
 
     @locked
@@ -433,7 +429,7 @@ class Budgets(ReportingModel):
         """Return the accounts that will be used up before the next period at the current rate of use."""
         states = (account.state(self._now) for account in self._selected(None, None))
         return [
-            Exhaustion(KIND, one.budget, one.queue_path, one.owner, one.resource, one.exhausted, one.renews)
+            Exhaustion(BUDGET, one.budget, one.queue_path, one.owner, one.resource, one.exhausted, one.renews)
             for one in states
             if one.exhausted is not None
         ]
@@ -441,7 +437,7 @@ class Budgets(ReportingModel):
     @staticmethod
     def _limit(account: Account, maximum: Resource, usage: Resource) -> EffectiveLimit:
         budget = account.terms.budget
-        return EffectiveLimit(KIND, account.owner, budget.queue, budget.owner, budget.name, maximum, 0, usage, 0)
+        return EffectiveLimit(BUDGET, account.owner, budget.queue, budget.owner, budget.name, maximum, 0, usage, 0)
 
     def state(self) -> JsonMapping:
         """Return all accounts as plain data."""

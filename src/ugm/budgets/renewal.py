@@ -13,7 +13,8 @@ from math import inf, lcm
 from typing import Final, TypeAlias, final
 
 from ugm.budgets.budget import Budget, BudgetMode, Carry
-from ugm.budgets.calendar import Calendar, Period, calendar_of
+from ugm.budgets.calendar import Calendar, calendar_of
+from ugm.model import Period
 
 __all__ = ["History", "RenewalTerms"]
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from ugm._json_values import JsonMapping, JsonObject
 from ugm.budgets.account import Account
-from ugm.budgets.change import BudgetChange, BudgetChangeKind
 from ugm.budgets.renewal import RenewalTerms
 from ugm.budgets.table import AccountTable
+from ugm.model import BudgetChange, BudgetChangeKind
 from ugm.resources import Resource
 
 __all__ = ["continue_accounts", "load", "save"]

@@ -11,11 +11,11 @@ from typing import Final, NamedTuple, TypeAlias, final
 
 from ugm.arguments import require_name
 from ugm.budgets.account import Account
-from ugm.budgets.budget import Budget, Scope
-from ugm.budgets.change import BudgetChange, BudgetChangeKind
+from ugm.budgets.budget import Budget
 from ugm.budgets.renewal import RenewalTerms
 from ugm.errors import RequestError
 from ugm.identity import WILDCARD
+from ugm.model import BudgetChange, BudgetChangeKind, Scope
 from ugm.resources import Resource
 
 __all__ = ["AccountKey", "AccountTable", "PreparedChange", "has_many_accounts"]

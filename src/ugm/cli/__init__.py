@@ -12,9 +12,12 @@ import sys
 from contextlib import suppress
 from typing import Final, NoReturn
 
-from ugm.cli.exit_status import UNWRITTEN
+__all__ = ["PROBLEMS", "main"]
 
-__all__ = ["main"]
+#: The exit status if a file has problems, or a server does not answer.
+PROBLEMS: Final = 1
+#: The exit status if the output cannot be written. Status 1 would mean a difference or a problem of a file.
+_UNWRITTEN: Final = 2
 
 #: The packages that the extra ``cli`` installs.
 _REQUIRED: Final = frozenset(("click", "rich"))
@@ -57,4 +60,4 @@ def _end(error: OSError) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError), open(os.devnull, "wb") as nowhere:  # noqa: PTH123 - not a path of the user
             os.dup2(nowhere.fileno(), stream.fileno())
-    sys.exit(UNWRITTEN)
+    sys.exit(_UNWRITTEN)

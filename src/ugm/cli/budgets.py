@@ -1,11 +1,9 @@
-"""``ugm budgets``: the accounts of budgets, of a running server or in a journal."""
+"""``ugm budgets``: the accounts of budgets, of a running server or in a store."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -14,12 +12,10 @@ from rich.table import Table
 
 from ugm._json_values import JsonMapping, JsonObject
 from ugm.budgets import AccountState
-from ugm.cli.client import Server, server_url
+from ugm.cli.client import Server, is_store, server_url
 from ugm.cli.output import bar, print_json, table, with_instants
-from ugm.cli.paths import is_file
 from ugm.errors import time_text
-from ugm.journal.declared_past import declared_accounts
-from ugm.journal.locations import URL_SCHEMES, log_at
+from ugm.store import read_partition
 
 __all__ = ["budgets_command"]
 
@@ -48,18 +44,18 @@ def budgets_command(
 ) -> None:
     """List the accounts of budgets, those with the largest used part of their limit first.
 
-    SOURCE is the address of a running server, for example localhost:8080, or the file or URL of a journal, whose
-    configuration declares the budgets. A journal may be in use. Tables show core-hours for vcore, GiB-hours for memory,
+    SOURCE is the address of a running server, for example localhost:8080, or the file or URL of a store, whose
+    configuration declares the budgets. A store may be in use. Tables show core-hours for vcore, GiB-hours for memory,
     and unit-hours for other resources.
     """
     query = {name: value for name, value in (("budget", budget), ("owner", owner)) if value is not None}
     url = server_url(source)
     if url is not None:
         found = Server(url, partition_name or "default").get("/budgets", limit=limit, **query)["accounts"]
-    elif source.startswith(URL_SCHEMES) or is_file(Path(source)):
-        found = _of_journal(source, query)[:limit]
+    elif is_store(source):
+        found = _of_store(source, query)[:limit]
     else:
-        raise click.UsageError(f"{source} is neither a journal nor the address of a server")
+        raise click.UsageError(f"{source} is neither a store nor the address of a server")
     if as_json:
         print_json({"accounts": [with_instants(one, *_TIMES) for one in found]})
     else:
@@ -67,13 +63,11 @@ def budgets_command(
         Console(width=max(Console().width, _NARROWEST)).print(_table(found))
 
 
-def _of_journal(source: str, query: Mapping[str, str]) -> list[JsonObject]:
-    """Return the accounts in a journal as a server returns them."""
-    accounts = [
-        one
-        for one in declared_accounts(log_at(source).open_contents(), int(time.time()))
-        if all(getattr(one, name) == value for name, value in query.items())
-    ]
+def _of_store(source: str, query: Mapping[str, str]) -> list[JsonObject]:
+    """Return the accounts in a store as a server returns them."""
+    with read_partition(source) as partition:
+        found = partition.budget_accounts()
+    accounts = [one for one in found if all(getattr(one, name) == value for name, value in query.items())]
     accounts.sort(key=lambda one: (-one.share, one.budget, one.owner, one.resource))
     return [{**one.to_dict(), "share": float(one.share)} for one in accounts]
 

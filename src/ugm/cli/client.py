@@ -1,13 +1,13 @@
-"""A client for the REST interface of a running server."""
+"""The sources of a command: a store, or a running server, whose client is here."""
 
 from __future__ import annotations
 
 import json
+import os.path
 import re
 from collections.abc import Mapping
 from http.client import HTTPException
-from pathlib import Path
-from typing import Final, final
+from typing import Any, Final, final
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode, urlsplit
 from urllib.request import Request, urlopen
@@ -15,10 +15,10 @@ from urllib.request import Request, urlopen
 import click
 
 from ugm._json_values import Json
-from ugm.cli.paths import exists
 from ugm.errors import UgmError, printable
+from ugm.store.reader import URL_SCHEMES
 
-__all__ = ["Server", "ServerError", "is_url", "server_url"]
+__all__ = ["STORE", "LocationType", "Server", "ServerError", "is_store", "server_url"]
 
 #: A host and a port, with or without a path.
 _HOST_AND_PORT: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):[0-9]{1,5}(?:/.*)?", re.ASCII)
@@ -31,7 +31,7 @@ class ServerError(UgmError):
     """The server could not be reached, or refused the request."""
 
 
-def is_url(text: str) -> bool:
+def _is_url(text: str) -> bool:
     """Return whether a text is the URL of a server."""
     return text.startswith(("http://", "https://"))
 
@@ -42,8 +42,8 @@ def server_url(text: str) -> str | None:
     Raises:
         click.UsageError: the URL is not valid.
     """
-    if not is_url(text):
-        if not _HOST_AND_PORT.fullmatch(text) or exists(Path(text)):
+    if not _is_url(text):
+        if not _HOST_AND_PORT.fullmatch(text) or os.path.exists(text):  # noqa: PTH110 - false for names that are too long
             return None
         text = f"http://{text}"
     try:
@@ -91,7 +91,7 @@ class Server:
 
     def _send(self, path: str, content: bytes | None) -> Json:
         url = f"{self._base}/partition/{self._partition}{path}"
-        if not is_url(url):
+        if not _is_url(url):
             raise ServerError(f"{url!r} is not the URL of a server")
         request = Request(url, content, {"Content-Type": "application/json"})  # noqa: S310 - checked above
         try:
@@ -112,3 +112,25 @@ def _error_message(error: HTTPError) -> str:
             return printable(f"{refusal['detail']} [{refusal['code']}]")
         except (ValueError, LookupError, TypeError):
             return f"the server refused the request with status {error.code}"
+
+
+def is_store(text: str) -> bool:
+    """Return whether a text is the name of an existing file, or a URL of PostgreSQL."""
+    return text.startswith(URL_SCHEMES) or os.path.isfile(text)  # noqa: PTH113 - false for names that are too long
+
+
+@final
+class LocationType(click.Path):
+    """The path of a file, or a URL of PostgreSQL."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401 - as in the base class
+        """Return the text."""
+        if isinstance(value, str) and value.startswith(URL_SCHEMES):
+            return value
+        if isinstance(value, str) and server_url(value) is not None:
+            self.fail(f"{value} is a server; this command needs its store, a file or postgresql://...", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+#: The store that a command reads.
+STORE: Final = click.argument("store", type=LocationType(exists=True, dir_okay=False))

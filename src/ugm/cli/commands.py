@@ -1,4 +1,4 @@
-"""The command ``ugm``, and its subcommands ``diff`` and ``validate``.
+"""The command ``ugm``, and its subcommands ``diff``, ``export`` and ``validate``.
 
 Each other subcommand has a module of its own in `ugm.cli`. All subcommands write reports to the standard output, and
 progress and errors to the standard error. Their exit statuses are:
@@ -18,25 +18,25 @@ import click
 from rich.console import Console
 
 from ugm import ConfigError, Problem, RequestError, UgmError
+from ugm.cli import PROBLEMS
 from ugm.cli.budgets import budgets_command
 from ugm.cli.demo import demo_command
 from ugm.cli.differences import differences, render_differences
-from ugm.cli.exit_status import PROBLEMS
 from ugm.cli.explain import explain_command
-from ugm.cli.export import export_command
-from ugm.cli.journal import journal, usage_command
 from ugm.cli.options import (
     STDIN,
     read_config,
     read_review,
 )
 from ugm.cli.order import order_command
-from ugm.cli.output import counted, exit_with_error, print_json
+from ugm.cli.output import counted, exit_with_error, print_data, print_json
 from ugm.cli.serve import serve_command
 from ugm.cli.simulate import simulate_command
-from ugm.cli.top import top_command
-from ugm.config import Review
-from ugm.server.payloads import ApiError
+from ugm.cli.store import store_commands
+from ugm.cli.usage import usage_command
+from ugm.config import Review, dump_config, export_config
+from ugm.errors import printable
+from ugm.server.http.payloads import ApiError
 
 __all__ = ["ugm"]
 
@@ -75,12 +75,10 @@ for _command in (
     budgets_command,
     demo_command,
     explain_command,
-    export_command,
-    journal,
     order_command,
     serve_command,
     simulate_command,
-    top_command,
+    store_commands,
     usage_command,
 ):
     ugm.add_command(_command)
@@ -150,3 +148,23 @@ def _review(file: str, review: Review) -> dict[str, object]:
 
 def _as_dict(problem: Problem) -> dict[str, object]:
     return {name: getattr(problem, name) for name in ("line", "column", "path", "code", "message")}
+
+
+@ugm.command("export", short_help="Convert a configuration for Apache YuniKorn.")
+@click.argument("file", type=click.Path(allow_dash=True))
+@click.option("--json", "as_json", is_flag=True, help="Print the configuration and the omitted settings as JSON.")
+def export_command(*, file: str, as_json: bool) -> None:
+    """Print the configuration FILE in the format of Apache YuniKorn.
+
+    With - the configuration is read from the standard input. The key "ugm" is omitted, with all settings that depend on
+    it. The omitted settings are listed on the standard error and in comments above the configuration. The exit status
+    is 0, or 1 if FILE has problems.
+    """
+    exported = export_config(read_config(file))
+    yaml = dump_config(exported.config)
+    if as_json:
+        print_json({"file": file, "yaml": yaml, "left_out": [part._asdict() for part in exported.left_out]})
+        return
+    for part in exported.left_out:
+        click.echo(printable(f"{file}: {part}"), err=True)
+    print_data("".join(f"# {printable(str(part))}\n" for part in exported.left_out) + yaml)

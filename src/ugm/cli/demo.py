@@ -15,12 +15,11 @@ import click
 
 import ugm
 from ugm import Partition, Resource, load_config
-from ugm.cli.demo_models import create_models, tags_of
 from ugm.cli.serve import HOST, JSON, PORT, extras_required, listening, names_of, run_server
 from ugm.server import History
-from ugm.server.signals import ServerSignals
+from ugm.server.http.signals import ServerSignals
 from ugm.simulation import Job, JobMapping, read_swf
-from ugm.simulation.player import Player
+from ugm.simulation.player import Player, VirtualClock
 
 __all__ = ["START", "create_player", "demo_command", "endless", "play"]
 
@@ -82,15 +81,10 @@ def create_player() -> tuple[Player, History]:
     """Return a player of the bundled workload, at its beginning, and the history of its partition."""
     history = History()
     config = load_config(_bundled("demo.yaml")).partition()
-    jobs = [replace(job, tags=tags_of(job.user)) for job in JobMapping().jobs(read_swf(_bundled("grid.swf.gz")))]
-    begin = int(time.time()) - START
-
-    def now() -> int:
-        return begin + player.now
-
-    partition = Partition(config, cluster=_CLUSTER, models=create_models(), subscribers=[history], clock=now)
-    player = Player(partition, endless(jobs))
-    return player, history
+    jobs = list(JobMapping().jobs(read_swf(_bundled("grid.swf.gz"))))
+    begin, clock = int(time.time()) - START, VirtualClock()
+    partition = Partition(config, cluster=_CLUSTER, subscribers=[history], clock=lambda: begin + clock.now)
+    return Player(partition, endless(jobs), clock), history
 
 
 def play(player: Player, speed: float, over: threading.Event) -> None:

@@ -14,12 +14,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ugm._unmapped_queues import unmapped_queues
 from ugm.cli.output import section, shown, table
 from ugm.config import PartitionConfig, PlacementRule, SchedulerConfig
+from ugm.configuration.model_kinds import unmapped_queues
 from ugm.errors import RequestError
-from ugm.partition import Changes, Detail, LimitRisk, changes
-from ugm.partition.limit_risks import lowered_limits
+from ugm.partition import Changes, ConfigChange, Detail, LimitRisk, changes
+from ugm.partition.config.changes import lowered_limits
+from ugm.partition.config.compiled import CompiledConfig
 
 __all__ = ["PartitionDifference", "differences", "render_differences"]
 
@@ -49,7 +50,7 @@ class PartitionDifference(NamedTuple):
     @property
     def risks(self) -> tuple[LimitRisk, ...]:
         """The limits that fall by more than 10 %; a plan has to be confirmed if it has any."""
-        return tuple(lowered_limits(self.changes))
+        return tuple(lowered_limits(CompiledConfig.of(self.before), CompiledConfig.of(self.after)))
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -101,18 +102,18 @@ def render_differences(found: list[PartitionDifference], console: Console, *, ti
 def _render(difference: PartitionDifference, console: Console) -> None:
     queues, limits, _, orders, models, schedules = difference.changes
     if queues:
-        section(console, "Queues", _queue_table(difference.changes))
+        section(console, "Queues", _change_table(queues))
     if limits:
-        section(console, "Limits", _limit_table(difference.changes))
+        section(console, "Limits", _change_table(limits))
     if orders:
         rows = table("", "queue", rows=((_sign("~"), path) for path in orders), folded=("queue",))
         section(console, "Order of groups, which determines the group of a user", rows)
     if difference.changes.placement_rules:
         section(console, "Placement rules", _rule_table(difference))
     if models:
-        section(console, "Quota models", _model_table(difference.changes))
+        section(console, "Quota models", _change_table(models))
     if schedules:
-        section(console, "Schedules", _schedule_table(difference.changes))
+        section(console, "Schedules", _change_table(schedules))
     if difference.risks:
         rows = table("limit", rows=((str(risk),) for risk in difference.risks), folded=("limit",))
         section(console, "Risks: limits that fall by more than 10 %", rows)
@@ -121,25 +122,8 @@ def _render(difference: PartitionDifference, console: Console) -> None:
         section(console, "Warnings: queues that deny every request", rows)
 
 
-def _schedule_table(found: Changes) -> Table:
-    rows = [(one.place, "\n".join(one.before), "\n".join(one.after)) for one in found.schedules]
-    return table("limit or queue", "before", "after", rows=rows, folded=("limit or queue", "before", "after"))
-
-
-def _queue_table(found: Changes) -> Table:
-    rows = [row for each in found.queues for row in _rows([each.sign, each.queue_path], each.details() or [_NO_DETAIL])]
-    return table("", "queue", "what", "before", "after", rows=rows, folded=("queue", "before", "after"))
-
-
-def _limit_table(found: Changes) -> Table:
-    changed = [([each.sign, each.queue_path, f"{each.kind} {each.name}"], each.details()) for each in found.limits]
-    rows = [row for first, details in changed for row in _rows(first, details)]
-    columns = ("", "queue", "limit for", "what", "before", "after")
-    return table(*columns, rows=rows, folded=("queue", "limit for", "before", "after"))
-
-
-def _model_table(found: Changes) -> Table:
-    changed = [([each.sign, f"{each.kind} {each.name}"], each.details() or [_NO_DETAIL]) for each in found.models]
+def _change_table(found: Iterable[ConfigChange]) -> Table:
+    changed = [([each.sign, each.part], each.details() or [_NO_DETAIL]) for each in found]
     rows = [row for first, details in changed for row in _rows(first, details)]
     return table("", "part", "what", "before", "after", rows=rows, folded=("part", "before", "after"))
 

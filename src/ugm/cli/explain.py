@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Final, cast
+from typing import Final
 
 import click
 from rich.console import Console
@@ -16,8 +16,7 @@ from ugm.cli.options import read_amounts, read_cluster, read_partition, read_tag
 from ugm.cli.output import print_json, table
 from ugm.errors import printable
 from ugm.resources import format_amount
-from ugm.server.decision_endpoints import explain_request
-from ugm.server.state import RequestBody
+from ugm.server.explanations import explain_request
 
 __all__ = ["explain_command", "render_explanation"]
 
@@ -140,7 +139,10 @@ def _explain(source: str, name: str | None, body: JsonMapping, cluster: Resource
     partition = Partition(read_partition(source, name))
     if cluster is not None:
         partition.add_node("cluster", cluster)
-    return explain_request(partition, cast("RequestBody", body))
+    terms: JsonObject = {
+        key: Resource(value) if key == "quota" else value for key, value in body.items() if key != "usage"
+    }
+    return explain_request(partition, Resource(body["usage"]), **terms)
 
 
 def _plan(source: str, name: str | None, subject: JsonMapping, usage: Resource, priority: int) -> JsonObject:

@@ -5,6 +5,7 @@ Most functions are callbacks of click: they take the text of an option, and retu
 
 from __future__ import annotations
 
+import os.path
 import re
 import sys
 from collections.abc import Iterable
@@ -14,7 +15,6 @@ from typing import Final, cast, get_args
 import click
 
 from ugm._documents.loader import MAX_BYTES
-from ugm.cli.paths import is_folder
 from ugm.config import PartitionConfig, SchedulerConfig, load_config
 from ugm.config.text import Review, decode_config, review_bytes, review_file
 from ugm.errors import QuantityError, RequestError
@@ -147,7 +147,7 @@ def read_review(file: str) -> Review:
 
 def read_new_file(_ctx: click.Context, _param: click.Parameter, file: Path | None) -> Path | None:
     """Require that the folder of a new file exists, so that a missing folder is reported before a long replay."""
-    if file is not None and not is_folder(file.absolute().parent):
+    if file is not None and not os.path.isdir(file.absolute().parent):  # noqa: PTH112 - false for long names
         raise click.BadParameter(f"the folder {str(file.parent)!r} does not exist")
     return file
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import click
@@ -11,15 +10,11 @@ from rich.console import Console
 from rich.table import Table
 
 from ugm._json_values import JsonMapping, JsonObject
-from ugm.cli.client import Server, server_url
+from ugm.cli.client import Server, is_store, server_url
 from ugm.cli.output import print_json, section, shown, table, with_instants
-from ugm.cli.paths import is_file
-from ugm.journal.follower import Follower
-from ugm.journal.locations import URL_SCHEMES
-from ugm.journal.usage_load import restored_shares
-from ugm.partition.order_copy import OrderCopy
-from ugm.partition.scheduling_order import turns_of
+from ugm.fairness.model import explain_shares
 from ugm.resources import Resource
+from ugm.store import read_partition
 
 __all__ = ["order_command"]
 
@@ -43,9 +38,7 @@ class _Order(NamedTuple):
     metavar="USER USER",
     help="Also explain the order of two users by their shares; each is a name, or a path of the share tree.",
 )
-@click.option(
-    "--tree", metavar="NAME", help="Descend through the groups of a quota model of a server instead of queues."
-)
+@click.option("--tree", metavar="NAME", help="Descend through the groups of a quota model instead of queues.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def order_command(
     *,
@@ -58,18 +51,16 @@ def order_command(
 ) -> None:
     """Explain the order in which a scheduler should try the pending requests.
 
-    SOURCE is the address of a running server, for example localhost:8080, or the file or URL of a journal.
+    SOURCE is the address of a running server, for example localhost:8080, or the file or URL of a store.
     A request fits if the maxima of its queues allow it together with those before it; other limits do not count.
     """
     url = server_url(source)
     if url is not None:
         found = _of_server(Server(url, partition_name or "default"), limit, users, tree)
-    elif tree is not None:
-        raise click.UsageError("--tree needs the address of a server: the order of a journal has no quota models")
-    elif source.startswith(URL_SCHEMES) or is_file(Path(source)):
-        found = _of_journal(source, limit, users)
+    elif is_store(source):
+        found = _of_store(source, limit, users, tree)
     else:
-        raise click.UsageError(f"{source} is neither a journal nor the address of a server")
+        raise click.UsageError(f"{source} is neither a store nor the address of a server")
     if users is not None and found.explanation is None:
         raise click.UsageError("the configuration declares no shares of users")
     if as_json:
@@ -86,16 +77,14 @@ def _of_server(server: Server, limit: int, users: Sequence[str] | None, tree: st
     return _Order(turns, server.get("/shares", first=users[0], second=users[1], limit=1)["explanation"])
 
 
-def _of_journal(source: str, limit: int, users: Sequence[str] | None) -> _Order:
-    follower = Follower(source)
-    try:
-        shares = restored_shares(source, follower.state.compiled)
-        follower.state.fair_shares = lambda: shares
-        copied = OrderCopy.of_pending(follower.state, for_keys=False)
-    finally:
-        follower.close()
-    turns = [turn.to_dict() for turn in turns_of(copied, limit)]
-    return _Order(turns, None if users is None or shares is None else shares.explain(*users).to_dict())
+def _of_store(source: str, limit: int, users: Sequence[str] | None, tree: str | None) -> _Order:
+    with read_partition(source) as partition:
+        turns = [turn.to_dict() for turn in partition.order(max_turns=limit, tree=tree or "")]
+        reports = partition.model_reports()
+    shares = next((one for one in reports if one.model == "FairShares"), None)
+    if users is None or shares is None or shares.definition is None:
+        return _Order(turns, None)
+    return _Order(turns, explain_shares(shares.definition, shares.state, *users).to_dict())
 
 
 def _render(found: _Order, console: Console) -> None:

@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ugm._json_values import JsonMapping, JsonObject
-from ugm.cli.exit_status import PROBLEMS, UNWRITTEN
+from ugm.cli import PROBLEMS
 from ugm.errors import printable, time_text
 
 __all__ = [
@@ -50,12 +50,7 @@ def exit_with_error(error: object, *, status: int = PROBLEMS) -> NoReturn:
 
 
 def print_data(text: str) -> None:
-    """Print a text for programs; if the encoding of the output lacks one of its characters, end with an error."""
-    try:
-        text.encode(sys.stdout.encoding)
-    except UnicodeEncodeError as error:
-        character = ascii(error.object[error.start])
-        exit_with_error(f"the output has no character {character} in its encoding, {error.encoding}", status=UNWRITTEN)
+    """Print a text for programs."""
     # Without *color*, a pipe would get no control sequences, which names may contain.
     click.echo(text, nl=False, color=True)
 

@@ -20,7 +20,7 @@ from ugm.cli.service import require_no_service_options, running_service, service
 from ugm.config import PartitionConfig
 from ugm.partition import AbstractPartition, ThresholdWatch
 from ugm.server import History
-from ugm.server.signals import ServerSignals
+from ugm.server.http.signals import ServerSignals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -97,7 +97,7 @@ JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print the UR
 @click.option(
     "--apply",
     is_flag=True,
-    help="Put CONFIG in force at the start, if it differs from that in the journal.",
+    help="Put CONFIG in force at the start, if it differs from that in the store.",
 )
 @service_options
 @JSON
@@ -119,8 +119,8 @@ def serve_command(  # noqa: PLR0913 - one for each option
 ) -> None:
     """Serve the partitions of CONFIG with a REST interface, a web page and, with --metrics, metrics.
 
-    With --listen, schedulers in other processes use one partition of CONFIG, to which they connect with `ugm.connect`.
-    With --journal, the changes of this partition are durable. A configuration in the journal stays in force; if CONFIG
+    With --listen, schedulers in other processes use one partition of CONFIG, to which they connect with ugm.connect.
+    With --store, the changes of this partition are durable. A configuration in the store stays in force; if CONFIG
     differs, the differences are logged, and the health is "degraded". --apply puts CONFIG in force at the start.
     Without --listen, only clients over REST can use the partitions; see --decide-token-file.
     CONFIG is reloaded on SIGHUP and when it changes; with - it is read once, from the standard input. A configuration
@@ -147,7 +147,7 @@ def serve_command(  # noqa: PLR0913 - one for each option
                 thresholds=thresholds,
                 history={name: history[name] for name in partitions},
                 services=services,
-                journals={} if service["journal"] is None else dict.fromkeys(services, service["journal"]),
+                stores={} if service["store"] is None else dict.fromkeys(services, service["store"]),
                 token=_token(token_file, "--token-file"),
                 decide_token=_token(decide_token_file, "--decide-token-file"),
                 read_only=not writable,
@@ -232,7 +232,7 @@ def _metrics(
     services: _Services,
     thresholds: Mapping[str, ThresholdWatch],
 ) -> Callable[[], tuple[bytes, str]]:
-    from ugm.server.metrics import PartitionCollector, exposition  # noqa: PLC0415 - needs an extra
+    from ugm.server.metrics.collector import PartitionCollector, exposition  # noqa: PLC0415 - needs an extra
 
     return exposition(PartitionCollector(partitions, history=history, services=services, thresholds=thresholds))
 

@@ -36,9 +36,9 @@ _OPTIONS: Final = (
         "host (0.0.0.0).",
     ),
     click.option(
-        "--journal",
+        "--store",
         metavar="LOCATION",
-        help="Keep the partition in this journal file, or in PostgreSQL (postgresql://...). Other processes with the "
+        help="Keep the partition in this file, or in PostgreSQL (postgresql://...). Other processes with the "
         "same location stand by; needs --listen.",
     ),
     click.option("--partition", "partition_name", metavar="NAME", help="The partition of CONFIG for --listen."),
@@ -86,7 +86,7 @@ def running_service(
     tune_interpreter()
     with _errors_reported():
         service = Service(
-            options["journal"],
+            options["store"],
             options["listen"],
             config=config,
             subscribers=[subscriber(config.name)],

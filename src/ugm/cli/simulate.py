@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from io import BufferedReader, RawIOBase
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, NoReturn, get_args
+from typing import Any, Final, NamedTuple, cast, get_args
 
 import click
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from ugm.cli.comparison import render_comparison
-from ugm.cli.exit_status import PROBLEMS
-from ugm.cli.files import opened, write_page
-from ugm.cli.html.comparison import comparison_page
-from ugm.cli.html.page import page
+from ugm.cli import PROBLEMS
 from ugm.cli.options import (
     STDIN,
     read_cluster,
@@ -29,12 +28,10 @@ from ugm.cli.options import (
     read_prefixes,
     read_tags,
 )
-from ugm.cli.output import instant, print_json
-from ugm.cli.preempt import PreemptionCase, PreemptionSource, replay_preemption, show_preemption
-from ugm.cli.progress import watching
-from ugm.cli.report import render
+from ugm.cli.output import exit_with_error, instant, print_json
+from ugm.cli.report.page import comparison_page, page
+from ugm.cli.report.terminal import render, render_comparison
 from ugm.config import PartitionConfig
-from ugm.resources import Resource
 from ugm.simulation import (
     JobMapping,
     JobOrderName,
@@ -43,16 +40,17 @@ from ugm.simulation import (
     Report,
     SwfHeader,
     Variant,
-    VictimWork,
     parse_swf,
     simulate,
 )
+from ugm.simulation import Progress as ReplayProgress
 
 __all__ = ["simulate_command"]
 
-
-#: The seconds that a victim takes to stop.
-_STOP_TIME: Final = 30
+#: The number of events between two updates of the progress.
+_STRIDE: Final = 500
+#: The options that are arguments of `simulate`.
+_ARGUMENTS: Final = ("cluster", "group_limits", "until", "reclaims")
 
 
 class _Case(NamedTuple):
@@ -68,24 +66,11 @@ class _Case(NamedTuple):
 class _Result(NamedTuple):
     case: _Case
     report: Report
-    recorder: Recorder | None
+    recorder: Recorder
     #: The duration of the replay in seconds, including reading.
     seconds: float
     #: The start of the log; None if it has no date.
     start: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Settings:
-    """The options that all replays share."""
-
-    workload: Path
-    mapping: JobMapping
-    is_recorded: bool
-    cluster: Resource | None
-    group_limits: Literal["always", "unless-user-limited"]
-    reclaims: bool
-    until: int | None
 
 
 @click.command("simulate", short_help="Replay a workload under a configuration.")
@@ -104,8 +89,8 @@ class _Settings:
     multiple=True,
     default=("fifo",),
     type=click.Choice(get_args(JobOrderName)),
-    help="The order of waiting jobs: by submission, by the usage of their queues, by the shares of their users, or by "
-    "the priority of their queues; several to compare them.",
+    help="The order of waiting jobs: by submission, by the usage of their queues, by both this and the shares of "
+    "their users, or by the priority of their queues; several to compare them.",
 )
 @click.option(
     "--reserve",
@@ -181,20 +166,6 @@ class _Settings:
     help="Whether elastic groups and groups of quota trees reclaim what they are guaranteed, by evictions.",
 )
 @click.option(
-    "--preempt",
-    "victims",
-    multiple=True,
-    type=click.Choice([one.value for one in VictimWork]),
-    help="Also replay with preemption: victims restart from the beginning or continue where they stopped; both to "
-    "compare them.",
-)
-@click.option(
-    "--stop-time",
-    type=click.IntRange(min=0),
-    metavar="SECONDS",
-    help="The time that a victim of --preempt takes to stop.  [default: 30]",
-)
-@click.option(
     "--until", type=click.IntRange(min=0), metavar="SECOND", help="Stop the replay after this second of the log."
 )
 @click.option(
@@ -209,23 +180,17 @@ class _Settings:
     help="Also write the report as an HTML page with plots, in one self-contained file.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print all numbers as JSON.")
-def simulate_command(  # noqa: PLR0913 - one for each option
+def simulate_command(
     *,
     workload: Path,
     config_files: tuple[Path, ...],
     orders: tuple[JobOrderName, ...],
     reserves: bool,
     partition_name: str | None,
-    cluster: Resource | None,
-    group_limits: Literal["always", "unless-user-limited"],
-    reclaims: bool,
-    victims: tuple[str, ...],
-    stop_time: int | None,
-    until: int | None,
     top: int,
     html_file: Path | None,
     as_json: bool,
-    **mapping: Any,  # noqa: ANN401 - the field of `JobMapping` for each further option
+    **others: Any,  # noqa: ANN401 - an argument of `simulate` or a field of `JobMapping` for each further option
 ) -> None:
     """Replay WORKLOAD under a configuration, and report which limits would have delayed or rejected its jobs.
 
@@ -235,34 +200,18 @@ def simulate_command(  # noqa: PLR0913 - one for each option
 
     With several configurations or orders, each of them is replayed, and the results are compared with the first one.
     With --reserve, each is replayed without and with reservations.
-
-    With --preempt, requests of queues below their guarantees preempt others. The report compares the guarantees, the
-    waits and the lost work with a replay without preemption.
     """
     if str(workload) == STDIN and STDIN in map(str, config_files):
         raise click.UsageError("only one of the files can be read from the standard input")
     cases = list(_cases(config_files, orders, partition_name, reserves=reserves))
-    if stop_time is not None and not victims:
-        raise click.UsageError("--stop-time needs --preempt")
-    settings = _Settings(workload, JobMapping(**mapping), html_file is not None, cluster, group_limits, reclaims, until)
-    if len(cases) + len(victims) > 1 and not workload.is_file():
+    if len(cases) > 1 and not workload.is_file():
         raise click.UsageError("a pipe can be read only once; to compare replays, pass a file")
-    if victims:
-        _refuse_with_preemption(cases, settings, victims)
-        seconds = _STOP_TIME if stop_time is None else stop_time
-        source = PreemptionSource(workload, settings.mapping, settings.cluster or Resource(), seconds)
-        preempted = [replay_preemption(case, source) for case in _preemption_cases(cases, victims)]
-        show_preemption(preempted, source, html_file, top=top, as_json=as_json)
-        _exit(one.report.is_clean for one in preempted)
-    results = [_replay(case, settings) for case in cases]
+    arguments = {name: others.pop(name) for name in _ARGUMENTS}
+    mapping = JobMapping(**others)
+    results = [_replay(case, workload, mapping, arguments, is_recorded=html_file is not None) for case in cases]
     show = _show_report if len(results) == 1 else _show_comparison
     show(results, workload, html_file, top=top, as_json=as_json)
-    _exit(one.report.is_clean for one in results)
-
-
-def _exit(clean: Iterable[bool]) -> NoReturn:
-    """End the process with the status for the self-checks of all replays."""
-    sys.exit(0 if all(clean) else PROBLEMS)
+    sys.exit(0 if all(one.report.is_clean for one in results) else PROBLEMS)
 
 
 def _cases(
@@ -284,56 +233,68 @@ def _cases(
                 yield _Case(f"{case} reserve", file, config, order, reserves=True)
 
 
-def _refuse_with_preemption(cases: Sequence[_Case], settings: _Settings, victims: Sequence[str]) -> None:
-    """Refuse the options that a replay with preemption does not follow, and configurations without guarantees."""
-    if settings.cluster is None:
-        raise click.UsageError("--preempt needs --cluster: without a size, the cluster is never full")
-    if len(set(victims)) < len(victims):
-        raise click.UsageError("--preempt is given twice with the same value")
-    ignored = {
-        "--order": any(case.order != "fifo" for case in cases),
-        "--reserve": any(case.reserves for case in cases),
-        "--group-limits": settings.group_limits != "always",
-        "--no-reclaim": not settings.reclaims,
-        "--until": settings.until is not None,
-    }
-    if found := [option for option, is_given in ignored.items() if is_given]:
-        raise click.UsageError(f"--preempt cannot be combined with {' and '.join(found)}")
-    for case in cases:
-        if not any(queue.resources.guaranteed for _, queue in case.config.root.walk()):
-            raise click.UsageError(f"--preempt: no queue of {case.config_file} has a guarantee")
-
-
-def _preemption_cases(cases: Sequence[_Case], victims: Sequence[str]) -> Iterator[PreemptionCase]:
-    """Yield a replay of each configuration without preemption, and one for each fate of the victims."""
-    for case in cases:
-        for chosen in (None, *map(VictimWork, victims)):
-            name = "without" if chosen is None else chosen.value
-            yield PreemptionCase(f"{case.name} {name}".strip(), case.config_file, case.config, chosen)
-
-
-def _replay(case: _Case, settings: _Settings) -> _Result:
-    began, header = time.perf_counter(), SwfHeader()
-    recorder = Recorder() if settings.is_recorded else None
-    workload = settings.workload
-    with opened(workload) as stream, watching(stream) as observer:
-        jobs = settings.mapping.jobs(parse_swf(stream, str(workload), header))
+def _replay(
+    case: _Case, workload: Path, mapping: JobMapping, arguments: Mapping[str, Any], *, is_recorded: bool
+) -> _Result:
+    began, header, recorder = time.perf_counter(), SwfHeader(), Recorder()
+    with _opened(workload) as stream, _watching(stream) as observer:
+        jobs = mapping.jobs(parse_swf(stream, str(workload), header))
         # The header is known once the first job has been read.
         first = list(islice(jobs, 1))
         report = simulate(
             chain(first, jobs),
             case.config,
-            cluster=settings.cluster,
-            group_limits=settings.group_limits,
-            until=settings.until,
             observer=observer,
-            recorder=recorder,
-            reclaims=settings.reclaims,
+            recorder=recorder if is_recorded else None,
             order=case.order,
             reserves=case.reserves,
             start=header.start_time or 0,
+            **arguments,
         )
     return _Result(case, report, recorder, time.perf_counter() - began, header.start_time)
+
+
+def _opened(workload: Path) -> BufferedReader:
+    """Open the log, or the standard input."""
+    if str(workload) == STDIN:
+        # A reader of its own, because not every standard input can be read ahead.
+        return BufferedReader(cast("RawIOBase", sys.stdin.buffer))
+    return workload.open("rb")
+
+
+@contextmanager
+def _watching(stream: BufferedReader) -> Iterator[Callable[[ReplayProgress], None]]:
+    """Show the progress of a replay on the standard error while the block runs, if it is a terminal.
+
+    For a pipe, whose size is unknown, only the counts are shown.
+    """
+    console = Console(stderr=True)
+    counts = TextColumn("{task.fields[counts]}")
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), counts, TimeElapsedColumn())
+    size = os.fstat(stream.fileno()).st_size if console.is_terminal and stream.seekable() else None
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as display:
+        task = display.add_task("replaying", total=size, counts="")
+        events = 0
+
+        def observe(moment: ReplayProgress) -> None:
+            nonlocal events
+            events += 1
+            if events % _STRIDE == 0:
+                counts = f"{moment.submitted:,} jobs submitted, {moment.waiting:,} waiting"
+                # The replay continues after the last job has been read, when the file is already closed.
+                done = size if size is None or stream.closed else stream.tell()
+                display.update(task, completed=done, counts=counts)
+
+        yield observe
+
+
+def _write(file: Path | None, text: Callable[[], str]) -> None:
+    """Write a page, if there is a file for it."""
+    try:
+        if file is not None:
+            file.write_text(text(), encoding="utf-8", newline="\n")
+    except OSError as error:
+        exit_with_error(f"{file}: cannot be written: {error.strerror or error}")
 
 
 def _show_report(
@@ -344,8 +305,7 @@ def _show_report(
     title = f"{workload.name} under {case.config_file.name}"
     if case.order != "fifo":
         title += f", order {case.order}"
-    if html_file and one.recorder:
-        write_page(html_file, page(report, one.recorder, title=title, start=one.start))
+    _write(html_file, lambda: page(report, one.recorder, title=title, start=one.start))
     if as_json:
         source = {"workload": str(workload), "config": str(case.config_file), "order": case.order}
         print_json({**source, **_timed(one)})
@@ -359,9 +319,8 @@ def _show_comparison(
     compared = ReplayComparison(tuple(Variant(one.case.name, one.report) for one in results))
     files = dict.fromkeys(one.case.config_file.name for one in results)
     title = f"{workload.name} under {', '.join(files)}"
-    if html_file:
-        recorders = [one.recorder for one in results if one.recorder is not None]
-        write_page(html_file, comparison_page(compared, recorders, title=title, start=results[0].start))
+    recorders = [one.recorder for one in results]
+    _write(html_file, lambda: comparison_page(compared, recorders, title=title, start=results[0].start))
     if as_json:
         replays = [
             {

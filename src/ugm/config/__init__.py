@@ -1,15 +1,17 @@
 """Queue configurations in YAML: reading, validation and writing.
 
 `load_config` and `parse_config` return a `SchedulerConfig`, or raise one `ugm.ConfigError` that lists every problem
-with its line and column. The values themselves are defined in `ugm.configuration`. Only this package imports pydantic.
+with its line and column. The values themselves are defined in `ugm.configuration`.
 
-A file is read in three steps: `ugm._documents` turns YAML into plain data, `ugm.config.assembly` builds the values with
-the schema of `ugm.config.scalars`, and the rules of the ``validation`` modules check them as a whole.
+A file is read in three steps: `ugm._documents` turns YAML into plain data, `ugm.config.assembly` builds the values,
+and the rules of `ugm.config.validation` check them as a whole.
 """
 
 from __future__ import annotations
 
-from ugm.config.export import Exported, LeftOut, export_config
+from typing import TYPE_CHECKING
+
+from ugm._lazy import on_first_use
 from ugm.config.text import Review, dump_config, load_config, parse_config, review_config, review_file
 from ugm.configuration import (
     BudgetConfig,
@@ -37,6 +39,9 @@ from ugm.configuration import (
     ThresholdConfig,
     UserGroupResolver,
 )
+
+if TYPE_CHECKING:
+    from ugm.config.export import Exported, LeftOut, export_config
 
 __all__ = [
     "BudgetConfig",
@@ -73,3 +78,13 @@ __all__ = [
     "review_config",
     "review_file",
 ]
+
+_load, _names = on_first_use(__name__, {"ugm.config.export": "Exported LeftOut export_config"})
+
+
+def __getattr__(name: str) -> object:
+    return _load(name)
+
+
+def __dir__() -> list[str]:
+    return _names()

@@ -1,29 +1,177 @@
 """Step two of reading a configuration: from plain data to the values of `ugm.configuration`.
 
+The loader keeps every scalar as a text; the annotation of the field in `ugm.configuration` determines its type. So
+``010`` is ten in a count, ``yes`` is a name in a list of users, and no value becomes a float by accident. A number or a
+boolean in quotes is a text, which is an error in a field of numbers or booleans, as in the YAML library of Apache
+YuniKorn.
+
 Values are built from the innermost to the outermost, each mapping on its own: every problem is reported at once, and
-too many problems end the reading. pydantic alone would collect all errors without a limit. A value that cannot be used
-is set aside, and the rest is read as if it were not there.
+too many problems end the reading. A value that cannot be used is set aside, and the rest is read as if it were not
+there.
 """
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias, TypeVar, cast
+import math
+import re
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from functools import partial
+from importlib import import_module
+from typing import Any, Final, Literal, TypeAlias, TypeVar, cast, final, get_args, get_origin
 
-from pydantic import ValidationError
-
-from ugm._config_fields import ConfigValue, FieldShape, field_shapes
-from ugm._documents.builder import UNUSABLE, Value
-from ugm._documents.loader import Document
-from ugm._documents.places import Path
-from ugm._spelling import did_you_mean
-from ugm.config.findings import Finding
-from ugm.config.model_documents import DocumentReader, document_reader, is_usable
-from ugm.config.scalars import SCALARS, kind_of
+from ugm._documents.builder import UNUSABLE, Quoted, Value
+from ugm._documents.loader import Document, DocumentFormat, ReadDocument
 from ugm.configuration import SchedulerConfig
-from ugm.errors import quote
+from ugm.configuration.fields import ConfigValue, FieldShape, field_shapes, parse_fraction
+from ugm.configuration.model_kinds import DOCUMENT_MODULES
+from ugm.configuration.resource_names import did_you_mean
+from ugm.configuration.scheduler import Finding, Path
+from ugm.errors import QuantityError, quote
+from ugm.resources import MAX_QUANTITY, VCORE, Resource, bounded_int, format_amount, is_resource_name, parse_quantity
 
-__all__ = ["Assembly", "SetAside"]
+__all__ = ["WRITERS", "Assembly", "SetAside"]
 
+_TRUE: Final = frozenset({"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON", "y", "Y"})
+_FALSE: Final = frozenset({"false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF", "n", "N"})
+_DIGITS: Final = re.compile(r"[0-9]+")
+_DECIMAL: Final = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
+
+
+@final
+class _RefusedError(Exception):
+    """A scalar cannot be read.
+
+    Args:
+        code: the code of the problem.
+        message: its message.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code: Final = code
+
+
+def _kind_of(value: object) -> str:
+    """Describe a value for a message."""
+    match value:
+        case None:
+            return "null"
+        case Mapping():
+            return "a mapping"
+        case list() | tuple():
+            return "a list"
+        case Quoted():
+            return f"the text {quote(value)} in quotes"
+        case str():
+            return quote(value)
+        case _:
+            return repr(value)
+
+
+def _to_text(value: object) -> str:
+    """Read a text; every scalar is a text."""
+    if isinstance(value, str):
+        return str(value)
+    raise _RefusedError("wrong-type", f"expected a text, found {_kind_of(value)}")
+
+
+def _to_count(value: object) -> int:
+    """Read a count of applications: decimal digits, at most 64 bits with a sign."""
+    if type(value) is not str or not _DIGITS.fullmatch(value):
+        raise _RefusedError("count-invalid", f"expected a count in decimal digits, found {_kind_of(value)}")
+    count = bounded_int(value, MAX_QUANTITY)
+    if count > MAX_QUANTITY:
+        raise _RefusedError("count-too-large", f"the count is too large (allowed: up to {MAX_QUANTITY})")
+    return count
+
+
+def _to_boolean(value: object) -> bool:
+    """Read one of the words of YAML 1.1 for true and false."""
+    if type(value) is str and value in _TRUE | _FALSE:
+        return value in _TRUE
+    raise _RefusedError("boolean-invalid", f"expected true or false, found {_kind_of(value)}")
+
+
+def _to_choice(allowed: tuple[str, ...], value: object) -> str:
+    """Read one of some words."""
+    if isinstance(value, str) and value in allowed:
+        return str(value)
+    words = ", ".join(map(repr, allowed[:-1])) + f" or {allowed[-1]!r}"
+    raise _RefusedError("choice-invalid", f"expected {words}, found {_kind_of(value)}")
+
+
+def _require_resource_name(name: str) -> None:
+    if not is_resource_name(name):
+        message = f"{quote(name)} is not a valid resource name (allowed: 1 to 256 characters without white space)"
+        raise _RefusedError("resource-name-invalid", message)
+
+
+def _to_amount(name: str, value: object) -> int:
+    _require_resource_name(name)
+    if value is None:
+        raise _RefusedError("quantity-invalid", "expected a quantity, found null")
+    text = _to_text(value)
+    try:
+        return parse_quantity(text, vcore=name == VCORE)
+    except QuantityError as error:
+        raise _RefusedError("quantity-invalid", f"{quote(text)} is not a quantity: {error.reason}") from None
+
+
+def _to_weight(_name: str, value: object) -> float:
+    """Read a weight, which is a decimal number; a rule checks that it is not negative."""
+    weight = float(value) if type(value) is str and _DECIMAL.fullmatch(value) else math.nan
+    if not math.isfinite(weight):
+        raise _RefusedError("weight-invalid", f"expected a decimal number, found {_kind_of(value)}")
+    return weight
+
+
+def _to_fraction(name: str, value: object) -> Fraction:
+    _require_resource_name(name)
+    try:
+        return parse_fraction(value)
+    except ValueError as error:
+        raise _RefusedError("weight-invalid", f"{error}, found {_kind_of(value)}") from None
+
+
+#: The readers of scalars, and of the values of mappings, by the annotation of the field.
+_SCALARS: Final[Mapping[object, Callable[[object], object]]] = {str: _to_text, int: _to_count, bool: _to_boolean}
+_ITEMS: Final[Mapping[object, Callable[[str, object], object]]] = {
+    Resource: _to_amount,
+    # Null means the empty text, for example of a property.
+    Mapping[str, str]: lambda _, value: "" if value is None else _to_text(value),
+    Mapping[str, float]: _to_weight,
+    Mapping[str, Fraction]: _to_fraction,
+}
+
+
+def _scalar_of(kind: object, value: object) -> object:
+    return _to_choice(get_args(kind), value) if get_origin(kind) is Literal else _SCALARS[kind](value)
+
+
+def _is_usable(data: Value) -> bool:
+    """Return whether the loader could read all parts of some data."""
+    if isinstance(data, dict):
+        return all(map(_is_usable, data.values()))
+    if isinstance(data, list):
+        return all(map(_is_usable, data))
+    return data is not UNUSABLE
+
+
+def _format(kind: type[ConfigValue]) -> DocumentFormat:
+    found: DocumentFormat = import_module(DOCUMENT_MODULES[kind]).FORMAT
+    return found
+
+
+def _write_document(value: ConfigValue) -> object:
+    return _format(type(value)).write(value, format_amount)
+
+
+#: Writes the values that have a form of their own in a file.
+WRITERS: Final[Mapping[type, Callable[[Any], object]]] = {
+    Resource: lambda amounts: {name: format_amount(name, amount) for name, amount in amounts.items()},
+    **dict.fromkeys(DOCUMENT_MODULES, _write_document),
+}
 _Tree: TypeAlias = "dict[str | int, _Tree]"
 _V = TypeVar("_V", bound=ConfigValue)
 
@@ -56,11 +204,10 @@ class Assembly:
         return path
 
     def _value(self, kind: type[_V], data: Value, path: Path) -> _V | None:
-        read = document_reader(kind, data)
-        if read is not None and data is not UNUSABLE:
-            return cast("_V | None", self._read(read, data, path))
+        if kind in DOCUMENT_MODULES and data is not UNUSABLE and (found := _format(kind)).recognises(data):
+            return cast("_V | None", self._read(found.read, data, path))
         if not isinstance(data, dict):
-            self._refuse(path, data, "wrong-type", f"expected a mapping, found {kind_of(data)}")
+            self._refuse(path, data, "wrong-type", f"expected a mapping, found {_kind_of(data)}")
             return None
         shapes = {shape.yaml_name: shape for shape in field_shapes(kind)}
         fields: dict[str, Value] = {}
@@ -74,9 +221,11 @@ class Assembly:
                 fields[shapes[name].name] = read
         return kind(**fields)
 
-    def _read(self, read: DocumentReader, data: Value, path: Path) -> ConfigValue | None:
+    def _read(
+        self, read: Callable[[Document, Value, Path], ReadDocument], data: Value, path: Path
+    ) -> ConfigValue | None:
         """Return the value of a document inside of the configuration."""
-        if not is_usable(data):
+        if not _is_usable(data):
             self.set_aside.add(path)
             self._document.problems.skip()
             return None
@@ -93,7 +242,7 @@ class Assembly:
         if not shape.is_list:
             return self._scalar(shape, value, path) if shape.nested is None else self._value(shape.nested, value, path)
         if not isinstance(value, list):
-            self._refuse(path, value, "wrong-type", f"expected a list, found {kind_of(value)}")
+            self._refuse(path, value, "wrong-type", f"expected a list, found {_kind_of(value)}")
             return None
         # An item that cannot be used is emptied, to keep the others in place.
         if shape.nested is None:
@@ -104,16 +253,22 @@ class Assembly:
 
     def _scalar(self, shape: FieldShape, value: Value, path: Path) -> Value:
         """Return a scalar, None if it is invalid; of a mapping of scalars, return the valid ones."""
-        try:
-            return SCALARS[shape.kind].validate_python(value)
-        except ValidationError as refused:
-            errors = refused.errors(include_url=False)
-        for error in errors:
-            self._refuse((*path, *error["loc"]), error["input"], error["type"], error["msg"])
-        invalid = {error["loc"] for error in errors}
-        if () in invalid:
+        if shape.kind not in _ITEMS:
+            return self._read_scalar(partial(_scalar_of, shape.kind), value, path)
+        if not isinstance(value, dict):
+            self._refuse(path, value, "wrong-type", f"expected a mapping, found {_kind_of(value)}")
             return None
-        return self._scalar(shape, {name: item for name, item in value.items() if (name,) not in invalid}, path)
+        read = _ITEMS[shape.kind]
+        items = {str(name): self._read_scalar(partial(read, name), item, (*path, name)) for name, item in value.items()}
+        valid = {name: item for name, item in items.items() if item is not None}
+        return Resource(valid) if shape.kind is Resource else valid
+
+    def _read_scalar(self, read: Callable[[object], object], value: Value, path: Path) -> Value:
+        try:
+            return read(value)
+        except _RefusedError as refused:
+            self._refuse(path, value, refused.code, str(refused))
+            return None
 
     def _refuse(self, path: Path, value: Value, code: str, message: str) -> None:
         """Set a value aside and report it, unless the loader has reported it."""

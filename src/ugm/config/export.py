@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from ugm._documents.places import Path, format_path
-from ugm.config.names import is_yunikorn_name
+from ugm._documents.builder import format_path
+from ugm.config.located import is_yunikorn_name
 from ugm.configuration import (
     Extensions,
     LimitConfig,
@@ -18,9 +18,10 @@ from ugm.configuration import (
     QueueConfig,
     SchedulerConfig,
 )
+from ugm.configuration.scheduler import Path
 from ugm.errors import RequestError, quote
 from ugm.identity import WILDCARD
-from ugm.queues.filters import is_pattern
+from ugm.queues.placement import is_pattern
 from ugm.resources import Resource
 
 __all__ = ["Exported", "LeftOut", "export_config"]
@@ -113,19 +114,19 @@ class _Export:
         limited = _Limited.of(partition)
         queues = partition.queues and self._queues(partition.queues, (*path, "queues"), limited)
         rules = tuple(_rule(rule) for rule in partition.placement_rules)
-        if partition.ugm.elastic is not None:
-            self._leave_out((*path, "ugm", "elastic"), "the elastic groups are left out")
-        if partition.ugm.fair_share is not None:
-            self._leave_out((*path, "ugm", "fairshare"), "the shares of users are left out")
-        if partition.ugm.resources:
-            self._leave_out((*path, "ugm", "resources"), "the list of resources is left out; other names are accepted")
-        if partition.ugm.thresholds.shares:
-            self._leave_out((*path, "ugm", "thresholds"), "the thresholds are left out")
-        for at, one in enumerate(partition.ugm.quota_trees):
-            message = f"the quota tree {quote(one.tree.name)} is left out"
-            self._leave_out((*path, "ugm", "quotatrees", at), message)
-        for at, budget in enumerate(partition.ugm.budgets):
-            self._leave_out((*path, "ugm", "budgets", at), f"the budget {quote(budget.name)} is left out")
+        ugm, at = partition.ugm, (*path, "ugm")
+        for field, value, message in (
+            ("elastic", ugm.elastic, "the elastic groups are left out"),
+            ("fairshare", ugm.fair_share, "the shares of users are left out"),
+            ("resources", ugm.resources, "the list of resources is left out; other names are accepted"),
+            ("thresholds", ugm.thresholds.shares, "the thresholds are left out"),
+        ):
+            if value:
+                self._leave_out((*at, field), message)
+        for number, one in enumerate(ugm.quota_trees):
+            self._leave_out((*at, "quotatrees", number), f"the quota tree {quote(one.tree.name)} is left out")
+        for number, budget in enumerate(ugm.budgets):
+            self._leave_out((*at, "budgets", number), f"the budget {quote(budget.name)} is left out")
         limits = self._limits(partition.limits, (*path, "limits"), limited)
         return replace(partition, queues=queues, limits=limits, placement_rules=rules, ugm=Extensions())
 

@@ -2,51 +2,285 @@
 
 A file is read in three steps: the loader turns it into plain data, the assembly builds values with the schema, and the
 rules check the whole. Each step sets invalid parts aside, and the next step continues with the rest. So one reading
-reports all problems, up to `ugm._documents.problems.MAX_PROBLEMS`. Findings that may only follow from a part that was
+reports all problems, up to `ugm._documents.builder.MAX_PROBLEMS`. Findings that may only follow from a part that was
 set aside are not reported.
+
+A configuration may be *inside of another YAML file*: a ConfigMap of Kubernetes, a list of objects, or the values of
+Helm. The configuration is a text below a key such as ``queues.yaml``. It is read in place: the lines around it are
+replaced by empty ones, so that every problem has the line and the column of the outer file.
+
+It may *include* files: at some places below the partition key ``ugm``, a mapping with only the key ``file`` stands for
+the content of a file in YAML or JSON. The content replaces the mapping before the values are built. So each problem in
+it has the name, the line and the column of that file, and all later steps need not know that there are several files.
+Only a configuration that was read from a file may include others. A text from elsewhere, for example from a client of a
+server, could otherwise read any file of this machine.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path as FilePath
-from typing import Any, Final, NamedTuple, cast
+from typing import Final, NamedTuple, TypeAlias, cast
 
 import yaml
 
-from ugm._config_fields import to_data
-from ugm._documents.loader import MAX_BYTES, Document, refusal, too_large
-from ugm._documents.places import mark_after
-from ugm._documents.problems import Problems
+from ugm._documents.builder import (
+    START,
+    UNUSABLE,
+    FilePlace,
+    ListPlace,
+    MappingPlace,
+    Place,
+    Problems,
+    Quoted,
+    Value,
+    format_path,
+    line_and_column,
+    mark_after,
+    mark_of,
+)
+from ugm._documents.loader import MAX_BYTES, Document, load, refusal, too_large
+from ugm._documents.located import load_any
 from ugm._json_values import JsonObject
 from ugm.arguments import require_items
-from ugm.config.amount_warnings import old_units
-from ugm.config.assembly import Assembly
-from ugm.config.excerpts import with_excerpts
-from ugm.config.inclusion import FILE_KEY, FileReader, include_files, reader_in
-from ugm.config.manifests import load_config_document
-from ugm.config.misspelling import MAX_WARNINGS, misspelt_resources
-from ugm.config.property_warnings import property_warnings, queues_without_group
-from ugm.config.validation import find_problems, partitions_can_be_used
-from ugm.configuration import QuotaTreeDocument, SchedulerConfig
-from ugm.errors import ConfigError, Problem, RequestError, value_text
-from ugm.resources import Resource, format_amount
+from ugm.config.assembly import WRITERS, Assembly
+from ugm.config.validation import (
+    MAX_WARNINGS,
+    find_problems,
+    misspelt_resources,
+    old_units,
+    partitions_can_be_used,
+    property_warnings,
+    queues_without_group,
+)
+from ugm.configuration import SchedulerConfig
+from ugm.configuration.fields import to_data
+from ugm.configuration.scheduler import Path
+from ugm.errors import ConfigError, Problem, RequestError, printable, quote, value_text
 
 __all__ = [
+    "FILE_KEY",
+    "LINE_END",
+    "FileReader",
     "Review",
     "decode_config",
     "dump_config",
+    "include_files",
     "load_config",
+    "load_config_document",
     "parse_config",
+    "reader_in",
     "review_bytes",
     "review_config",
     "review_file",
+    "with_excerpts",
 ]
+
+#: The ends of lines of YAML.
+LINE_END: Final = re.compile("\r\n|[\r\n\x85\u2028\u2029]")
+#: The key of a configuration.
+_CONFIG: Final = re.compile(r"^\s*[\"']?partitions[\"']?\s*:", re.MULTILINE)
+_KEYS: Final = (".yaml", ".yml", ".json")
+_NEXT_DOCUMENT: Final = re.compile(r"---(?=\s|$)")
+#: The key of a configuration that is not inside of another file.
+_PARTITIONS: Final = "partitions"
+
+
+class _Text(NamedTuple):
+    """A configuration inside of another file."""
+
+    path: Path
+    text: str
+    #: The line of the value, from 0.
+    line: int
+
+
+def load_config_document(text: str, file: str) -> Document:
+    """Read the document with a configuration: the text itself, or the one text inside of it.
+
+    Raises:
+        ConfigError: the text is not valid YAML, or contains several configurations.
+    """
+    document = load(text, file)
+    if not isinstance(document.data, dict) or _PARTITIONS in document.data or not _CONFIG.search(text):
+        return document
+    lines = LINE_END.split(text)
+    found = [one for part in _documents(document, lines, file) for one in _inside(part.data, part.place, ())]
+    if not found:
+        return document
+    if len(found) > 1:
+        keys = ", ".join(quote(format_path(one.path)) for one in found)
+        raise refusal(file, START, "config-ambiguous", f"the file contains {len(found)} configurations: {keys}")
+    return load(_in_place(found[0], lines), file)
+
+
+def _documents(document: Document, lines: list[str], file: str) -> Iterator[Document]:
+    """Yield the documents of a file; those that cannot be read contain no configuration."""
+    starts = [number for number, line in enumerate(lines) if _NEXT_DOCUMENT.match(line)]
+    if not starts:
+        yield document
+        return
+    for start, end in zip([0, *starts], [*starts, len(lines)], strict=True):
+        try:
+            yield load("\n" * start + "\n".join(lines[start:end]), file)
+        except ConfigError:
+            continue
+
+
+def _inside(data: Value, place: Place, path: Path) -> Iterator[_Text]:
+    """Yield the configurations in the texts of a document."""
+    if isinstance(data, dict) and isinstance(place, MappingPlace):
+        for key, value in data.items():
+            below = place.values[key]
+            if isinstance(value, Quoted) and key.endswith(_KEYS) and _CONFIG.search(value):
+                yield _Text((*path, key), str(value), line_and_column(mark_of(below))[0] - 1)
+            else:
+                yield from _inside(value, below, (*path, key))
+    elif isinstance(data, list) and isinstance(place, ListPlace):
+        for index, (value, below) in enumerate(zip(data, place.items, strict=True)):
+            yield from _inside(value, below, (*path, index))
+
+
+def _in_place(found: _Text, lines: list[str]) -> str:
+    """Return the text at its lines of the file; a text in quotes, whose lines are others, begins at its line."""
+    inner = found.text.rstrip("\n").split("\n")
+    first = found.line + 1
+    outer = lines[first : first + len(inner)]
+    if [line.strip() for line in outer] == [line.strip() for line in inner]:
+        return "\n" * first + "\n".join(outer)
+    return "\n" * found.line + found.text
+
+
+#: The maximum number of characters that are shown before and after the place.
+_BEFORE: Final = 60
+_AFTER: Final = 60
+
+
+def with_excerpts(problems: Iterable[Problem], texts: Mapping[str, str]) -> tuple[Problem, ...]:
+    """Return problems with the lines of the texts to which they belong."""
+    found = tuple(problems)
+    files = [file for file in {problem.file for problem in found} if isinstance(texts.get(file), str)]
+    lines = {file: LINE_END.split(str.__str__(texts[file])) for file in files}
+    return tuple(_with_excerpt(problem, lines.get(problem.file, ())) for problem in found)
+
+
+def _with_excerpt(problem: Problem, lines: list[str] | tuple[str, ...]) -> Problem:
+    if not 0 < problem.line <= len(lines):
+        return problem
+    line, place = lines[problem.line - 1], problem.column - 1
+    start = max(place - _BEFORE, 0)
+    before = ("..." if start else "") + printable(line[start:place])
+    after = printable(line[place : place + _AFTER]) + ("..." if len(line) > place + _AFTER else "")
+    return problem._replace(excerpt=f"{before}{after}\n{' ' * len(before)}^")
+
+
+#: Returns the text of a file that a configuration names, and the name of the file in problems.
+FileReader: TypeAlias = Callable[[str], tuple[str, str]]
+#: Stands for every item of a list.
+_EACH: Final = object()
+#: The places where a file may be included.
+_PLACES: Final[tuple[tuple[object, ...], ...]] = (
+    ("partitions", _EACH, "ugm", "elastic", "groups", _EACH),
+    ("partitions", _EACH, "ugm", "quotatrees", _EACH, "tree"),
+)
+#: The key of a file that is included.
+FILE_KEY: Final = "file"
+_Placed: TypeAlias = tuple[Value, Place]
+
+
+def reader_in(folder: str, texts: dict[str, str]) -> FileReader:
+    """Return a function that reads files whose names are relative to a folder, and adds their texts to *texts*.
+
+    The text of a file that cannot be read is empty.
+    """
+
+    def read(name: str) -> tuple[str, str]:
+        file = os.path.join(folder, name)  # noqa: PTH118 - the name stays as it was written
+        texts.setdefault(file, "")
+        with FilePath(file).open("rb") as stream:
+            texts[file] = stream.read(MAX_BYTES + 1).decode("utf-8-sig")
+        return texts[file], file
+
+    return read
+
+
+def include_files(document: Document, read: FileReader | None) -> Document:
+    """Return a document in which the content of the named files has replaced their names.
+
+    Args:
+        document: the document; its problems are those of the result.
+        read: reads the files; None if no file may be included.
+
+    Raises:
+        ConfigError: there are too many problems.
+    """
+    data, place = document.data, document.place
+    for pattern in _PLACES:
+        data, place = _replaced(data, place, pattern, (), partial(_content, document, read))
+    return Document(data, place, document.problems)
+
+
+def _replaced(
+    data: Value,
+    place: Place,
+    pattern: Sequence[object],
+    path: Path,
+    content: Callable[[Value, Place, Path], list[_Placed]],
+) -> _Placed:
+    """Return data in which the values at the places of a pattern are replaced; containers are copied, not changed."""
+    part, rest = pattern[0], pattern[1:]
+    if part is _EACH and isinstance(data, list) and isinstance(place, ListPlace):
+        items: list[_Placed] = []
+        for at, pair in enumerate(zip(data, place.items, strict=True)):
+            below = (*path, at)
+            items += [_replaced(*pair, rest, below, content)] if rest else content(*pair, below)
+        return [item for item, _ in items], ListPlace(place.mark, [each for _, each in items])
+    if isinstance(part, str) and isinstance(data, dict) and isinstance(place, MappingPlace) and part in data:
+        given, below = (data[part], place.values[part]), (*path, part)
+        found = _replaced(*given, rest, below, content) if rest else content(*given, below)[0]
+        return {**data, part: found[0]}, place._replace(values={**place.values, part: found[1]})
+    return data, place
+
+
+def _content(document: Document, read: FileReader | None, data: Value, place: Place, path: Path) -> list[_Placed]:
+    """Return the values that a value stands for: itself, or those in a file."""
+    if not isinstance(data, dict) or set(data) != {FILE_KEY} or not isinstance(data[FILE_KEY], str):
+        return [(data, place)]
+    name, at = str(data[FILE_KEY]), (*path, FILE_KEY)
+    if read is None:
+        document.report(at, "file-not-allowed", "only a configuration that is a file may name other files")
+        return [(UNUSABLE, place)]
+    try:
+        text, file = read(name)
+        loaded = load_any(text, file)
+    except ConfigError as error:
+        document.problems.include(error.problems)
+        return [(UNUSABLE, place)]
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        document.report(at, "file-unreadable", f"the file {quote(name)} cannot be read: {reason}")
+        return [(UNUSABLE, place)]
+    if loaded.problems:
+        document.problems.include(loaded.problems.error().problems)
+    found = [(loaded.data, loaded.place)] if path[-1] == "tree" else _items(loaded.data, loaded.place)
+    return [(item, FilePlace(file, each)) for item, each in found]
+
+
+def _items(data: Value, place: Place) -> Iterator[_Placed]:
+    """Yield the groups of a file: the items of a list or of a Kubernetes list, or the one group that it contains."""
+    if isinstance(data, dict) and isinstance(place, MappingPlace) and isinstance(data.get("items"), list):
+        data, place = data["items"], place.values["items"]
+    if isinstance(data, list) and isinstance(place, ListPlace):
+        yield from zip(data, place.items, strict=True)
+    else:
+        yield data, place
 
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -79,7 +313,7 @@ def load_config(path: str | os.PathLike[str]) -> SchedulerConfig:
 
 def included_files(path: str | os.PathLike[str]) -> tuple[str, ...]:
     """Return the names of the files that the configuration in a file includes, whether or not they can be read."""
-    found: list[str] = []
+    found: dict[str, str] = {}
     with suppress(ConfigError):
         text, file = _read(path)
         # Nearly all configurations include no file, and parsing a large one takes long.
@@ -247,7 +481,7 @@ def _reviewed(text: str, file: str, folder: str | None = None, known: Iterable[s
     """
     texts = {file: text}
     try:
-        document = include_files(load_config_document(text, file), None if folder is None else _reader(folder, texts))
+        document = include_files(load_config_document(text, file), None if folder is None else reader_in(folder, texts))
         assembly = Assembly(document)
         config = assembly.config()
         if config is not None:
@@ -258,18 +492,6 @@ def _reviewed(text: str, file: str, folder: str | None = None, known: Iterable[s
         problems, config, warnings = error.problems, None, ()
     valid = None if problems or config is None else replace(config, warnings=warnings)
     return Review(valid, with_excerpts(problems, texts), warnings)
-
-
-def _reader(folder: str, texts: dict[str, str]) -> FileReader:
-    """Return a function that reads the files of a folder, and adds their texts to *texts*."""
-    read_file = reader_in(folder)
-
-    def read(name: str) -> tuple[str, str]:
-        text, file = read_file(name)
-        texts[file] = text
-        return text, file
-
-    return read
 
 
 def _warnings(config: SchedulerConfig, document: Document, file: str, known: Iterable[str]) -> tuple[Problem, ...]:
@@ -296,18 +518,6 @@ def _apply_rules(config: SchedulerConfig, document: Document, assembly: Assembly
         document.report(finding.path, finding.code, finding.message)
 
 
-def _tree_document(tree: QuotaTreeDocument) -> object:
-    from ugm.quotatree.declared import document_of  # noqa: PLC0415 - most configurations declare no trees
-
-    return document_of(tree, format_amount)
-
-
-_WRITERS: Final[Mapping[type, Callable[[Any], object]]] = {
-    Resource: lambda amounts: {name: format_amount(name, amount) for name, amount in amounts.items()},
-    QuotaTreeDocument: _tree_document,
-}
-
-
 def dump_config(config: SchedulerConfig) -> str:
     """Write a configuration as YAML, without settings that have their default value.
 
@@ -331,4 +541,4 @@ def dump_config(config: SchedulerConfig) -> str:
 
 def config_data(config: SchedulerConfig) -> JsonObject:
     """Return a configuration as mappings, lists and scalars with the keys of a file, without default values."""
-    return cast("JsonObject", to_data(config, _WRITERS))
+    return cast("JsonObject", to_data(config, WRITERS))

@@ -1,43 +1,45 @@
 """The configuration of a scheduler as plain frozen values.
 
 `ugm.config` reads these values from YAML and writes them; programs and tests may build them directly. A
-`ugm.Partition` and a `ugm.Manager` are configured with a `PartitionConfig`, and a journal stores the same value.
+`ugm.Partition` and a `ugm.Manager` are configured with a `PartitionConfig`, and a store keeps the same value.
 
 The values mirror the file. The YAML name of a field is its name here without underscores, except ``limit`` (here
 `LimitConfig.label`), ``parent`` (here `QueueConfig.declared_parent`) and ``from`` (here `ScheduledLimit.start`).
 
 A value is immutable, compares by content, and checks the type of each field when it is built. The rules of a whole
 configuration, for example that no two queues have the same path, are checked by `ugm.config` for a file and by the
-partition that uses the configuration. This package needs neither pydantic nor yaml.
+partition that uses the configuration. This package does not need yaml.
 """
 
-from ugm.configuration.limits import LimitConfig, LimitExtensions, ScheduledLimit
-from ugm.configuration.models import (
+from ugm.configuration.scheduler import (
+    DEFAULT_PARTITION,
+    AcceptedNames,
     BudgetCarry,
     BudgetConfig,
     BudgetModeName,
     BudgetPeriod,
     BudgetUnit,
+    ChildTemplate,
     ElasticConfig,
     ElasticGroupConfig,
+    Extensions,
     FairShareConfig,
+    FilterConfig,
     GroupSource,
     GroupSourceKind,
+    LimitConfig,
+    LimitExtensions,
+    NodeSortPolicy,
+    PartitionConfig,
+    PlacementRule,
+    PreemptionConfig,
+    QueueConfig,
+    QueueResources,
     QuotaNodeConfig,
     QuotaTreeConfig,
     QuotaTreeDocument,
     QuotaTreeRules,
-    VictimChoice,
-)
-from ugm.configuration.placement import FilterConfig, PlacementRule
-from ugm.configuration.queues import ChildTemplate, QueueConfig, QueueResources
-from ugm.configuration.scheduler import (
-    DEFAULT_PARTITION,
-    AcceptedNames,
-    Extensions,
-    NodeSortPolicy,
-    PartitionConfig,
-    PreemptionConfig,
+    ScheduledLimit,
     SchedulerConfig,
     ThresholdConfig,
     UserGroupResolver,
@@ -75,5 +77,4 @@ __all__ = [
     "SchedulerConfig",
     "ThresholdConfig",
     "UserGroupResolver",
-    "VictimChoice",
 ]

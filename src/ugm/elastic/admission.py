@@ -67,32 +67,6 @@ class GroupAdmission:
     tree: ElasticTree
     rules: AdmissionRules
 
-    def surely_fits(self, group: str, usage: Resource, *, is_expected: bool) -> bool:
-        """Return True if a preemptible pod fits; False if it does not, or if that would take long to find out.
-
-        A pod that is not expected yet fits if a lower bound proves it, in time proportional to the depth of the group.
-
-        Args:
-            group: the group of the pod.
-            usage: its request.
-            is_expected: whether its request is counted already.
-        """
-        if not self.rules.by_runtime:
-            return False
-        resources = self.tree.nodes[group].resources
-        for name, amount in usage.amounts.items():
-            node = resources.get(name)
-            if not amount or node is None or not node.is_limited:
-                continue
-            levels = [node, *self._above(node)]
-            if is_expected:
-                fits = all(each.used + amount <= each.runtime() for each in levels)
-            else:
-                fits = node.surely_fits(amount, levels)
-            if not fits:
-                return False
-        return True
-
     def room(self, group: str, resource: str) -> int | None:
         """Return the most of a resource with which an expected pod fits a group; None if that is not limited."""
         found = self.tree.nodes.get(group)

@@ -10,7 +10,7 @@ from typing import Final
 from ugm.arguments import require_instance
 from ugm.configuration import ElasticConfig, ElasticGroupConfig
 from ugm.elastic.admission import AdmissionRules
-from ugm.elastic.group import ROOT_GROUP, TOO_DEEP, ElasticGroup, GroupError, Refusal, parent_of, parents_first
+from ugm.elastic.group import ROOT_GROUP, ElasticGroup, GroupError, Refusal, parents_first
 from ugm.elastic.quota import ElasticQuota
 from ugm.elastic.tree import ElasticTree
 from ugm.resources import MAX_QUANTITY, Resource
@@ -77,22 +77,13 @@ def _empty_quota(config: ElasticConfig) -> ElasticQuota:
 
 
 def _create(quota: ElasticQuota, config: ElasticConfig) -> Iterator[tuple[int, Refusal]]:
-    """Create all groups, parents first, and yield each refusal with the position of its group.
-
-    Of the groups that are too deep, only the topmost are refused. Those below them are left out.
-    """
+    """Create all groups, parents first, and yield each refusal with the position of its group."""
     groups = [declared_group(group) for group in config.groups]
     positions = {id(group): position for position, group in enumerate(groups)}
-    left_out = set[str]()
     for group in parents_first(groups):
-        if parent_of(group) in left_out:
-            left_out.add(group.name)
-            continue
         try:
             quota.create(group)
         except GroupError as error:
-            if any(refusal.rule == TOO_DEEP for refusal in error.refusals):
-                left_out.add(group.name)
             yield from ((positions[id(group)], refusal) for refusal in error.refusals)
             if quota.tree.nodes.get(group.name) is None:
                 # The groups below it are compared with it nevertheless.

@@ -10,14 +10,13 @@ Source: Koordinator, multi-hierarchy elastic quota management, "Min Guarantee an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple, final
+from typing import NamedTuple
 
 from ugm.decision import Violation
-from ugm.elastic.pods import Pod, TrackedPod, require_texts
-from ugm.errors import RequestError
+from ugm.elastic.pods import Pod, TrackedPod
 from ugm.resources import Resource
 
-__all__ = ["ElasticPreemptionPlan", "OveruseClock", "RevokePlan", "plan_preemption", "plan_revoke"]
+__all__ = ["ElasticPreemptionPlan", "RevokePlan", "plan_preemption", "plan_revoke"]
 
 
 class RevokePlan(NamedTuple):
@@ -130,48 +129,3 @@ def _needed(
             count(one, -1)
             needed.append(one)
     return needed
-
-
-@final
-class OveruseClock:
-    """Measures how long groups have been using more than their runtime.
-
-    The clock does not read the time; each call passes it. Times are integers in any unit.
-
-    Args:
-        delay: how long a group may use more than its runtime before pods are evicted.
-
-    Raises:
-        RequestError: the delay is not an int, or negative.
-
-    >>> clock = OveruseClock(delay=120)
-    >>> clock.due({"dev"}, now=0), clock.due({"dev"}, now=120), clock.due({"dev"}, now=121)
-    ((), (), ('dev',))
-    """
-
-    def __init__(self, delay: int = 120) -> None:
-        if type(delay) is not int or delay < 0:
-            raise RequestError("delay", delay, "expected an int >= 0")
-        self._delay: Final = delay
-        #: The time of the last call, and for each group above its runtime the time when it was first reported, or when
-        #: the group was last due. One object, so that an interrupted call changes all or nothing.
-        self._last: tuple[int | None, dict[str, int]] = (None, {})
-
-    def due(self, over: Iterable[str], *, now: int) -> tuple[str, ...]:
-        """Return the groups that have been over for longer than the delay, sorted. Their delay starts again.
-
-        Args:
-            over: all groups that use more than their runtime now.
-            now: the time, not earlier than in the last call.
-
-        Raises:
-            RequestError: *now* is not an int, or earlier than in the last call, or *over* are not texts.
-        """
-        before, known = self._last
-        if type(now) is not int or (before is not None and now < before):
-            earliest = "" if before is None else f" >= {before}, the time of the last call"
-            raise RequestError("now", now, f"expected an int{earliest}")
-        reported = {group: known.get(group, now) for group in sorted(require_texts("over", over))}
-        due = tuple(group for group, since in reported.items() if now - since > self._delay)
-        self._last = now, reported | dict.fromkeys(due, now)
-        return due

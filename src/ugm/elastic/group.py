@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, get_type_hints
 
 from ugm.arguments import require_name
 from ugm.errors import RequestError, UgmError
-from ugm.identity import MAX_DEPTH, MAX_NAME
+from ugm.identity import MAX_NAME
 from ugm.resources import Resource
 
 __all__ = [
@@ -22,14 +22,12 @@ __all__ = [
     "DEFAULT_GROUP",
     "ROOT_GROUP",
     "SYSTEM_GROUP",
-    "TOO_DEEP",
     "ElasticGroup",
     "GroupError",
     "Refusal",
     "parent_of",
     "parents_first",
     "require_group",
-    "too_deep",
 ]
 
 #: The root group. It has no limits, and shares what the system and default groups leave of the cluster.
@@ -41,9 +39,6 @@ DEFAULT_GROUP: Final = "koordinator-default-quota"
 
 #: Groups that always exist.
 BUILT_IN: Final = frozenset((ROOT_GROUP, SYSTEM_GROUP, DEFAULT_GROUP))
-
-#: The rule that limits the levels of the tree.
-TOO_DEEP: Final = "too_deep"
 
 _NOTHING: Final = Resource()
 
@@ -167,11 +162,6 @@ def _require_names(field: str, value: str | tuple[object, ...], description: str
 def parent_of(group: ElasticGroup) -> str:
     """Return the name of the parent group."""
     return group.parent or ROOT_GROUP
-
-
-def too_deep(levels: int) -> str:
-    """Return the reason of a refusal because the tree would have too many levels."""
-    return f"the tree would have {levels} levels, with the root (allowed: up to {MAX_DEPTH})"
 
 
 def parents_first(groups: Iterable[ElasticGroup]) -> list[ElasticGroup]:

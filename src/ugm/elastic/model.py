@@ -7,7 +7,7 @@ group.
 A claim without a group is denied, so that a misspelt group or a missing tag does not remove a limit. It is accepted
 only if a default group is configured, or if the model is unrestricted.
 
-If an exception from outside interrupts a call, the call either takes effect or changes nothing.
+If a call does not return, a partition resets the model and charges all claims again.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, Self, TypeVar, final
 
-from ugm._claim_groups import NAMESPACE_TAG, GroupFinder, finder_of
-from ugm._config_fields import to_data
 from ugm._json_values import JsonMapping
 from ugm.arguments import require_name
 from ugm.configuration import ElasticConfig, GroupSource
+from ugm.configuration.fields import to_data
+from ugm.configuration.model_kinds import NAMESPACE_TAG, GroupFinder, finder_of
 from ugm.decision import EffectiveLimit, Violation
 from ugm.elastic.admission import GROUP
 from ugm.elastic.declared import declared_quota, unlimited_total
@@ -27,7 +27,7 @@ from ugm.elastic.group import DEFAULT_GROUP, ROOT_GROUP
 from ugm.elastic.lending import borrowers, overuse
 from ugm.elastic.pods import Pod, require_pod
 from ugm.elastic.quota import ElasticQuota
-from ugm.elastic.tree_copy import KnownGroups, TreeCopy
+from ugm.elastic.status import status
 from ugm.errors import InvariantError, RequestError
 from ugm.model import Borrower, Claim, OrderNode, ReportingModel, SetupViolation
 from ugm.resources import Resource
@@ -109,8 +109,8 @@ class ElasticModel(ReportingModel):
         if type(unrestricted) is not bool:
             raise RequestError("unrestricted", unrestricted, "expected True or False")
         self.quota: Final = quota
-        #: The last computation of the state.
-        self._known: Final = KnownGroups()
+        #: The last state of each group.
+        self._known: dict[str, JsonMapping] = {}
         #: The claim that was checked last and its pod, which `charge` and `evictions` use for the same claim.
         self._checked: tuple[Claim, Pod] | None = None
         #: The names of all pods that are claims. After an interruption it may include pods that no longer exist.
@@ -173,8 +173,6 @@ class ElasticModel(ReportingModel):
         if self.quota.refuses_pods(group):
             requested = pod.usage.without_zeros().amounts.items()
             return [Violation(GROUP, group, "", "", name, 0, 0, amount) for name, amount in requested]
-        if self.quota.surely_fits(pod, group):
-            return ()
         return self._if_expected(pod, lambda: self.quota.violations(pod))
 
     def never(self, claims: Sequence[Claim]) -> Iterable[Violation]:
@@ -213,16 +211,19 @@ class ElasticModel(ReportingModel):
         return self.quota.all_limits()
 
     def capture_state(self) -> Callable[[], JsonMapping]:
-        """Copy the numbers of all groups; the returned function computes the runtimes that have changed.
+        """Copy the groups; the returned function computes their runtimes.
 
         The states share the groups that have not changed, so they must not be modified.
         """
-        copy = TreeCopy(self.quota.tree, self._known)
-        return lambda: {
-            "kind": "elastic",
-            "total": dict(copy.total),
-            "groups": copy.groups(),
-        }
+        copy = self.quota.tree.copy()
+
+        def state() -> JsonMapping:
+            states = {node.name: status(copy, node.name).to_dict() for node in copy.root.walk()}
+            known = self._known
+            self._known = {name: known[name] if known.get(name) == one else one for name, one in states.items()}
+            return {"kind": "elastic", "total": dict(copy.total), "groups": list(self._known.values())}
+
+        return state
 
     def state(self) -> JsonMapping:
         """Return the total of the cluster, and the status of every group, every parent before its children."""

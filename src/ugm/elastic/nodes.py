@@ -11,15 +11,15 @@ down.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import InitVar, dataclass, field
+from itertools import pairwise
 from typing import Final, NamedTuple, final
 
 from ugm.elastic.child_shares import ChildShares
 from ugm.elastic.group import ElasticGroup
-from ugm.identity import MAX_DEPTH
 
-__all__ = ["UNLIMITED", "UNLIMITED_TERMS", "GroupNode", "ResourceNode", "ResourceTerms", "excess_levels"]
+__all__ = ["UNLIMITED", "UNLIMITED_TERMS", "GroupNode", "ResourceNode", "ResourceTerms"]
 
 #: The maximum of a resource that is not limited: above any realistic request.
 UNLIMITED: Final = 1 << 128
@@ -137,16 +137,6 @@ class ResourceNode:
         """The requests in and below the group, but at least the minimum if the group does not lend it."""
         return self.child_request if self.lends else max(self.child_request, self.min)
 
-    @property
-    def own_requests(self) -> tuple[int, int]:
-        """The requests of the pods directly in the group: all of them, and those of non-preemptible pods."""
-        return self.own_request, self.own_non_preemptible_request
-
-    @property
-    def own_usage(self) -> tuple[int, int]:
-        """The usage of the pods directly in the group: of all of them, and of non-preemptible pods."""
-        return self.own_used, self.own_non_preemptible_used
-
     def change_request(self, delta: int, non_preemptible: int = 0) -> None:
         """Count a change of the requests of pods directly in the group; *non_preemptible* is a part of *delta*."""
         self.own_request += delta
@@ -162,17 +152,6 @@ class ResourceNode:
         self.own_non_preemptible_used += non_preemptible
         if self.is_counted:
             self.pass_usage_up(0, delta, non_preemptible)
-
-    def count_running(self, delta: int) -> None:
-        """Count a change of the requests and the usage of preemptible running pods directly in the group."""
-        self.own_request += delta
-        self.own_used += delta
-        if self.is_counted:
-            self.pass_request_up(delta)
-            node: ResourceNode | None = self
-            while node is not None:
-                node.used += delta
-                node = node.parent
 
     def pass_request_up(self, delta: int) -> None:
         """Count a change of the requests here and above, until a maximum or minimum absorbs it."""
@@ -220,50 +199,19 @@ class ResourceNode:
         That of the root is what the built-in groups leave. A group whose parent does not share the resource gets its
         maximum, and so does a built-in group.
         """
-        top, path = self.shared_path()
-        runtime = top.max
-        for shares, node in path:
-            runtime = shares.lower_bound(node, runtime)
-        if runtime != self.limited_request or (runtime < self.min and not self.lends):
-            runtime = top.max
-            for shares, node in path:
-                runtime = shares.exact_share(node, runtime)
-        return runtime
-
-    def surely_fits(self, more: int, levels: Collection[ResourceNode]) -> bool:
-        """Return True if lower bounds of the runtimes prove that a new request of the group fits. Changes nothing.
-
-        The resource must be limited: requests of other resources are not counted. Takes time proportional to the depth
-        of the group.
-
-        Args:
-            more: the request.
-            levels: the nodes that limit it.
-        """
-        path, node, delta = [], self, more
-        while node.competes and (parent := node.parent) is not None and parent.is_counted:
-            request = node.child_request + delta
-            if request < node.min and not node.lends:
-                request = node.min
-            if request > node.max:  # noqa: PLR1730 - a call of `min` takes longer
-                request = node.max
-            delta = request - node.limited_request
-            path.append((parent.shares, node, request))
-            node = parent
-        runtime = node.max
-        bounds = {id(node): runtime}
-        for shares, node, request in reversed(path):
-            bounds[id(node)] = runtime = shares.lower_bound_with(node, request, runtime)
-        return all(each.used + more <= bounds.get(id(each), -1) for each in levels)
-
-    def shared_path(self) -> tuple[ResourceNode, list[tuple[ChildShares, ResourceNode]]]:
-        """Return the topmost node that shares, and all nodes from there down to this one with their siblings."""
         node, path = self, []
         while node.competes and node.parent is not None and node.parent.is_counted:
-            path.append((node.parent.shares, node))
+            path.append(node)
             node = node.parent
-        path.reverse()
-        return node, path
+        path.append(node)
+        least = exact = node.max
+        for above, below in pairwise(reversed(path)):
+            least = above.shares.least_share(below, least)
+        if least == self.limited_request and (least >= self.min or self.lends):
+            return least
+        for above, below in pairwise(reversed(path)):
+            exact = above.shares.share(below, exact)
+        return exact
 
     def scaled_min(self) -> int:
         """Return the minimum, scaled if the minimums of all siblings exceed the available amount."""
@@ -332,35 +280,8 @@ class GroupNode:
     @property
     def depth(self) -> int:
         """The number of groups from the root to this one, both included."""
-        depth, node = 1, self.parent
-        while node is not None:
-            depth, node = depth + 1, node.parent
-        return depth
+        return len(list(self.path()))
 
     def is_below(self, name: str) -> bool:
         """Return whether this is the group of that name, or below it."""
         return any(node.name == name for node in self.path())
-
-    @property
-    def height(self) -> int:
-        """The number of groups on the longest path downward, this one included."""
-        height, level = 0, [self]
-        while level:
-            height += 1
-            level = [child for node in level for child in node.children.values()]
-        return height
-
-
-def excess_levels(node: GroupNode | None, parent: GroupNode) -> int:
-    """Return the number of levels of the tree if a group is put below a parent, if they are too many; otherwise 0.
-
-    Takes time proportional to the depth of the parent and, for a group that moves, to the number of groups below.
-
-    Args:
-        node: the group; None if it is new.
-        parent: its new parent.
-    """
-    if node is not None and node.parent is parent:
-        return 0
-    levels = parent.depth + (node.height if node is not None and node.children else 1)
-    return levels if levels > MAX_DEPTH else 0

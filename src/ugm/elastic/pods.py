@@ -9,12 +9,9 @@ Source: Koordinator, multi-hierarchy elastic quota management, "Pod" and "Compat
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from functools import partial
-from itertools import count
-from typing import Final, NamedTuple, TypeAlias, TypeVar, final
+from typing import Final, NamedTuple, final
 
 from ugm.arguments import require_items, require_name, require_resource
 from ugm.elastic.group import DEFAULT_GROUP, ElasticGroup
@@ -89,12 +86,6 @@ def require_texts(argument: str, names: object) -> tuple[str, ...]:
     return items
 
 
-KeyT = TypeVar("KeyT")
-
-#: The group that a pod names or, if it names none, its namespace. This determines the group of the pod.
-_Binding: TypeAlias = tuple[str, str]
-
-
 @final
 @dataclass(slots=True, eq=False)
 class TrackedPod:
@@ -103,93 +94,47 @@ class TrackedPod:
     pod: Pod
     #: The group that the pod is counted in.
     group: str
-    #: The position in the order of arrival.
-    arrival: int = 0
     #: Whether the pod runs; otherwise it waits.
     is_running: bool = False
 
 
-_ByGroup: TypeAlias = defaultdict[str, defaultdict[int, dict[str, TrackedPod]]]
-
-#: Makes the pods of a group by priority. A partial function can be copied and pickled, unlike a lambda.
-_by_priority: Final = partial(defaultdict[int, dict[str, TrackedPod]], dict)
-
-
 @final
 class PodIndex:
-    """All pods by name, group and namespace, and the names and namespaces of all groups."""
+    """All pods by name and group, and the names and namespaces of all groups."""
 
     def __init__(self, groups: Iterable[ElasticGroup] = ()) -> None:
-        #: In the order of arrival. All other indexes of pods follow from it (see `reindex`).
-        self.pods: dict[str, TrackedPod] = {}
-        self._arrivals: Final = count(1)
-        #: Group to priority to the pods of both, by name. Queries use `get`, so that they add nothing.
-        self._by_group: _ByGroup = defaultdict(_by_priority)
-        self._by_binding: defaultdict[_Binding, dict[str, TrackedPod]] = defaultdict(dict)
-        #: In the order in which they were put. The next index follows from it.
-        self._groups: dict[str, ElasticGroup] = {}
-        #: The positions of the groups in this order.
-        self._places: Final[dict[str, int]] = {}
-        #: Namespace to the groups that list it, the earliest first.
-        self._listed: dict[str, list[str]] = {}
+        #: In the order of arrival.
+        self.pods: Final[dict[str, TrackedPod]] = {}
+        #: The pods of each group, by name.
+        self._by_group: dict[str, dict[str, TrackedPod]] = {}
+        #: In the order in which they were put.
+        self._groups: Final[dict[str, ElasticGroup]] = {}
+        #: For each namespace the earliest group that lists it.
+        self._listed: Final[dict[str, str]] = {}
         for group in groups:
             self.put_group(group)
 
-    # Groups
+    # Groups. After a change, pods may belong to other groups; see `reindex`.
 
-    def put_group(self, group: ElasticGroup) -> list[TrackedPod]:
-        """Add or replace a group, and return the pods whose group may have changed."""
-        old = self._groups.get(group.name, group)
-        if self._groups.pop(group.name, None) is not None:
-            self._unlist(old)
-        self._places[group.name] = next(self._arrivals)
+    def put_group(self, group: ElasticGroup) -> None:
+        """Add or replace a group."""
+        if group.name in self._groups:
+            self.drop_group(group.name)
         self._groups[group.name] = group
-        self._list(group)
-        return self._bound(group.name, dict.fromkeys((*old.namespaces, *group.namespaces)))
-
-    def drop_group(self, name: str) -> list[TrackedPod]:
-        """Remove a group, and return the pods whose group may have changed."""
-        old = self._groups.pop(name)
-        del self._places[name]
-        self._unlist(old)
-        return self._bound(name, old.namespaces)
-
-    def undo_of_change(self, name: str) -> Callable[[], None]:
-        """Return a function that undoes the next change of a group, whether or not it was interrupted.
-
-        The indexes of pods must be rebuilt afterwards.
-        """
-        return partial(self._restore_group, name, self._groups.get(name), self._places.get(name, 0))
-
-    def _restore_group(self, name: str, group: ElasticGroup | None, place: int) -> None:
-        """Restore a group at its place, or remove it if *group* is None."""
-        others = {other: each for other, each in self._groups.items() if other != name}
-        self._places.pop(name, None)
-        if group is not None:
-            others[name], self._places[name] = group, place
-        self._groups = {each: others[each] for each in sorted(others, key=self._places.__getitem__)}
-        self._listed = {}
-        for each in self._groups.values():
-            self._list(each)
-
-    def _list(self, group: ElasticGroup) -> None:
         for namespace in group.namespaces:
-            self._listed.setdefault(namespace, []).append(group.name)
+            self._listed.setdefault(namespace, group.name)
 
-    def _unlist(self, old: ElasticGroup) -> None:
-        for namespace in old.namespaces:
-            self._listed[namespace].remove(old.name)
-            if not self._listed[namespace]:
-                del self._listed[namespace]
-
-    def _bound(self, name: str, namespaces: Collection[str]) -> list[TrackedPod]:
-        bindings = [(name, ""), ("", name), *(("", namespace) for namespace in namespaces if namespace != name)]
-        return [tracked for binding in bindings for tracked in self._by_binding.get(binding, {}).values()]
+    def drop_group(self, name: str) -> None:
+        """Remove a group."""
+        if self._groups.pop(name).namespaces:
+            self._listed.clear()
+            for group in self._groups.values():
+                for namespace in group.namespaces:
+                    self._listed.setdefault(namespace, group.name)
 
     def group_listing(self, namespace: str) -> str | None:
         """Return the group that lists a namespace."""
-        listed = self._listed.get(namespace)
-        return listed[0] if listed else None
+        return self._listed.get(namespace)
 
     def group_of(self, pod: Pod) -> str:
         """Return the group that a pod belongs to."""
@@ -198,13 +143,13 @@ class PodIndex:
         same = self._groups.get(pod.namespace)
         if same is not None and same.namespace == pod.namespace:
             return pod.namespace
-        return self.group_listing(pod.namespace) or DEFAULT_GROUP
+        return self._listed.get(pod.namespace, DEFAULT_GROUP)
 
     # Pods
 
     def has_pods_of(self, group: str) -> bool:
-        """Return whether pods name a group."""
-        return (group, "") in self._by_binding
+        """Return whether pods name a group. Takes time proportional to the number of pods."""
+        return any(tracked.pod.group == group for tracked in self.pods.values())
 
     def has_pods_in(self, namespaces: Collection[str]) -> bool:
         """Return whether there are pods in one of some namespaces. Takes time proportional to the number of pods."""
@@ -212,71 +157,25 @@ class PodIndex:
 
     def pods_in(self, group: str) -> list[TrackedPod]:
         """Return the pods that are counted in a group, in the order of arrival."""
-        found = [tracked for pods in self._by_group.get(group, {}).values() for tracked in pods.values()]
-        return sorted(found, key=_arrival)
-
-    def pods_below(self, group: str, priority: int) -> Iterator[TrackedPod]:
-        """Yield the pods of lower priority that are counted in a group; of equal priority, in the order of arrival.
-
-        Other pods cost no time.
-        """
-        for one, pods in self._by_group.get(group, {}).items():
-            if one < priority:
-                yield from pods.values()
+        return list(self._by_group.get(group, {}).values())
 
     def add(self, pod: Pod, *, is_running: bool = False) -> TrackedPod:
         """Add a new pod, and return it with its group."""
-        tracked = TrackedPod(pod, self.group_of(pod), next(self._arrivals), is_running)
+        tracked = TrackedPod(pod, self.group_of(pod), is_running)
         self.pods[pod.name] = tracked
-        self._index(tracked)
+        self._by_group.setdefault(tracked.group, {})[pod.name] = tracked
         return tracked
-
-    def _index(self, tracked: TrackedPod) -> None:
-        pod = tracked.pod
-        self._put_in_group(tracked)
-        self._by_binding[_binding(pod)][pod.name] = tracked
-
-    def _put_in_group(self, tracked: TrackedPod) -> None:
-        pod = tracked.pod
-        self._by_group[tracked.group][pod.priority][pod.name] = tracked
-
-    def _remove_from_group(self, tracked: TrackedPod) -> None:
-        by_priority = self._by_group[tracked.group]
-        _remove(by_priority, tracked.pod.priority, tracked.pod.name)
-        if not by_priority:
-            del self._by_group[tracked.group]
-
-    def reindex(self) -> None:
-        """Rebuild all other indexes of pods from `pods`, for example after an interrupted change."""
-        self.pods = dict(sorted(self.pods.items(), key=lambda item: item[1].arrival))
-        self._by_group, self._by_binding = defaultdict(_by_priority), defaultdict(dict)
-        for tracked in self.pods.values():
-            tracked.group = self.group_of(tracked.pod)
-            self._index(tracked)
 
     def remove(self, name: str) -> None:
         """Remove a pod."""
-        tracked = self.pods.pop(name)
-        self._remove_from_group(tracked)
-        _remove(self._by_binding, _binding(tracked.pod), name)
+        group = self.pods.pop(name).group
+        del self._by_group[group][name]
+        if not self._by_group[group]:
+            del self._by_group[group]
 
-    def move(self, tracked: TrackedPod, group: str) -> None:
-        """Count a pod in another group."""
-        self._remove_from_group(tracked)
-        tracked.group = group
-        self._put_in_group(tracked)
-
-
-def _arrival(tracked: TrackedPod) -> int:
-    return tracked.arrival
-
-
-def _binding(pod: Pod) -> _Binding:
-    return (pod.group, "") if pod.group else ("", pod.namespace)
-
-
-def _remove(index: dict[KeyT, dict[str, TrackedPod]], key: KeyT, name: str) -> None:
-    pods = index[key]
-    del pods[name]
-    if not pods:
-        del index[key]
+    def reindex(self) -> None:
+        """Let every pod belong to its present group, after a change of groups or an interrupted change of a pod."""
+        self._by_group = {}
+        for name, tracked in self.pods.items():
+            tracked.group = self.group_of(tracked.pod)
+            self._by_group.setdefault(tracked.group, {})[name] = tracked

@@ -1,10 +1,11 @@
 """Elastic quotas for a scheduler: checked changes of groups, counted pods, admission and eviction plans.
 
 `ElasticQuota` combines the tree of groups (`ugm.elastic.tree`), the rules for changes of groups (`ugm.elastic.rules`),
-the counted pods (`ugm.elastic.counted_pods`), and the decisions about them (`ugm.elastic.admission`,
-`ugm.elastic.eviction`). It has no lock: its owner has one.
+the index of pods (`ugm.elastic.pods`), and the decisions about them (`ugm.elastic.admission`, `ugm.elastic.eviction`).
+It has no lock: its owner has one.
 
-If an exception from outside interrupts a call, the call either takes effect or changes nothing.
+All counts follow from the pods. If an exception from outside interrupts a change of a pod, call
+`ElasticQuota.recount`, as a partition does.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from typing import Final, TypeVar, final
 from ugm.arguments import require_instance
 from ugm.decision import ALLOWED, Decision, EffectiveLimit, Violation
 from ugm.elastic.admission import GROUP, AdmissionRules, GroupAdmission, RuntimeViolation
-from ugm.elastic.counted_pods import CountedPods
 from ugm.elastic.eviction import ElasticPreemptionPlan, RevokePlan, plan_preemption, plan_revoke
 from ugm.elastic.group import (
     DEFAULT_GROUP,
@@ -28,9 +28,9 @@ from ugm.elastic.group import (
     require_group,
 )
 from ugm.elastic.limits import all_limits, limits_of, missing_request, refusal_of
-from ugm.elastic.pods import Pod, TrackedPod, require_pod
+from ugm.elastic.pods import Pod, PodIndex, TrackedPod, require_pod, require_texts
 from ugm.elastic.rules import BrokenRule, refusals_of_create, refusals_of_delete, refusals_of_update, with_defaults
-from ugm.elastic.tree import ElasticTree
+from ugm.elastic.tree import ElasticTree, verify
 from ugm.errors import RequestError
 from ugm.identity import is_name
 from ugm.resources import Resource
@@ -47,12 +47,12 @@ class ElasticQuota:
     """Elastic groups with their pods.
 
     Args:
-        tree: the groups. From now on, it must be changed only through the quota.
+        tree: the groups, without requests and usage. From now on, it must be changed only through the quota.
         rules: the rules for admitting pods.
         preempt_in_default: whether pods of the default group may be evicted for each other.
 
     Raises:
-        RequestError: *tree* is not an ElasticTree.
+        RequestError: *tree* is not an ElasticTree, or has requests or usage.
 
     >>> from ugm import Resource
     >>> quota = ElasticQuota(ElasticTree(Resource(gpu=8)))
@@ -69,9 +69,10 @@ class ElasticQuota:
         self, tree: ElasticTree, *, rules: AdmissionRules = _DEFAULT_RULES, preempt_in_default: bool = False
     ) -> None:
         require_instance("tree", tree, ElasticTree)
+        if tree.has_counts:
+            raise RequestError("tree", tree, "expected a tree without requests and usage")
         self.tree: Final = tree
-        self._pods: Final = CountedPods(tree)
-        self._index: Final = self._pods.index
+        self._index: Final = PodIndex(tree.groups)
         self._admission: Final = GroupAdmission(tree, rules)
         self._preempt_in_default: Final = preempt_in_default
         #: An equal quota without pods, for `never`; None until it is needed, and after a change of the groups.
@@ -106,11 +107,11 @@ class ElasticQuota:
         self._put(group)
 
     def _put(self, group: ElasticGroup) -> None:
-        self._change_group(group.name, partial(self._put_group, group))
-
-    def _put_group(self, group: ElasticGroup) -> None:
-        self.tree._put_valid(group)  # noqa: SLF001 - of this package
-        self._pods.rebind(self._index.put_group(group))
+        self._emptied = None
+        self.tree.put(group)
+        self._index.put_group(group)
+        if self._index.pods:
+            self.recount()
 
     def delete(self, name: str) -> None:
         """Remove a group. Pods that belonged to it through their namespace are moved to their new group.
@@ -119,24 +120,11 @@ class ElasticQuota:
             GroupError: rules are violated. Nothing has changed.
         """
         _refuse(name, refusals_of_delete(name, self.tree, self._index))
-        self._change_group(name, partial(self._drop_group, name))
-
-    def _drop_group(self, name: str) -> None:
-        self._pods.rebind(self._index.drop_group(name))
-        self.tree.drop(name)
-
-    def _change_group(self, name: str, change: Callable[[], None]) -> None:
-        """Change a group. If an exception interrupts it, nothing has changed."""
-        undo_tree = self.tree._undo_of_change(name)  # noqa: SLF001 - of this package
-        undo_index = self._index.undo_of_change(name)
         self._emptied = None
-        try:
-            change()
-        except BaseException:
-            undo_tree()
-            undo_index()
+        self.tree.drop(name)
+        self._index.drop_group(name)
+        if self._index.pods:
             self.recount()
-            raise
 
     # Pods
 
@@ -167,7 +155,12 @@ class ElasticQuota:
         Raises:
             RequestError: the pod is unknown.
         """
-        return self._pods.tracked(name).is_running
+        return self._tracked(name).is_running
+
+    def _tracked(self, name: str) -> TrackedPod:
+        if not self.has_pod(name):
+            raise RequestError("pod", name, "there is no such pod", "object-unknown")
+        return self._index.pods[name]
 
     def refuses_pods(self, name: str) -> bool:
         """Return whether a group accepts no pods because it is marked as a parent.
@@ -191,7 +184,7 @@ class ElasticQuota:
         group = self.group_of(pod)
         if self.refuses_pods(group):
             _refuse(group, [("pod_on_parent_quota", "the group is marked as a parent and accepts no pods")])
-        self._pods.add(pod)
+        self._add(pod)
 
     def adopt(self, pod: Pod) -> None:
         """Add a running pod without a check.
@@ -200,7 +193,7 @@ class ElasticQuota:
             RequestError: there is already a pod of this name, or the pod is not valid. Nothing has changed.
         """
         require_pod(pod)
-        self._pods.add(pod, is_running=True)
+        self._add(pod, is_running=True)
 
     def adopt_waiting(self, pod: Pod) -> None:
         """Add a waiting pod that is known to be valid, without a check of its group.
@@ -208,20 +201,24 @@ class ElasticQuota:
         Raises:
             RequestError: there is already a pod of this name. Nothing has changed.
         """
-        self._pods.add(pod)
+        self._add(pod)
 
-    def replace(self, pod: Pod) -> None:
-        """Add a running pod without a check, in place of the pod of this name if there is one.
-
-        Raises:
-            RequestError: the pod is not valid. Nothing has changed.
-        """
-        require_pod(pod)
-        self._pods.replace(pod)
+    def _add(self, pod: Pod, *, is_running: bool = False) -> None:
+        if pod.name in self._index.pods:
+            raise RequestError("pod", pod.name, "there is already a pod of this name", "id-in-use")
+        self._count(self._index.add(pod, is_running=is_running), 1)
 
     def charge(self, pod: Pod) -> None:
         """Add a running pod that is known to be valid, in place of the pod of this name if there is one."""
-        self._pods.replace(pod)
+        old = self._index.pods.get(pod.name)
+        if old is not None and not old.is_running and old.pod[:-1] == pod[:-1]:
+            # A waiting pod starts. Its request, which determines the runtimes of all groups, stays as it is.
+            self._index.remove(pod.name)
+            self._count_usage(self._index.add(pod, is_running=True), 1)
+            return
+        if old is not None:
+            self.forget(pod.name)
+        self._count(self._index.add(pod, is_running=True), 1)
 
     def start(self, name: str) -> None:
         """Count a waiting pod as running, without a check. A running pod stays as it is.
@@ -229,7 +226,10 @@ class ElasticQuota:
         Raises:
             RequestError: the pod is unknown.
         """
-        self._pods.set_running(name, is_running=True)
+        tracked = self._tracked(name)
+        if not tracked.is_running:
+            tracked.is_running = True
+            self._count_usage(tracked, 1)
 
     def stop(self, name: str) -> None:
         """Undo `start`: count a running pod as waiting.
@@ -237,7 +237,10 @@ class ElasticQuota:
         Raises:
             RequestError: the pod is unknown.
         """
-        self._pods.set_running(name, is_running=False)
+        tracked = self._tracked(name)
+        if tracked.is_running:
+            self._count_usage(tracked, -1)
+            tracked.is_running = False
 
     def forget(self, name: str) -> Pod:
         """Remove a waiting or running pod, and return it.
@@ -245,7 +248,10 @@ class ElasticQuota:
         Raises:
             RequestError: the pod is unknown.
         """
-        return self._pods.remove(name)
+        tracked = self._tracked(name)
+        self._count(tracked, -1)
+        self._index.remove(name)
+        return tracked.pod
 
     def forget_all(self, names: Iterable[str]) -> None:
         """Remove all pods with one of these names, and rebuild all counts.
@@ -253,11 +259,30 @@ class ElasticQuota:
         Raises:
             RequestError: *names* are not several texts.
         """
-        self._pods.remove_all(names)
+        for name in require_texts("names", names):
+            self._index.pods.pop(name, None)
+        self.recount()
 
     def recount(self) -> None:
         """Rebuild all counts from the pods. Takes time proportional to the number of groups and pods."""
-        self._pods.recount()
+        self._index.reindex()
+        self.tree.clear_counts()
+        for tracked in self._index.pods.values():
+            self._count(tracked, 1)
+
+    def _count(self, tracked: TrackedPod, sign: int) -> None:
+        """Add the counts of a pod to its group if *sign* is 1; subtract them if it is -1."""
+        self._count_request(tracked, sign)
+        if tracked.is_running:
+            self._count_usage(tracked, sign)
+
+    def _count_request(self, tracked: TrackedPod, sign: int) -> None:
+        pod, tree = tracked.pod, self.tree
+        tree.count_request(tree.nodes[tracked.group], _times(sign, pod.usage), _times(sign, pod.non_preemptible))
+
+    def _count_usage(self, tracked: TrackedPod, sign: int) -> None:
+        pod, tree = tracked.pod, self.tree
+        tree.count_used(tree.nodes[tracked.group], _times(sign, pod.usage), _times(sign, pod.non_preemptible))
 
     def verify(self) -> None:
         """Recompute all requests and usage from the pods, and all sums and runtimes from these.
@@ -265,7 +290,10 @@ class ElasticQuota:
         Raises:
             InvariantError: with a message for each difference.
         """
-        self._pods.verify()
+        twin = ElasticQuota(ElasticTree(self.tree.total, self.tree.groups, scale_min=self.tree.scale_min))
+        for tracked in self._index.pods.values():
+            twin._count(tracked, 1)
+        verify(self.tree, expected=twin.tree)
 
     # Admission
 
@@ -298,7 +326,7 @@ class ElasticQuota:
         emptied = self._emptied
         if emptied is None or emptied.tree.total != self.tree.total:
             tree = ElasticTree(self.tree.total, self.tree.groups, scale_min=self.tree.scale_min)
-            emptied = self._emptied = ElasticQuota(tree, rules=self._admission.rules)
+            emptied = ElasticQuota(tree, rules=self._admission.rules)
         # An interrupted call leaves pods in it.
         self._emptied = None
         found: dict[object, Violation] = {}
@@ -311,11 +339,6 @@ class ElasticQuota:
             emptied.forget_all([pod.name for pod in pods])
         self._emptied = emptied
         return tuple(found.values())
-
-    def surely_fits(self, pod: Pod, group: str) -> bool:
-        """Return True if a new or waiting pod of a group would fit; False if it would not, or if that is unknown."""
-        is_expected = pod.name in self._index.pods
-        return pod.preemptible and self._admission.surely_fits(group, pod.usage, is_expected=is_expected)
 
     def room(self, group: str, resource: str) -> int | None:
         """Return what the limit of a group leaves of a resource for waiting pods; None if it does not limit it."""
@@ -337,24 +360,27 @@ class ElasticQuota:
             amounts = {name: amount for name, amount in amounts.items() if name in known}
             pod = pod._replace(usage=Resource(amounts))
         tracked = TrackedPod(pod, group)
-        try:
-            self._pods.count_request(tracked, 1)
-            found = answer()
-            self._pods.count_request(tracked, -1)
-        except BaseException:
-            self.recount()
-            raise
-        return found
+        return self._while(self._count_request, (tracked,), 1, answer)
 
     def if_forgotten(self, names: Iterable[str], answer: Callable[[], AnswerT]) -> AnswerT:
         """Return the result of *answer* while some pods are not counted. Afterwards everything is as before."""
         gone = [tracked for name in names if (tracked := self._index.pods.get(name))]
+        return self._while(self._count, gone, -1, answer)
+
+    def _while(
+        self,
+        count: Callable[[TrackedPod, int], None],
+        pods: Sequence[TrackedPod],
+        sign: int,
+        answer: Callable[[], AnswerT],
+    ) -> AnswerT:
+        """Return an answer while some pods are counted or not. An exception from outside leaves no trace."""
         try:
-            for tracked in gone:
-                self._pods.count(tracked, -1)
+            for tracked in pods:
+                count(tracked, sign)
             found = answer()
-            for tracked in gone:
-                self._pods.count(tracked, 1)
+            for tracked in pods:
+                count(tracked, -sign)
         except BaseException:
             self.recount()
             raise
@@ -391,7 +417,7 @@ class ElasticQuota:
         Raises:
             RequestError: the pod is unknown, or runs already.
         """
-        tracked = self._pods.tracked(name)
+        tracked = self._tracked(name)
         if tracked.is_running:
             raise RequestError("pod", name, "the pod runs already", "id-in-use")
         decision = self.check(tracked.pod)
@@ -450,20 +476,19 @@ class ElasticQuota:
         removed: dict[str, TrackedPod] = {}
 
         def count(tracked: TrackedPod, sign: int) -> None:
-            self._pods.count(tracked, sign)
+            self._count(tracked, sign)
             if sign < 0:
                 removed[tracked.pod.name] = tracked
             else:
                 del removed[tracked.pod.name]
 
-        try:
-            plan = self._plan_preemption(pod, count, partial(self._violations, pod, {}))
+        def plan() -> ElasticPreemptionPlan:
+            found = self._plan_preemption(pod, count, partial(self._violations, pod, {}))
             for tracked in removed.values():
-                self._pods.count(tracked, 1)
-        except BaseException:
-            self.recount()
-            raise
-        return plan
+                self._count(tracked, 1)
+            return found
+
+        return self._while(self._count, (), 1, plan)
 
     def _plan_preemption(
         self, pod: Pod, count: Callable[[TrackedPod, int], None], check: Callable[[], Iterable[Violation]]
@@ -476,8 +501,9 @@ class ElasticQuota:
 
     def _less_important(self, pod: Pod) -> Iterable[TrackedPod]:
         group = self.group_of(pod)
-        may_preempt = self._preempt_in_default or group != DEFAULT_GROUP
-        return self._index.pods_below(group, pod.priority) if may_preempt else ()
+        if group == DEFAULT_GROUP and not self._preempt_in_default:
+            return ()
+        return (one for one in self._index.pods_in(group) if one.pod.priority < pod.priority)
 
     def carry_out(self, plan: RevokePlan | ElasticPreemptionPlan) -> None:
         """Remove the victims of a plan. A victim that will wait again must be expected again.
@@ -485,7 +511,10 @@ class ElasticQuota:
         Raises:
             RequestError: a victim is unknown; nothing has changed.
         """
-        self._pods.remove_each(plan.victims)
+        for name in plan.victims:
+            self._tracked(name)
+        for name in plan.victims:
+            self.forget(name)
 
 
 def _refuse(group: str, broken: Iterable[BrokenRule]) -> None:
@@ -493,3 +522,7 @@ def _refuse(group: str, broken: Iterable[BrokenRule]) -> None:
     found = tuple(Refusal(group, rule, reason) for rule, reason in broken)
     if found:
         raise GroupError(found)
+
+
+def _times(sign: int, amounts: Resource) -> Resource:
+    return amounts if sign > 0 else Resource({name: -amount for name, amount in amounts.amounts.items()})

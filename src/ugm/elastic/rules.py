@@ -4,7 +4,7 @@ Each function yields all violated rules; Koordinator reports the first of them. 
 skipped if that one is violated. Nothing here changes anything.
 
 Source: Koordinator, multi-hierarchy elastic quota management, "Configuration Limit"; the other rules are those of its
-webhooks. In contrast to the webhooks, a group below itself is refused, and so is a tree of too many levels.
+webhooks. In contrast to the webhooks, a group below itself is refused.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
-from ugm.elastic.group import BUILT_IN, DEFAULT_GROUP, ROOT_GROUP, TOO_DEEP, ElasticGroup, parent_of, too_deep
-from ugm.elastic.nodes import GroupNode, excess_levels
+from ugm.elastic.group import BUILT_IN, DEFAULT_GROUP, ROOT_GROUP, ElasticGroup, parent_of
+from ugm.elastic.nodes import GroupNode
 from ugm.elastic.pods import PodIndex
 from ugm.elastic.tree import ElasticTree
 from ugm.identity import is_name
@@ -164,15 +164,10 @@ def _placement(group: ElasticGroup, old: ElasticGroup | None, tree: ElasticTree)
     if above is None:
         yield "parent_not_found", f"there is no group {group.parent!r}"
         return
-    is_cycle = node is not None and above.is_below(group.name)
-    if not is_cycle and (levels := excess_levels(node, above)):
-        # First, because such a group cannot be added, even to compare others with it.
-        yield TOO_DEEP, too_deep(levels)
-        return
     if above is not tree.root and (parent is None or not parent.is_parent):
         yield "parent_is_not_parent", f"{above.name!r} is not marked as a parent"
         return
-    if is_cycle:
+    if node is not None and above.is_below(group.name):
         yield "cycle", f"{above.name!r} is the group itself, or below it"
         return
     yield from _names(group, parent, children)

@@ -33,12 +33,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import compress, repeat
-from operator import gt, sub
+from operator import add, floordiv, gt, mod, mul, sub
 from typing import NamedTuple, TypeVar
 
 from ugm._json_values import JsonObject
 from ugm.arguments import require_items, require_name
-from ugm.errors import RequestError, fields_text
+from ugm.errors import RequestError
 
 __all__ = [
     "Sharer",
@@ -89,11 +89,8 @@ class SharingRound(NamedTuple):
     #: The part of each hungry group, by name. What exceeds its request is divided again in the next round.
     given: dict[str, int]
 
-    def __repr__(self) -> str:
-        return fields_text(self, self._asdict())
 
-
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True)
 class SharingResult:
     """The result of sharing one resource, with every step. The dictionaries are sorted by group."""
 
@@ -106,9 +103,6 @@ class SharingResult:
     #: The share of each group before the rounds.
     floor: dict[str, int]
     rounds: tuple[SharingRound, ...]
-
-    def __repr__(self) -> str:
-        return fields_text(self, {name: getattr(self, name) for name in self.__slots__})
 
     @property
     def unused(self) -> int:
@@ -226,18 +220,17 @@ def divide_in_rounds(
     """
     parts = first
     while keys:
-        unmet = list(map(sub, needs, parts))
-        hungry = list(map(gt, unmet, repeat(0)))
-        keys, weights, needs = (
-            list(compress(keys, hungry)),
-            list(compress(weights, hungry)),
-            list(compress(unmet, hungry)),
-        )
-        # The sum of what the others return: their unmet needs are negative.
-        left = sum(needs) - sum(unmet)
-        if not left or not keys:
+        needs = list(map(sub, needs, parts))
+        if min(needs) > 0:
             break
-        parts = divide(left, weights)
+        left, hungry = -sum(needs), list(map(gt, needs, repeat(0)))
+        keys, weights = list(compress(keys, hungry)), list(compress(weights, hungry))
+        needs = list(compress(needs, hungry))
+        # What the satisfied groups return: their needs are negative now.
+        left += sum(needs)
+        if not left:
+            break
+        parts = divide(left, weights) if keys else ()
     return dict(zip(keys, needs, strict=True))
 
 
@@ -248,10 +241,17 @@ def divide(amount: int, weights: Sequence[int]) -> list[int]:
     [2, 2, 1]
     """
     total = sum(weights)
-    parts, remainders = map(list, zip(*[divmod(weight * amount, total) for weight in weights], strict=True))
+    products = list(map(mul, repeat(amount), weights))
+    parts = list(map(floordiv, products, repeat(total)))
     units = amount - sum(parts)
     if units:
-        # The sort is stable, also in reverse: equal remainders stay in order of names.
-        for index in sorted(range(len(weights)), key=remainders.__getitem__, reverse=True)[:units]:
+        remainders = list(map(mod, products, repeat(total)))
+        # Single units go to the groups with more than this remainder, and what is left to the first with equal ones.
+        least = sorted(remainders)[-units]
+        larger = list(map(gt, remainders, repeat(least)))
+        parts = list(map(add, parts, larger))
+        index = -1
+        for _ in range(units - sum(larger)):
+            index = remainders.index(least, index + 1)
             parts[index] += 1
     return parts

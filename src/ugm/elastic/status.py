@@ -1,4 +1,4 @@
-"""The state of groups for people and programs: one group as values, and all groups as a table."""
+"""The state of a group as values."""
 
 from __future__ import annotations
 
@@ -6,15 +6,12 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 from ugm._json_values import JsonObject
-from ugm.arguments import require_instance, require_name, require_number
-from ugm.elastic.group import ElasticGroup
-from ugm.elastic.nodes import ResourceNode
+from ugm.arguments import require_instance
 from ugm.elastic.tree import ElasticTree
-from ugm.resources import Resource, format_amount
+from ugm.resources import Resource
 
-__all__ = ["GroupStatus", "status", "table", "terms_of"]
+__all__ = ["GroupStatus", "status"]
 
-_HEADER: Final[tuple[str, ...]] = ("", "min", "runtime", "request", "max")
 _NOTHING: Final = Resource()
 
 
@@ -72,7 +69,8 @@ def status(tree: ElasticTree, group: str) -> GroupStatus:
     return GroupStatus(
         group,
         parent,
-        *terms_of(node.group, parent),
+        node.group.min if node.group and parent else _NOTHING,
+        node.group.max if node.group and parent else _NOTHING,
         tree.child_request(group),
         tree.request(group),
         tree.limited_request(group),
@@ -82,58 +80,3 @@ def status(tree: ElasticTree, group: str) -> GroupStatus:
         Resource({resource: amount for resource, amount in borrowed.items() if amount > 0}),
         Resource({resource: -amount for resource, amount in borrowed.items() if amount < 0}),
     )
-
-
-def terms_of(group: ElasticGroup | None, parent: str) -> tuple[Resource, Resource]:
-    """Return the minimum and the maximum of a group."""
-    return (group.min, group.max) if group and parent else (_NOTHING, _NOTHING)
-
-
-def table(tree: ElasticTree, resource: str, *, width: int = 40) -> str:
-    """Return a table of one resource for all groups, each below its parent.
-
-    In a bar ``=`` is the runtime, ``.`` the part of the request above the runtime, and ``|`` marks the minimum.
-
-    Args:
-        tree: the groups.
-        resource: the resource; groups that do not share it are omitted.
-        width: the number of characters for the total of the cluster.
-
-    Raises:
-        RequestError: an argument has the wrong type, or *width* is negative.
-
-    >>> from ugm import Resource
-    >>> from ugm.elastic import ElasticGroup
-    >>> tree = ElasticTree(Resource(gpu=8), [ElasticGroup(name, "", Resource(gpu=4), Resource(gpu=8)) for name in "ab"])
-    >>> tree.change_request("a", Resource(gpu=8))
-    >>> tree.change_request("b", Resource(gpu=2))
-    >>> print(table(tree, "gpu", width=16))
-       min  runtime  request  max
-    a    4        6        8    8  ========|===....
-    b    4        2        2    8  ====    |
-    """
-    require_instance("tree", tree, ElasticTree)
-    require_name("resource", resource)
-    require_number("width", width, "characters")
-    rows, bars, total = [_HEADER], [""], max(tree.total.get(resource, 0), 1)
-    for group in tree.root.walk():
-        node = group.resources.get(resource)
-        if node is not None and node.competes and node.is_shared:
-            indent = "  " * (len([*group.path()]) - 2)
-            amounts = (node.min, node.runtime(), node.request, node.max)
-            rows.append((f"{indent}{group.name}", *(format_amount(resource, amount) for amount in amounts)))
-            bars.append(_bar(node, total, width))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(_line(row, widths, bar) for row, bar in zip(rows, bars, strict=True))
-
-
-def _line(row: tuple[str, ...], widths: list[int], bar: str) -> str:
-    name, *amounts = row
-    columns = [text.rjust(width) for text, width in zip(amounts, widths[1:], strict=True)]
-    return "  ".join([name.ljust(widths[0]), *columns, bar]).rstrip()
-
-
-def _bar(node: ResourceNode, total: int, width: int) -> str:
-    minimum, runtime, request = (amount * width // total for amount in (node.min, node.runtime(), node.request))
-    bar = ("=" * runtime).ljust(min(request, width), ".").ljust(minimum)
-    return f"{bar[:minimum]}|{bar[minimum:]}"

@@ -1,11 +1,7 @@
 """The tree of elastic groups: their requests, their usage and their runtimes, always consistent.
 
-A tree checks only its structure: it refuses an unknown parent, a cycle, and more than `ugm.identity.MAX_DEPTH` levels.
-`ugm.elastic.rules` checks changes, and `ugm.elastic.ElasticQuota` uses both. The maximum of levels bounds the time of
-every change and every read, which follow the path from a group to the root.
-
-If an exception from outside interrupts a call, the call either takes effect or changes nothing. Exceptions are
-`ElasticTree.count_pod` and `ElasticTree.count_start`, whose caller recovers.
+A tree checks only its structure: it refuses an unknown parent and a cycle. `ugm.elastic.rules` checks changes, and
+`ugm.elastic.ElasticQuota` uses both. Every change and every read follows the path from a group to the root.
 
 Every answer follows from the present groups, requests and total. It does not depend on the order in which these came
 about. Reads do not change later answers. There is no lock: the owner of the tree has one.
@@ -14,8 +10,8 @@ about. Reads do not change later answers. There is no lock: the owner of the tre
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
-from typing import Final, NamedTuple, final
+from operator import attrgetter
+from typing import Final, final
 
 from ugm.arguments import require_instance, require_items, require_resource
 from ugm.elastic.child_shares import ChildShares
@@ -24,31 +20,20 @@ from ugm.elastic.group import (
     DEFAULT_GROUP,
     ROOT_GROUP,
     SYSTEM_GROUP,
-    TOO_DEEP,
     ElasticGroup,
     GroupError,
     Refusal,
     parent_of,
     parents_first,
     require_group,
-    too_deep,
 )
-from ugm.elastic.nodes import GroupNode, ResourceNode, excess_levels
-from ugm.errors import RequestError
+from ugm.elastic.nodes import GroupNode, ResourceNode
+from ugm.errors import InvariantError, RequestError
 from ugm.resources import Resource
 
-__all__ = ["ElasticTree"]
+__all__ = ["ElasticTree", "verify"]
 
 _NOTHING: Final = Resource()
-
-
-class _OwnCounts(NamedTuple):
-    """The requests and the usage of the pods directly in a group, each with its non-preemptible part."""
-
-    group: GroupNode
-    resource: str
-    requests: tuple[int, int]
-    usage: tuple[int, int]
 
 
 @final
@@ -87,8 +72,6 @@ class ElasticTree:
         self.nodes: Final = {ROOT_GROUP: self.root}
         for name in (SYSTEM_GROUP, DEFAULT_GROUP):
             self.nodes[name] = self.root.children[name] = GroupNode(name, None, self.root)
-        #: The number of groups that were added or replaced.
-        self._arrivals = 0
         self.set_total(total)
         given: tuple[ElasticGroup, ...] = require_items("groups", groups)
         for group in given:
@@ -102,7 +85,14 @@ class ElasticTree:
         Takes time proportional to the number of groups.
         """
         twin = ElasticTree(self._total, self.groups, scale_min=self.scale_min)
-        twin.add_counts_of(self)
+        for name, group in self.nodes.items():
+            for resource, node in group.resources.items():
+                at = twin._resource_node(twin.nodes[name], resource) if node.own_request or node.own_used else None
+                if at is not None:
+                    at.change_request(node.own_request, node.own_non_preemptible_request)
+                    at.change_used(node.own_used, node.own_non_preemptible_used)
+        for resource in self.root.resources:
+            twin._refresh_root(resource)
         return twin
 
     # The cluster
@@ -118,19 +108,8 @@ class ElasticTree:
         Raises:
             RequestError: *total* is not a `ugm.Resource`, or an amount is negative.
         """
-        before = self._total
-        new = require_resource("total", total)
-        try:
-            self._total = new
-            self._refresh_total(before)
-        except BaseException:
-            self._total = before
-            self._refresh_total(new)
-            raise
-
-    def _refresh_total(self, other: Resource) -> None:
-        """Recompute the amounts to share, after the total was set in place of another one."""
-        for name in {*self._total.amounts, *other.amounts, *self.root.resources}:
+        before, self._total = self._total, require_resource("total", total)
+        for name in {*self._total.amounts, *before.amounts, *self.root.resources}:
             self._refresh_root(name)
             self._trim(self.root, name)
 
@@ -156,8 +135,7 @@ class ElasticTree:
         no effect.
 
         Raises:
-            GroupError: the parent is unknown or below the group itself, or the tree would have too many levels. Nothing
-                has changed.
+            GroupError: the parent is unknown or below the group itself. Nothing has changed.
             RequestError: *group* is not a group, or a field has the wrong type. Nothing has changed.
         """
         require_group(group)
@@ -168,25 +146,14 @@ class ElasticTree:
         if group.name == ROOT_GROUP:
             self.root.group = group
             return
-        parent = self._parent_for(group)
-        undo = self._undo_of_change(group.name)
-        try:
-            self._put(group, parent)
-        except BaseException:
-            undo()
-            self._rebuild()
-            raise
-
-    def _put(self, group: ElasticGroup, parent: GroupNode) -> None:
-        node = self.nodes.get(group.name)
+        parent, node = self._parent_for(group), self.nodes.get(group.name)
         if node is None:
             node = self.nodes[group.name] = GroupNode(group.name, None, parent)
         elif node.parent is not None:
             del node.parent.children[group.name]
         if node.parent is not parent:
             self._move(node, parent)
-        self._arrivals += 1
-        node.group, node.arrival = group, self._arrivals
+        node.group = group
         parent.children[group.name] = node
         for resource in node.resources.keys() | group.max.amounts.keys() | group.min.amounts.keys():
             self._resource_node(node, resource).set_terms(node.terms(resource))
@@ -201,8 +168,6 @@ class ElasticTree:
         # A new group has nothing below it.
         if group.name in self.nodes and parent.is_below(group.name):
             raise GroupError((Refusal(group.name, "cycle", f"{parent.name!r} is the group itself, or below it"),))
-        if levels := excess_levels(self.nodes.get(group.name), parent):
-            raise GroupError((Refusal(group.name, TOO_DEEP, too_deep(levels)),))
         return parent
 
     def _move(self, node: GroupNode, parent: GroupNode) -> None:
@@ -225,75 +190,13 @@ class ElasticTree:
             raise GroupError((Refusal(name, "forbidden_delete", "a built-in group cannot be removed"),))
         if node.children:
             raise GroupError((Refusal(name, "has_children", f"{next(iter(node.children))!r} is below it"),))
-        undo = self._undo_of_change(name)
-        try:
-            self._drop(node)
-        except BaseException:
-            undo()
-            self._rebuild()
-            raise
-
-    def _drop(self, node: GroupNode) -> None:
         for resource_node in node.resources.values():
             resource_node.detach()
         if node.parent is not None:
-            del node.parent.children[node.name]
-        del self.nodes[node.name]
+            del node.parent.children[name]
+        del self.nodes[name]
         for resource in node.resources:
             self._trim(node.parent, resource)
-
-    def _undo_of_change(self, name: str) -> Callable[[], None]:
-        """Return a function that undoes the next change of a group, whether or not it was interrupted.
-
-        It restores the groups and their order. The requests and the usage of all groups must be rebuilt afterwards.
-        """
-        nodes, node = self.nodes, self.nodes.get(name)
-        if node is None or node.parent is None:
-            return partial(self._forget_group, name, self.root.group)
-        group, parent, arrival = node.group, node.parent, node.arrival
-
-        def undo() -> None:
-            if node.parent is not None:
-                node.parent.children.pop(name, None)
-            node.group, node.parent, node.arrival = group, parent, arrival
-            children = {**parent.children, name: node}
-            parent.children = dict(sorted(children.items(), key=lambda item: item[1].arrival))
-            nodes[name] = node
-
-        return undo
-
-    def _forget_group(self, name: str, of_root: ElasticGroup | None) -> None:
-        """Undo an interrupted change that adds a group, or configures the root."""
-        self.root.group = of_root
-        node = self.nodes.get(name)
-        if node is not None and node is not self.root:
-            del self.nodes[name]
-            if node.parent is not None:
-                node.parent.children.pop(name, None)
-
-    def _own_counts(self) -> list[_OwnCounts]:
-        """Return the requests and the usage of the pods directly in each group."""
-        return [
-            _OwnCounts(group, resource, node.own_requests, node.own_usage)
-            for group in self.nodes.values()
-            for resource, node in group.resources.items()
-            if node.own_request or node.own_used
-        ]
-
-    def _rebuild(self, counts: Iterable[_OwnCounts] | None = None) -> None:
-        """Recompute all requests and usage from those of the pods directly in each group, from any state.
-
-        Args:
-            counts: the requests and the usage of the pods, from `_own_counts`; None for the present ones.
-        """
-        counts = self._own_counts() if counts is None else counts
-        self._clear_counts()
-        for group, resource, requests, usage in counts:
-            node = self._resource_node(group, resource)
-            node.change_request(*requests)
-            node.change_used(*usage)
-            if group.name in BUILT_IN:
-                self._refresh_root(resource)
 
     def node(self, name: str) -> GroupNode:
         """Return the node of a group.
@@ -362,38 +265,11 @@ class ElasticTree:
         nodes = (node for group in self.nodes.values() for node in group.resources.values())
         return any(node.own_request or node.own_used for node in nodes)
 
-    def add_counts_of(self, other: ElasticTree) -> None:
-        """Add the requests and usage of the pods of another tree, for groups that exist in both."""
-        require_instance("other", other, ElasticTree)
-        before = self._own_counts()
-        try:
-            self._add_counts_of(other)
-        except BaseException:
-            self._rebuild(before)
-            raise
-
-    def _add_counts_of(self, other: ElasticTree) -> None:
-        for name, group in other.nodes.items():
-            for resource, node in group.resources.items() if name in self.nodes else ():
-                for change, own in ((self.change_request, node.own_requests), (self.change_used, node.own_usage)):
-                    amount, fixed = (Resource({resource: number}) for number in own)
-                    if amount[resource]:
-                        change(name, amount, non_preemptible=fixed)
-
     def clear_counts(self) -> None:
         """Remove all requests and usage. The groups and the total stay.
 
         The result is correct even if the counts were not. Takes time proportional to the number of groups.
         """
-        before = [(node, node.resources) for node in self.nodes.values()]
-        try:
-            self._clear_counts()
-        except BaseException:
-            for node, resources in before:
-                node.resources = resources
-            raise
-
-    def _clear_counts(self) -> None:
         for node in self.nodes.values():
             node.resources = {}
         for resource in self._total.amounts:
@@ -420,15 +296,10 @@ class ElasticTree:
         _require_resources(delta, non_preemptible)
         if non_preemptible.amounts or min(delta.amounts.values(), default=0) < 0:
             _require_valid("request", group, delta, non_preemptible)
-        undo = self._undo_of_counts(group, delta)
-        try:
-            self._change_request(group, delta, non_preemptible)
-        except BaseException:
-            undo()
-            raise
+        self.count_request(group, delta, non_preemptible)
 
-    def _change_request(self, group: GroupNode, delta: Resource, non_preemptible: Resource) -> None:
-        """Count a valid change; the caller recovers from an interruption."""
+    def count_request(self, group: GroupNode, delta: Resource, non_preemptible: Resource) -> None:
+        """Do the same for a change that is known to be valid."""
         for resource, amount in delta.amounts.items():
             node = group.resources.get(resource) or self._resource_node(group, resource)
             node.change_request(amount, non_preemptible.amounts.get(resource, 0))
@@ -440,76 +311,16 @@ class ElasticTree:
         group = self.node(name)
         _require_resources(delta, non_preemptible)
         _require_valid("use", group, delta, non_preemptible)
-        undo = self._undo_of_counts(group, delta)
-        try:
-            self._change_used(group, delta, non_preemptible)
-        except BaseException:
-            undo()
-            raise
+        self.count_used(group, delta, non_preemptible)
 
-    def _change_used(self, group: GroupNode, delta: Resource, non_preemptible: Resource) -> None:
-        """Count a valid change; the caller recovers from an interruption."""
+    def count_used(self, group: GroupNode, delta: Resource, non_preemptible: Resource) -> None:
+        """Do the same for a change that is known to be valid."""
         for resource, amount in delta.amounts.items():
             self._resource_node(group, resource).change_used(amount, non_preemptible.amounts.get(resource, 0))
             if group.name in BUILT_IN:
                 self._refresh_root(resource)
             if amount <= 0:
                 self._trim(group, resource)
-
-    def _undo_of_counts(self, group: GroupNode, delta: Resource) -> Callable[[], None]:
-        """Return a function that undoes the next change of the counts of a group, whether or not it was interrupted."""
-        before = {
-            resource: (node, node.own_requests, node.own_usage)
-            for resource in delta.amounts
-            if (node := group.resources.get(resource)) is not None
-        }
-
-        def undo() -> None:
-            for resource in delta.amounts:
-                group.resources.pop(resource, None)
-            for resource, (node, requests, usage) in before.items():
-                node.own_request, node.own_non_preemptible_request = requests
-                node.own_used, node.own_non_preemptible_used = usage
-                group.resources[resource] = node
-            self._rebuild()
-
-        return undo
-
-    def count_pod(self, name: str, usage: Resource, sign: int, *, is_running: bool) -> None:
-        """Count a preemptible pod of a group if *sign* is 1; undo that if it is -1. The pod must be valid.
-
-        Does the same as `change_request` and, for a running pod, `change_used` in less time. An interrupted call may
-        have counted a part; the caller recovers, as `ElasticQuota` does.
-
-        Raises:
-            GroupError: the group is unknown.
-        """
-        group = self.nodes.get(name) or self.node(name)
-        for resource, amount in usage.amounts.items():
-            node = group.resources.get(resource) or self._resource_node(group, resource)
-            if is_running:
-                node.count_running(amount if sign > 0 else -amount)
-            else:
-                node.change_request(amount if sign > 0 else -amount)
-            if not node.competes:
-                self._refresh_root(resource)
-            # The maximum of a configured group names each counted resource, so the node is still needed.
-            if not (node.own_request or (node.is_counted and node.competes)):
-                self._trim(group, resource)
-
-    def count_start(self, name: str, usage: Resource) -> None:
-        """Count the usage of a preemptible waiting pod that starts.
-
-        Does the same as `change_used` for a valid pod of the group in less time.
-        """
-        resources = self.nodes[name].resources
-        for resource, amount in usage.amounts.items():
-            if amount:
-                # The request of the pod has created the node.
-                node = resources[resource]
-                node.change_used(amount)
-                if not node.competes:
-                    self._refresh_root(resource)
 
     # Reads
 
@@ -583,8 +394,55 @@ def _require_valid(verb: str, group: GroupNode, delta: Resource, non_preemptible
         raise RequestError("non_preemptible", non_preemptible, "expected a part of delta, with no other resources")
     for resource, change in delta.amounts.items():
         node = group.resources.get(resource)
-        own, fixed = (0, 0) if node is None else node.own_requests if verb == "request" else node.own_usage
+        own, fixed = (0, 0) if node is None else _own_counts(node)[verb == "use"]
         after, fixed_after = own + change, fixed + non_preemptible.amounts.get(resource, 0)
         if not 0 <= fixed_after <= after:
             amounts = f"{after} {resource}, {fixed_after} of it non-preemptible"
             raise RequestError("delta", delta, f"the pods of {group.name!r} would {verb} {amounts}", "state-conflict")
+
+
+def _own_counts(node: ResourceNode) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return the requests and the usage of the pods directly in a group, each with its non-preemptible part."""
+    requests = node.own_request, node.own_non_preemptible_request
+    return requests, (node.own_used, node.own_non_preemptible_used)
+
+
+_COUNTS: Final = (
+    "child_request", "limited_request", "used", "non_preemptible_request", "non_preemptible_used", "own_request",
+    "own_used", "shares.mins",
+)  # fmt: skip
+_counts: Final = attrgetter(*_COUNTS)
+
+
+def verify(tree: ElasticTree, *, expected: ElasticTree | None = None) -> None:
+    """Compare all sums and runtimes of a tree with those of a new tree. A difference is a bug in ugm.
+
+    Args:
+        tree: the tree.
+        expected: a tree with the same groups, whose pods have the expected requests and usage; None for a copy.
+
+    Raises:
+        InvariantError: with a message for each difference.
+        RequestError: an argument is not an ElasticTree, or the trees have different groups.
+    """
+    twin = require_instance("tree", tree, ElasticTree).copy() if expected is None else expected
+    if require_instance("expected", twin, ElasticTree).nodes.keys() != tree.nodes.keys():
+        raise RequestError("expected", twin, "expected a tree with the same groups")
+    findings = []
+    for name in tree.nodes:
+        found, due = (_sums(one.nodes[name]) for one in (tree, twin))
+        for resource in sorted(found.keys() | due.keys()):
+            if found.get(resource) != due.get(resource):
+                differ = f"{found.get(resource)}, expected {due.get(resource)}"
+                findings.append(f"elastic group {name!r}, {resource}: counts {differ}")
+    if findings:
+        raise InvariantError(tuple(findings))
+
+
+def _sums(group: GroupNode) -> dict[str, dict[str, int]]:
+    """Return all sums of the resources of a group, and its runtimes, that are not 0."""
+    sums = {
+        resource: {**dict(zip(_COUNTS, _counts(node), strict=True)), "runtime": node.runtime()}
+        for resource, node in group.resources.items()
+    }
+    return {resource: values for resource, values in sums.items() if any(values.values())}

@@ -14,9 +14,9 @@ from fractions import Fraction
 from typing import Final, final
 
 from ugm._json_values import Json
+from ugm.engine_lock import locked
 from ugm.errors import RequestError, number_text
 from ugm.fairness.decayed_usage import DecayedUsage, OwnerHistory, require_time
-from ugm.operation_lock import locked
 
 __all__ = ["MAX_BINS", "MAX_DECAY_DIGITS", "BinnedUsage", "bins_for", "decay_fault"]
 

@@ -81,7 +81,6 @@ class _Decaying(OwnerHistory):
         return [str(self.value), rate, since, str(value)]
 
     def load(self, data: Json) -> None:
-        # Also in all journals that were compacted before the second form existed.
         if isinstance(data, str):
             self.value = _finite(data)
             return

@@ -20,9 +20,9 @@ from fractions import Fraction
 from typing import Final, Generic, NamedTuple, Self, TypeVar
 
 from ugm._json_values import Json
+from ugm.engine_lock import OwnedLock, locked
 from ugm.errors import ReentrantCallError, RequestError
 from ugm.fairness.cost import CostRate
-from ugm.operation_lock import OwnedLock, locked
 
 __all__ = ["DecayedUsage", "OwnerHistory", "require_time"]
 
@@ -219,7 +219,7 @@ class DecayedUsage(ABC, Generic[HistoryT]):
 
     @locked
     def record(self, owner: str, usage: Mapping[str, int], begin: int, end: int) -> None:
-        """Count a run that has ended, for example one from a journal. It may lie before earlier changes."""
+        """Count a run that has ended, for example one from a log. It may lie before earlier changes."""
         require_time(begin)
         change = self._prepared(end)
         history, now = self._changed(change, owner)

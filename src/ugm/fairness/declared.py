@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from ugm.configuration import FairShareConfig
+from ugm.configuration.scheduler import Finding
 from ugm.errors import RequestError, quote
 from ugm.fairness.binned_usage import MAX_BINS, BinnedUsage, decay_fault
 from ugm.fairness.continuous_usage import ContinuousUsage
@@ -16,10 +17,12 @@ from ugm.fairness.model import FairShares
 from ugm.fairness.share_tree import PARENT, Shares, ShareTree
 from ugm.resources import VCORE, bounded_int
 
-__all__ = ["ShareProblem", "declared_shares", "share_problems"]
+__all__ = ["declared_shares", "share_findings"]
 
 #: The half-life of usage if a configuration sets no decay: a week, as in SchedMD Slurm.
 _WEEK: Final = 7 * 86400
+#: The sources of findings that may follow from another one.
+_SOURCES: Final = ((), ("accounts",), ("users",))
 #: The largest number of shares and seconds, and the most digits of a part of an exact number.
 _MOST: Final = 10**10
 _DIGITS: Final = 18
@@ -28,23 +31,14 @@ _NUMBER: Final = re.compile(r"[0-9]+")
 _EXACT: Final = re.compile(rf"[0-9]{{1,{_DIGITS}}}(?:\.[0-9]{{1,{_DIGITS}}}|/0*[1-9][0-9]{{0,{_DIGITS - 1}}})?")
 
 
-class ShareProblem(NamedTuple):
-    """A reason why declared shares cannot be used."""
-
-    #: The place below the shares.
-    path: tuple[str, ...]
-    code: str
-    message: str
-
-
 def declared_shares(config: FairShareConfig) -> FairShares:
     """Return the shares that a configuration declares, without usage.
 
     Raises:
-        RequestError: the shares cannot be used; see `share_problems`.
+        RequestError: the shares cannot be used; see `share_findings`.
     """
-    for problem in share_problems(config):
-        raise RequestError("config", ".".join(problem.path), problem.message)
+    for problem in share_findings(config):
+        raise RequestError("config", ".".join(map(str, problem.path)), problem.message)
     listed = config.accounts, config.users
     accounts, users = ({path: _shares(text) for path, text in nodes.items()} for nodes in listed)
     decay = config.half_life, config.bin, config.bins, config.decay, tuple(sorted(config.weights.items()))
@@ -65,11 +59,14 @@ def _usage(config: FairShareConfig) -> DecayedUsage[Any]:
     return ContinuousUsage(half_life=config.half_life or _WEEK, weights=weights, default_weight=0)
 
 
-def share_problems(config: FairShareConfig) -> Iterator[ShareProblem]:
-    """Yield every reason why declared shares cannot be used."""
+def share_findings(config: FairShareConfig) -> Iterator[Finding]:
+    """Yield every reason why declared shares cannot be used, with its path below the shares.
+
+    Source: SchedMD Slurm, Fair Tree.
+    """
     if not config.accounts and not config.users and not config.default_shares:
         message = "there are no shares (required: accounts, users or defaultshares)"
-        yield ShareProblem((), "fairshare-empty", message)
+        yield Finding((), "fairshare-empty", message, _SOURCES)
     yield from _node_problems(config)
     yield from _name_problems(config)
     yield from _decay_problems(config)
@@ -77,60 +74,61 @@ def share_problems(config: FairShareConfig) -> Iterator[ShareProblem]:
     yield from _weight_problems(config)
 
 
-def _node_problems(config: FairShareConfig) -> Iterator[ShareProblem]:
+def _node_problems(config: FairShareConfig) -> Iterator[Finding]:
     for key, nodes in (("accounts", config.accounts), ("users", config.users)):
         for path, text in nodes.items():
             at, above = (key, path), path.rpartition("/")[0]
             if not all(path.split("/")):
                 message = f"{quote(path)} is not a path (expected: names separated by '/')"
-                yield ShareProblem(at, "fairshare-path-invalid", message)
+                yield Finding(at, "fairshare-path-invalid", message)
             elif above and above not in config.accounts:
-                yield ShareProblem(at, "fairshare-account-missing", f"there is no account {quote(above)}")
+                yield Finding(at, "fairshare-account-missing", f"there is no account {quote(above)}", _SOURCES)
             if text != PARENT and not (_NUMBER.fullmatch(text) and bounded_int(text, _MOST) <= _MOST):
                 message = f"{quote(text)} is not a number of shares (allowed: 0 to {_MOST}, or 'parent')"
-                yield ShareProblem(at, "fairshare-shares-invalid", message)
+                yield Finding(at, "fairshare-shares-invalid", message)
 
 
-def _name_problems(config: FairShareConfig) -> Iterator[ShareProblem]:
+def _name_problems(config: FairShareConfig) -> Iterator[Finding]:
     first: dict[str, str] = {}
     for path in config.users:
         name = path.rpartition("/")[2]
         if path in config.accounts:
             message = f"{quote(path)} is an account and a user"
-            yield ShareProblem(("users", path), "fairshare-user-is-account", message)
+            yield Finding(("users", path), "fairshare-user-is-account", message)
         if (earlier := first.setdefault(name, path)) != path:
             message = f"the user {quote(name)} already exists ({quote(earlier)})"
-            yield ShareProblem(("users", path), "fairshare-user-duplicate", message)
+            yield Finding(("users", path), "fairshare-user-duplicate", message)
 
 
-def _decay_problems(config: FairShareConfig) -> Iterator[ShareProblem]:
+def _decay_problems(config: FairShareConfig) -> Iterator[Finding]:
     for key, number in (("defaultshares", config.default_shares), ("halflife", config.half_life), ("bin", config.bin)):
         if number > _MOST:
             message = f"the number is too large (allowed: up to {_MOST})"
-            yield ShareProblem((key,), "fairshare-number-too-large", message)
+            yield Finding((key,), "fairshare-number-too-large", message)
     if config.bins > MAX_BINS:
         message = f"the number is too large (allowed: up to {MAX_BINS})"
-        yield ShareProblem(("bins",), "fairshare-number-too-large", message)
+        yield Finding(("bins",), "fairshare-number-too-large", message)
     if config.half_life and (config.bin or config.bins):
         message = "usage has a half-life or bins, but not both"
-        yield ShareProblem(("halflife",), "fairshare-decay-conflict", message)
+        yield Finding(("halflife",), "fairshare-decay-conflict", message)
     if bool(config.bin) != bool(config.bins):
         missing = "bins" if config.bin else "bin"
-        yield ShareProblem((), "fairshare-bins-missing", f"bins have a length and a number (required: {missing})")
+        message = f"bins have a length and a number (required: {missing})"
+        yield Finding((), "fairshare-bins-missing", message, _SOURCES)
 
 
-def _factor_problems(config: FairShareConfig) -> Iterator[ShareProblem]:
+def _factor_problems(config: FairShareConfig) -> Iterator[Finding]:
     if config.decay != "1" and not config.bin:
-        yield ShareProblem(("decay",), "fairshare-decay-unused", "only bins have a factor (required: bin and bins)")
+        yield Finding(("decay",), "fairshare-decay-unused", "only bins have a factor (required: bin and bins)")
     if not _EXACT.fullmatch(config.decay) or Fraction(config.decay) > 1:
         message = f"{quote(config.decay)} is not a factor (allowed: 0 to 1, such as '1/2' or '0.5')"
-        yield ShareProblem(("decay",), "fairshare-decay-invalid", message)
+        yield Finding(("decay",), "fairshare-decay-invalid", message)
     elif 0 < config.bins <= MAX_BINS and (fault := decay_fault(Fraction(config.decay), config.bins)) is not None:
-        yield ShareProblem(("decay",), "fairshare-decay-too-long", fault)
+        yield Finding(("decay",), "fairshare-decay-too-long", fault)
 
 
-def _weight_problems(config: FairShareConfig) -> Iterator[ShareProblem]:
+def _weight_problems(config: FairShareConfig) -> Iterator[Finding]:
     for name, text in config.weights.items():
         if not _EXACT.fullmatch(text):
             message = f"{quote(text)} is not a weight (expected: a number such as '10', '0.5' or '1/1024')"
-            yield ShareProblem(("weights", name), "fairshare-weight-invalid", message)
+            yield Finding(("weights", name), "fairshare-weight-invalid", message)

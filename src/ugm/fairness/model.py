@@ -1,7 +1,7 @@
 """Fair shares of a partition: the shares of its users, and their decayed usage.
 
 The object is a quota model that denies nothing. The partition tells it every allocation and every release with their
-times, also those of the past if the partition has a journal. In return it ranks the users for queues with the sort
+times, also those of the past if the partition has a store. In return it ranks the users for queues with the sort
 policy ``share``.
 """
 

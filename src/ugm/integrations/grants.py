@@ -29,7 +29,6 @@ from ugm.errors import RequestError, UgmError, printable
 from ugm.identity import UserGroup
 from ugm.integrations.remaining import remaining_text
 from ugm.integrations.sources import PartitionSource
-from ugm.journal import JournaledPartition
 from ugm.partition import (
     AbstractPartition,
     Admission,
@@ -40,6 +39,7 @@ from ugm.partition import (
     UserInQueue,
 )
 from ugm.resources import Resource
+from ugm.store import StoredPartition
 
 __all__ = ["BlockingGrants", "GrantDeniedError", "Grants", "ListWork", "Remedy", "Work"]
 
@@ -55,7 +55,7 @@ _NOT_READY: Final = "The quota service is not ready, so nothing can be started y
 
 
 class Remedy(StrEnum):
-    """What can help after a denial."""
+    """The event that can help after a denial."""
 
     #: The end of other work.
     RELEASE = "release"
@@ -155,7 +155,7 @@ class Grants:
         >>> await grants.run(lambda partition: partition.limits("jupyterhub/ana"))  # doctest: +SKIP
         """
         partition = self._source if isinstance(self._source, AbstractPartition) else await self._source()
-        if isinstance(partition, JournaledPartition):
+        if isinstance(partition, StoredPartition):
             return await partition.awaited(operation, partition)
         result = operation(partition)
         return cast("_T", await result) if isawaitable(result) else result
@@ -431,7 +431,7 @@ class BlockingGrants:
     """The grants of one host, for threads.
 
     Args:
-        partition: a partition in memory, with a journal, or of `ugm.service.connect`.
+        partition: a partition in memory, with a store, or of `ugm.service.connect`.
         host: as for `Grants`.
         tentative: as for `Grants`.
         fails_open: as for `Grants`.
@@ -444,7 +444,7 @@ class BlockingGrants:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the ledger has been compared with the work of the host."""
+        """True if the ledger has been compared with the work of the host."""
         return self._grants.is_ready
 
     def grant(

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from ugm._people import amount_for_people
+from ugm.decision import amount_for_people
 from ugm.errors import printable, time_text
 
 if TYPE_CHECKING:

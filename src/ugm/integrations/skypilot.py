@@ -2,7 +2,7 @@
 
 ::
 
-    python -m ugm.integrations.skypilot serve limits.yaml --store quotas.journal --port 8090
+    python -m ugm.integrations.skypilot serve limits.yaml --store quotas.db --port 8090
     python -m ugm.integrations.skypilot reconcile --service unix:/run/ugm.sock < status.json
 
 The API server of SkyPilot posts each request of a user to the address in its configuration:

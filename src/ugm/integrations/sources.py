@@ -44,7 +44,7 @@ def quota_source(
 
     Args:
         config: the file of the configuration. It is put in force at the start.
-        store: the journal in which grants and used budgets survive a restart; without it, they are lost.
+        store: the store in which grants and used budgets survive a restart; without it, they are lost.
         service: the addresses of a service, as for `ugm.service.connect`, instead of a configuration.
         token_file: the file with the token of the service.
         partition: the name of the partition in the configuration, if there are several.
@@ -84,9 +84,9 @@ async def _opened(config: PartitionConfig, store: Path | None, page: int | None)
 def _partition(config: PartitionConfig, store: Path | None, *subscribers: Subscriber) -> AbstractPartition:
     if store is None:
         return Partition(config, subscribers=subscribers)
-    from ugm.journal import open_partition  # noqa: PLC0415 - only this kind needs it
+    from ugm.store import open_partition  # noqa: PLC0415 - only this kind needs it
 
-    opened = open_partition(store, config, durability="group", subscribers=subscribers)
+    opened = open_partition(store, config, subscribers=subscribers)
     atexit.register(opened.close)
     return opened
 

@@ -121,7 +121,7 @@ def _vector(annotations: Fields, annotation: str) -> Resource | None:
         value = _parse_mapping(value)
     if value is not None and not isinstance(value, Mapping):
         raise ManifestError(annotations.place_of(name), value, "expected a mapping of quantities")
-    return _unique(value, annotations.place_of(name)).amounts() if value else None
+    return _quantities_of(value, annotations.place_of(name)).amounts() if value else None
 
 
 def _parse_mapping(text: str) -> object:
@@ -135,17 +135,14 @@ def _parse_mapping(text: str) -> object:
     return dict.fromkeys(inner[1:-1].split(",")) if inner.startswith("{") and inner.endswith("}") else text
 
 
-def _unique(vector: Mapping[Any, object], place: str) -> Fields:
+def _quantities_of(vector: Mapping[Any, object], place: str) -> Fields:
     """Return the quantities by name; YAML reads ``cpu:4``, without a blank, as a name without a value."""
-    pairs: list[tuple[Any, object]] = []
+    quantities: dict[Any, object] = {}
     for name, quantity in vector.items():
         if quantity is None and isinstance(name, str):
             name, _, quantity = name.partition(":")  # noqa: PLW2901 - the same pair, split
             name, quantity = name.strip(" \t\n\"'"), quantity.strip(" \t\n\"'")  # noqa: PLW2901 - as above
-        pairs.append((name, quantity))
-    quantities = dict(pairs)
-    if len(quantities) < len(pairs):
-        raise ManifestError(place, [name for name, _ in pairs], "a resource is listed twice")
+        quantities[name] = quantity
     return Fields(quantities, place)
 
 
@@ -154,9 +151,8 @@ def _names(annotations: Fields, annotation: str) -> tuple[str, ...]:
     names = annotations.values.get(name)
     if isinstance(names, str):
         try:
-            # A number of any length is reported below.
-            names = json.loads(names, parse_int=_no_name) if names.strip() else None
-        except (json.JSONDecodeError, RecursionError):
+            names = json.loads(names) if names.strip() else None
+        except (ValueError, RecursionError):
             raise annotations.error(name, "expected a JSON list of names") from None
     if names is None:
         return ()
@@ -165,10 +161,6 @@ def _names(annotations: Fields, annotation: str) -> tuple[str, ...]:
     if any(len(each) > MAX_NAME for each in names):
         raise annotations.error(name, f"a name has 1 to {MAX_NAME} characters")
     return tuple(dict.fromkeys(names))
-
-
-def _no_name(_digits: str) -> None:
-    """Replace a number where a name is expected."""
 
 
 def write_elastic_quota(group: ElasticGroup, status: GroupStatus | None = None) -> JsonObject:

@@ -30,8 +30,6 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+")
 _SHORT: Final = reprlib.Repr()
 _SHORT.maxstring = 200
 _SHORT.maxlevel = 2
-#: The number of characters that a place shows of a long name.
-_LONG: Final = 64
 
 
 class ManifestError(UgmError, ValueError):
@@ -53,14 +51,7 @@ class ManifestError(UgmError, ValueError):
 
     def __str__(self) -> str:
         # The place may contain a key with a lone surrogate, which cannot be encoded.
-        return printable(f"{self.place} {_shown(self.value)}: {self.reason}")
-
-
-def _shown(value: object) -> str:
-    try:
-        return _SHORT.repr(value)
-    except ValueError:  # an integer with more digits than Python writes
-        return type(value).__name__
+        return printable(f"{self.place} {_SHORT.repr(self.value)}: {self.reason}")
 
 
 class Fields(NamedTuple):
@@ -78,9 +69,9 @@ class Fields(NamedTuple):
         ('metadata.labels.queue', 'metadata.labels[yunikorn.apache.org/queue]')
         """
         if not isinstance(name, str):
-            return f"{self.place}[{_shown(name)}]"
+            return f"{self.place}[{_SHORT.repr(name)}]"
         if not _PLAIN.fullmatch(name) or len(name) > MAX_NAME:
-            return f"{self.place}[{name if len(name) <= MAX_NAME else name[:_LONG] + '...'}]"
+            return f"{self.place}[{name[:MAX_NAME]}]"
         return f"{self.place}.{name}" if self.place else name
 
     def error(self, name: str, reason: str) -> ManifestError:

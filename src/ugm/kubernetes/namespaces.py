@@ -91,18 +91,10 @@ def _deprecated(annotations: Fields) -> Resource:
 
 def _parse(text: str, annotations: Fields) -> Fields:
     """Return the fields of the JSON object in the annotation of the quota, with numbers as texts."""
-    place = annotations.place_of(_QUOTA)
-
-    def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        members = dict(pairs)
-        if len(members) < len(pairs):
-            raise ManifestError(place, sorted(name for name, _ in pairs), "a resource is listed twice")
-        return members
-
     try:
-        quota = json.loads(text, object_pairs_hook=unique, parse_int=str, parse_float=str, parse_constant=str)
+        quota = json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
     except (json.JSONDecodeError, RecursionError):
         quota = None
     if not isinstance(quota, dict):
         raise annotations.error(_QUOTA, "expected a JSON object of quantities")
-    return Fields(quota, place)
+    return Fields(quota, annotations.place_of(_QUOTA))

@@ -23,9 +23,9 @@ from typing import Final, Literal, final
 
 from ugm.errors import RequestError
 from ugm.identity import MAX_NAME
-from ugm.kubernetes.manifests import CPU, Fields, ManifestError, read_manifest
+from ugm.kubernetes.manifests import Fields, ManifestError, read_manifest
 from ugm.kubernetes.namespaces import NamespaceTerms
-from ugm.resources import MEMORY, Resource
+from ugm.resources import Resource
 
 __all__ = ["PodTerms", "pod_usage", "read_pod"]
 
@@ -43,10 +43,6 @@ _QUEUE: Final = (
     ("annotations", "yunikorn.apache.org/queue"),
     ("labels", "queue"),
 )
-
-#: The resources that a pod as a whole can request, apart from huge pages.
-_POD_LEVEL: Final = (CPU, MEMORY)
-_HUGE_PAGES: Final = "hugepages-"
 
 #: The length of the namespace in the application id of a single pod; with the uid the id has at most 63 characters.
 _NAMESPACE_LENGTH: Final = 26
@@ -103,7 +99,9 @@ def read_pod(
     name, uid = metadata.name("name"), metadata.name("uid")
     application_id = _first(metadata.mapping(kind).name(field) for kind, field in _APPLICATION_ID)
     if application_id is None and generated_ids == "pod":
-        application_id = _id_for_pod(terms.name, uid)
+        if uid is None:
+            raise ManifestError("metadata.uid", None, "a generated application id needs the uid of the pod")
+        application_id = f"{terms.name[:_NAMESPACE_LENGTH]}-{uid}"
     application_id = application_id or f"yunikorn-{terms.name}-autogen"
     if len(application_id) > MAX_NAME:
         raise ManifestError("metadata", application_id, f"expected an application id of 1 to {MAX_NAME} characters")
@@ -124,12 +122,6 @@ def _first(values: Iterable[str | None]) -> str | None:
     return next((value for value in values if value is not None), None)
 
 
-def _id_for_pod(namespace: str, uid: str | None) -> str:
-    if uid is None:
-        raise ManifestError("metadata.uid", None, "a generated application id needs the uid of the pod")
-    return f"{namespace[:_NAMESPACE_LENGTH]}-{uid}"
-
-
 def pod_usage(manifest: Mapping[str, object]) -> Resource:
     """Return the usage of a running pod.
 
@@ -147,47 +139,28 @@ def pod_usage(manifest: Mapping[str, object]) -> Resource:
     if not spec.mappings("containers"):
         raise spec.error("containers", "expected at least one container")
     containers = _containers(spec)
-    requests, limits = (_pod_level(spec, kind) for kind in ("requests", "limits"))
+    requests, limits = (spec.mapping("resources").mapping(kind).amounts() for kind in ("requests", "limits"))
     return Resource({**limits, **containers, **requests}) + spec.mapping("overhead").amounts()
 
 
 def _containers(spec: Fields) -> Resource:
     """Return the maximum, per resource, of the sum over running containers and the peak during initialization."""
-    started: dict[str, int] = {}
-    peak: dict[str, int] = {}
-    for requests, restartable in _requests(spec, "initContainers"):
-        for name, amount in requests.items():
-            step = started.get(name, 0) + amount
-            peak[name] = max(peak.get(name, 0), step)
-            if restartable:
-                started[name] = step
-    running = started
-    for requests, _ in _requests(spec, "containers"):
-        for name, amount in requests.items():
-            running[name] = running.get(name, 0) + amount
-    return Resource({name: max(running.get(name, 0), peak.get(name, 0)) for name in {**running, **peak}})
+    running = peak = Resource()
+    for container in spec.mappings("initContainers"):
+        step = running + _requested(container)
+        peak = _largest(peak, step)
+        if container.text("restartPolicy") == "Always":
+            running = step
+    for container in spec.mappings("containers"):
+        running += _requested(container)
+    return _largest(running, peak)
 
 
-def _requests(spec: Fields, kind: str) -> list[tuple[Resource, bool]]:
-    """Return the requests of each container, and whether it keeps running when the next one starts."""
-    return [
-        (_requested(container.mapping("resources")), container.text("restartPolicy") == "Always")
-        for container in spec.mappings(kind)
-    ]
-
-
-def _requested(resources: Fields) -> Resource:
+def _requested(container: Fields) -> Resource:
     """Return the requests of a container; a resource without a request has the amount of its limit."""
-    return Resource({**resources.mapping("limits").amounts(), **resources.mapping("requests").amounts()})
+    limits, requests = (container.mapping("resources").mapping(kind).amounts() for kind in ("limits", "requests"))
+    return Resource({**limits, **requests})
 
 
-def _pod_level(spec: Fields, kind: Literal["requests", "limits"]) -> Resource:
-    fields = spec.mapping("resources").mapping(kind)
-    for name in fields.values:
-        if name not in _POD_LEVEL and not _is_huge_page(name):
-            raise fields.error(name, "a pod as a whole can only request cpu, memory and huge pages")
-    return fields.amounts()
-
-
-def _is_huge_page(name: object) -> bool:
-    return isinstance(name, str) and name.startswith(_HUGE_PAGES)
+def _largest(one: Resource, other: Resource) -> Resource:
+    return Resource({name: max(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}})

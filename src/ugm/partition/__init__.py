@@ -1,49 +1,52 @@
 """The partition: atomic admission over users, groups, queues and other quota models, with a ledger of allocations.
 
-`AbstractPartition` describes the operations. `Partition` keeps everything in memory.
+`AbstractPartition` describes the operations. `Partition` keeps everything in memory. Each name is loaded when it is
+first used, because most programs need only some of them.
 """
 
-from ugm._signatures import show_types
-from ugm.decision import Explanation, Holder, LimitRise, ScheduledViolation, headroom_of
-from ugm.partition.allocation import Allocation, AllocationRequest, AllocationSpec, AllocationState
-from ugm.partition.application import ApplicationInfo, ApplicationState, GangStyle
-from ugm.partition.audit import AuditReport, Difference, RunningAllocation, RunningApplication
-from ugm.partition.config_changes import (
-    Changes,
-    Detail,
-    LimitChange,
-    LimitValue,
-    ModelChange,
-    QueueChange,
-    ScheduleChange,
-    changes,
-)
-from ugm.partition.config_plan import ConfigPlan, ConfigPlanInput, DrainingQueue, PlannedReduction, ScheduledChange
-from ugm.partition.interface import AbstractPartition
-from ugm.partition.limit_risks import LimitRisk
-from ugm.partition.line_index import CooperativeIteration, UsageSum
-from ugm.partition.model_queries import ModelReport
-from ugm.partition.owner_limits import OwnerLimits
-from ugm.partition.partition import Partition
-from ugm.partition.pending_usage import PendingHeadroom
-from ugm.partition.planned_start import Reservation
-from ugm.partition.reclaim_plan import ProtectedCount, Protection, ReclaimOutcome, ReclaimPlan, ReclaimVictim
-from ugm.partition.reports import (
-    Admission,
-    ApplicationReport,
-    OwnedAllocation,
-    PreemptionStatus,
-    SubmissionReport,
-    SyncReport,
-)
-from ugm.partition.scheduling_order import ApplicationKey, Turn, by_share
-from ugm.partition.scheduling_pass import Head, SchedulingPass
-from ugm.partition.snapshot import PartitionSnapshot
-from ugm.partition.subject import Subject, UserInQueue
-from ugm.partition.thresholds import ThresholdCrossed, ThresholdWatch
-from ugm.partition.usage_feed import UsageFeed, UsageOwner
-from ugm.partition.utilization import LimitUtilization
-from ugm.partition.waiting_list import WaitingList
+from ugm._lazy import on_first_use
+
+#: True for type checkers; the module `typing` takes longer to import than this package.
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from ugm.decision import LimitRise, headroom_of
+    from ugm.partition.answers.audit import AuditReport, Difference, RunningAllocation, RunningApplication
+    from ugm.partition.answers.model_queries import ModelReport
+    from ugm.partition.answers.owner_usage import LineIndex, OwnerLimits, UsageSum
+    from ugm.partition.answers.reports import (
+        Admission,
+        ApplicationReport,
+        Explanation,
+        Holder,
+        LimitUtilization,
+        OwnedAllocation,
+        Subject,
+        SubmissionReport,
+        SyncReport,
+        UserInQueue,
+    )
+    from ugm.partition.answers.snapshot import PartitionSnapshot
+    from ugm.partition.answers.thresholds import ThresholdCrossed, ThresholdWatch
+    from ugm.partition.config.changes import Changes, ConfigChange, Detail, LimitRisk, changes
+    from ugm.partition.config.compiled import ScheduledViolation
+    from ugm.partition.config.plan import ConfigPlan, ConfigPlanInput, DrainingQueue, PlannedReduction, ScheduledChange
+    from ugm.partition.engine.application import ApplicationInfo, ApplicationState, GangStyle, PendingHeadroom
+    from ugm.partition.eviction.preemption import PreemptionStatus
+    from ugm.partition.eviction.reclaim_plan import (
+        ProtectedCount,
+        Protection,
+        ReclaimOutcome,
+        ReclaimPlan,
+        ReclaimVictim,
+    )
+    from ugm.partition.interface import AbstractPartition
+    from ugm.partition.ordering.pending_order import ApplicationKey
+    from ugm.partition.ordering.planned_start import Reservation
+    from ugm.partition.ordering.scheduling_pass import Head, SchedulingPass, Turn, by_share
+    from ugm.partition.ordering.waiting_list import WaitingList
+    from ugm.partition.partition import Partition
+    from ugm.partition.rows import Allocation, AllocationRequest, AllocationSpec, AllocationState
 
 __all__ = [
     "AbstractPartition",
@@ -58,9 +61,9 @@ __all__ = [
     "ApplicationState",
     "AuditReport",
     "Changes",
+    "ConfigChange",
     "ConfigPlan",
     "ConfigPlanInput",
-    "CooperativeIteration",
     "Detail",
     "Difference",
     "DrainingQueue",
@@ -68,12 +71,10 @@ __all__ = [
     "GangStyle",
     "Head",
     "Holder",
-    "LimitChange",
     "LimitRise",
     "LimitRisk",
     "LimitUtilization",
-    "LimitValue",
-    "ModelChange",
+    "LineIndex",
     "ModelReport",
     "OwnedAllocation",
     "OwnerLimits",
@@ -84,14 +85,12 @@ __all__ = [
     "PreemptionStatus",
     "ProtectedCount",
     "Protection",
-    "QueueChange",
     "ReclaimOutcome",
     "ReclaimPlan",
     "ReclaimVictim",
     "Reservation",
     "RunningAllocation",
     "RunningApplication",
-    "ScheduleChange",
     "ScheduledChange",
     "ScheduledViolation",
     "SchedulingPass",
@@ -101,8 +100,6 @@ __all__ = [
     "ThresholdCrossed",
     "ThresholdWatch",
     "Turn",
-    "UsageFeed",
-    "UsageOwner",
     "UsageSum",
     "UserInQueue",
     "WaitingList",
@@ -111,4 +108,39 @@ __all__ = [
     "headroom_of",
 ]
 
-show_types(tuple(globals().values()))
+#: The modules of the names.
+_MODULES = {
+    "ugm.decision": "LimitRise headroom_of",
+    "ugm.partition.rows": "Allocation AllocationRequest AllocationSpec AllocationState",
+    "ugm.partition.engine.application": "ApplicationInfo ApplicationState GangStyle PendingHeadroom",
+    "ugm.partition.answers.audit": "AuditReport Difference RunningAllocation RunningApplication",
+    "ugm.partition.config.changes": "Changes ConfigChange Detail LimitRisk changes",
+    "ugm.partition.config.plan": "ConfigPlan ConfigPlanInput DrainingQueue PlannedReduction ScheduledChange",
+    "ugm.partition.config.compiled": "ScheduledViolation",
+    "ugm.partition.interface": "AbstractPartition",
+    "ugm.partition.answers.model_queries": "ModelReport",
+    "ugm.partition.answers.owner_usage": "LineIndex OwnerLimits UsageSum",
+    "ugm.partition.partition": "Partition",
+    "ugm.partition.eviction.preemption": "PreemptionStatus",
+    "ugm.partition.ordering.planned_start": "Reservation",
+    "ugm.partition.eviction.reclaim_plan": "ProtectedCount Protection ReclaimOutcome ReclaimPlan ReclaimVictim",
+    "ugm.partition.answers.reports": (
+        "Admission ApplicationReport Explanation Holder LimitUtilization OwnedAllocation Subject SubmissionReport "
+        "SyncReport UserInQueue"
+    ),
+    "ugm.partition.ordering.pending_order": "ApplicationKey",
+    "ugm.partition.ordering.scheduling_pass": "Head SchedulingPass Turn by_share",
+    "ugm.partition.answers.snapshot": "PartitionSnapshot",
+    "ugm.partition.answers.thresholds": "ThresholdCrossed ThresholdWatch",
+    "ugm.partition.ordering.waiting_list": "WaitingList",
+}
+
+_load, _names = on_first_use(__name__, _MODULES)
+
+
+def __getattr__(name: str) -> object:
+    return _load(name)
+
+
+def __dir__() -> list[str]:
+    return _names()

@@ -1,22 +1,31 @@
-"""The events of a partition: changes and denials as values, for subscribers and journals.
-
-Every change of the state of a partition is one event, and so is every denial. All events in their order determine the
-state: `ugm.partition.replay` rebuilds it from them.
-"""
+"""The events of a partition: its changes and denials as values for subscribers, computed from the changes of rows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple, Protocol, TypeAlias
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, cast, get_args
 
-from ugm.budgets import BudgetChange
+from ugm._json_values import Json, JsonObject
 from ugm.decision import Decision
 from ugm.identity import UserGroup
-from ugm.partition.allocation import Allocation, AllocationRequest
-from ugm.partition.application import ApplicationState, GangStyle
-from ugm.partition.compiled_config import CompiledConfig
-from ugm.partition.config_changes import Changes, changes_between
+from ugm.model import BudgetChange
+from ugm.partition.config.compiled import CompiledConfig
+from ugm.partition.engine.application import ApplicationState
+from ugm.partition.rows import (
+    Allocation,
+    AllocationRequest,
+    AllocationState,
+    ApplicationRow,
+    Change,
+    GangStyle,
+    PartitionRow,
+)
 from ugm.resources import Resource
+
+if TYPE_CHECKING:
+    from ugm.partition.config.changes import Changes
 
 __all__ = [
     "Allocated",
@@ -42,7 +51,12 @@ __all__ = [
     "ReservationChanged",
     "Resized",
     "Subscriber",
+    "event_name",
+    "event_to_dict",
 ]
+
+_PENDING: Final = AllocationState.PENDING
+_TERMINATING: Final = AllocationState.TERMINATING
 
 
 class ApplicationSubmitted(NamedTuple):
@@ -217,6 +231,8 @@ class ConfigurationChanged(NamedTuple):
     @property
     def changes(self) -> Changes:
         """The differences between the configurations, computed on demand."""
+        from ugm.partition.config.changes import changes_between  # noqa: PLC0415 - few programs need it
+
         return changes_between(self.before, self.after)
 
 
@@ -260,3 +276,144 @@ class Subscriber(Protocol):
     def __call__(self, first: int, events: tuple[Event, ...], /) -> None:
         """Handle the events of one operation, which are numbered from *first* on; the first event has number 1."""
         ...
+
+
+def events_of(changes: Sequence[object]) -> tuple[Event, ...]:
+    """Return the events of the changes of an operation, which may contain other items."""
+    if len(changes) == 1 and type(changes[0]) is Change and changes[0].table == "allocation":
+        # Most grants and releases.
+        event = _event_of_allocation(*changes[0][2:])
+        return () if event is None else (event,)
+    found: list[Event] = []
+    placed: dict[str, Allocation] = {}
+    for change in changes:
+        if type(change) is not Change:
+            continue
+        table, key, old, new, cause = change
+        if table == "allocation":
+            event = _event_of_allocation(old, new, cause)
+            if event is not None:
+                found.append(event)
+            else:
+                placed[key] = new
+        elif table == "application":
+            found.extend(_events_of_application(old, new, cause))
+        elif table == "request":
+            if old is not None and new is not None:
+                found.append(RequestPlaced(placed[key]))
+        elif table != "queue" or (new is not None and new.quota not in {None, old and old.quota}):
+            found.extend(_other_events(change))
+    return tuple(found)
+
+
+def _event_of_allocation(old: Allocation | None, new: Allocation | None, cause: str) -> Event | None:
+    """Return the event of a change of an allocation; None if it is pending before and after."""
+    if new is None:
+        assert old is not None  # noqa: S101 - a removed row
+        return RequestWithdrawn(old) if old.state is _PENDING else Released(old)
+    if old is None or old.state is _PENDING:
+        if new.state is not _PENDING:
+            return Allocated(new, cause)
+        return AllocationRequested(new) if old is None else None
+    if new.state is _TERMINATING and old.state is not _TERMINATING:
+        return Preempted(new)
+    if old.until != new.until:
+        return Renewed(new, old.until)
+    return Resized(new, old.usage)
+
+
+def _events_of_application(old: ApplicationRow | None, new: ApplicationRow | None, cause: str) -> Iterator[Event]:
+    if new is None:
+        assert old is not None  # noqa: S101 - a removed row
+        yield ApplicationEnded(old.application_id, ApplicationState(cause))
+    elif old is None:
+        application_id, user, path, requested, tags, gang_style, is_adopted, _, group, *_ = new
+        yield ApplicationSubmitted(application_id, user, path, requested, dict(tags), gang_style, is_adopted, group)
+    else:
+        if new.has_run and not old.has_run:
+            yield GroupAssigned(new.application_id, new.user.name, new.group)
+        if new.failing and not old.failing:
+            yield ApplicationFailing(new.application_id)
+
+
+def _other_events(change: Change) -> Iterator[Event]:
+    table, key, old, new, cause = change
+    match table:
+        case "partition":
+            yield from _events_of_partition(old, new, cause)
+        case "configuration":
+            yield ConfigurationChanged(old.compiled, new.compiled, new.author)
+        case "node":
+            yield NodeChanged(key, old and old.offers, new and new.offers)
+        case "queue":
+            yield QueueQuotaSet(key, new.quota)
+        case "budget":
+            yield BudgetChanged(new)
+        case "denial":
+            yield new
+
+
+def _events_of_partition(old: PartitionRow, new: PartitionRow, cause: str) -> Iterator[Event]:
+    if new.closed and not old.closed:
+        yield PartitionClosed()
+    if old.added_models != new.added_models:
+        yield ModelsChanged(old.added_models, new.added_models)
+    if old.reservations != new.reservations and cause:
+        yield ReservationChanged(cause, old.reservations.get(cause), new.reservations.get(cause))
+    started = {path: since for path, since in new.reduction_timers.items() if old.reduction_timers.get(path) != since}
+    if started:
+        yield ReductionTimersStarted(tuple(sorted(started)), max(started.values()))
+
+
+# Events as JSON
+
+#: The names for clients that differ from those of the classes.
+_SHORT_NAMES: Final[Mapping[type[Event], str]] = {
+    ApplicationSubmitted: "submitted",
+    QueueQuotaSet: "quota_given",
+    ApplicationFailing: "failing",
+    ApplicationEnded: "ended",
+    AllocationRequested: "asked",
+    RequestWithdrawn: "withdrawn",
+    ConfigurationChanged: "configured",
+    PartitionClosed: "closed",
+}
+_EVENT_NAMES: Final[Mapping[type[Event], str]] = {
+    kind: _SHORT_NAMES.get(kind) or re.sub(r"\B(?=[A-Z])", "_", kind.__name__).lower() for kind in get_args(Event)
+}
+#: The fields whose name for clients differs from the attribute.
+_CLIENT_NAMES: Final = {"requests": "asks", "requested_queue": "asked_queue"}
+
+
+def event_name(kind: type[Event]) -> str:
+    """Return the name of a class of events for clients: in JSON, in metrics and in requests.
+
+    >>> event_name(NodeChanged)
+    'node_changed'
+    """
+    return _EVENT_NAMES[kind]
+
+
+def event_to_dict(event: Event) -> JsonObject:
+    """Return an event for JSON, with its name as ``event``."""
+    name = {"event": event_name(type(event))}
+    if isinstance(event, ConfigurationChanged):
+        return {**name, "changes": event.changes.to_dict(), "author": event.author}
+    fields: Mapping[str, object] = event._asdict()
+    return {**name, **{_CLIENT_NAMES.get(field, field): _plain(value) for field, value in fields.items()}}
+
+
+def _plain(value: Any) -> Json:  # noqa: ANN401 - a field of any event
+    """Return the value of a field for JSON."""
+    match value:
+        case Allocation() | Decision() | BudgetChange():
+            return value.to_dict()
+        case UserGroup(name=name, groups=groups):
+            return {"name": name, "groups": list(groups)}
+        case AllocationRequest():
+            return {**value._asdict(), "usage": dict(value.usage)}
+        case Mapping():
+            return dict(value)
+        case tuple():
+            return [_plain(item) for item in value]
+    return cast("Json", value.value if isinstance(value, StrEnum) else value)

@@ -9,26 +9,31 @@ The idea: all that depends on the queue of an allocation is computed once per qu
 - its *side*: the queues from its leaf up to below that queue. Each of them that has a guarantee bounds the amount that
   may be taken below it.
 
-A set of victims is permitted if three kinds of sums over its members stay within bounds:
+A set of victims is permitted if three kinds of sums over its members stay within limits:
 
 - *needs*: below each queue of the path, at least the missing amounts are freed.
 - *claims*: each queue of the path below the level of a victim stays within its guarantee after the plan.
 - *bounds*: below each queue with a guarantee outside the path, no more is freed than its usage above its guarantee.
+
+`Situation.problem` turns them into targets and bounds of the search. The waste of a set is the sum of what its victims
+use, each resource divided by the kept amount at the root, minus a constant. So each unit of a resource has a weight, an
+integer on a common scale.
 
 Source: Apache YuniKorn, preemption; the differences are listed in the documentation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from math import inf
-from typing import Final, NamedTuple, TypeAlias, final
+from math import lcm
+from typing import Final, NamedTuple, final
 
 from ugm.preemption.facts import DEFAULT_DELAY, PreemptionPolicy, PreemptionRequest
-from ugm.preemption.queue_usage_tree import AllocationGroup, QueueNode, QueueUsageTree
+from ugm.preemption.queue_usage_tree import AllocationClass, Candidates, Point, QueueNode, QueueUsageTree
+from ugm.preemption.victim_search import Bound, Problem, Target
 
-__all__ = ["Point", "PreemptionProtection", "QueueRole", "Situation"]
+__all__ = ["PreemptionProtection", "QueueRole", "Situation"]
 
 
 class PreemptionProtection(StrEnum):
@@ -62,21 +67,16 @@ class PreemptionProtection(StrEnum):
 
 _NOTHING: Final[Mapping[str, int]] = {}
 
-#: A level of the path, or the path of a queue outside it, with a resource.
-Point: TypeAlias = tuple[int | str, str]
-
 
 class QueueRole(NamedTuple):
     """The facts that all allocations of a queue share."""
 
     #: The level of the queue; see the module.
     level: int
-    #: Whether the policy of the queue is ``disabled``.
-    is_disabled: bool
-    #: Per missing resource, the least amount above a guarantee on the side of the queue.
-    slack: Mapping[str, int]
-    #: The queues of its side with a guarantee in a missing resource.
-    guarded: tuple[QueueNode, ...]
+    #: The policy that protects all allocations of the queue; None if none does.
+    policy: PreemptionProtection | None
+    #: The guarantees of its side in missing resources.
+    bounds: tuple[Point, ...] = ()
 
 
 @final
@@ -91,37 +91,6 @@ class Situation:
             above the root.
     """
 
-    __slots__ = (
-        "_fence",
-        "_helpful",
-        "_within_queue",
-        "due",
-        "entitled",
-        "missing",
-        "path",
-        "reachable",
-        "request",
-        "requested",
-        "roles",
-        "tree",
-    )
-
-    #: The queues of the request, leaf to root.
-    path: tuple[QueueNode, ...]
-    #: The time from which the request may preempt.
-    due: int
-    #: The requested amounts. A resource requested with 0 does not fit either where the usage exceeds the maximum.
-    requested: Mapping[str, int]
-    #: The missing amounts, per level, and then those on the node.
-    missing: tuple[Mapping[str, int], ...]
-    #: The resources that are missing at a level or above.
-    reachable: tuple[frozenset[str], ...]
-    #: Per level, the resources that are guaranteed below it, with the levels that guarantee them, and the amounts by
-    #: which these would exceed their guarantee.
-    entitled: tuple[Mapping[str, tuple[tuple[int, int], ...]], ...]
-    #: By path.
-    roles: dict[str, QueueRole]
-
     def __init__(
         self,
         tree: QueueUsageTree,
@@ -133,131 +102,140 @@ class Situation:
         self.tree: Final = tree
         self.request: Final = request
         self._within_queue: Final = within_queue
-        self.path = tuple(tree.nodes[request.queue_path].lineage())
+        #: The queues of the request, leaf to root.
+        self.path: Final = tuple(tree.nodes[request.queue_path].lineage())
         delays = (node.facts.delay for node in self.path)
-        self.due = request.since + next((delay for delay in delays if delay is not None), DEFAULT_DELAY)
-        self.requested = request.usage.amounts
-        self.missing = (*(node.lacking(node.kept, self.requested) for node in self.path), on_node)
+        #: The time from which the request may preempt.
+        self.due: Final = request.since + next((delay for delay in delays if delay is not None), DEFAULT_DELAY)
+        #: A resource requested with 0 does not fit either where the usage exceeds the maximum.
+        requested = request.usage.amounts
+        #: The missing amounts, per level, and then those on the node.
+        self.missing: Final = (*(node.lacking(node.kept, requested) for node in self.path), on_node)
         levels = range(len(self.path))
-        self.reachable = tuple(frozenset().union(*self.missing[level:]) for level in levels)
-        self._helpful: Final = tuple(sorted(names) for names in self.reachable)
-        self.entitled = tuple(self._entitled(level) for level in levels)
+        #: Per level, the resources that are missing there or above.
+        self.helpful: Final[list[list[str]]] = [sorted(set[str]().union(*self.missing[level:])) for level in levels]
+        #: The amounts by which queues of the path would exceed their guarantees; negative for queues that would not.
+        self.claims: Final[dict[Point, int]] = {
+            (node.path, name): node.above_guarantee(name) + requested[name]
+            for node, names in zip(self.path, self.helpful[1:], strict=False)
+            for name in names
+            if name in node.facts.guaranteed
+        }
         fences = (level for level in levels if self.path[level].facts.policy is PreemptionPolicy.FENCE)
         self._fence: Final = next(fences, len(self.path))
-        self.roles = {}
-        self._compare_queues()
+        #: The amounts that queues outside the path use above their guarantees.
+        self.bounds: Final[dict[Point, int]] = {}
+        #: By path.
+        self.roles: Final[dict[str, QueueRole]] = {}
+        top = QueueRole(len(self.path) - 1, None)
+        for path, node in tree.nodes.items():
+            self.roles[path] = self._role(node, self.roles[node.parent.path] if node.parent else top)
+        self._entitlements: Final[dict[tuple[int, tuple[str, ...]], tuple[PreemptionProtection, bool]]] = {}
 
-    def _entitled(self, level: int) -> dict[str, tuple[tuple[int, int], ...]]:
-        found: dict[str, list[tuple[int, int]]] = {}
-        for below, node in enumerate(self.path[:level]):
-            for name in self.reachable[level]:
-                above = node.above_guarantee(name)
-                if above is not None:
-                    found.setdefault(name, []).append((below, above + self.requested[name]))
-        return {name: tuple(points) for name, points in found.items()}
+    def _role(self, node: QueueNode, above: QueueRole) -> QueueRole:
+        """Return the role of a queue below another one."""
+        policy = node.facts.policy
+        is_disabled = policy is PreemptionPolicy.DISABLED if policy else above.policy is PreemptionProtection.DISABLED
+        is_on_path = node in self.path
+        level = self.path.index(node) if is_on_path else above.level
+        protection = PreemptionProtection.FENCE if level > self._fence else None
+        own = () if is_on_path else [(node.path, name) for name in self.helpful[level] if name in node.facts.guaranteed]
+        for path, name in own:
+            self.bounds[path, name] = node.above_guarantee(name)
+        return QueueRole(level, PreemptionProtection.DISABLED if is_disabled else protection, (*above.bounds, *own))
 
-    def _compare_queues(self) -> None:
-        on_path = {node.path: level for level, node in enumerate(self.path)}
-        roles = self.roles
-        for path, node in self.tree.nodes.items():
-            policy = node.facts.policy
-            above = None if node.parent is None else roles[node.parent.path]
-            is_disabled = policy is PreemptionPolicy.DISABLED if policy else above is not None and above.is_disabled
-            level = on_path.get(path)
-            if above is None or level is not None:
-                roles[path] = QueueRole(level or 0, is_disabled, {}, ())
-            else:
-                roles[path] = self._off_path(node, above, is_disabled=is_disabled)
+    def on_node(self, lacking: Mapping[str, int]) -> Situation:
+        """Return the situation on a node that lacks some amounts."""
+        return Situation(self.tree, self.request, within_queue=self._within_queue, on_node=lacking)
 
-    def _off_path(self, node: QueueNode, above: QueueRole, *, is_disabled: bool) -> QueueRole:
-        """Return the role of a queue that is not on the path."""
-        slack = above.slack
-        guaranteed = node.facts.guaranteed.amounts
-        guarded = self.reachable[above.level].intersection(guaranteed) if guaranteed else ()
-        if not guarded:
-            return above if above.is_disabled == is_disabled else above._replace(is_disabled=is_disabled)
-        kept = node.kept
-        own = {name: kept.get(name, 0) - guaranteed[name] for name in guarded}
-        slack = {**slack, **{name: min(amount, slack.get(name, amount)) for name, amount in own.items()}}
-        return QueueRole(above.level, is_disabled, slack, (*above.guarded, node))
+    # Rules about one allocation
 
-    def policy_protection(self, queue_path: str) -> PreemptionProtection | None:
-        """Return the policy that protects all allocations of a queue; None if none does."""
-        role = self.roles[queue_path]
-        if role.is_disabled:
-            return PreemptionProtection.DISABLED
-        return PreemptionProtection.FENCE if role.level > self._fence else None
+    def protection(self, one: AllocationClass) -> tuple[PreemptionProtection, bool]:
+        """Return the first rule that the eviction of an allocation alone would break.
 
-    def _group_protection(self, group: AllocationGroup) -> PreemptionProtection | None:  # noqa: PLR0911 - one for each rule
-        """Return the first rule that protects all allocations of a group, for any usage."""
-        role = self.roles[group.node.path]
-        if group.is_terminating:
+        It is `PreemptionProtection.NOT_NEEDED` if there is none. The flag says whether the allocation may be a victim,
+        alone or among several.
+        """
+        usage, role = one.usage.amounts, self.roles[one.queue_path]
+        rule = self._own_rule(one, role)
+        if rule is not None:
+            return rule, False
+        helps = self.helps(role.level, usage)
+        if (role.level, helps) not in self._entitlements:
+            self._entitlements[role.level, helps] = self._entitlement(role.level, helps)
+        rule, is_possible = self._entitlements[role.level, helps]
+        if is_possible:
+            for path, name in role.bounds:
+                if name in helps and usage[name] > self.bounds[path, name]:
+                    return PreemptionProtection.GUARANTEE if rule is PreemptionProtection.NOT_NEEDED else rule, False
+        return rule, is_possible
+
+    def _own_rule(self, one: AllocationClass, role: QueueRole) -> PreemptionProtection | None:
+        """Return the first rule that protects an allocation for any usage."""
+        if one.is_terminating:
             return PreemptionProtection.TERMINATING
-        if not group.preemptible:
+        if not one.preemptible:
             return PreemptionProtection.NOT_PREEMPTIBLE
-        policy = self.policy_protection(group.node.path)
-        if policy is not None:
-            return policy
-        if group.is_of_requester:
-            return PreemptionProtection.SAME_APPLICATION
-        is_in_leaf = group.node is self.path[0]
+        if role.policy is not None or one.is_of_requester:
+            return role.policy or PreemptionProtection.SAME_APPLICATION
+        is_in_leaf = one.queue_path == self.request.queue_path
         if is_in_leaf and not self._within_queue:
             return PreemptionProtection.SAME_QUEUE
-        if group.priority > self.request.priority or (is_in_leaf and group.priority == self.request.priority):
-            return PreemptionProtection.PRIORITY
-        return None if self.reachable[role.level] else PreemptionProtection.FREES_NOTHING
-
-    def protections(self, group: AllocationGroup) -> Iterator[tuple[PreemptionProtection, bool, Sequence[int]]]:
-        """Yield the first rules that evictions from a group alone would break, with the positions of the allocations.
-
-        The flag says whether the allocations may be among several victims. The rule is
-        `PreemptionProtection.NOT_NEEDED` if an eviction alone breaks none.
-        """
-        rule = self._group_protection(group)
-        if rule is not None:
-            yield rule, False, group.positions
-            return
-        role = self.roles[group.node.path]
-        names, slack = self._helpful[role.level], role.slack
-        # Per resource that helps, a bit, and the largest amount that leaves every guarantee intact.
-        tests = [(1 << number, name, slack.get(name, inf)) for number, name in enumerate(names)]
-        too_much = 1 << len(names)
-        usages = self.tree.usages
-        # By the bits of their resources, and the next one for too much.
-        found: dict[int, list[int]] = {}
-        for position in group.positions:
-            usage, bits = usages[position], 0
-            for bit, name, most in tests:
-                amount = usage.get(name)
-                if amount:
-                    bits |= bit if amount <= most else bit | too_much
-            if bits in found:
-                found[bits].append(position)
-            else:
-                found[bits] = [position]
-        for bits, positions in found.items():
-            helps = tuple([name for bit, name, _ in tests if bits & bit])
-            yield *self._protection(role.level, helps, takes_too_much=bits >= too_much), positions
-
-    def _protection(
-        self, level: int, helps: tuple[str, ...], *, takes_too_much: bool
-    ) -> tuple[PreemptionProtection, bool]:
-        rule, may_be_claimed = self._claim(level, helps)
-        if not may_be_claimed or not takes_too_much:
-            return rule, may_be_claimed
-        return (PreemptionProtection.GUARANTEE if rule is PreemptionProtection.NOT_NEEDED else rule), False
+        is_too_high = one.priority > self.request.priority or (is_in_leaf and one.priority == self.request.priority)
+        return PreemptionProtection.PRIORITY if is_too_high else None
 
     def helps(self, level: int, usage: Mapping[str, int]) -> tuple[str, ...]:
         """Return the resources that an allocation at a level helps with."""
-        return tuple([name for name in self._helpful[level] if name in usage])
+        return tuple([name for name in self.helpful[level] if usage.get(name)])
 
-    def _claim(self, level: int, helps: tuple[str, ...]) -> tuple[PreemptionProtection, bool]:
-        """Return the rule about claims at a level to some resources, and whether other victims may meet the claims."""
+    def claims_to(self, level: int, resources: Iterable[str]) -> list[Point]:
+        """Return the guarantees of the request in some resources against allocations at a level."""
+        below = self.path[:level]
+        return [(node.path, name) for name in resources for node in below if (node.path, name) in self.claims]
+
+    def _entitlement(self, level: int, helps: tuple[str, ...]) -> tuple[PreemptionProtection, bool]:
+        """Return what `protection` returns, for allocations that only guarantees of the request can protect."""
         if not helps:
             return PreemptionProtection.FREES_NOTHING, False
-        claims = [self.entitled[level][name] for name in helps if name in self.entitled[level]]
+        claims = self.claims_to(level, helps)
         if level and not claims:
             return PreemptionProtection.NOT_ENTITLED, False
         # Other victims below the level may free what these queues would have above their guarantees.
-        is_claimed = all(above <= 0 for points in claims for _, above in points)
-        return PreemptionProtection.NOT_NEEDED if is_claimed else PreemptionProtection.NOT_ENTITLED, True
+        is_entitled = all(self.claims[claim] <= 0 for claim in claims)
+        return PreemptionProtection.NOT_NEEDED if is_entitled else PreemptionProtection.NOT_ENTITLED, True
+
+    # Rules about all victims
+
+    def problem(self, candidates: Candidates) -> Problem:
+        """Return the choice among candidates; there are none if no set of them is permitted."""
+        root, resources = self.tree.root, self.helpful[0]
+        needs: dict[Point, int] = {}
+        # The victims that count for the node of the plan are all of them, as at the root.
+        for node, missing in zip((*self.path, root), self.missing, strict=True):
+            for name, amount in missing.items():
+                needs[node.path, name] = max(amount, needs.get((node.path, name), 0))
+        claims = {claim: amount for claim, amount in self.claims.items() if amount > 0}
+        offered, supply = self.tree.supplies(candidates, resources, self.bounds)
+        while unmet := {claim for claim, amount in claims.items() if supply[claim] < amount}:
+            possible = {one: candidates[one] for one in candidates if unmet.isdisjoint(self._claims_of(one))}
+            if len(possible) == len(candidates):
+                break
+            candidates = possible
+            offered, supply = self.tree.supplies(candidates, resources, self.bounds)
+        if any(supply[need] < amount for need, amount in needs.items()):
+            return Problem((), (), {}, {}, is_strict=True)
+        # The highest queue at which each resource is missing.
+        highest = {name: path for path, name in needs}
+        scale = lcm(*needs.values(), *claims.values())
+        targets = [Target(*need, amount, scale // amount) for need, amount in needs.items()]
+        targets += [Target(*claim, amount, scale // amount, highest[claim[1]]) for claim, amount in claims.items()]
+        # Bounds that all candidates together do not exceed have no effect. Without them, more candidates are alike.
+        bounds = [Bound(*point, amount) for point, amount in self.bounds.items() if offered[point] > amount]
+        kept = {name: amount for name, amount in root.kept.items() if amount}
+        scale = lcm(*kept.values())
+        weights = {name: scale // amount for name, amount in kept.items()}
+        return Problem(targets, bounds, candidates, weights, is_strict=True)
+
+    def _claims_of(self, one: AllocationClass) -> list[Point]:
+        level = self.roles[one.queue_path].level
+        return self.claims_to(level, self.helps(level, one.usage))

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
-from typing import Final, NamedTuple, TypeVar, final
+from typing import Final, NamedTuple, final
 
-from ugm._json_values import JsonObject
+from ugm._json_values import Json, JsonObject
 from ugm.decision import Decision
-from ugm.errors import fields_text, number_text
+from ugm.errors import number_text
 from ugm.preemption.facts import PlacedRequest, PreemptionRequest
 from ugm.preemption.queue_usage_tree import QueueNode
-from ugm.resources import Resource, format_amount, optional_dict
+from ugm.resources import Resource, format_amount
 
 __all__ = [
     "Freed",
@@ -27,7 +27,22 @@ __all__ = [
     "Victim",
 ]
 
-T = TypeVar("T")
+
+def attributes(value: object, names: Iterable[str]) -> JsonObject:
+    """Return some attributes of a row for JSON."""
+    return {name: _to_json(getattr(value, name)) for name in names}
+
+
+def _to_json(value: object) -> Json:
+    to_dict = getattr(value, "to_dict", None)
+    if to_dict is not None:
+        return to_dict()
+    if isinstance(value, Mapping):
+        return {name: _to_json(one) for name, one in value.items()}
+    if isinstance(value, tuple):
+        names = getattr(value, "_fields", None)
+        return [_to_json(one) for one in value] if names is None else attributes(value, names)
+    return number_text(value) if isinstance(value, Fraction) else value
 
 
 class Outcome(StrEnum):
@@ -58,9 +73,6 @@ class MissingAmount(NamedTuple):
     resource: str
     amount: int
 
-    def __repr__(self) -> str:
-        return fields_text(self, self._asdict())
-
     def __str__(self) -> str:
         return f"queue {self.queue_path}: {format_amount(self.resource, self.amount)} {self.resource} missing"
 
@@ -72,9 +84,6 @@ class Freed(NamedTuple):
     resource: str
     amount: int
 
-    def __repr__(self) -> str:
-        return fields_text(self, self._asdict())
-
 
 class GuaranteeUse(NamedTuple):
     """The usage of a queue compared with its guarantee, now and after the plan."""
@@ -84,15 +93,6 @@ class GuaranteeUse(NamedTuple):
     used: int
     guaranteed: int
     after: int
-
-    def __repr__(self) -> str:
-        return fields_text(self, self._asdict())
-
-    def __str__(self) -> str:
-        used, guaranteed, after = (
-            format_amount(self.resource, amount) for amount in (self.used, self.guaranteed, self.after)
-        )
-        return f"{self.queue_path}: {used} {self.resource} used, {guaranteed} guaranteed, {after} after"
 
 
 @final
@@ -114,8 +114,7 @@ class Victim:
 
     def to_dict(self) -> JsonObject:
         """Return the victim for JSON, with the names of its attributes."""
-        lists = {name: [one._asdict() for one in getattr(self, name)] for name in ("frees", "exceeds", "entitled_by")}
-        return {**_values(self), "usage": dict(self.usage), **lists}
+        return attributes(self, self.__slots__)
 
 
 class ProtectedAllocations(NamedTuple):
@@ -137,7 +136,7 @@ class ProtectedAllocations(NamedTuple):
 
 
 @final
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True)
 class PlanCost:
     """The cost of a set of victims, in the order of comparison."""
 
@@ -153,17 +152,9 @@ class PlanCost:
         """The key by which costs are compared."""
         return self.count, self.waste, self.priorities, tuple(-position for position in self.positions)
 
-    def __repr__(self) -> str:
-        return fields_text(self, {name: getattr(self, name) for name in self.__slots__})
-
     def to_dict(self) -> JsonObject:
         """Return the cost for JSON, with the names of its attributes."""
-        return {
-            "count": self.count,
-            "waste": number_text(self.waste),
-            "priorities": list(self.priorities),
-            "positions": list(self.positions),
-        }
+        return attributes(self, self.__slots__)
 
 
 class QueueInput(NamedTuple):
@@ -178,6 +169,18 @@ class QueueInput(NamedTuple):
 def queue_input(node: QueueNode) -> QueueInput:
     """Return the state of a queue."""
     return QueueInput(node.path, Resource(node.kept).without_zeros(), node.facts.maximum, node.facts.guaranteed)
+
+
+def queue_inputs(nodes: Iterable[QueueNode]) -> tuple[QueueInput, ...]:
+    """Return the state of queues, each once, sorted by path."""
+    by_path = {node.path: node for node in nodes}
+    return tuple(queue_input(by_path[path]) for path in sorted(by_path))
+
+
+def guarantee_use(node: QueueNode, resource: str, requested: int = 0) -> GuaranteeUse:
+    """Return the use of a guarantee now, and without the victims but with a request."""
+    guaranteed = node.facts.guaranteed.get(resource, 0)
+    return GuaranteeUse(node.path, resource, node.kept.get(resource, 0), guaranteed, node.rest(resource) + requested)
 
 
 @final
@@ -213,6 +216,8 @@ class PreemptionPlan:
     #: Attributes of the request that only quota models use: whether others may evict it, and its promised duration.
     preemptible: bool = True
     duration: int | None = None
+    #: Whether allocations in the queue of the request could be victims.
+    within_queue: bool = False
     #: The node on which the request fits; None if the plan was made without nodes, or the request fits on none.
     node: str | None = None
     #: The free amounts of the node, as they were passed.
@@ -230,53 +235,48 @@ class PreemptionPlan:
 
     def to_dict(self) -> JsonObject:
         """Return the plan for JSON."""
-        return {
-            "request": {**self.request._asdict(), "usage": dict(self.request.usage)},
-            "outcome": self.outcome.value,
-            "now": self.now,
-            "due": self.due,
-            "decision": None if self.decision is None else self.decision.to_dict(),
-            "victims": [victim.to_dict() for victim in self.victims],
-            "by_model": [victim.to_dict() for victim in self.by_model],
-            "missing": [one._asdict() for one in self.missing],
-            "others": dict(self.others),
-            "cost": self.cost and self.cost.to_dict(),
-            "is_optimal": self.is_optimal,
-            "node": self.node,
-            "missing_on_node": optional_dict(self.missing_on_node),
-        }
+        shown = (name for name in self.__slots__ if name not in _INTERNAL)
+        return {**attributes(self, shown), "others": dict(self.others)}
 
     def __str__(self) -> str:
         return "\n  ".join(self._lines())
 
     def _lines(self) -> Iterator[str]:
-        name = repr(self.request.allocation_id) if self.request.allocation_id else "the request"
-        yield from _head(self, name)
+        yield _HEADS[self.outcome].format(
+            name=repr(self.request.allocation_id) if self.request.allocation_id else "the request",
+            where="" if self.node is None else f" on node {self.node!r}",
+            due=self.due,
+            wait=0 if self.due is None else self.due - self.now,
+            victims=", ".join(repr(victim.allocation_id) for victim in (*self.by_model, *self.victims)),
+        )
+        yield from map(str, () if self.decision is None else self.decision.violations)
         yield from map(str, self.missing)
         for resource, amount in (self.missing_on_node or {}).items():
             yield f"node {self.node!r}: {format_amount(resource, amount)} {resource} missing"
-        yield from _distinct(self._entitlement(use) for victim in self.victims for use in victim.entitled_by)
+        yield from dict.fromkeys(_entitlement(use) for victim in self.victims for use in victim.entitled_by)
         yield from map(_eviction, (*self.by_model, *self.victims))
         if self.protected:
             yield f"not taken: {', '.join(map(str, self.protected))}"
         if not self.is_optimal:
             yield "the search was not complete"
 
-    @staticmethod
-    def _entitlement(use: GuaranteeUse) -> str:
-        guaranteed, after = (format_amount(use.resource, amount) for amount in (use.guaranteed, use.after))
-        return f"{use.queue_path} is guaranteed {guaranteed} {use.resource}, and would use {after}"
+
+#: The attributes of a plan that JSON does not have.
+_INTERNAL: Final = {
+    "inputs",
+    "placed",
+    "protected",
+    "is_pending",
+    "preemptible",
+    "duration",
+    "within_queue",
+    "free_on_node",
+}
 
 
-def _head(plan: PreemptionPlan, name: str) -> Iterator[str]:
-    yield _HEADS[plan.outcome].format(
-        name=name,
-        where="" if plan.node is None else f" on node {plan.node!r}",
-        due=plan.due,
-        wait=0 if plan.due is None else plan.due - plan.now,
-        victims=", ".join(repr(victim.allocation_id) for victim in (*plan.by_model, *plan.victims)),
-    )
-    yield from map(str, () if plan.decision is None else plan.decision.violations)
+def _entitlement(use: GuaranteeUse) -> str:
+    guaranteed, after = (format_amount(use.resource, amount) for amount in (use.guaranteed, use.after))
+    return f"{use.queue_path} is guaranteed {guaranteed} {use.resource}, and would use {after}"
 
 
 _HEADS: Final = {
@@ -291,10 +291,6 @@ _HEADS: Final = {
 }
 
 
-def _values(one: Victim) -> JsonObject:
-    return {field.name: getattr(one, field.name) for field in fields(one)}
-
-
 def _eviction(victim: Victim) -> str:
     # A victim of a model frees all that it uses.
     freed = {one.resource: one.amount for one in victim.frees} or victim.usage
@@ -306,7 +302,3 @@ def _eviction(victim: Victim) -> str:
         if use.guaranteed
     )
     return "; ".join([f"evict {victim.allocation_id!r} of {victim.queue_path}: {amounts}", *left])
-
-
-def _distinct(items: Iterable[T]) -> Iterator[T]:
-    return iter(dict.fromkeys(items))

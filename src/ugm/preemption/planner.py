@@ -5,28 +5,28 @@ Source: Apache YuniKorn, preemption.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
-from typing import Final, NamedTuple, TypeAlias, final
+from typing import Final, NamedTuple
 
 from ugm.decision import Decision
 from ugm.preemption.eligibility import PreemptionProtection, Situation
 from ugm.preemption.facts import AllocationFacts, PreemptionRequest, World
 from ugm.preemption.plan import (
     Freed,
-    GuaranteeUse,
     MissingAmount,
     Outcome,
     PlanCost,
     PreemptionPlan,
     ProtectedAllocations,
-    QueueInput,
     Victim,
-    queue_input,
+    guarantee_use,
+    queue_inputs,
 )
-from ugm.preemption.queue_usage_tree import AllocationClass, QueueNode, QueueUsageTree
+from ugm.preemption.queue_usage_tree import QueueUsageTree
 from ugm.preemption.victim_search import DEFAULT_STEPS, choose
-from ugm.resources import Resource
+from ugm.resources import Resource, sum_of
 
 __all__ = ["plan_preemption", "plans_of_nodes"]
 
@@ -60,46 +60,72 @@ def plan_preemption(
       root.lab is guaranteed 2 gpu, and would use 2
       evict 'web-1' of root.web: 3 gpu
     """
-    return next(plans_of_nodes(world, request, now, within_queue=within_queue, blocked=blocked, steps=steps))
+    situation = Situation(QueueUsageTree(world, request.application_id), request, within_queue=within_queue)
+    return next(plans_of_nodes(situation, now, blocked, steps))
 
 
 def plans_of_nodes(
-    world: World,
-    request: PreemptionRequest,
-    now: int,
-    *,
-    within_queue: bool = False,
-    blocked: Decision | None = None,
-    steps: int = DEFAULT_STEPS,
+    situation: Situation, now: int, blocked: Decision | None, steps: int = DEFAULT_STEPS
 ) -> Iterator[PreemptionPlan]:
     """Yield a plan with victims for each node that has one, the cheapest first; otherwise the plan without victims.
 
     Args:
-        world: as for `plan_preemption`; without nodes there is one plan.
-        request: as for `plan_preemption`.
+        situation: the request, without a node. If its world has no nodes, there is one plan.
         now: as for `plan_preemption`.
-        within_queue: as for `plan_preemption`.
         blocked: as for `plan_preemption`.
         steps: as for `plan_preemption`, for each node.
     """
-    tree = QueueUsageTree(world, request.application_id)
-    planner = _Planner(tree, Situation(tree, request, within_queue=within_queue), now, blocked)
-    early = planner.early_plan()
+    request = situation.request
+    levels = zip(situation.path, situation.missing, strict=False)
+    missing = tuple(MissingAmount(node.path, name, amount) for node, lacks in levels for name, amount in lacks.items())
+    plan = PreemptionPlan(request, Outcome.NONE, now, missing=missing)
+    early = _plan_without_search(plan, situation, blocked)
     if early is not None:
         yield early
         return
-    hosts = [None] if world.nodes is None else sorted(world.nodes)
-    searches = [planner.search(host, steps, within_queue=within_queue) for host in hosts]
-    is_optimal = all(one.is_optimal for one in searches)
-    found = sorted((one for one in searches if one.victims), key=_NodeSearch.order)
-    for one in found:
-        yield planner.plan(one, is_optimal=is_optimal)
+    # By the amounts that a node lacks, which nodes often have in common.
+    situations: dict[Resource, Situation] = {}
+    searches: list[_NodeSearch] = []
+    for host in situation.tree.hosts:
+        lacking = Resource(situation.tree.lacking_on(host, request.usage))
+        if lacking not in situations:
+            situations[lacking] = situation.on_node(lacking)
+        searches.append(_search(situations[lacking], host, steps))
+    plan = replace(plan, is_optimal=all(one.is_optimal for one in searches))
+    found = [(cost, one) for one in searches if (cost := one.cost) is not None]
+    for cost, one in sorted(found, key=lambda pair: (*pair[0].order, pair[1].host)):
+        yield _plan_with_victims(plan, one, cost)
     if not found:
-        yield planner.no_plan(searches, is_optimal=is_optimal)
+        yield replace(plan, protected=_protected(situation.tree, searches))
 
 
-#: The positions of allocations by queue and protection.
-_Protections: TypeAlias = dict[tuple[str, PreemptionProtection], list[int]]
+def _plan_without_search(plan: PreemptionPlan, situation: Situation, blocked: Decision | None) -> PreemptionPlan | None:
+    """Return the plan if it follows without a search."""
+    tree, request, path, requested = situation.tree, situation.request, situation.path, situation.request.usage
+    later = [host for host in tree.hosts if not tree.lacking_on(host, requested)]
+    now = [host for host in later if not tree.lacking_on(host, requested, now=True)]
+    # A decision that denies is false.
+    will_fit = bool(later) and blocked is None and not any(situation.missing)
+    outcomes = (
+        (will_fit and now and not any(node.lacking(node.counted(), requested) for node in path), Outcome.FITS),
+        (will_fit, Outcome.AWAITS_TERMINATING),
+        (blocked is not None, Outcome.BLOCKED),
+        (any(node.lacking({}, requested) for node in path), Outcome.NEVER),
+        (not request.may_preempt, Outcome.MUST_NOT_PREEMPT),
+        (plan.now < situation.due, Outcome.EARLY),
+    )
+    outcome = next((outcome for applies, outcome in outcomes if applies), None)
+    if outcome is None:
+        return None
+    host = (now or later)[0] if will_fit else None
+    return replace(
+        plan,
+        outcome=outcome,
+        due=situation.due if outcome is Outcome.EARLY else None,
+        decision=blocked if outcome is Outcome.BLOCKED else None,
+        node=host,
+        free_on_node=(tree.world.nodes or {}).get(host or ""),
+    )
 
 
 class _NodeSearch(NamedTuple):
@@ -108,248 +134,89 @@ class _NodeSearch(NamedTuple):
     #: None if nodes do not matter.
     host: str | None
     situation: Situation
-    protections: _Protections
-    #: None if there is no permitted set.
-    victims: _Victims | None
+    #: The rule that protects each class of allocations.
+    rules: Sequence[PreemptionProtection]
+    #: The cost of the victims; None if there is no permitted set.
+    cost: PlanCost | None
     is_optimal: bool
 
-    def order(self) -> tuple[object, ...]:
-        """Return the place of a result with victims among those of other nodes."""
-        assert self.victims is not None  # noqa: S101 - see above
-        return *self.victims.cost().order, self.host
+
+def _search(situation: Situation, host: str | None, steps: int) -> _NodeSearch:
+    """Search for victims on a node, or among all allocations."""
+    classes = situation.tree.classes[host]
+    found = [(one, *situation.protection(one)) for one in classes]
+    candidates = {one: classes[one] for one, _, is_candidate in found if is_candidate}
+    chosen = choose(situation.problem(candidates), steps)
+    cost = _cost(situation, chosen.positions) if chosen.positions else None
+    return _NodeSearch(host, situation, [rule for _, rule, _ in found], cost, chosen.is_optimal)
 
 
-@final
-class _Planner:
-    """Computes the plans for a request.
+def _cost(situation: Situation, positions: tuple[int, ...]) -> PlanCost:
+    victims, kept = [situation.tree.world.allocations[position] for position in positions], situation.tree.root.kept
+    largest = {name: max(missing.get(name, 0) for missing in situation.missing) for name in situation.helpful[0]}
+    freed = sum_of(one.usage for one in victims)
+    waste = sum((Fraction(amount - largest.get(name, 0), kept[name]) for name, amount in freed.items()), Fraction())
+    priorities = sorted((one.priority for one in victims), reverse=True)
+    return PlanCost(len(positions), waste, tuple(priorities), positions)
 
-    Args:
-        tree: the usage of all queues and nodes.
-        situation: the missing amounts in the queues.
-        now: the time in seconds.
-        blocked: the answer of a limit that no eviction can resolve, if there is one.
-    """
 
-    __slots__ = ("_blocked", "_now", "_situation", "_situations", "_tree")
+def _plan_with_victims(plan: PreemptionPlan, search: _NodeSearch, cost: PlanCost) -> PreemptionPlan:
+    host, situation, tree = search.host, search.situation, search.situation.tree
+    victims = [tree.world.allocations[position] for position in cost.positions]
+    for one in victims:
+        tree.free(one.queue_path, one.usage)
+    affected = [*situation.path, *(node for one in victims for node in tree.nodes[one.queue_path].lineage())]
+    plan = replace(
+        plan,
+        outcome=Outcome.PLAN,
+        victims=tuple(_explained(situation, one) for one in victims),
+        protected=_protected(tree, [search], cost.positions),
+        cost=cost,
+        inputs=queue_inputs(affected),
+        node=host,
+        free_on_node=(tree.world.nodes or {}).get(host or ""),
+        missing_on_node=None if host is None else Resource(situation.missing[-1]),
+    )
+    # Plans of other nodes follow.
+    for one in victims:
+        tree.free(one.queue_path, one.usage, -1)
+    return plan
 
-    def __init__(self, tree: QueueUsageTree, situation: Situation, now: int, blocked: Decision | None) -> None:
-        self._tree: Final = tree
-        self._situation: Final = situation
-        self._now: Final = now
-        self._blocked: Final = blocked
-        #: By the amounts that a node lacks, which nodes often have in common.
-        self._situations: Final[dict[tuple[tuple[str, int], ...], Situation]] = {(): situation}
 
-    def early_plan(self) -> PreemptionPlan | None:
-        """Return the plan if it follows without a search."""
-        situation, tree = self._situation, self._tree
-        requested, has_nodes = situation.requested, tree.world.nodes is not None
-        # A decision that denies is false.
-        is_blocked = self._blocked is not None
-        free = [host for host in sorted(tree.room) if not tree.lacking_on(host, requested, now=True)]
-        hosts = free or [host for host in sorted(tree.room) if not tree.lacking_on(host, requested)]
-        will_fit = not is_blocked and not any(situation.missing) and bool(hosts or not has_nodes)
-        fits = will_fit and not any(map(self._lacks_now, situation.path)) and bool(free or not has_nodes)
-        found = (
-            (fits, Outcome.FITS),
-            (will_fit, Outcome.AWAITS_TERMINATING),
-            (is_blocked, Outcome.BLOCKED),
-            (any(node.lacking({}, requested) for node in situation.path), Outcome.NEVER),
-            (not situation.request.may_preempt, Outcome.MUST_NOT_PREEMPT),
-            (self._now < situation.due, Outcome.EARLY),
-        )
-        outcome = next((outcome for applies, outcome in found if applies), None)
-        if outcome is None:
-            return None
-        host = hosts[0] if will_fit and hosts else None
-        return PreemptionPlan(
-            situation.request,
-            outcome,
-            self._now,
-            situation.due if outcome is Outcome.EARLY else None,
-            self._blocked if outcome is Outcome.BLOCKED else None,
-            missing=self._missing(),
-            node=host,
-            free_on_node=None if host is None else (tree.world.nodes or {})[host],
-        )
+def _explained(situation: Situation, facts: AllocationFacts) -> Victim:
+    """Return a victim with its reasons."""
+    path, usage, leaf = situation.path, facts.usage, situation.tree.nodes[facts.queue_path]
+    level = situation.roles[leaf.path].level
+    helps = situation.helps(level, usage)
+    missing = list(zip(path, situation.missing, strict=False))[level:]
+    frees = [Freed(node.path, name, usage[name]) for node, names in missing for name in names if usage.get(name)]
+    # A queue without a guarantee exceeds one of 0; it is listed only if it is the leaf.
+    side = [(one, name) for one in leaf.lineage() if one not in path for name in helps]
+    exceeds = [guarantee_use(one, name) for one, name in side if one is leaf or name in one.facts.guaranteed]
+    nodes, requested = situation.tree.nodes, situation.request.usage
+    claims = situation.claims_to(level, helps)
+    entitled_by = [guarantee_use(nodes[queue_path], name, requested[name]) for queue_path, name in claims]
+    return Victim(*facts[:5], tuple(frees), tuple(exceeds), tuple(entitled_by))
 
-    def _lacks_now(self, node: QueueNode) -> bool:
-        used = {name: amount + node.terminating.get(name, 0) for name, amount in node.kept.items()}
-        used |= {name: amount for name, amount in node.terminating.items() if name not in used}
-        return bool(node.lacking(used, self._situation.requested))
 
-    def _missing(self) -> tuple[MissingAmount, ...]:
-        """Return the missing amounts, leaf to root."""
-        levels = zip(self._situation.path, self._situation.missing, strict=False)
-        return tuple(MissingAmount(node.path, name, amount) for node, lacks in levels for name, amount in lacks.items())
-
-    def search(self, host: str | None, steps: int, *, within_queue: bool) -> _NodeSearch:
-        """Search for victims on a node, or among all allocations."""
-        tree, situation = self._tree, self._situation
-        if host is not None:
-            lacking = tree.lacking_on(host, situation.requested)
-            key = tuple(lacking.items())
-            if key not in self._situations:
-                self._situations[key] = Situation(tree, situation.request, within_queue=within_queue, on_node=lacking)
-            situation = self._situations[key]
-        protections: _Protections = {}
-        candidates: list[AllocationClass] = []
-        for group in tree.groups_on.get(host, ()) if host is not None else tree.groups:
-            for rule, is_candidate, positions in situation.protections(group):
-                protections.setdefault((group.node.path, rule), []).extend(positions)
-                if is_candidate:
-                    candidates += tree.classes(group, positions)
-        chosen = choose(situation, candidates, steps)
-        victims = _Victims(situation, chosen.positions) if chosen.positions else None
-        return _NodeSearch(host, situation, protections, victims, chosen.is_optimal)
-
-    def plan(self, found: _NodeSearch, *, is_optimal: bool) -> PreemptionPlan:
-        """Return the plan with the victims of a search."""
-        host, victims = found.host, found.victims
-        assert victims is not None  # noqa: S101 - the caller has tested it
-        return PreemptionPlan(
-            self._situation.request,
-            Outcome.PLAN,
-            self._now,
-            victims=victims.explained(),
-            missing=self._missing(),
-            protected=self._protected([found], victims.positions),
-            cost=victims.cost(),
-            is_optimal=is_optimal,
-            inputs=victims.inputs(),
-            node=host,
-            free_on_node=None if host is None else (self._tree.world.nodes or {})[host],
-            missing_on_node=None if host is None else Resource(found.situation.missing[-1]),
-        )
-
-    def no_plan(self, searches: Sequence[_NodeSearch], *, is_optimal: bool) -> PreemptionPlan:
-        """Return the plan if no search has found victims."""
-        return PreemptionPlan(
-            self._situation.request,
-            Outcome.NONE,
-            self._now,
-            missing=self._missing(),
-            protected=self._protected(searches),
-            is_optimal=is_optimal,
-        )
-
-    def _protected(
-        self, searches: Sequence[_NodeSearch], victims: Sequence[int] = ()
-    ) -> tuple[ProtectedAllocations, ...]:
-        """Return the allocations that are no victims, with those of nodes without a search."""
-        found: _Protections = {}
-        for one in searches:
-            for key, positions in one.protections.items():
-                found.setdefault(key, []).extend(positions)
-        hosts = {one.host for one in searches}
-        for group in () if None in hosts else self._tree.groups:
-            if group.host not in hosts:
-                rule = PreemptionProtection.TERMINATING if group.is_terminating else PreemptionProtection.OTHER_NODE
-                found.setdefault((group.node.path, rule), []).extend(group.positions)
-        return _protected(self._tree.names, found, set(victims))
+#: The rule that protects allocations of other nodes, by whether they are terminating.
+_OTHER_NODE: Final = PreemptionProtection.OTHER_NODE, PreemptionProtection.TERMINATING
 
 
 def _protected(
-    names: list[str], found: Mapping[tuple[str, PreemptionProtection], list[int]], victims: set[int]
+    tree: QueueUsageTree, searches: Sequence[_NodeSearch], victims: Iterable[int] = ()
 ) -> tuple[ProtectedAllocations, ...]:
-    """Return the allocations that are no victims, by queue and protection.
-
-    Args:
-        names: the ids of all allocations.
-        found: the positions of all allocations by queue and protection.
-        victims: the positions of the victims.
-    """
-    others = (
-        (key, positions if victims.isdisjoint(positions) else set(positions) - victims)
-        for key, positions in sorted(found.items())
-    )
+    """Return the allocations that are no victims, by queue and protection, with those of nodes without a search."""
+    found: dict[tuple[str, PreemptionProtection], list[int]] = {}
+    searched = {search.host: search.rules for search in searches}
+    for host, classes in tree.classes.items():
+        elsewhere = [_OTHER_NODE[one.is_terminating] for one in classes]
+        for one, positions, rule in zip(classes, classes.values(), searched.get(host, elsewhere), strict=True):
+            found.setdefault((one.queue_path, rule), []).extend(positions)
+    others = ((key, sorted(set(positions).difference(victims))) for key, positions in sorted(found.items()))
+    names = tree.names
     return tuple(
-        ProtectedAllocations(path, rule, tuple([names[position] for position in sorted(positions)]))
+        ProtectedAllocations(path, rule, tuple([names[position] for position in positions]))
         for (path, rule), positions in others
         if positions
     )
-
-
-@final
-class _Victims:
-    """The explanation of the chosen victims."""
-
-    __slots__ = ("_freed", "_situation", "_victims", "positions")
-
-    def __init__(self, situation: Situation, positions: tuple[int, ...]) -> None:
-        self._situation: Final = situation
-        self.positions: Final = positions
-        allocations, nodes = situation.tree.world.allocations, situation.tree.nodes
-        victims = [allocations[position] for position in positions]
-        self._victims: Final = [(facts, nodes[facts.queue_path]) for facts in victims]
-        #: The freed amounts of each queue.
-        self._freed: Final[dict[str, dict[str, int]]] = {}
-        for facts, leaf in self._victims:
-            for node in leaf.lineage():
-                freed = self._freed.setdefault(node.path, {})
-                for name, amount in facts.usage.amounts.items():
-                    if amount:
-                        freed[name] = freed.get(name, 0) + amount
-
-    def cost(self) -> PlanCost:
-        """Return the cost of the victims."""
-        root = self._situation.tree.root
-        largest: dict[str, int] = {}
-        for missing in self._situation.missing:
-            largest |= {name: max(amount, largest.get(name, 0)) for name, amount in missing.items()}
-        freed = self._freed[root.path]
-        waste = sum(
-            (Fraction(amount - largest.get(name, 0), root.kept[name]) for name, amount in freed.items()), Fraction()
-        )
-        priorities = sorted((facts.priority for facts, _ in self._victims), reverse=True)
-        return PlanCost(len(self._victims), waste, tuple(priorities), self.positions)
-
-    def explained(self) -> tuple[Victim, ...]:
-        """Return the victims with their reasons."""
-        return tuple(self._explained(facts, leaf) for facts, leaf in self._victims)
-
-    def _explained(self, facts: AllocationFacts, leaf: QueueNode) -> Victim:
-        usage = {name: amount for name, amount in facts.usage.amounts.items() if amount}
-        level = self._situation.roles[leaf.path].level
-        helps = self._situation.helps(level, usage)
-        return Victim(
-            facts.allocation_id,
-            facts.application_id,
-            facts.queue_path,
-            facts.usage,
-            facts.priority,
-            tuple(self._frees(usage, level)),
-            tuple(self._exceeds(leaf, helps)),
-            tuple(self._entitled_by(level, helps)),
-        )
-
-    def _frees(self, usage: Mapping[str, int], level: int) -> Iterator[Freed]:
-        for node, missing in list(zip(self._situation.path, self._situation.missing, strict=False))[level:]:
-            for name in missing:
-                if name in usage:
-                    yield Freed(node.path, name, usage[name])
-
-    def _exceeds(self, leaf: QueueNode, helps: Iterable[str]) -> Iterator[GuaranteeUse]:
-        side = [node for node in leaf.lineage() if node not in self._situation.path]
-        for node in side:
-            for name in helps:
-                guaranteed = node.facts.guaranteed.get(name)
-                # A queue without a guarantee exceeds one of 0; it is listed only if it is the leaf.
-                if guaranteed is not None or node is leaf:
-                    used = node.kept.get(name, 0)
-                    yield GuaranteeUse(node.path, name, used, guaranteed or 0, used - self._freed[node.path][name])
-
-    def _entitled_by(self, level: int, helps: Iterable[str]) -> Iterator[GuaranteeUse]:
-        situation = self._situation
-        for name in helps:
-            for below, _ in situation.entitled[level].get(name, ()):
-                node = situation.path[below]
-                used = node.kept.get(name, 0)
-                after = used + situation.requested[name] - self._freed.get(node.path, {}).get(name, 0)
-                yield GuaranteeUse(node.path, name, used, node.facts.guaranteed[name], after)
-
-    def inputs(self) -> tuple[QueueInput, ...]:
-        """Return the state of the queues of the request and of the victims."""
-        nodes = {node.path: node for _, leaf in self._victims for node in leaf.lineage()}
-        nodes |= {node.path: node for node in self._situation.path}
-        return tuple(queue_input(node) for _, node in sorted(nodes.items()))

@@ -17,12 +17,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Final, NamedTuple, final
+from math import ceil
+from typing import Final, final
 
-from ugm.configuration import PartitionConfig, QueueConfig
+from ugm.configuration import PartitionConfig
 from ugm.identity import ancestors
 from ugm.preemption.facts import PreemptionPolicy, QueueFacts
-from ugm.queues.specs import NO_QUOTA, Quota
+from ugm.queues.tree import NO_QUOTA, Quota
 from ugm.resources import Resource
 
 __all__ = ["PROPERTIES", "PreemptionSettings", "is_valid_value"]
@@ -39,18 +40,13 @@ PROPERTIES: Final = {
 }
 
 _POLICIES: Final = {policy.value: policy for policy in PreemptionPolicy}
-_PART: Final = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,9}))?(ns|us|ms|s|m|h)", re.ASCII)
-_SECONDS: Final = {
-    "ns": Fraction(1, 10**9),
-    "us": Fraction(1, 10**6),
-    "ms": Fraction(1, 1000),
-    "s": Fraction(1),
-    "m": Fraction(60),
-    "h": Fraction(3600),
-}
+_PART: Final = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?)(ns|us|ms|s|m|h)", re.ASCII)
+_NANOSECONDS: Final = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
 #: The largest delay, in seconds: that of a duration in Apache YuniKorn.
 _LONGEST: Final = 2**63 // 10**9
 _LONGEST_TEXT: Final = 100
+
+_NOTHING: Final = Resource()
 
 
 def is_valid_value(name: str, value: str) -> bool:
@@ -64,25 +60,10 @@ def _delay(text: str) -> int | None:
     """Return a duration in whole seconds, rounded up; None if the text is not a duration."""
     if text == "0":
         return 0
-    total, position = Fraction(), 0
-    for found in _PART.finditer(text[:_LONGEST_TEXT]):
-        if found.start() != position:
-            return None
-        whole, part, unit = found.groups()
-        total += (int(whole) + Fraction(int(part or 0), 10 ** len(part or ""))) * _SECONDS[unit]
-        position = found.end()
-    if not position or position != len(text) or total > _LONGEST:
-        return None
-    return -(-total.numerator // total.denominator)
-
-
-class _Settings(NamedTuple):
-    policy: PreemptionPolicy | None
-    delay: int | None
-    reduction_delay: int
-
-
-_NONE: Final = _Settings(None, None, 0)
+    parts = _PART.findall(text[:_LONGEST_TEXT])
+    total = Fraction(sum(Fraction(number) * _NANOSECONDS[unit] for number, unit in parts), 10**9)
+    is_duration = parts and "".join(map("".join, parts)) == text and total <= _LONGEST
+    return ceil(total) if is_duration else None
 
 
 @final
@@ -93,33 +74,32 @@ class PreemptionSettings:
         config: the configuration; None for none.
     """
 
-    __slots__ = ("_settings", "_templates", "are_reductions_enabled")
-
-    #: Whether queues above their maximum are reduced: ``preemption.quotapreemptionenabled`` of the partition.
-    are_reductions_enabled: bool
-
     def __init__(self, config: PartitionConfig | None) -> None:
-        self.are_reductions_enabled = config is not None and config.preemption.quota_preemption_enabled is True
-        self._settings: Final[dict[str, _Settings]] = {}
+        self._are_reductions_enabled: Final = config is not None and config.preemption.quota_preemption_enabled is True
+        self._settings: Final[dict[str, QueueFacts]] = {}
         self._templates: Final[dict[str, Mapping[str, str]]] = {}
         for path, queue in () if config is None else config.root.walk():
-            self._add(path, queue)
+            self._settings[path] = self._parsed(queue.properties)
+            if queue.child_template is not None:
+                self._templates[path] = queue.child_template.properties
 
-    def _add(self, path: str, queue: QueueConfig) -> None:
-        self._settings[path] = _settings(queue.properties) if queue.properties else _NONE
-        if queue.child_template is not None:
-            self._templates[path] = queue.child_template.properties
+    def _parsed(self, properties: Mapping[str, str]) -> QueueFacts:
+        policy = _POLICIES.get(properties.get(_POLICY, "").lower())
+        delay, reduction_delay = (_delay(properties.get(name, "")) for name in (_DELAY, _REDUCTION_DELAY))
+        # Without the property ``preemption.quotapreemptionenabled`` of the partition, no queue is reduced.
+        reduction_delay = reduction_delay if self._are_reductions_enabled else None
+        return QueueFacts("", policy=policy, delay=delay, reduction_delay=reduction_delay or 0)
 
-    def _of(self, queue_path: str) -> _Settings:
+    def _of(self, queue_path: str) -> QueueFacts:
         settings = self._settings.get(queue_path)
         if settings is None:
             templates = (self._templates[path] for path in ancestors(queue_path) if path in self._templates)
-            settings = _settings(next(templates, {}))
+            settings = self._parsed(next(templates, {}))
         return settings
 
     def reduction_delay(self, queue_path: str) -> int:
         """Return the time that a queue may be above its maximum, in seconds; 0: never reduced."""
-        return self._of(queue_path).reduction_delay if self.are_reductions_enabled else 0
+        return self._of(queue_path).reduction_delay
 
     def facts(self, queue_path: str, quota: Quota = NO_QUOTA, *, cluster: Resource | None = None) -> QueueFacts:
         """Return what a plan has to know about a queue.
@@ -129,19 +109,9 @@ class PreemptionSettings:
             quota: its quota.
             cluster: the size of the cluster, for the root; None for no limit.
         """
-        policy, delay, reduction_delay = self._of(queue_path)
-        guaranteed, maximum = quota.guaranteed or _NOTHING, quota.max_resources or _NOTHING
-        if cluster is not None:
-            maximum = cluster
-        if not self.are_reductions_enabled:
-            reduction_delay = 0
-        return QueueFacts(queue_path, maximum, cluster is not None, guaranteed, policy, delay, reduction_delay)
-
-
-_NOTHING: Final = Resource()
-
-
-def _settings(properties: Mapping[str, str]) -> _Settings:
-    policy = properties.get(_POLICY, "").lower()
-    delay, reduction_delay = properties.get(_DELAY, ""), properties.get(_REDUCTION_DELAY, "")
-    return _Settings(_POLICIES.get(policy), _delay(delay) if delay else None, _delay(reduction_delay) or 0)
+        return self._of(queue_path)._replace(
+            queue_path=queue_path,
+            maximum=(quota.max_resources or _NOTHING) if cluster is None else cluster,
+            is_closed=cluster is not None,
+            guaranteed=quota.guaranteed or _NOTHING,
+        )

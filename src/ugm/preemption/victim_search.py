@@ -1,36 +1,39 @@
 """The search for the set of victims with the least cost.
 
-The problem: a set of victims has to cover the missing amounts with as few allocations as possible, within bounds. This
-contains covering knapsacks, so no method is fast for every input.
+The problem: a set of victims has to free some amounts with as few allocations as possible, and other sums over its
+members must stay within bounds. This contains covering knapsacks, so no method is fast for every input.
 
-The idea: the sets are tried by number: 1, 2, 3 and so on. For each number, only candidates remain that can be part of
-such a set at all. They are merged into options, sorted by cost: least waste, lowest priority, youngest. A partial set
-is abandoned if the largest amounts of the remaining options cannot cover the missing amounts, if a bound is exceeded,
-or if the best completion costs more than the best set so far.
+The idea: a `Problem` has *targets*, amounts that the victims in and below a queue should free, *bounds*, amounts that
+they should not exceed, and *candidates*. It describes requests and reductions alike. The cost of a set is, in the order
+of comparison: the amounts that are missing at targets, the amounts beyond bounds, the number of victims, their weight,
+their priorities, and their age. Candidates that add the same to each sum form an *option*.
 
-The search counts its steps, and stops at a limit. Then the best set that it has found is used, or a set that is chosen
+If all targets must be reached, the sets are compared by number: 1, 2, 3 and so on. For each number, only candidates
+remain that can be part of such a set at all. Otherwise all sets are compared with one that is chosen step by step.
+Options are sorted by cost, and a partial set is abandoned if no later options can lead to less cost than the best set
+so far.
+
+The search counts its steps, and stops at a limit. Then the best set that it has found is used, or one that is chosen
 step by step. The limit is a number of steps and not a time, so equal inputs have equal results.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import accumulate
-from typing import Final, NamedTuple, TypeAlias, final
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import heapify, heappop, heappush
+from itertools import accumulate, repeat
+from math import inf
+from operator import add, ge, mul
+from typing import Any, Final, NamedTuple, TypeAlias, final
 
-from ugm.preemption.eligibility import Situation
-from ugm.preemption.greedy_victims import choose_greedily
-from ugm.preemption.options import Option, PlanningProblem
-from ugm.preemption.queue_usage_tree import AllocationClass
-from ugm.preemption.victim_set import VictimSet
+from ugm.identity import ancestors
+from ugm.preemption.queue_usage_tree import Candidates
 
-__all__ = ["ALWAYS_COMPLETE", "DEFAULT_STEPS", "Chosen", "StepLimitReachedError", "choose"]
+__all__ = ["DEFAULT_STEPS", "Bound", "Chosen", "Problem", "Target", "choose"]
 
 #: Up to this number of candidates the search has no limit.
 ALWAYS_COMPLETE: Final = 14
-
-#: A set of more victims is not searched for, because the search is recursive.
-_MOST_VICTIMS: Final = 200
 
 #: To find the options among this many candidates costs about a step.
 _CANDIDATES_PER_STEP: Final = 32
@@ -38,12 +41,70 @@ _CANDIDATES_PER_STEP: Final = 32
 #: The steps of a search; a step costs about a microsecond of a fast processor.
 DEFAULT_STEPS: Final = 5_000
 
-#: The waste, the priorities (highest first) and the negative positions (oldest first) of a set.
-_Cost: TypeAlias = tuple[int, list[int], list[int]]
+
+class Target(NamedTuple):
+    """An amount of a resource that the victims in and below a queue should free."""
+
+    queue_path: str
+    resource: str
+    amount: int
+    #: The cost of each unit that is missing.
+    unit: int
+    #: Only victims in and below this queue, but not below that of the target, demand it; None: it is always demanded.
+    claimed_below: str | None = None
 
 
-class StepLimitReachedError(Exception):
-    """A search has used all its steps."""
+class Bound(NamedTuple):
+    """An amount of a resource that the victims in and below a queue should not exceed."""
+
+    queue_path: str
+    resource: str
+    amount: int
+    #: The cost of each unit beyond it; None if the bound must not be exceeded.
+    unit: int | None = None
+
+
+class Problem(NamedTuple):
+    """The choice of victims."""
+
+    targets: Sequence[Target]
+    bounds: Sequence[Bound]
+    candidates: Candidates
+    #: By resource, the weight of one unit in the cost.
+    weights: Mapping[str, int]
+    #: Whether a set counts only if it reaches all targets that are demanded.
+    is_strict: bool
+
+
+#: The number of a target or bound, and the resource that counts.
+_Sum: TypeAlias = tuple[int, str]
+
+
+class _Place(NamedTuple):
+    """The sums to which the allocations of a queue add."""
+
+    #: Per target, the resource that counts; empty if none does.
+    names: Sequence[str]
+    bounds: Sequence[_Sum]
+    #: The targets that a victim demands if it uses the resource.
+    claims: Sequence[_Sum]
+
+
+class _Option(NamedTuple):
+    """Candidates that differ only in their age."""
+
+    weight: int
+    priority: int
+    #: The negative position of the youngest; options are sorted by it after weight and priority.
+    age: int
+    #: What one of them adds to each target.
+    frees: tuple[int, ...]
+    #: The indexes of bounds, with what one of them adds.
+    takes: tuple[tuple[int, int], ...]
+    #: The targets that must be reached if one of them is chosen.
+    claims: tuple[int, ...]
+    #: Positions in the ledger, youngest first. An array, because the garbage collector does not visit it.
+    positions: array[int]
 
 
 class Chosen(NamedTuple):
@@ -55,181 +116,315 @@ class Chosen(NamedTuple):
     is_optimal: bool
 
 
-def choose(situation: Situation, candidates: Sequence[AllocationClass], steps: int = DEFAULT_STEPS) -> Chosen:
-    """Return the victims with the least cost.
-
-    Args:
-        situation: the missing amounts and the bounds.
-        candidates: the classes of allocations that may be victims.
-        steps: the limit of the search.
-    """
-    problem = PlanningProblem(situation, candidates)
-    if not problem.can_suffice:
-        return Chosen(None, is_optimal=True)
-    count = problem.candidate_count
-    budget = _Budget(None if count <= ALWAYS_COMPLETE else steps)
-    options: list[Option] = []
-    try:
-        for number in range(problem.fewest(), count + 1):
-            budget.spend(count // _CANDIDATES_PER_STEP)
-            options = problem.options(number)
-            search = _Search(problem, options, number, budget)
-            search.run()
-            if search.best is not None:
-                # If the search was stopped, all smaller sets are excluded nevertheless, so the set is minimal.
-                return Chosen(_sorted(search.best), is_optimal=search.is_complete)
-    except StepLimitReachedError:
-        # The options of the last number are nearly always enough.
-        found = choose_greedily(problem, options) or choose_greedily(problem, problem.options())
-        return Chosen(_sorted(found), is_optimal=False)
-    return Chosen(None, is_optimal=True)
+def choose(problem: Problem, steps: int = DEFAULT_STEPS) -> Chosen:
+    """Return the victims with the least cost; *steps* is the limit for more than a few candidates."""
+    return _Search(problem, steps).result()
 
 
-def _sorted(positions: Iterable[int] | None) -> tuple[int, ...] | None:
-    return None if positions is None else tuple(sorted(positions))
+class _StepLimitReachedError(Exception):
+    """A search has used all its steps."""
+
+
+#: A victim: its option, and the number of members of it that were chosen before.
+_Member: TypeAlias = tuple[_Option, int]
+
+#: What is missing at targets and taken beyond bounds, the number of victims, and their weight.
+_Sums: TypeAlias = tuple[int, int, float, int]
+
+#: The priorities (highest first) and the negative positions (oldest first) of victims.
+_Ranks: TypeAlias = tuple[list[int], list[int]]
 
 
 @final
-class _Budget:
-    """The steps that are left.
+class _VictimSet:
+    """A set of victims with its sums; empty at first."""
 
-    Args:
-        steps: the limit; None for no limit.
-    """
+    def __init__(self, targets: Sequence[Target], bounds: Sequence[Bound]) -> None:
+        self._targets: Final = targets
+        self._bounds: Final = bounds
+        self.members: Final[list[_Member]] = []
+        #: Per target, the amount that is missing.
+        self.missing: Final = [target.amount for target in targets]
+        #: Per target, how many victims demand it; all targets but claims are always demanded.
+        self.demands: Final = [int(target.claimed_below is None) for target in targets]
+        #: Per bound, the amount that further victims may take.
+        self._room: Final = [bound.amount for bound in bounds]
+        self.weight = 0
+        self.beyond = 0
 
-    __slots__ = ("_left",)
+    def add(self, option: _Option, taken: int) -> None:
+        """Add a victim."""
+        self.beyond += self.beyond_with(option) if option.takes else 0
+        self._change(option, 1)
+        self.members.append((option, taken))
 
-    def __init__(self, steps: int | None) -> None:
-        self._left = steps
+    def remove(self, number: int = -1) -> None:
+        """Remove a victim, by default the last one."""
+        option, _ = self.members.pop(number)
+        self._change(option, -1)
+        self.beyond -= self.beyond_with(option) if option.takes else 0
 
-    def spend(self, steps: int) -> None:
-        """Count steps."""
-        if self._left is not None:
-            self._left -= steps
-            if self._left < 0:
-                raise StepLimitReachedError
+    def _change(self, option: _Option, sign: int) -> None:
+        self.weight += sign * option.weight
+        for target, amount in enumerate(option.frees):
+            self.missing[target] -= sign * amount
+        for bound, amount in option.takes:
+            self._room[bound] -= sign * amount
+        for claim in option.claims:
+            self.demands[claim] += sign
+
+    def has_room(self, option: _Option) -> bool:
+        """Return whether the bounds permit one victim more."""
+        bounds = self._bounds
+        return all(self._room[bound] >= amount or bounds[bound].unit is not None for bound, amount in option.takes)
+
+    def beyond_with(self, option: _Option) -> int:
+        """Return the cost of what one victim more would take beyond bounds."""
+        beyond, bounds = 0, self._bounds
+        for bound, amount in option.takes:
+            unit = bounds[bound].unit
+            if unit is not None:
+                beyond += unit * (amount - min(amount, max(0, self._room[bound])))
+        return beyond
+
+    def left(self) -> int:
+        """Return the cost of the missing amounts at the demanded targets."""
+        sums = zip(self._targets, self.missing, self.demands, strict=True)
+        return sum([target.unit * missing for target, missing, demands in sums if demands and missing > 0])
+
+    def ranks(self, option: _Option | None = None, number: int = 0) -> _Ranks:
+        """Return the priorities and ages with *number* further victims from an option."""
+        members = self.members if option is None else [*self.members, *[(option, 0)] * number]
+        priorities = sorted([one.priority for one, _ in members], reverse=True)
+        return priorities, sorted([-one.positions[taken] for one, taken in members], reverse=True)
 
 
 @final
 class _Search:
-    """A search through all sets with a given number of victims; see the module."""
+    """A search for one problem; see the module."""
 
-    __slots__ = (
-        "_best_cost",
-        "_budget",
-        "_chosen",
-        "_largest",
-        "_largest_share",
-        "_number",
-        "_options",
-        "_victims",
-        "best",
-        "is_complete",
-    )
+    def __init__(self, problem: Problem, steps: int) -> None:
+        self._is_strict: Final = problem.is_strict
+        self._problem: Final = problem
+        self._count: Final = sum(map(len, problem.candidates.values()))
+        self._steps: float = inf if self._count <= ALWAYS_COMPLETE else steps
+        self._targets: Final = problem.targets
+        #: By queue path, the numbers of the bounds there, and the resources that count.
+        self._bounds: Final[dict[str, list[_Sum]]] = {}
+        for number, bound in enumerate(problem.bounds):
+            self._bounds.setdefault(bound.queue_path, []).append((number, bound.resource))
+        self._places: Final = {path: self._place(path) for path in {one.queue_path for one in problem.candidates}}
+        #: Per candidate, what one of its members adds to each target. `map` takes half as long as comprehensions.
+        self._frees: Final = [
+            tuple(map(one.usage.amounts.get, self._places[one.queue_path].names, repeat(0)))
+            for one in problem.candidates
+        ]
+        self._victims = _VictimSet(self._targets, problem.bounds)
+        #: The positions of the best set, oldest first; None if there is none.
+        self._best: tuple[int, ...] | None = None if problem.is_strict else ()
+        left = 0 if problem.is_strict else self._victims.left()
+        self._best_cost: tuple[_Sums, _Ranks] = (left, 0, inf if problem.is_strict else 0, 0), ([], [])
 
-    #: The positions of the best set so far.
-    best: list[int] | None
-    #: Whether all sets were compared.
-    is_complete: bool
+    def _place(self, queue_path: str) -> _Place:
+        above = list(ancestors(queue_path))
+        names = [target.resource if target.queue_path in above else "" for target in self._targets]
+        bounds = [bound for path in above for bound in self._bounds.get(path, ())]
+        claimed = [target.claimed_below in above and target.queue_path not in above for target in self._targets]
+        claims = [(number, self._targets[number].resource) for number, is_claimed in enumerate(claimed) if is_claimed]
+        return _Place(names, bounds, claims)
 
-    def __init__(self, problem: PlanningProblem, options: Sequence[Option], number: int, budget: _Budget) -> None:
-        if number > _MOST_VICTIMS:
-            raise StepLimitReachedError
-        # A search that cannot compare all options for each victim finds little.
-        budget.spend((number - 1) * len(options) // 4)
-        self._number: Final = number
-        self._budget: Final = budget
-        self._options: Final = options
-        #: The largest share of each option and those after it.
-        self._largest_share: Final = _suffix_maxima([option.share for option in self._options])
-        #: Per target, the largest amount of each option and those after it.
-        amounts = [[0] * len(options) for _ in problem.targets]
-        for index, option in enumerate(options):
-            for target, amount in option.frees:
-                amounts[target][index] = amount
-        self._largest: Final = list(map(_suffix_maxima, amounts))
-        self._chosen: Final[list[tuple[int, int]]] = []
-        #: The sums of the chosen victims.
-        self._victims: Final = VictimSet(problem)
-        self._best_cost: _Cost | None = None
-        self.best = None
-        self.is_complete = False
+    def _options(self, usable: Iterable[int]) -> list[_Option]:
+        """Return the options of some candidates, the cheapest first."""
+        weights, nothing, classes = self._problem.weights, repeat(0), list(self._problem.candidates.items())
+        merged: dict[tuple[Any, ...], array[int]] = {}
+        for index in usable:
+            one, positions = classes[index]
+            usage, (_, bounds, claimed) = one.usage.amounts, self._places[one.queue_path]
+            weight = sum(map(mul, usage.values(), map(weights.get, usage, nothing)))
+            takes = tuple([(bound, usage[name]) for bound, name in bounds if usage.get(name)])
+            claims = tuple([target for target, name in claimed if usage.get(name)])
+            key = weight, one.priority, self._frees[index], takes, claims
+            merged.setdefault(key, array("q")).extend(positions)
+        options = []
+        for (weight, priority, frees, takes, claims), members in merged.items():
+            youngest = array("q", sorted(members, reverse=True))
+            options.append(_Option(weight, priority, -youngest[0], frees, takes, claims, youngest))
+        return sorted(options)
 
-    def run(self) -> None:
-        """Find the best set.
-
-        Raises:
-            StepLimitReachedError: the search was stopped before it has found a set.
-        """
+    def result(self) -> Chosen:
+        """Find the best set."""
+        options: list[_Option] = []
         try:
-            self._extend(0, 0, self._number)
-            self.is_complete = True
-        except StepLimitReachedError:
-            if self.best is None:
-                raise
-
-    def _extend(self, first: int, used: int, number: int) -> None:
-        """Try every way to add *number* victims from the options at *first* and later ones.
-
-        Args:
-            first: the index of an option.
-            used: how many members of this option are chosen.
-            number: the number of victims to add.
-        """
-        spend, victims = self._budget.spend, self._victims
-        for index in range(first, len(self._options)):
-            # The costs of large sets take longer to compare.
-            spend(1 + len(self._chosen) // 10)
-            option = self._options[index]
-            if not self._can_reach(index, number) or not self._can_improve(option, number):
-                return
-            taken = used if index == first else 0
-            if taken < len(option.positions) and victims.has_room(option):
-                victims.change(option, 1)
-                self._chosen.append((index, taken))
-                if number > 1:
-                    self._extend(index, taken + 1, number - 1)
+            for number, usable in self._usable_by_number():
+                options = self._options(usable)
+                if self._is_strict:
+                    # A search that cannot compare all options for each victim finds little.
+                    self._spend(self._count // _CANDIDATES_PER_STEP + (number - 1) * len(options) // 4)
                 else:
-                    self._record()
-                self._chosen.pop()
-                victims.change(option, -1)
+                    self._choose_greedily(options)
+                self._compare(options, number)
+                if self._best is not None:
+                    break
+        except _StepLimitReachedError:
+            # Smaller sets are excluded, so a set that was found is minimal. The last options are nearly always enough.
+            if self._best is None:
+                self._choose_greedily(options)
+            if self._best is None:
+                self._choose_greedily(self._options(range(len(self._frees))))
+            return Chosen(self._best, is_optimal=False)
+        return Chosen(self._best, is_optimal=True)
 
-    def _can_reach(self, index: int, number: int) -> bool:
-        """Return whether *number* victims from an option and later ones can free the missing amounts."""
-        victims = self._victims
-        for target, remaining in enumerate(victims.remaining):
-            if remaining > 0 and victims.claimed[target] and remaining > number * self._largest[target][index]:
-                return False
-        return victims.missing_share <= number * self._largest_share[index]
-
-    def _can_improve(self, option: Option, number: int) -> bool:
-        """Return whether *number* victims from an option and later ones can cost less than the best set."""
-        if self._best_cost is None:
-            return True
-        weight, priorities, ages = self._best_cost
-        least = self._victims.weight + number * option.weight
-        if least != weight:
-            return least < weight
-        own = sorted([*self._priorities(), *[option.priority] * number], reverse=True)
-        if own != priorities:
-            return own < priorities
-        return sorted([*self._ages(), *[-option.positions[0]] * number], reverse=True) < ages
-
-    def _priorities(self) -> list[int]:
-        return [self._options[index].priority for index, _ in self._chosen]
-
-    def _ages(self) -> list[int]:
-        return [-self._options[index].positions[taken] for index, taken in self._chosen]
+    def _spend(self, steps: int) -> None:
+        self._steps -= steps
+        if self._steps < 0:
+            raise _StepLimitReachedError
 
     def _record(self) -> None:
-        """Keep the chosen set if it is permitted and the best so far."""
-        if not self._victims.reaches_targets:
+        """Keep the set if it is the best so far."""
+        victims = self._victims
+        sums = victims.left(), victims.beyond, len(victims.members), victims.weight
+        if sums <= self._best_cost[0]:
+            cost = sums, victims.ranks()
+            if cost < self._best_cost:
+                self._best_cost = cost
+                self._best = tuple(-age for age in cost[1][1])
+
+    # The comparison of all sets
+
+    def _usable_by_number(self) -> Iterator[tuple[int, Sequence[int]]]:
+        """Yield each number of victims that may suffice, with the candidates that may be part of such a set.
+
+        One is left out if it cannot reach a target together with one victim less of the largest candidates. If targets
+        need not be reached, all numbers are compared at once.
+        """
+        if not self._is_strict:
+            yield self._count, range(len(self._frees))
             return
-        cost = self._victims.weight, sorted(self._priorities(), reverse=True), sorted(self._ages(), reverse=True)
-        if self._best_cost is None or cost < self._best_cost:
-            self._best_cost = cost
-            self.best = [-age for age in cost[2]]
+        demanded = [target.amount if target.claimed_below is None else 0 for target in self._targets]
+        largest = [max([row[index] for row in self._frees], default=0) for index in range(len(demanded))]
+        for number in range(1, self._count + 1):
+            least = [amount - (number - 1) * most for amount, most in zip(demanded, largest, strict=True)]
+            if all(map(ge, largest, least)):
+                yield number, [index for index, row in enumerate(self._frees) if all(map(ge, row, least))]
 
+    def _compare(self, options: Sequence[_Option], number: int) -> None:
+        """Compare all sets of at most *number* victims with the best set.
 
-def _suffix_maxima(amounts: Sequence[int]) -> list[int]:
-    return list(accumulate(reversed(amounts), max))[::-1]
+        A set has its options in ascending order, so no set is visited twice.
+        """
+        victims = self._victims = _VictimSet(self._targets, self._problem.bounds)
+        supplies = self._supplies(options)
+        path: list[int] = []
+        index = taken = 0
+        while True:
+            further = number - len(path) if self._is_strict else 1
+            if (
+                index < len(options)
+                and further
+                and self._may_improve(options[index], [one[index] for one in supplies], further)
+            ):
+                option = options[index]
+                if taken < len(option.positions) and victims.has_room(option):
+                    victims.add(option, taken)
+                    path.append(index)
+                    taken += 1
+                    # Smaller sets are known not to suffice if all targets must be reached.
+                    if further == 1:
+                        self._record()
+                else:
+                    index, taken = index + 1, 0
+            elif path:
+                victims.remove()
+                index, taken = path.pop() + 1, 0
+            else:
+                return
+
+    def _supplies(self, options: Sequence[_Option]) -> list[list[int]]:
+        """Return per target what each option and later ones add at most: one victim, or all if any number counts."""
+        supplies = []
+        for target in range(len(self._targets)):
+            counts = [1 if self._is_strict else len(option.positions) for option in options]
+            amounts = [option.frees[target] * count for option, count in zip(options, counts, strict=True)]
+            supplies.append(list(accumulate(reversed(amounts), max if self._is_strict else add))[::-1])
+        return supplies
+
+    def _may_improve(self, option: _Option, supply: Sequence[int], further: int) -> bool:
+        """Return whether an option and later ones may lead to less cost.
+
+        Args:
+            option: the option.
+            supply: per target, what each of *further* victims can add at most.
+            further: the number of further victims, or 1 for any number.
+        """
+        self._spend(1)
+        victims, left = self._victims, 0
+        for target, missing, demands, most in zip(self._targets, victims.missing, victims.demands, supply, strict=True):
+            if demands and missing > further * most:
+                if self._is_strict:
+                    return False
+                left += (missing - further * most) * target.unit
+        weight = victims.weight + further * option.weight
+        least: _Sums = left, victims.beyond, len(victims.members) + further, weight
+        if least != self._best_cost[0]:
+            return least < self._best_cost[0]
+        return victims.ranks(option, further) < self._best_cost[1]
+
+    # The choice step by step
+
+    def _choose_greedily(self, options: Sequence[_Option]) -> None:
+        """Record a set without needless victims, chosen step by step, if there is one.
+
+        First only options without claims are chosen, and then those with more and more claims, which are demanded too.
+        """
+        demanded = {index for index, target in enumerate(self._targets) if target.claimed_below is None}
+        for claims in sorted({option.claims for option in options}, key=lambda one: (len(one), one)):
+            demanded.update(claims)
+            self._victims = _VictimSet(self._targets, self._problem.bounds)
+            self._cover(options, demanded)
+            if not self._is_strict or not any(self._victims.missing[target] > 0 for target in demanded):
+                self._remove_needless()
+                self._record()
+                return
+
+    def _cover(self, options: Sequence[_Option], demanded: set[int]) -> None:
+        """Choose the options that take least beyond bounds and free most, until nothing is missing."""
+        victims, missing = self._victims, self._victims.missing
+        units = [target.unit if index in demanded else 0 for index, target in enumerate(self._targets)]
+
+        def entry(index: int, taken: int) -> tuple[int, ...]:
+            weight, priority, _, frees, takes, _, positions = option = options[index]
+            beyond = victims.beyond_with(option) if takes else 0
+            covered = sum(map(mul, units, map(min, frees, map(max, missing, repeat(0)))))
+            return beyond, -covered, weight, priority, -positions[taken], index, taken
+
+        heap = [entry(index, 0) for index, option in enumerate(options) if demanded.issuperset(option.claims)]
+        heapify(heap)
+        while heap and any(missing[target] > 0 for target in demanded):
+            first = heappop(heap)
+            *_, index, taken = first
+            # An option costs more and covers less with every victim, so an entry that is up to date is the best one.
+            current = entry(index, taken)
+            if not current[1] or not victims.has_room(options[index]):
+                continue
+            if current != first:
+                heappush(heap, current)
+                continue
+            victims.add(options[index], taken)
+            if taken + 1 < len(options[index].positions):
+                heappush(heap, entry(index, taken + 1))
+
+    def _remove_needless(self) -> None:
+        """Remove victims until none can be removed: high priorities and old allocations first."""
+        victims, left = self._victims, self._victims.left()
+        victims.members.sort(key=lambda member: (-member[0].priority, member[0].positions[member[1]]))
+        number = 0
+        while number < len(victims.members):
+            option, taken = victims.members[number]
+            victims.remove(number)
+            if victims.left() <= left:
+                # The claims of the removed victim may be gone, so that an earlier one is needless now.
+                number = 0 if option.claims else number
+            else:
+                victims.add(option, taken)
+                victims.members.insert(number, victims.members.pop())
+                number += 1

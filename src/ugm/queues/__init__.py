@@ -1,11 +1,16 @@
 """Queues: quotas, the size of the cluster, placement of applications, and access control."""
 
-from ugm.queues.acl import Acl, path_allows
-from ugm.queues.filters import Filter
-from ugm.queues.placement import Placement, PlacementRules, PlacementTrial, QueueView
-from ugm.queues.placement_rules import Submission
-from ugm.queues.snapshot import QueueState
-from ugm.queues.specs import QueueSpec, Quota
+from ugm.queues.placement import (
+    Acl,
+    Filter,
+    Placement,
+    PlacementRules,
+    PlacementTrial,
+    QueueView,
+    Submission,
+    path_allows,
+)
+from ugm.queues.tree import QueueSpec, QueueState, Quota
 
 __all__ = [
     "Acl",

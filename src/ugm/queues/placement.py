@@ -1,33 +1,382 @@
 """Placement: the rules that find the queue of an application when it is submitted.
 
 Rules are tried in order, and the first that finds a usable queue decides. Every rule that finds none gives a reason, so
-that a rejection can be explained.
+that a rejection can be explained. Texts of a submission are arbitrary: one that cannot be a queue name gives a reason,
+never an error. Names and paths are returned in canonical form.
 
 A rule finds a queue name, which is placed below the root or below the queue that the parent rule finds. A text that
-starts with ``root.`` is a whole path; the parent rule is then not used. Paths are canonical. The rules accept any text:
-if a text cannot be a queue name, its rule finds no queue; it is never an error.
+starts with ``root.`` is a whole path; the parent rule is then not used.
+
+A filter names users and groups that a rule applies to, and either allows or denies them. A single name that contains
+one of the characters ``^ $ * + ? ( ) [ { } |`` is a regular expression; it matches anywhere in a name unless it is
+anchored by ``^`` and ``$``. A filter without names applies to every user. Patterns have the syntax of Python's `re`,
+with classes of ASCII characters. As in Apache YuniKorn, ``$`` matches only at the end of a name. Their length is
+bounded, and the time of a match is not: an administrator writes them.
 
 This module creates and changes no queue: a `Placement` states whether the queue has to be created. It reads the queues
-through a `QueueView`. `ugm.queues.placement_rules` implements the single rules.
+through a `QueueView`.
 
-Source: Apache YuniKorn, placement rules; resource quota management, "Namespace to queue mapping" and "Parent queue
-mapping for namespaces".
+An *access control list* names the users and groups that may submit applications to a queue, or administer it. It is a
+string: users separated by commas, then one space, then groups separated by commas. A string that begins
+with a space has groups only; ``*`` in place of the users or of the groups allows every user. An empty string means
+that there is no list; a single space is a list that allows no user.
+
+Names are compared as they are written and are not checked. A list does not know its queue: the caller passes the lists
+of a queue and of the queues above it to `path_allows`, which combines them.
+
+Source: Apache YuniKorn, placement rules; access control lists; resource quota management, "Namespace to queue mapping"
+and "Parent queue mapping for namespaces".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple, Protocol, final
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, NamedTuple, Protocol, Self, TypeAlias, final
 
-from ugm.arguments import require_instance, require_instances
-from ugm.configuration import PlacementRule
+from ugm.arguments import require_instance, require_instances, require_iterable, require_user
+from ugm.configuration import FilterConfig, PlacementRule
 from ugm.decision import Violation
-from ugm.errors import printable, quote
-from ugm.identity import MAX_DEPTH, ROOT, UserGroup, ancestors
-from ugm.queues.filters import Filter
-from ugm.queues.placement_rules import QUALIFIED, Find, Found, Submission, finder, provided
+from ugm.errors import RequestError, printable, quote
+from ugm.identity import MAX_DEPTH, MAX_NAME, ROOT, WILDCARD, UserGroup, ancestors
 
-__all__ = ["Placement", "PlacementRules", "PlacementTrial", "QueueView", "Submission"]
+__all__ = [
+    "QUALIFIED",
+    "QUEUE_NAMES",
+    "Acl",
+    "Filter",
+    "Find",
+    "Found",
+    "Placement",
+    "PlacementRules",
+    "PlacementTrial",
+    "QueueView",
+    "Submission",
+    "finder",
+    "is_pattern",
+    "path_allows",
+    "provided",
+]
+
+#: Users, groups.
+_MOST_PARTS: Final = 2
+
+
+@final
+class Acl:
+    """One access control list. Immutable; two lists are equal if they allow the same users and groups.
+
+    Args:
+        users: the allowed users; the wildcard among them allows every user.
+        groups: the groups whose members are allowed; the wildcard among them allows every user.
+
+    Raises:
+        RequestError: an argument is not a collection of texts.
+
+    >>> acl = Acl.parse("ana,bob physics")
+    >>> acl.allows(UserGroup("ana")), acl.allows(UserGroup("sue", ("physics",))), acl.allows(UserGroup("sue"))
+    (True, True, False)
+    """
+
+    __slots__ = ("everybody", "groups", "users")
+
+    everybody: Final[bool]
+    #: Empty if every user is allowed.
+    users: Final[frozenset[str]]
+    groups: Final[frozenset[str]]
+
+    def __init__(self, users: Iterable[str] = (), groups: Iterable[str] = ()) -> None:
+        named = frozenset(require_instances("users", users, str))
+        members = frozenset(require_instances("groups", groups, str))
+        self.everybody = WILDCARD in named or WILDCARD in members
+        self.users = frozenset() if self.everybody else named
+        self.groups = frozenset() if self.everybody else members
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """Parse a list; return None for an empty string.
+
+        Several spaces in a row count as one, because a configuration may contain them: Apache YuniKorn accepts them in
+        a file and then fails to create the queue.
+
+        Raises:
+            RequestError: the value is not a string, or has more parts than users and groups.
+
+        >>> Acl.parse("") is None, Acl.parse(" "), Acl.parse(" physics"), Acl.parse("*")
+        (True, Acl.parse(' '), Acl.parse(' physics'), Acl.parse('*'))
+        """
+        if not isinstance(text, str):
+            raise RequestError("acl", text, "expected a text")
+        if not text:
+            return None
+        parts = text.split()
+        if text[0].isspace():
+            parts.insert(0, "")
+        if len(parts) > _MOST_PARTS:
+            reason = "expected users, one space, and groups; names are separated by commas without spaces"
+            raise RequestError("acl", text, reason)
+        users, groups = (_names(part) for part in (*parts, "", "")[:_MOST_PARTS])
+        return cls(users, groups)
+
+    def allows(self, user: UserGroup) -> bool:
+        """Return whether the list contains the user or one of the user's groups.
+
+        Raises:
+            RequestError: the user is not a `UserGroup`.
+        """
+        require_user(user)
+        return self.everybody or user.name in self.users or not self.groups.isdisjoint(user.groups)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Acl):
+            return (self.everybody, self.users, self.groups) == (other.everybody, other.users, other.groups)
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((self.everybody, self.users, self.groups))
+
+    def __str__(self) -> str:
+        """Return the text of the list with sorted names."""
+        if self.everybody:
+            return WILDCARD
+        groups = ",".join(sorted(self.groups))
+        return ",".join(sorted(self.users)) + (f" {groups}" if groups or not self.users else "")
+
+    def __repr__(self) -> str:
+        return f"Acl.parse({str(self)!r})"
+
+
+def _names(part: str) -> list[str]:
+    if part == WILDCARD:
+        return [part]
+    # A wildcard among other names is ignored: it would open the queue by accident.
+    return [name for name in part.split(",") if name not in ("", WILDCARD)]
+
+
+def path_allows(acls: Iterable[Acl | None], user: UserGroup) -> bool:
+    """Return whether the lists of a queue and of the queues above it allow a user.
+
+    A path without lists allows every user. Otherwise one list that allows the user is enough, at any level: a list of a
+    lower queue does not restrict a list above it. For submitting, submit lists and admin lists count; for
+    administering, only admin lists.
+
+    Args:
+        acls: the lists on the path, in any order; None for a queue without a list.
+        user: the user.
+
+    Raises:
+        RequestError: an argument is of another type.
+
+    >>> path_allows([None, None], UserGroup("sue"))
+    True
+    >>> path_allows([Acl.parse("ana"), None, Acl.parse("*")], UserGroup("sue"))
+    True
+    """
+    require_user(user)
+    is_open = True
+    for acl in require_iterable("acls", acls):
+        if acl is not None:
+            if require_instance("acls", acl, Acl).allows(user):
+                return True
+            is_open = False
+    return is_open
+
+
+_ALLOW: Final = ("", "allow")
+_DENY: Final = "deny"
+#: One of these makes a text a pattern; ``$`` does so even at the end of a name that may have it there.
+_PATTERN_SIGN: Final = re.compile(r"[\^$*+?()\[{}|]")
+#: The maximum number of characters of a pattern.
+_MAX_PATTERN: Final = 1_000
+#: An escape or a class, in which a dollar sign is a character; or a dollar sign that is the end of the name.
+_DOLLAR: Final = re.compile(r"(\\.|\[\^?\]?(?:\\.|[^\]\\])*\]?)|\$", re.DOTALL)
+#: Signs that have a meaning in sets of other languages, or will get one in Python.
+_NESTED_SET: Final = re.compile(r"(?<!^)\[|--|&&|~~|\|\|")
+#: Returns a true value for a name that is in a list of names.
+_Names: TypeAlias = Callable[[str], object]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """The users that a placement rule applies to."""
+
+    #: Returns a true value for the name of a user that the filter names.
+    users: _Names
+    #: Returns a true value for the name of a group that the filter names.
+    groups: _Names
+    #: If true, the rule applies to all users except those that the filter names.
+    denies: bool = field(kw_only=True)
+
+    @classmethod
+    def compile(cls, spec: FilterConfig, place: str = "filter") -> Self | None:
+        """Compile a filter of a configuration; None if it allows every user.
+
+        Args:
+            spec: the filter.
+            place: its place in the configuration, for error messages.
+
+        Raises:
+            RequestError: the type is unknown, a name or a pattern is too long, or the syntax of a pattern is invalid.
+                Configurations from `ugm.load_config` have no such filter.
+        """
+        kind = spec.type.lower()
+        if kind not in (*_ALLOW, _DENY):
+            raise RequestError(f"{place}.type", spec.type, "expected 'allow' or 'deny'")
+        if not spec.users and not spec.groups:
+            # A filter without names applies to every user; every name is a true value.
+            return None if kind in _ALLOW else cls(bool, bool, denies=True)
+        users, groups = _named(spec.users, f"{place}.users"), _named(spec.groups, f"{place}.groups")
+        return cls(users, groups, denies=kind == _DENY)
+
+    def allows(self, user: UserGroup) -> bool:
+        """Return whether the rule applies to a user, by the user's name or by the name of any of the user's groups."""
+        named = self.users(user.name) or any(map(self.groups, user.groups))
+        return not named if self.denies else bool(named)
+
+
+def is_pattern(names: Sequence[str]) -> bool:
+    """Return whether a list of names is one regular expression."""
+    return len(names) == 1 and bool(_PATTERN_SIGN.search(names[0]))
+
+
+def _named(names: Sequence[str], place: str) -> _Names:
+    if not is_pattern(names):
+        for name in names:
+            if len(name) > MAX_NAME:
+                raise RequestError(place, name, f"a name has 1 to {MAX_NAME} characters")
+        return frozenset(names).__contains__
+    return _compiled(names[0], place).search
+
+
+def _compiled(pattern: str, place: str) -> re.Pattern[str]:
+    if len(pattern) > _MAX_PATTERN:
+        raise RequestError(place, pattern, f"it has {len(pattern)} characters (allowed: up to {_MAX_PATTERN})")
+    try:
+        return re.compile(_DOLLAR.sub(_translated, pattern), re.ASCII)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise RequestError(place, pattern, f"invalid regular expression: {error}") from None
+
+
+def _translated(found: re.Match[str]) -> str:
+    part: str | None = found[1]
+    if part is None:
+        return r"\Z"
+    if part.startswith("[") and (sign := _NESTED_SET.search(re.sub(r"\\.", "", part))):
+        raise re.error(f"{sign[0]} in the set {part} has to be escaped; classes such as [:alpha:] are not supported")
+    return part
+
+
+#: A queue name. ASCII only, because other letters may change when their case does.
+_NAME: Final = re.compile(r"(?!root\Z)[a-z0-9_:#/@-]{1,64}", re.ASCII | re.IGNORECASE)
+#: A path to a queue below the root, and the prefix of such a path.
+_PATH: Final = re.compile(r"root(?:\.(?!root(?:\.|\Z))[a-z0-9_:#/@-]{1,64})+", re.ASCII | re.IGNORECASE)
+QUALIFIED: Final = "root."
+#: The names that a queue may have, as a part of a message.
+QUEUE_NAMES: Final = "allowed: 1 to 64 letters, digits and characters of _:#/@-"
+_DOT: Final = "_dot_"
+_NO_TAGS: Final[Mapping[str, str]] = MappingProxyType({})
+#: A name or a path from the root, and an empty text; or an empty text, and the reason.
+Found: TypeAlias = tuple[str, str]
+Find: TypeAlias = Callable[["Submission"], Found]
+
+
+class Submission(NamedTuple):
+    """The properties of an application that placement rules read when it is submitted."""
+
+    application_id: str
+    user: UserGroup
+    #: As provided by the user; empty if the user provides none.
+    queue: str = ""
+    #: For example its namespace. Names are case-insensitive.
+    tags: Mapping[str, str] = _NO_TAGS
+
+
+def finder(rule: PlacementRule, place: str) -> tuple[Find, str]:
+    """Compile a rule without its parent rule.
+
+    Args:
+        rule: the rule.
+        place: its place in the configuration, for error messages.
+
+    Returns:
+        The function that finds the queue of an application, and the name and value of the rule.
+
+    Raises:
+        RequestError: there is no rule of this name, or the rule can never find a queue.
+    """
+    kind = rule.name.lower()
+    compiler = _KINDS.get(kind)
+    if compiler is None:
+        raise RequestError(f"{place}.name", rule.name, f"unknown placement rule (allowed: {', '.join(sorted(_KINDS))})")
+    return compiler(rule, place), f"{kind} {rule.value}" if kind in _WITH_VALUE else kind
+
+
+def provided(submission: Submission) -> Found:
+    """Find the queue that the application names."""
+    return _checked_path(submission.queue) if submission.queue else ("", "the application names no queue")
+
+
+def _user(submission: Submission) -> Found:
+    """Find the name of the user, which is never a path."""
+    return _checked_name(submission.user.name.replace(".", _DOT))
+
+
+def _tag(rule: PlacementRule, place: str) -> Find:
+    """Return the function that finds the value of a tag; as in Apache YuniKorn, a tag without a value is absent."""
+    if not rule.value:
+        raise RequestError(f"{place}.value", rule.value, "a tag rule needs the name of a tag")
+    tag = rule.value.lower()
+    absent = f"the application has no tag {quote(rule.value)}"
+
+    def find(submission: Submission) -> Found:
+        same_tag = (text for name, text in submission.tags.items() if text and name.lower() == tag)
+        text = submission.tags.get(tag) or next(same_tag, "")
+        return _checked_path(text) if text else ("", absent)
+
+    return find
+
+
+def _fixed(rule: PlacementRule, place: str) -> Find:
+    """Return the function that finds the same queue for every application, which may be several levels deep."""
+    value, queue = rule.value, rule.value.lower()
+    qualified = queue.partition(".")[0] == ROOT
+    if queue != ROOT and not _PATH.fullmatch(value if qualified else f"{ROOT}.{value}"):
+        raise RequestError(f"{place}.value", value, "a fixed rule needs a queue: names separated by single dots")
+    if qualified and rule.parent is not None:
+        reason = "a path that starts with 'root' cannot be combined with a parent rule"
+        raise RequestError(f"{place}.value", value, reason)
+    return lambda _: (queue, "")
+
+
+def _checked_path(text: str) -> Found:
+    """Return the canonical name or path of a text, or the reason why it is neither."""
+    if "." not in text:
+        return (ROOT, "") if text.lower() == ROOT else _checked_name(text)
+    if text[: len(QUALIFIED)].lower() != QUALIFIED:
+        return _checked_name(text.replace(".", _DOT))
+    return (text.lower(), "") if _PATH.fullmatch(text) else ("", f"{quote(text)} is not a valid queue path")
+
+
+def _checked_name(text: str) -> Found:
+    if _NAME.fullmatch(text):
+        return text.lower(), ""
+    if text.lower() == ROOT:
+        return "", f"{quote(text)} is the name of the root queue"
+    return "", f"{quote(text)} is not a valid queue name ({QUEUE_NAMES})"
+
+
+#: The rules by name.
+_KINDS: Final[Mapping[str, Callable[[PlacementRule, str], Find]]] = {
+    "provided": lambda _rule, _place: provided,
+    "user": lambda _rule, _place: _user,
+    "tag": _tag,
+    "fixed": _fixed,
+}
+#: The rules whose label includes the value.
+_WITH_VALUE: Final = ("fixed", "tag")
 
 
 class QueueView(Protocol):
@@ -121,7 +470,7 @@ class PlacementRules:
             the rule has a parent rule; or a filter is not valid, or an argument is of another type.
     """
 
-    __slots__ = ("_chains", "_patterns")
+    __slots__ = ("_chains",)
 
     #: Each rule, followed by its parent rule, and so on.
     _chains: tuple[tuple[_Step, ...], ...]
@@ -130,17 +479,6 @@ class PlacementRules:
         given = require_instances("rules", rules, PlacementRule)
         chains = [tuple(_steps(rule, f"placementrules[{index}]")) for index, rule in enumerate(given)]
         self._chains = tuple(chains) or ((_PROVIDED,),)
-        filters = (step.filter for chain in chains for step in chain)
-        #: The filters that name users or groups by a pattern.
-        self._patterns: Final = tuple(each for each in filters if each is not None and each.has_pattern)
-
-    def match_patterns(self, user: UserGroup) -> None:
-        """Match the patterns of all rules with a user, and cache the results for `place`.
-
-        A caller does this before it takes a lock for `place`: patterns and names may be long, and groups many.
-        """
-        for each in self._patterns:
-            each.allows(user)
 
     def place(self, submission: Submission, queues: QueueView) -> Placement:
         """Find the queue of an application. Changes nothing, and accepts a submission with any strings.

@@ -11,28 +11,24 @@ its modules.
 The yaml package is imported only for YAML documents.
 """
 
-from ugm.quotatree._registry import Mode
-from ugm.quotatree.answers import AllocationPlan, AllocationResponse, Move, TreeCreateResponse, TreePlan, UpdateResponse
+from ugm.quotatree._forest import Mode
+from ugm.quotatree.answers import AllocationResponse, TreeCreateResponse, UpdateResponse
 from ugm.quotatree.cache import DEFAULT_RESOURCES, DEFAULT_TREE_NAME, TreeCache
 from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
 from ugm.quotatree.documents import NodeSpec, consumer_from_struct, parse_consumer
 from ugm.quotatree.manager import QuotaManager
 from ugm.quotatree.models import ForestModel, TreeModel
-from ugm.quotatree.picture import draw, to_graphviz, to_mermaid
 from ugm.quotatree.rejection import NodeQuota, QuotaNodeViolation, Reason, Rejection, SoftQuotaViolation
-from ugm.quotatree.victims import VictimPolicy, fewest, first_found
 from ugm.quotatree.view import ConsumerView, NodeView, TreeView
 
 __all__ = [
     "DEFAULT_RESOURCES",
     "DEFAULT_TREE_NAME",
-    "AllocationPlan",
     "AllocationResponse",
     "ConsumerInfo",
     "ConsumerView",
     "ForestModel",
     "Mode",
-    "Move",
     "NodeQuota",
     "NodeSpec",
     "NodeView",
@@ -44,16 +40,9 @@ __all__ = [
     "TreeCache",
     "TreeCreateResponse",
     "TreeModel",
-    "TreePlan",
     "TreeRequest",
     "TreeView",
     "UpdateResponse",
-    "VictimPolicy",
     "consumer_from_struct",
-    "draw",
-    "fewest",
-    "first_found",
     "parse_consumer",
-    "to_graphviz",
-    "to_mermaid",
 ]

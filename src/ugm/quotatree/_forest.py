@@ -4,404 +4,44 @@ Granting: a forest grants a request on every tree that the consumer names, or on
 in which they joined. A consumer that is preempted in one tree leaves all trees of the forest before the next tree is
 asked, so that the next tree has that room as well.
 
-Undo: a `ForestChange` has an undo log for each tree. If one tree rejects the request, the logs restore all of them,
-order included. If an exception interrupts a change, the trees are rebuilt from their logs as they were before.
-
-**One tree.** `ManagedTree` is a forest whose only member is itself. It needs no record of its consumers, because its
-tree has one, and it plans by a search, because no other tree is affected.
+Undo: a `Change` has the previous places of all consumers that it has touched. If one tree rejects the request, all
+trees are restored, order included. If an exception interrupts a change, the trees are rebuilt as they were before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import partial
-from typing import Final, NamedTuple, TypeAlias, TypeVar, final
+from typing import Final, ParamSpec, TypeAlias, TypeVar, final
 
+from ugm.engine_lock import OwnedLock
 from ugm.errors import RequestError
-from ugm.identity import is_name
-from ugm.quotatree._home_search import Search
-from ugm.quotatree._node import Consumer
-from ugm.quotatree._tree import QuotaTree, UndoLog
-from ugm.quotatree.answers import AllocationPlan, AllocationResponse, Move, TreePlan, UpdateResponse
+from ugm.quotatree._tree import Places, QuotaTree, TreeOptions
+from ugm.quotatree.answers import AllocationResponse, UpdateResponse
 from ugm.quotatree.cache import TreeCache
 from ugm.quotatree.consumer import ConsumerInfo, TreeRequest
 from ugm.quotatree.rejection import Rejection
-from ugm.quotatree.victims import VictimPolicy
 
-__all__ = ["Forest", "ForestCandidate", "ForestChange", "ManagedTree"]
+__all__ = ["Change", "Forest", "ManagedTree", "Mode", "Registry"]
 
+P = ParamSpec("P")
 T = TypeVar("T")
-ArgumentT = TypeVar("ArgumentT")
 
-#: The response to a request and the change that it made.
-Attempt: TypeAlias = "tuple[AllocationResponse, ForestChange]"
-
-#: The last step of a change of a forest. It decides which changes can be undone.
-LastStep: TypeAlias = "Callable[[ForestChange, AllocationResponse], None]"
+_Requests: TypeAlias = "list[tuple[ManagedTree, TreeRequest]]"
 
 
-@final
-@dataclass(slots=True, eq=False)
-class ForestChange:
-    """A change to the trees of a forest that can be undone."""
+class Mode(StrEnum):
+    """The modes of a manager: quotas are enforced in normal mode only."""
 
-    forest: Forest
-    #: A log for each tree.
-    logs: tuple[tuple[ManagedTree, UndoLog], ...]
-    #: The previous entries of `Forest.holders` that the change replaced.
-    holders: dict[str, tuple[str, ...] | None] = field(default_factory=dict)
-    #: The consumer, if the change is a try.
-    tried: str = ""
-
-    @property
-    def is_last(self) -> bool:
-        """True if none of the trees has changed since."""
-        for managed, _ in self.logs:  # noqa: SIM110 - a loop takes half the time of a generator
-            if managed.last_change is not self:
-                return False
-        return True
-
-    def set_last(self) -> None:
-        """Register this as the last change of its trees."""
-        for managed, _ in self.logs:
-            managed.last_change = self
-
-    def run(self, action: Callable[[], T]) -> T:
-        """Make the change. If an exception interrupts it, nothing has changed.
-
-        The last step of the action may be `undo_trees`.
-        """
-        last_changes = [managed.last_change for managed, _ in self.logs]
-        try:
-            for managed, log in self.logs:
-                managed.tree.log = log
-            result = action()
-            for managed, _ in self.logs:
-                managed.tree.log = None
-        except BaseException:
-            self.recover()
-            for (managed, _), last_change in zip(self.logs, last_changes, strict=True):
-                managed.last_change = last_change
-            raise
-        return result
-
-    def plan(self, response: AllocationResponse) -> AllocationPlan:
-        """Return the effect of the change, which led to a response, as a plan."""
-        consumer_id, preempted, rejection = response
-        if rejection is not None:
-            return AllocationPlan(consumer_id, rejection=rejection)
-        trees = [_tree_plan(managed, log, consumer_id) for managed, log in self.logs]
-        return AllocationPlan(consumer_id, tuple(tree for tree in trees if tree.node or tree.moves), preempted)
-
-    def undo_trees(self) -> None:
-        """Restore the trees, order included."""
-        for managed, log in self.logs:
-            managed.tree.undo(log)
-        self.logs = tuple((managed, UndoLog()) for managed, _ in self.logs)
-
-    def undo(self, previous: ForestChange | None = None) -> None:
-        """Restore the trees and the forest; *previous*, if any, is the last change then.
-
-        Takes effect as a whole even if it is interrupted.
-        """
-        try:
-            self.undo_trees()
-            self._end_undo(previous)
-        except BaseException:
-            self.recover()
-            self._end_undo(previous)
-            raise
-
-    def _end_undo(self, previous: ForestChange | None) -> None:
-        self._restore_holders()
-        for managed, _ in self.logs:
-            if managed.last_change is self:
-                managed.last_change = previous
-
-    def recover(self) -> None:
-        """Restore the trees and the forest from any state that an interrupted change has left."""
-        for managed, log in self.logs:
-            managed.tree.recover(log)
-        self._restore_holders()
-
-    def _restore_holders(self) -> None:
-        holders = self.forest.holders
-        for consumer_id, names in self.holders.items():
-            if names is None:
-                holders.pop(consumer_id, None)
-            else:
-                holders[consumer_id] = names
-
-
-class ForestCandidate(NamedTuple):
-    """A consumer on one tree, with the search for its home."""
-
-    managed: ManagedTree
-    #: The last change of the tree at the time of the search.
-    last_change: ForestChange | None
-    consumer: Consumer
-    #: None if the group itself has room, or is not a leaf.
-    search: Search | None
-
-    @property
-    def rejection(self) -> Rejection | None:
-        """The reason why the tree cannot hold the consumer; None if it can."""
-        tree, consumer, search = self.managed.tree, self.consumer, self.search
-        if consumer.leaf is None:
-            return tree.reject_group(consumer)
-        return tree.reject(consumer, search) if search is not None and search.home is None else None
-
-
-class Forest:
-    """Trees that grant a request together or not at all."""
-
-    #: The word for it in messages.
-    kind = "forest"
-
-    def __init__(self, name: str) -> None:
-        self.name: Final = name
-        #: By name, in the order in which they joined.
-        self.trees: Final[dict[str, ManagedTree]] = {}
-        #: For each consumer allocated on the forest the trees that it named.
-        self.holders: Final[dict[str, tuple[str, ...]]] = {}
-
-    # Queries
-
-    def requests_of(self, info: ConsumerInfo) -> list[tuple[ManagedTree, TreeRequest]]:
-        """Return the trees that a consumer names, with its request in each."""
-        entries = info.on
-        return [(managed, entries[name]) for name, managed in self.trees.items() if name in entries]
-
-    def is_allocated(self, consumer_id: str) -> bool:
-        """Return whether every tree on which a consumer was allocated holds it; without a record, every tree."""
-        names = self.holders.get(consumer_id)
-        if names is None:
-            return bool(self.trees) and all(consumer_id in m.tree.consumers for m in self.trees.values())
-        return all(consumer_id in self.trees[name].tree.consumers for name in names if name in self.trees)
-
-    def holds(self, consumer_id: str) -> bool:
-        """Return whether a consumer has a record, or any of the trees holds it."""
-        return is_name(consumer_id) and (
-            consumer_id in self.holders or any(consumer_id in m.tree.consumers for m in self.trees.values())
-        )
-
-    def require_new(self, info: ConsumerInfo) -> None:
-        """Make sure that a consumer can be allocated.
-
-        Raises:
-            RequestError: the consumer is allocated on the forest, or on one of the trees that it names.
-        """
-        consumer_id = info.consumer_id
-        is_allocated = consumer_id in self.holders and self.is_allocated(consumer_id)
-        places = [f"{self.kind} {self.name!r}"] if is_allocated else []
-        places += [f"tree {m.name!r}" for m, _ in self.requests_of(info) if consumer_id in m.tree.consumers]
-        if places:
-            raise RequestError(
-                "consumer_id", consumer_id, f"the consumer is allocated on {places[0]} already", "state-conflict"
-            )
-
-    def plan(self, info: ConsumerInfo, without: Iterable[str], policy: VictimPolicy | None) -> AllocationPlan:
-        """Return the effect of `allocate`, after some others have left: the request is granted and undone."""
-        return self._plan(info, lambda: self._grant(info, without, policy))
-
-    def plan_forced(self, info: ConsumerInfo) -> AllocationPlan:
-        """Return the effect of `force` without its changes."""
-        return self._plan(info, lambda: self._force(info, fallback=False))
-
-    def _plan(self, info: ConsumerInfo, grant: Callable[[], AllocationResponse]) -> AllocationPlan:
-        self.require_new(info)
-        change = self.begin()
-
-        def action() -> AllocationPlan:
-            plan = change.plan(grant())
-            change.undo_trees()
-            return plan
-
-        return change.run(action)
-
-    # Changes
-
-    def begin(self) -> ForestChange:
-        """Return a change that has not been made yet."""
-        return ForestChange(self, tuple((managed, UndoLog()) for managed in self.trees.values()))
-
-    def forget_changes(self) -> None:
-        """Allow no undo of earlier changes."""
-        for managed in self.trees.values():
-            managed.last_change = None
-
-    def allocate(
-        self, info: ConsumerInfo, policy: VictimPolicy | None = None, *, after: LastStep | None = None
-    ) -> Attempt:
-        """Allocate a consumer on all trees that it names, or on none.
-
-        Args:
-            info: the consumer.
-            policy: chooses the victims instead of the policy of the trees.
-            after: the last step of the change.
-
-        Returns:
-            The response and the change, which can be undone.
-        """
-        return self._all_or_none(info, lambda: self._grant(info, (), policy), after)
-
-    def force(self, info: ConsumerInfo, *, fallback: bool = False, after: LastStep | None = None) -> Attempt:
-        """Allocate a consumer at its groups regardless of the quotas, or on no tree.
-
-        Args:
-            info: the consumer.
-            fallback: whether a tree without its group holds it at the root. Otherwise the request is rejected.
-            after: the last step of the change.
-        """
-        return self._all_or_none(info, lambda: self._force(info, fallback=fallback), after)
-
-    def _grant(self, info: ConsumerInfo, without: Iterable[str], policy: VictimPolicy | None) -> AllocationResponse:
-        """Allocate a consumer after some others have left. A rejection leaves changes behind."""
-        without = tuple(without)
-        for managed in self.trees.values():
-            managed.release(without)
-        requests = [(managed, managed.tree.make_consumer(info, entry)) for managed, entry in self.requests_of(info)]
-        for managed, consumer in requests:
-            if consumer.leaf is None:
-                return AllocationResponse(consumer.id, rejection=managed.tree.reject_group(consumer))
-        preempted: dict[str, None] = {}
-        for managed, consumer in requests:
-            managed.release(preempted)
-            response = managed.tree.allocate(consumer, policy)
-            if not response:
-                if managed.tree.options.requeue_rejected:
-                    _roll_back((tree for tree, _ in requests), info.consumer_id, preempted)
-                return response
-            preempted.update(dict.fromkeys(response.preempted))
-        for managed in self.trees.values():
-            managed.release(preempted)
-        return AllocationResponse(info.consumer_id, tuple(preempted))
-
-    def _force(self, info: ConsumerInfo, *, fallback: bool) -> AllocationResponse:
-        """Allocate a consumer at its groups. A rejection leaves changes behind."""
-        for managed, entry in self.requests_of(info):
-            response = managed.tree.force(managed.tree.make_consumer(info, entry), fallback=fallback)
-            if not response:
-                return response
-        return AllocationResponse(info.consumer_id)
-
-    def _all_or_none(
-        self, info: ConsumerInfo, grant: Callable[[], AllocationResponse], after: LastStep | None
-    ) -> Attempt:
-        """Grant a request on all trees. If it is rejected, undo everything."""
-        change = self.begin()
-
-        def action() -> AllocationResponse:
-            response = grant()
-            if response:
-                self._record(info, response.preempted, change)
-            elif all(managed.tree.options.requeue_rejected and log.is_undone for managed, log in change.logs):
-                for _, log in change.logs:
-                    log.forget_preemptions()
-            else:
-                change.undo_trees()
-            if after is not None:
-                after(change, response)
-            return response
-
-        return change.run(action), change
-
-    def _record(self, info: ConsumerInfo, preempted: Iterable[str], change: ForestChange) -> None:
-        """Record that the forest holds a consumer and not its victims, and the previous records in the change."""
-        change.holders.update((name, self.holders.get(name)) for name in (info.consumer_id, *preempted))
-        self.holders[info.consumer_id] = tuple(managed.name for managed, _ in self.requests_of(info))
-        for victim in preempted:
-            self.holders.pop(victim, None)
-
-    def undo_of_update(self) -> Callable[[], None]:
-        """Return a function that undoes the next `update`, whether or not it was interrupted."""
-        holders = dict(self.holders)
-        trees = [
-            (managed, managed.tree, managed.last_change, managed.cache._undo_of_edit())  # noqa: SLF001 - the lock is held
-            for managed in self.trees.values()
-        ]
-
-        def undo() -> None:
-            for managed, tree, last_change, restore_cache in trees:
-                managed.tree, managed.last_change = tree, last_change
-                restore_cache()
-            self.holders.clear()
-            self.holders.update(holders)
-
-        return undo
-
-    def update(self) -> UpdateResponse:
-        """Replace each tree by the next version in its cache. A consumer that one of them cannot hold leaves all."""
-        leaving: set[str] = set()
-        responses = {}
-        for managed in self.trees.values():
-            cache, old = managed.cache, managed.tree
-            tree, responses[managed.name] = cache._build(old.options)  # noqa: SLF001 - the lock is held
-            leaving.update(tree.allocate_consumers_of(old, cache._take_renames()))  # noqa: SLF001 - as above
-            managed.tree, managed.last_change = tree, None
-        for consumer_id in sorted(leaving):
-            self._release(consumer_id)
-        return UpdateResponse(tuple(sorted(leaving)), responses)
-
-    def _release(self, consumer_id: str) -> None:
-        self.holders.pop(consumer_id, None)
-        for managed in self.trees.values():
-            managed.tree.deallocate(consumer_id)
-
-    def refund(self, consumer_id: str, *, after: Callable[[ForestChange], None] | None = None) -> ForestChange:
-        """Release a consumer on all trees, as a change that can be undone.
-
-        Args:
-            consumer_id: the consumer.
-            after: the last step of the change.
-        """
-        change = self.begin()
-        if consumer_id in self.holders:
-            change.holders[consumer_id] = self.holders[consumer_id]
-
-        def action() -> None:
-            self._release(consumer_id)
-            if after is not None:
-                after(change)
-
-        change.run(action)
-        return change
-
-    def candidates(self, info: ConsumerInfo, policy: VictimPolicy) -> tuple[list[ForestCandidate], bool]:
-        """Return a consumer with the search for its home on each tree that it names; nothing changes.
-
-        Returns:
-            The consumer on each tree, and whether all trees can hold it.
-
-        Raises:
-            RequestError: the consumer cannot be allocated, as for `require_new`.
-        """
-        found, all_fit = [], True
-        self.require_new(info)
-        for managed, entry in self.requests_of(info):
-            consumer = managed.tree.make_consumer(info, entry)
-            search = None if consumer.leaf is None else managed.tree.search(consumer, policy)
-            if consumer.leaf is None or (search is not None and search.home is None):
-                all_fit = False
-            found.append(ForestCandidate(managed, managed.last_change, consumer, search))
-        return found, all_fit
-
-    def execute(self, info: ConsumerInfo, candidates: Sequence[ForestCandidate]) -> ForestChange:
-        """Allocate a consumer at the homes that were found, none of which preempts, as a change that can be undone."""
-        change = self.begin()
-        change.run(partial(self._execute, info, candidates, change))
-        return change
-
-    def _execute(self, info: ConsumerInfo, candidates: Iterable[ForestCandidate], change: ForestChange) -> None:
-        for managed, _, consumer, search in candidates:
-            managed.tree.execute(consumer, search)
-        self._record(info, (), change)
+    MAINTENANCE = "maintenance"
+    NORMAL = "normal"
 
 
 @final
-class ManagedTree(Forest):
-    """A tree of a manager: a forest with one tree.
+class ManagedTree:
+    """A tree of a manager.
 
     Args:
         name: the name in the manager. The cache may give the tree another name.
@@ -409,120 +49,302 @@ class ManagedTree(Forest):
         cache: its next version.
     """
 
-    kind = "tree"
-
     def __init__(self, name: str, tree: QuotaTree, cache: TreeCache) -> None:
-        super().__init__(name)
-        self.trees[name] = self
+        self.name: Final = name
         self.tree = tree
         self.cache: Final = cache
-        #: The last change, if it can be undone.
-        self.last_change: ForestChange | None = None
+        #: The tree as a forest.
+        self.alone: Final = Forest(name, {name: self}, kind="tree")
 
-    def release(self, consumer_ids: Iterable[str]) -> None:
-        """Deallocate some consumers."""
-        for consumer_id in consumer_ids:
-            self.tree.deallocate(consumer_id)
 
-    def change(self, action: Callable[[ArgumentT], T], argument: ArgumentT) -> T:
-        """Make a change of the tree after which neither it nor an earlier one can be undone.
+@final
+class Change:
+    """A change to the trees of a forest that can be undone as long as it is the last one."""
 
-        If an exception interrupts it, nothing has changed.
-        """
-        tree, log, last_change = self.tree, UndoLog(), self.last_change
+    __slots__ = ("_before", "_logs", "_version")
+
+    def __init__(self, forest: Forest) -> None:
+        #: The trees with their versions before the change.
+        self._before: Final = [(managed.tree, managed.tree.version) for managed in forest.trees.values()]
+        self._version: Final = object()
+        #: For each tree the previous places of the consumers that the change has touched.
+        self._logs: list[Places] = []
+
+    def is_last_of(self, forest: Forest) -> bool:
+        """Return whether none of the trees of a forest has changed since."""
+        trees = [managed.tree for managed in forest.trees.values()]
+        return trees == [tree for tree, _ in self._before] and all(tree.version is self._version for tree in trees)
+
+    @property
+    def moves_nothing(self) -> bool:
+        """True if every consumer is at its previous node, possibly at another position of the order."""
+        return all(one.node is node for tree, _ in self._before for one, (node, _) in tree.log.items())
+
+    def run(self, action: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Make the change. If an exception interrupts it, nothing has changed."""
         try:
-            tree.log = log
-            self.last_change = None
-            result = action(argument)
-            tree.log = None
+            result = action(*args, **kwargs)
+            self._logs = [tree.log for tree, _ in self._before]
+            for tree, _ in self._before:
+                tree.log = {}
+                tree.version = self._version
         except BaseException:
-            tree.recover(log)
-            self.last_change = last_change
+            self._recover()
             raise
         return result
 
-    def request(self, info: ConsumerInfo) -> Consumer:
-        """Return a new consumer for the tree.
+    def _recover(self) -> None:
+        for at, (tree, version) in enumerate(self._before):
+            tree.log = self._logs[at] if self._logs else tree.log
+            tree.recover()
+            tree.version = version
+
+    def take_back(self) -> None:
+        """Restore the trees in the middle of the change."""
+        for tree, _ in self._before:
+            tree.undo(tree.log)
+            tree.log.clear()
+
+    def undo(self) -> None:
+        """Restore the trees, order included. Takes effect as a whole even if it is interrupted."""
+        try:
+            for (tree, version), log in zip(self._before, self._logs, strict=True):
+                tree.undo(log)
+                tree.version = version
+        except BaseException:
+            self._recover()
+            raise
+
+
+class Forest:
+    """Trees that grant a request together or not at all.
+
+    Args:
+        name: its name.
+        trees: its trees by name, in the order in which they joined.
+        kind: the word for it in messages.
+    """
+
+    def __init__(self, name: str, trees: dict[str, ManagedTree], *, kind: str = "forest") -> None:
+        self.name: Final = name
+        self.trees: Final = trees
+        self.kind: Final = kind
+        #: The last try that can be undone, with its consumer.
+        self.tried: tuple[str, Change] | None = None
+
+    # Queries
+
+    def requests_of(self, info: ConsumerInfo) -> _Requests:
+        """Return the trees that a consumer names, with its request in each."""
+        entries = info.on
+        return [(managed, entries[name]) for name, managed in self.trees.items() if name in entries]
+
+    def held(self, consumer_id: str) -> ConsumerInfo | None:
+        """Return a consumer that one of the trees holds; None if none does."""
+        for managed in self.trees.values():
+            consumer = managed.tree.consumers.get(consumer_id)
+            if consumer is not None:
+                return consumer.info
+        return None
+
+    def is_allocated(self, consumer_id: str) -> bool:
+        """Return whether every tree that a consumer names holds it, and at least one does."""
+        info = self.held(consumer_id)
+        return info is not None and self.holds(info)
+
+    def holds(self, info: ConsumerInfo) -> bool:
+        """Return whether every tree that a consumer names holds it."""
+        return all(info.consumer_id in managed.tree.consumers for managed, _ in self.requests_of(info))
+
+    def require_new(self, info: ConsumerInfo) -> _Requests:
+        """Return the requests of a consumer after making sure that it can be allocated.
 
         Raises:
-            RequestError: the consumer does not name the tree, or is allocated on it.
+            RequestError: one of the trees holds it, or it does not name the single tree.
         """
-        consumer_id, tree = info.consumer_id, self.tree
-        entry = info.entry(self.name)
-        if entry is None:
-            raise RequestError(
-                "consumer_id", consumer_id, f"the consumer has no entry for tree {self.name!r}", "object-unknown"
-            )
-        if consumer_id in tree.consumers:
-            raise RequestError(
-                "consumer_id", consumer_id, f"the consumer is allocated on tree {self.name!r} already", "state-conflict"
-            )
-        return tree.make_consumer(info, entry)
+        requests, consumer_id = self.requests_of(info), info.consumer_id
+        if not requests and self.kind == "tree":
+            reason = f"the consumer has no entry for tree {self.name!r}"
+            raise RequestError("consumer_id", consumer_id, reason, "object-unknown")
+        for managed, _ in requests:
+            if consumer_id in managed.tree.consumers:
+                reason = f"the consumer is allocated on tree {managed.name!r} already"
+                raise RequestError("consumer_id", consumer_id, reason, "state-conflict")
+        return requests
 
-    def require_new(self, info: ConsumerInfo) -> None:
-        """Make sure that a consumer can be allocated on the tree, as `request` does."""
-        self.request(info)
+    def judge(self, info: ConsumerInfo) -> list[Rejection]:
+        """Return the rejection of every tree that cannot hold a consumer without preemption.
 
-    def candidates(self, info: ConsumerInfo, policy: VictimPolicy) -> tuple[list[ForestCandidate], bool]:
-        """Do the same on one tree."""
-        consumer = self.request(info)
-        search = None if consumer.leaf is None else self.tree.search(consumer, policy)
-        fits = consumer.leaf is not None and (search is None or search.home is not None)
-        return [ForestCandidate(self, self.last_change, consumer, search)], fits
+        Raises:
+            RequestError: as for `require_new`.
+        """
+        requests = self.require_new(info)
+        found = [managed.tree.judge(managed.tree.make_consumer(info, entry)) for managed, entry in requests]
+        return [rejection for rejection in found if rejection is not None]
 
-    def execute(self, info: ConsumerInfo, candidates: Sequence[ForestCandidate]) -> ForestChange:  # noqa: ARG002 - in a forest
-        """Do the same on one tree, which needs no record."""
-        change, (_, _, consumer, search) = self.begin(), candidates[0]
-        tree = self.tree
-        try:
-            tree.log = change.logs[0][1]
-            tree.execute(consumer, search)
-            tree.log = None
-        except BaseException:
-            change.recover()
-            raise
+    def plan(self, info: ConsumerInfo, without: Iterable[str], *, preempting: bool) -> AllocationResponse:
+        """Return the response of `allocate` after some others have left: the change is made and undone.
+
+        Raises:
+            RequestError: as for `require_new`.
+        """
+        requests, change = self.require_new(info), Change(self)
+
+        def action() -> AllocationResponse:
+            for consumer_id in without:
+                self._release(consumer_id)
+            return self._grant(info, requests, preempting=preempting)
+
+        response = change.run(action)
+        change.undo()
+        return response
+
+    # Changes
+
+    def allocate(self, info: ConsumerInfo, *, preempting: bool = True) -> tuple[AllocationResponse, Change]:
+        """Allocate a consumer on all trees that it names, or on none.
+
+        Args:
+            info: the consumer.
+            preempting: whether others may leave the trees for it.
+
+        Returns:
+            The response and the change, which can be undone.
+
+        Raises:
+            RequestError: as for `require_new`.
+        """
+        requests, change = self.require_new(info), Change(self)
+        return change.run(
+            self._all_or_none, change, partial(self._grant, info, requests, preempting=preempting)
+        ), change
+
+    def force(self, info: ConsumerInfo, *, fallback: bool = False) -> tuple[AllocationResponse, Change]:
+        """Allocate a consumer at its groups regardless of the quotas, or on no tree.
+
+        Args:
+            info: the consumer.
+            fallback: whether a tree without its group holds it at the root. Otherwise the request is rejected.
+
+        Raises:
+            RequestError: as for `require_new`.
+        """
+        requests, change = self.require_new(info), Change(self)
+        return change.run(self._all_or_none, change, partial(self._force, info, requests, fallback=fallback)), change
+
+    @staticmethod
+    def _all_or_none(change: Change, grant: Callable[[], AllocationResponse]) -> AllocationResponse:
+        """Grant a request on all trees. If it is rejected, undo everything but a change of the order."""
+        response = grant()
+        if response.rejection is not None and not change.moves_nothing:
+            change.take_back()
+        return response
+
+    def _grant(self, info: ConsumerInfo, requests: _Requests, *, preempting: bool) -> AllocationResponse:
+        """Allocate a consumer. A rejection leaves changes behind."""
+        consumers = [(managed.tree, managed.tree.make_consumer(info, entry)) for managed, entry in requests]
+        for tree, consumer in consumers:
+            if consumer.leaf is None:
+                return AllocationResponse(info.consumer_id, rejection=tree.reject_group(consumer))
+        preempted: dict[str, None] = {}
+        for tree, consumer in consumers:
+            for victim in preempted:
+                tree.deallocate(victim)
+            response = tree.allocate(consumer, preempting=preempting)
+            if response.rejection is not None:
+                if tree.options.requeue_rejected:
+                    for each, _ in consumers:
+                        each.put_back(info.consumer_id, preempted)
+                return response
+            if response.preempted:
+                preempted.update(dict.fromkeys(response.preempted))
+        for victim in preempted:
+            self._release(victim)
+        return AllocationResponse(info.consumer_id, tuple(preempted))
+
+    @staticmethod
+    def _force(info: ConsumerInfo, requests: _Requests, *, fallback: bool) -> AllocationResponse:
+        """Allocate a consumer at its groups. A rejection leaves changes behind."""
+        for managed, entry in requests:
+            response = managed.tree.force(managed.tree.make_consumer(info, entry), fallback=fallback)
+            if response.rejection is not None:
+                return response
+        return AllocationResponse(info.consumer_id)
+
+    def refund(self, consumer_id: str) -> Change:
+        """Release a consumer on all trees, as a change that can be undone."""
+        change = Change(self)
+        change.run(self._release, consumer_id)
         return change
 
-    def begin(self) -> ForestChange:
-        """Return a change that has not been made yet."""
-        return ForestChange(self, ((self, UndoLog()),))
+    def _release(self, consumer_id: str) -> None:
+        for managed in self.trees.values():
+            managed.tree.deallocate(consumer_id)
 
-    def plan(self, info: ConsumerInfo, without: Iterable[str], policy: VictimPolicy | None) -> AllocationPlan:
-        """Return the effect of `allocate`, after some others have left: only their departure has to be undone."""
-        consumer, change = self.request(info), self.begin()
-
-        def action() -> AllocationPlan:
-            self.release(without)
-            plan = self.tree.plan(consumer, policy)
-            change.undo_trees()
-            return plan
-
-        return change.run(action)
-
-    def _record(self, info: ConsumerInfo, preempted: Iterable[str], change: ForestChange) -> None:
-        """Record nothing: the tree knows its consumers."""
+    def update(self) -> UpdateResponse:
+        """Replace each tree by the next version in its cache. A consumer that one of them cannot hold leaves all."""
+        leaving: set[str] = set()
+        responses = {}
+        for managed in self.trees.values():
+            tree, responses[managed.name], renamed = managed.cache.next_tree(managed.tree.options)
+            leaving.update(tree.allocate_consumers_of(managed.tree, renamed))
+            managed.tree, tree.log = tree, {}
+        for consumer_id in sorted(leaving):
+            self.refund(consumer_id)
+        return UpdateResponse(tuple(sorted(leaving)), responses)
 
 
-def _tree_plan(managed: ManagedTree, log: UndoLog, consumer_id: str) -> TreePlan:
-    """Return the effect of a logged change on one tree."""
-    newcomer = managed.tree.consumers.get(consumer_id)
-    moves = tuple(
-        Move(consumer.id, before.name, consumer.node.name if consumer.node else None)
-        for consumer, (before, _) in log.items()
-        if before is not None and before is not consumer.node
-    )
-    return TreePlan(managed.name, newcomer.node.name if newcomer and newcomer.node else None, moves)
+@final
+@dataclass(slots=True, eq=False)
+class Registry:
+    """The state of a manager. The `find_` methods return None for an unknown name, even if it is not hashable."""
 
+    options: TreeOptions
+    mode: Mode = Mode.MAINTENANCE
+    lock: OwnedLock = field(default_factory=OwnedLock)
+    consumers: dict[str, ConsumerInfo] = field(default_factory=dict)
+    trees: dict[str, ManagedTree] = field(default_factory=dict)
+    forests: dict[str, Forest] = field(default_factory=dict)
 
-def _roll_back(trees: Iterable[ManagedTree], consumer_id: str, preempted: Iterable[str]) -> None:
-    """Release a consumer and allocate its victims again, as in MCAD.
+    def find_tree(self, name: object) -> Forest | None:
+        """Return a tree as a forest, if there is one of that name."""
+        return self.trees[name].alone if isinstance(name, str) and name in self.trees else None
 
-    The result may differ from the state before. It is kept only if nothing but the order differs.
-    """
-    for managed in trees:
-        tree = managed.tree
-        touched = {} if tree.log is None else {consumer.id: consumer for consumer in tree.log}
-        tree.deallocate(consumer_id)
-        for victim in preempted:
-            if victim in touched and victim not in tree.consumers:
-                tree.allocate(touched[victim])
+    def find_forest(self, name: object) -> Forest | None:
+        """Return a forest, if there is one of that name."""
+        return self.forests.get(name) if isinstance(name, str) else None
+
+    def tree(self, name: object) -> ManagedTree:
+        """Return a tree.
+
+        Raises:
+            RequestError: there is no such tree.
+        """
+        if not isinstance(name, str) or name not in self.trees:
+            raise RequestError("tree_name", name, "there is no such tree", "tree-unknown")
+        return self.trees[name]
+
+    def forest(self, name: str) -> Forest:
+        """Return a forest.
+
+        Raises:
+            RequestError: there is no such forest.
+        """
+        forest = self.find_forest(name)
+        if forest is None:
+            raise RequestError("forest_name", name, "there is no such forest", "object-unknown")
+        return forest
+
+    def forest_of(self, tree_name: str) -> Forest | None:
+        """Return the forest that a tree has joined, if any."""
+        return next((forest for forest in self.forests.values() if tree_name in forest.trees), None)
+
+    def consumer(self, consumer_id: object) -> ConsumerInfo:
+        """Return a registered consumer.
+
+        Raises:
+            RequestError: there is no such consumer.
+        """
+        if not isinstance(consumer_id, str) or consumer_id not in self.consumers:
+            raise RequestError("consumer_id", consumer_id, "there is no such consumer", "object-unknown")
+        return self.consumers[consumer_id]

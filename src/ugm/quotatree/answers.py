@@ -1,4 +1,4 @@
-"""The results of a quota manager: responses, plans and updates, all of them values."""
+"""The results of a quota manager: responses and updates, all of them values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ugm.quotatree.rejection import Rejection
 
-__all__ = ["AllocationPlan", "AllocationResponse", "Move", "TreeCreateResponse", "TreePlan", "UpdateResponse"]
+__all__ = ["AllocationResponse", "TreeCreateResponse", "UpdateResponse"]
 
 
 class AllocationResponse(NamedTuple):
@@ -33,51 +33,6 @@ class AllocationResponse(NamedTuple):
         return f"{self.consumer_id!r} allocated" + _preempting(self.preempted)
 
 
-class Move(NamedTuple):
-    """The move of a consumer in a plan."""
-
-    consumer_id: str
-    source: str
-    #: None if the consumer would be preempted.
-    target: str | None
-
-
-class TreePlan(NamedTuple):
-    """The effect of a plan on one tree."""
-
-    tree_name: str
-    #: The node that would hold the consumer; None if the tree would only lose victims.
-    node: str | None
-    #: The consumers that would move to another node or leave the tree.
-    moves: tuple[Move, ...]
-
-
-class AllocationPlan(NamedTuple):
-    """The effect that an allocation would have; true if it would be granted."""
-
-    consumer_id: str
-    trees: tuple[TreePlan, ...] = ()
-    preempted: tuple[str, ...] = ()
-    rejection: Rejection | None = None
-
-    def __bool__(self) -> bool:
-        return self.rejection is None
-
-    def __str__(self) -> str:
-        if self.rejection is not None:
-            return str(self.rejection)
-        lines = [f"{self.consumer_id!r} would be allocated" + _preempting(self.preempted)]
-        for tree in self.trees:
-            if tree.node is not None:
-                lines.append(f"  tree {tree.tree_name!r}: at {tree.node!r}")
-            lines += [
-                f"  tree {tree.tree_name!r}: {move.consumer_id!r} from {move.source!r} to {move.target!r}"
-                for move in tree.moves
-                if move.target is not None
-            ]
-        return "\n".join(lines)
-
-
 class TreeCreateResponse(NamedTuple):
     """The result of building a tree from its cache."""
 
@@ -100,14 +55,6 @@ class UpdateResponse(NamedTuple):
     unallocated: tuple[str, ...]
     #: By the name of the tree in the manager.
     trees: Mapping[str, TreeCreateResponse]
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the response for JSON."""
-        trees = {
-            name: {**tree._asdict(), "dangling": list(tree.dangling), "is_clean": tree.is_clean}
-            for name, tree in self.trees.items()
-        }
-        return {"unallocated": list(self.unallocated), "trees": trees}
 
 
 def _preempting(consumer_ids: tuple[str, ...]) -> str:

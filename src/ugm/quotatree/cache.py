@@ -2,26 +2,23 @@
 
 The cache records the renames of nodes since the last update, including chains (a to b to c) and swaps, so that
 consumers follow their node.
-
-If an exception interrupts an edit, it either takes effect or changes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Final, final
+from typing import Final, final
 
 from ugm.arguments import require_items, require_name
+from ugm.engine_lock import OwnedLock, locked
 from ugm.errors import RequestError
 from ugm.identity import MAX_NAME
-from ugm.operation_lock import OwnedLock, locked
 from ugm.quotatree._node import TreeNode
-from ugm.quotatree._packed import Packing
+from ugm.quotatree._packing import Packing
 from ugm.quotatree._tree import QuotaTree, TreeOptions
 from ugm.quotatree.answers import TreeCreateResponse
-from ugm.quotatree.documents import NodeSpec, nodes_from, tree_from_struct, tree_from_text, tree_info_from_text
+from ugm.quotatree.documents import NodeSpec, nodes_from, tree_from, tree_info_from_text
 from ugm.quotatree.view import TreeView, view_of
 
 __all__ = ["DEFAULT_RESOURCES", "DEFAULT_TREE_NAME", "TreeCache"]
@@ -149,9 +146,6 @@ class TreeCache:
             raise RequestError("new_name", new_name, "the node has that name", "id-in-use")
         if name not in self._nodes:
             raise RequestError("name", name, "there is no such node", "node-unknown")
-        self._edit_copies(partial(self._rename, name, new_name))
-
-    def _rename(self, name: str, new_name: str) -> None:
         self._nodes[new_name] = self._nodes.pop(name)
         for child, node in self._nodes.items():
             if node.parent == name:
@@ -184,7 +178,7 @@ class TreeCache:
         Raises:
             ConfigError: the document is malformed; the cache has not changed.
         """
-        self._merge(*tree_from_text(text))
+        self._merge(*tree_from(text))
 
     def from_struct(self, document: Mapping[str, object]) -> None:
         """Read a parsed tree document, like `from_string`.
@@ -192,40 +186,24 @@ class TreeCache:
         Raises:
             ConfigError: the document is malformed; the cache has not changed.
         """
-        self._merge(*tree_from_struct(document))
+        self._merge(*tree_from(document))
 
     @locked
     def _merge(
         self, name: str | None = None, resources: Iterable[str] = (), nodes: Mapping[str, NodeSpec] = _NO_NODES
     ) -> None:
         """Set the name, unless it is None, and add resources and nodes."""
-        before = self._name
-        added = set(filter(None, resources)) - self._resources
-        parts: tuple[dict[str, Any], ...] = (self._nodes, self._renamed, self._new_names)
-        entries = [{each: part[each] for each in nodes if each in part} for part in parts]
-        try:
-            if name is not None:
-                self._name = name
-            self._resources |= added
-            self._nodes.update(nodes)
-            for each in nodes:
-                self._renamed.pop(each, None)
-                self._new_names.pop(each, None)
-        except BaseException:
-            self._name = before
-            self._resources -= added
-            for part, known in zip(parts, entries, strict=True):
-                for each in nodes.keys() - known.keys():
-                    part.pop(each, None)
-                part.update(known)
-            raise
+        if name is not None:
+            self._name = name
+        self._resources.update(filter(None, resources))
+        self._nodes.update(nodes)
+        for each in nodes:
+            self._renamed.pop(each, None)
+            self._new_names.pop(each, None)
 
     @locked
     def clear(self) -> None:
         """Remove the name, all resources and all nodes."""
-        self._edit_copies(self._clear)
-
-    def _clear(self) -> None:
         self._name = ""
         for part in (self._resources, self._nodes, self._renamed, self._new_names):
             part.clear()
@@ -244,40 +222,20 @@ class TreeCache:
         If several nodes have no parent, the first by name is the root. A missing name and missing resources are set to
         the defaults in the cache. The response has the name from before.
         """
-        undo = self._undo_of_edit()
-        try:
-            tree, response = self._build(TreeOptions())
-            return view_of(tree), response
-        except BaseException:
-            undo()
-            raise
+        tree, response = self._build(TreeOptions())
+        return view_of(tree), response
 
-    def _edit_copies(self, edit: Callable[[], None]) -> None:
-        """Edit all parts. If an exception interrupts it, nothing has changed. Takes the time of a copy of the cache."""
-        undo = self._undo_of_edit()
-        try:
-            self._resources, self._nodes = set(self._resources), dict(self._nodes)
-            self._renamed, self._new_names = dict(self._renamed), dict(self._new_names)
-            edit()
-        except BaseException:
-            undo()
-            raise
+    @locked
+    def next_tree(self, options: TreeOptions) -> tuple[QuotaTree, TreeCreateResponse, Mapping[str, str]]:
+        """Build the tree without consumers, to put it in force.
 
-    def _undo_of_edit(self) -> Callable[[], None]:
-        """Return a function that undoes an edit that replaces parts and does not change them."""
-        name, resources, nodes, renamed = self._name, self._resources, self._nodes, self._renamed
-        new_names = self._new_names
-
-        def undo() -> None:
-            self._name, self._resources, self._nodes, self._renamed = name, resources, nodes, renamed
-            self._new_names = new_names
-
-        return undo
-
-    # For the manager, which holds the lock
+        Returns:
+            The tree, the response, and the present names of the renamed nodes of the tree that was in force.
+        """
+        renamed, self._new_names = self._new_names, {}
+        return *self._build(options), renamed
 
     def _build(self, options: TreeOptions) -> tuple[QuotaTree, TreeCreateResponse]:
-        """Build the tree without consumers."""
         name = self._name
         self._name = name or DEFAULT_TREE_NAME
         self._resources = self._resources or set(DEFAULT_RESOURCES)
@@ -303,11 +261,6 @@ class TreeCache:
             pending += [(child, node) for child in reversed(children.get(name, ()))]
             root = root or node
         return root
-
-    def _take_renames(self) -> Mapping[str, str]:
-        """Return the present names of the renamed nodes of the tree in force, and forget them: the tree is updated."""
-        renamed, self._new_names = self._new_names, {}
-        return renamed
 
 
 def _require_text(argument: str, name: object) -> None:

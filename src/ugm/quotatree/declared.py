@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Final
 
-from ugm._claim_groups import GroupFinder, finder_of
-from ugm._config_fields import to_data
-from ugm.configuration import QuotaTreeConfig, QuotaTreeDocument, QuotaTreeRules, VictimChoice
+from ugm.configuration import QuotaTreeConfig, QuotaTreeDocument, QuotaTreeRules
+from ugm.configuration.fields import to_data
+from ugm.configuration.model_kinds import GroupFinder, finder_of
 from ugm.model import Claim
-from ugm.quotatree._registry import Mode
+from ugm.quotatree._forest import Mode
 from ugm.quotatree.documents import NodeSpec
 from ugm.quotatree.manager import QuotaManager
 from ugm.quotatree.models import ForestModel, Groups, TreeModel
-from ugm.quotatree.victims import VictimPolicy, fewest, first_found
 
 __all__ = ["children_of", "declared_model", "document_of", "leaves_of"]
-
-_POLICIES: Final[Mapping[VictimChoice, VictimPolicy]] = {"first-found": first_found, "fewest": fewest}
 
 
 def document_of(
@@ -68,7 +64,6 @@ def declared_model(trees: Sequence[QuotaTreeConfig], rules: QuotaTreeRules) -> T
         RequestError: two trees have the same name, or a tree has none.
     """
     manager = QuotaManager(
-        policy=_POLICIES[rules.victims],
         requeue_rejected=rules.requeue_rejected,
         check_unrequested=rules.check_unrequested,
     )

@@ -27,9 +27,8 @@ __all__ = [
     "consumer_from_struct",
     "nodes_from",
     "parse_consumer",
+    "tree_from",
     "tree_from_located",
-    "tree_from_struct",
-    "tree_from_text",
     "tree_info_from_text",
 ]
 
@@ -47,13 +46,8 @@ _NO_PARENT: Final = ("", "nil")
 #: allows.
 _SIMILARITY: Final = 0.8
 _MAX_LENGTH_DIFFERENCE: Final = 6
-#: The search for problems ends after this many.
-_MAX_PROBLEMS: Final = 1000
 #: The longest path in a problem.
 _LONG_PATH: Final = 1000
-
-_TEXT: Final = "<text>"
-_STRUCT: Final = "<struct>"
 
 
 class NodeSpec(NamedTuple):
@@ -79,22 +73,13 @@ class TreeDocument(NamedTuple):
     nodes: Mapping[str, NodeSpec]
 
 
-def tree_from_text(text: str, *, file: str = _TEXT) -> TreeDocument:
-    """Read a tree document.
+def tree_from(source: str | Mapping[str, object]) -> TreeDocument:
+    """Read a tree document, from a text or parsed.
 
     Raises:
         ConfigError: lists every problem.
     """
-    return _Schema(file).result(from_text(text, file), _Schema.tree)
-
-
-def tree_from_struct(document: Mapping[str, object]) -> TreeDocument:
-    """Read a parsed tree document.
-
-    Raises:
-        ConfigError: lists every problem.
-    """
-    return _Schema(_STRUCT).result(from_struct(document), _Schema.tree)
+    return _read(source, _Schema.tree)
 
 
 def tree_from_located(item: Located, file: str, path: str) -> tuple[TreeDocument, list[Problem]]:
@@ -106,21 +91,14 @@ def tree_from_located(item: Located, file: str, path: str) -> tuple[TreeDocument
         item: the document.
         file: the name of the text in problems.
         path: the path of the document in the other one.
-
-    Raises:
-        ConfigError: there are too many problems.
     """
     schema = _QuantitySchema(file, path)
     document = schema.tree(item, "")
     return document, schema.problems
 
 
-def parse_consumer(text: str, *, file: str = _TEXT) -> ConsumerInfo:
-    """Read a consumer document.
-
-    Args:
-        text: JSON or YAML.
-        file: the name of the text in problems.
+def parse_consumer(text: str) -> ConsumerInfo:
+    """Read a consumer document in JSON or YAML.
 
     Raises:
         ConfigError: lists every problem.
@@ -129,7 +107,7 @@ def parse_consumer(text: str, *, file: str = _TEXT) -> ConsumerInfo:
     Traceback (most recent call last):
     ugm.errors.ConfigError: <text>:1:46: spec: unknown key 'trees:', did you mean 'trees'? [key-unknown]
     """
-    return _Schema(file).result(from_text(text, file), _Schema.consumer)
+    return _read(text, _Schema.consumer)
 
 
 def consumer_from_struct(document: Mapping[str, object]) -> ConsumerInfo:
@@ -138,7 +116,7 @@ def consumer_from_struct(document: Mapping[str, object]) -> ConsumerInfo:
     Raises:
         ConfigError: lists every problem.
     """
-    return _Schema(_STRUCT).result(from_struct(document), _Schema.consumer)
+    return _read(document, _Schema.consumer)
 
 
 def nodes_from(specs: str | Mapping[str, object]) -> Mapping[str, NodeSpec]:
@@ -147,9 +125,7 @@ def nodes_from(specs: str | Mapping[str, object]) -> Mapping[str, NodeSpec]:
     Raises:
         ConfigError: lists every problem.
     """
-    if isinstance(specs, str):
-        return _Schema(_TEXT).result(from_text(specs, _TEXT), _Schema.nodes)
-    return _Schema(_STRUCT).result(from_struct(specs), _Schema.nodes)
+    return _read(specs, _Schema.nodes)
 
 
 def tree_info_from_text(text: str) -> tuple[str, tuple[str, ...]]:
@@ -158,7 +134,18 @@ def tree_info_from_text(text: str) -> tuple[str, tuple[str, ...]]:
     Raises:
         ConfigError: lists every problem.
     """
-    return _Schema(_TEXT).result(from_text(text, _TEXT), _Schema.tree_info)
+    return _read(text, _Schema.tree_info)
+
+
+def _read(source: str | Mapping[str, object], read_as: Callable[[_Schema, Located, str], T]) -> T:
+    if isinstance(source, Mapping):
+        schema, item = _Schema("<struct>"), from_struct(source)
+    else:
+        schema, item = _Schema("<text>"), from_text(source, "<text>")
+    content = read_as(schema, item, "")
+    if schema.problems:
+        raise ConfigError(tuple(sorted(schema.problems)))
+    return content
 
 
 class _Schema:
@@ -170,17 +157,6 @@ class _Schema:
         self.above: Final = above
         self.problems: Final[list[Problem]] = []
 
-    def result(self, item: Located, read_as: Callable[[_Schema, Located, str], T]) -> T:
-        """Return the content of a document.
-
-        Raises:
-            ConfigError: the document has problems.
-        """
-        content = read_as(self, item, "")
-        if self.problems:
-            raise ConfigError(tuple(sorted(self.problems)))
-        return content
-
     def default(self, item: Located, path: str, code: str, expected: str, default: T) -> T:
         """Return the default of a value; unless the value is missing, add a problem."""
         if item.value is not None:
@@ -188,15 +164,7 @@ class _Schema:
         return default
 
     def refuse(self, item: Located, path: str, code: str, message: str) -> None:
-        """Add a problem.
-
-        Raises:
-            ConfigError: there are `_MAX_PROBLEMS` already.
-        """
-        if len(self.problems) == _MAX_PROBLEMS:
-            message = f"there may be more problems; the search ends after {_MAX_PROBLEMS}"
-            last = max(self.problems)._replace(path="", code="too-many-problems", message=message)
-            raise ConfigError((*sorted(self.problems), last))
+        """Add a problem."""
         whole = cut(_join(self.above, path) if path else self.above, _LONG_PATH)
         self.problems.append(Problem(self.file, item.line, item.column, whole, code, message))
 

@@ -4,31 +4,28 @@ A manager starts in *maintenance* mode, in which it grants requests at their gro
 mode it enforces the quotas. Trees are edited in their caches and change when they are updated.
 
 A tree is a forest with one tree (`ugm.quotatree._forest`), so an operation on a tree and the same operation on a forest
-run the same code. Only `allocate` and `deallocate` on a tree have a path of their own, because they are called most:
-one tree does not have to be undone when another one rejects.
+run the same code.
 
 Every operation holds one lock for all of its work. A call that raises changes nothing. Neither does a rejected request,
-except for the order of consumers with `requeue_rejected`.
+except for the order of consumers with `requeue_rejected`. An allocation, a deallocation or an undo that an exception
+interrupts, for example Ctrl-C, has taken effect or changed nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final, final
 
 from ugm.arguments import require_name
+from ugm.engine_lock import OwnedLock, locked
 from ugm.errors import InvariantError, RequestError
 from ugm.identity import is_name
-from ugm.operation_lock import OwnedLock, locked
-from ugm.quotatree._forest import Forest, ForestChange, ManagedTree
-from ugm.quotatree._registry import Mode, Registry
-from ugm.quotatree._self_check import violations
+from ugm.quotatree._forest import Forest, ManagedTree, Mode, Registry
 from ugm.quotatree._tree import TreeOptions
-from ugm.quotatree.answers import AllocationPlan, AllocationResponse, UpdateResponse
+from ugm.quotatree.answers import AllocationResponse, UpdateResponse
 from ugm.quotatree.cache import TreeCache
 from ugm.quotatree.consumer import ConsumerInfo
 from ugm.quotatree.rejection import Reason
-from ugm.quotatree.victims import VictimPolicy, first_found
 from ugm.quotatree.view import TreeView, view_of
 
 __all__ = ["QuotaManager"]
@@ -39,17 +36,14 @@ class QuotaManager:
     """Quota trees, forests of them, and the consumers that request resources.
 
     Args:
-        policy: chooses the victims of a preemption: `first_found`, as in MCAD, or `fewest`.
         requeue_rejected: whether a rejected request moves consumers to the end of their lists if its search had moved
             them, or on a forest preempted them, as in MCAD.
         check_unrequested: whether a request is rejected if a node is over quota for a resource that is not requested,
             as in MCAD.
     """
 
-    def __init__(
-        self, *, policy: VictimPolicy = first_found, requeue_rejected: bool = False, check_unrequested: bool = False
-    ) -> None:
-        self._registry: Final = Registry(TreeOptions(policy, requeue_rejected, check_unrequested))
+    def __init__(self, *, requeue_rejected: bool = False, check_unrequested: bool = False) -> None:
+        self._registry: Final = Registry(TreeOptions(requeue_rejected, check_unrequested))
         self._lock: OwnedLock = self._registry.lock
 
     def __repr__(self) -> str:
@@ -72,13 +66,13 @@ class QuotaManager:
             RequestError: there is no such mode.
         """
         try:
-            chosen = Mode(mode)
+            self._registry.mode = Mode(mode)
         except ValueError:
             raise RequestError("mode", mode, "expected 'maintenance' or 'normal'") from None
-        self._registry.mode = chosen
 
     # Consumers
 
+    @locked
     def add_consumer(self, info: ConsumerInfo) -> None:
         """Register a consumer.
 
@@ -87,18 +81,9 @@ class QuotaManager:
         """
         if not isinstance(info, ConsumerInfo):
             raise RequestError("info", info, "expected a ConsumerInfo")
-        consumers = self._registry.consumers
-        try:
-            with self._lock:
-                if info.consumer_id not in consumers:
-                    consumers[info.consumer_id] = info
-                    return
-        except BaseException:
-            self._lock.release_if_held()
-            raise
-        raise RequestError(
-            "consumer_id", info.consumer_id, "a consumer with this id is already registered", "id-in-use"
-        )
+        if self._registry.consumers.setdefault(info.consumer_id, info) is not info:
+            reason = "a consumer with this id is already registered"
+            raise RequestError("consumer_id", info.consumer_id, reason, "id-in-use")
 
     @locked
     def remove_consumer(self, consumer_id: str) -> None:
@@ -107,14 +92,8 @@ class QuotaManager:
         Raises:
             RequestError: there is no such consumer.
         """
-        consumers, info = self._registry.consumers, self._registry.known_consumer(consumer_id)
-        preempted_by = info.preempted_by
-        try:
-            del consumers[consumer_id]
-            info.preempted_by = None
-        except BaseException:
-            consumers[consumer_id], info.preempted_by = info, preempted_by
-            raise
+        self._registry.consumer(consumer_id)
+        del self._registry.consumers[consumer_id]
 
     @locked
     def get_all_consumer_ids(self) -> tuple[str, ...]:
@@ -155,11 +134,10 @@ class QuotaManager:
 
     @locked
     def _add_tree(self, cache: TreeCache) -> str:
-        trees, name = self._registry.trees, require_name("tree_name", cache._name)  # noqa: SLF001 - the lock is held
+        trees, name = self._registry.trees, require_name("tree_name", cache.get_tree_name())
         if name in trees:
             raise RequestError("tree_name", name, "a tree of this name already exists", "id-in-use")
-        tree, _ = cache._build(self._registry.options)  # noqa: SLF001 - as above
-        trees[name] = ManagedTree(name, tree, cache)
+        trees[name] = ManagedTree(name, cache.next_tree(self._registry.options)[0], cache)
         return name
 
     @locked
@@ -169,22 +147,12 @@ class QuotaManager:
         Raises:
             RequestError: there is no such tree, or consumers are allocated on it.
         """
-        trees, managed = self._registry.trees, self._registry.tree(tree_name)
-        if managed.tree.consumers:
+        if self._registry.tree(tree_name).tree.consumers:
             raise RequestError("tree_name", tree_name, "consumers are allocated on it", "not-empty")
-        forest = self._registry.forest_of(managed)
-        joined = {} if forest is None else dict(forest.trees)
-        try:
-            if forest is not None:
-                del forest.trees[tree_name]
-            del trees[tree_name]
-        except BaseException:
-            trees[tree_name] = managed
-            if forest is not None:
-                # Complete, because the order in which the trees joined counts.
-                forest.trees.clear()
-                forest.trees.update(joined)
-            raise
+        forest = self._registry.forest_of(tree_name)
+        if forest is not None:
+            del forest.trees[tree_name]
+        del self._registry.trees[tree_name]
 
     @locked
     def get_tree_names(self) -> tuple[str, ...]:
@@ -201,7 +169,7 @@ class QuotaManager:
         require_name("forest_name", forest_name)
         if forest_name in self._registry.forests:
             raise RequestError("forest_name", forest_name, "a forest of this name already exists", "id-in-use")
-        self._registry.forests[forest_name] = Forest(forest_name)
+        self._registry.forests[forest_name] = Forest(forest_name, {})
 
     @locked
     def delete_forest(self, forest_name: str) -> None:
@@ -221,7 +189,7 @@ class QuotaManager:
             RequestError: there is no such forest or tree, or the tree belongs to another forest.
         """
         forest, managed = self._registry.forest(forest_name), self._registry.tree(tree_name)
-        joined = self._registry.forest_of(managed)
+        joined = self._registry.forest_of(tree_name)
         if joined is not None and joined is not forest:
             raise RequestError("tree_name", tree_name, f"the tree belongs to forest {joined.name!r}", "state-conflict")
         forest.trees[tree_name] = managed
@@ -233,11 +201,10 @@ class QuotaManager:
         Raises:
             RequestError: the tree does not belong to the forest.
         """
-        forest, managed = self._registry.find_forest(forest_name), self._registry.find_tree(tree_name)
-        if forest is None or managed is None or tree_name not in forest.trees:
-            raise RequestError(
-                "tree_name", tree_name, f"the tree does not belong to forest {forest_name!r}", "state-conflict"
-            )
+        forest = self._registry.find_forest(forest_name)
+        if forest is None or not is_name(tree_name) or tree_name not in forest.trees:
+            reason = f"the tree does not belong to forest {forest_name!r}"
+            raise RequestError("tree_name", tree_name, reason, "state-conflict")
         del forest.trees[tree_name]
 
     @locked
@@ -252,6 +219,7 @@ class QuotaManager:
 
     # Allocation
 
+    @locked
     def allocate(self, tree_name: str, consumer_id: str) -> AllocationResponse:
         """Allocate a consumer on a tree.
 
@@ -259,16 +227,7 @@ class QuotaManager:
             RequestError: there is no such tree or consumer, or the consumer does not name the tree or is allocated on
                 it.
         """
-        registry = self._registry
-        try:
-            with self._lock:
-                managed = registry.tree(tree_name)
-                consumer = managed.request(registry.known_consumer(consumer_id))
-                tree = managed.tree
-                return managed.change(tree.allocate if registry.mode is Mode.NORMAL else tree.force, consumer)
-        except BaseException:
-            self._lock.release_if_held()
-            raise
+        return self._allocate(self._registry.tree(tree_name).alone, consumer_id)
 
     @locked
     def allocate_forest(self, forest_name: str, consumer_id: str) -> AllocationResponse:
@@ -277,92 +236,21 @@ class QuotaManager:
         Raises:
             RequestError: there is no such forest or consumer, or the consumer is allocated on one of those trees.
         """
-        forest = self._registry.forest(forest_name)
-        info = self._request(forest, consumer_id)
-        grant = forest.allocate if self._registry.mode is Mode.NORMAL else forest.force
-        response, _ = grant(info, after=_forget_changes)
-        return response
+        return self._allocate(self._registry.forest(forest_name), consumer_id)
 
-    def _request(self, forest: Forest, consumer_id: str) -> ConsumerInfo:
-        """Return a consumer that can be allocated on a forest."""
-        info = self._registry.known_consumer(consumer_id)
-        forest.require_new(info)
-        return info
+    def _allocate(self, forest: Forest, consumer_id: str) -> AllocationResponse:
+        info = self._registry.consumer(consumer_id)
+        return (forest.allocate(info) if self._registry.mode is Mode.NORMAL else forest.force(info))[0]
 
     @locked
-    def adopt(self, tree_name: str, consumer_id: str) -> AllocationResponse:
-        """Allocate a running consumer at its group, for example after a restart, regardless of quotas and mode.
-
-        Raises:
-            RequestError: as for `allocate`.
-        """
-        return self._adopt(self._registry.tree(tree_name), consumer_id)
-
-    @locked
-    def adopt_forest(self, forest_name: str, consumer_id: str) -> AllocationResponse:
-        """Allocate a running consumer at its groups, for example after a restart, regardless of quotas and mode.
-
-        Raises:
-            RequestError: as for `allocate_forest`.
-        """
-        return self._adopt(self._registry.forest(forest_name), consumer_id)
-
-    def _adopt(self, forest: Forest, consumer_id: str) -> AllocationResponse:
-        response, _ = forest.force(self._request(forest, consumer_id), after=_forget_changes)
-        return response
-
-    @locked
-    def plan_allocate(
-        self, tree_name: str, consumer: str | ConsumerInfo, *, without: Iterable[str] = (), preempting: bool = True
-    ) -> AllocationPlan:
-        """Return the effect that `allocate` would have now, without changing anything.
-
-        Args:
-            tree_name: the tree.
-            consumer: the id of a consumer, or a consumer that need not be registered.
-            without: consumers to treat as deallocated.
-            preempting: whether the request may preempt others.
-
-        Raises:
-            RequestError: as for `allocate`.
-        """
-        return self._registry.plan(self._registry.tree(tree_name), consumer, without, preempting=preempting)
-
-    @locked
-    def plan_allocate_forest(
-        self, forest_name: str, consumer: str | ConsumerInfo, *, without: Iterable[str] = (), preempting: bool = True
-    ) -> AllocationPlan:
-        """Return the effect that `allocate_forest` would have now; the arguments are those of `plan_allocate`.
-
-        Raises:
-            RequestError: as for `allocate_forest`.
-        """
-        return self._registry.plan(self._registry.forest(forest_name), consumer, without, preempting=preempting)
-
     def deallocate(self, tree_name: str, consumer_id: str) -> bool:
         """Release a consumer on a tree. Return whether it was allocated there."""
-        try:
-            with self._lock:
-                managed = self._registry.find_tree(tree_name)
-                # Callers without a type checker may pass anything. A call of `is_name` would be too slow here.
-                if managed is None or not isinstance(consumer_id, str):
-                    return False
-                if consumer_id not in managed.tree.consumers:
-                    return False
-                return managed.change(managed.tree.deallocate, consumer_id)
-        except BaseException:
-            self._lock.release_if_held()
-            raise
+        return _deallocate(self._registry.find_tree(tree_name), consumer_id)
 
     @locked
     def deallocate_forest(self, forest_name: str, consumer_id: str) -> bool:
         """Release a consumer on the trees of a forest. Return whether it was allocated on the forest."""
-        forest = self._registry.find_forest(forest_name)
-        if forest is None or not forest.holds(consumer_id):
-            return False
-        was_allocated = forest.is_allocated(consumer_id)
-        forest.refund(consumer_id, after=_forget_changes)
-        return was_allocated
+        return _deallocate(self._registry.find_forest(forest_name), consumer_id)
 
     @locked
     def is_allocated(self, tree_name: str, consumer_id: str) -> bool:
@@ -385,11 +273,11 @@ class QuotaManager:
         Raises:
             RequestError: as for `allocate`, or the mode is not normal.
         """
-        managed, mode = self._registry.tree(tree_name), self._registry.mode
-        managed.require_new(self._registry.known_consumer(consumer_id))
+        forest, mode = self._registry.tree(tree_name).alone, self._registry.mode
+        forest.require_new(self._registry.consumer(consumer_id))
         if mode is not Mode.NORMAL:
             raise RequestError("mode", str(mode), "a try is possible in normal mode only", "state-conflict")
-        return self._try(managed, consumer_id)
+        return self._try(forest, consumer_id)
 
     @locked
     def try_allocate_forest(self, forest_name: str, consumer_id: str) -> AllocationResponse:
@@ -404,10 +292,13 @@ class QuotaManager:
         return self._try(self._registry.forest(forest_name), consumer_id)
 
     def _try(self, forest: Forest, consumer_id: str) -> AllocationResponse:
-        info = self._request(forest, consumer_id)
+        info = self._registry.consumer(consumer_id)
         if self._registry.mode is not Mode.NORMAL:
-            return forest.force(info, after=_forget_changes)[0]
-        return forest.allocate(info, after=_remember_try)[0]
+            return forest.force(info)[0]
+        response, change = forest.allocate(info)
+        if response.rejection is None or response.rejection.reason is Reason.NO_ROOM:
+            forest.tried = consumer_id, change
+        return response
 
     @locked
     def undo_allocate(self, tree_name: str, consumer_id: str) -> None:
@@ -417,7 +308,7 @@ class QuotaManager:
             RequestError: there is no such tree or consumer, or the last change of the tree was not a try of the
                 consumer.
         """
-        self._undo(self._registry.tree(tree_name), consumer_id)
+        self._undo(self._registry.tree(tree_name).alone, consumer_id)
 
     @locked
     def undo_allocate_forest(self, forest_name: str, consumer_id: str) -> None:
@@ -430,12 +321,13 @@ class QuotaManager:
         self._undo(self._registry.forest(forest_name), consumer_id)
 
     def _undo(self, forest: Forest, consumer_id: str) -> None:
-        self._registry.known_consumer(consumer_id)
-        change = next((managed.last_change for managed in forest.trees.values()), None)
-        if change is None or change.forest is not forest or change.tried != consumer_id or not change.is_last:
+        self._registry.consumer(consumer_id)
+        tried = forest.tried
+        if tried is None or tried[0] != consumer_id or not tried[1].is_last_of(forest):
             last = f"the last change of {forest.kind} {forest.name!r}"
             raise RequestError("consumer_id", consumer_id, f"{last} was not a try of this consumer", "state-conflict")
-        change.undo()
+        tried[1].undo()
+        forest.tried = None
 
     # Updates
 
@@ -455,7 +347,7 @@ class QuotaManager:
         Raises:
             RequestError: there is no such tree.
         """
-        return _updated([self._registry.tree(tree_name)])[0]
+        return self._registry.tree(tree_name).alone.update()
 
     @locked
     def update_forest(self, forest_name: str) -> UpdateResponse:
@@ -466,15 +358,14 @@ class QuotaManager:
         Raises:
             RequestError: there is no such forest.
         """
-        return _updated([self._registry.forest(forest_name)])[0]
+        return self._registry.forest(forest_name).update()
 
     @locked
     def update_all(self) -> UpdateResponse:
         """Apply the edits in all caches."""
-        forests = self._registry.forests.values()
-        joined = {name for forest in forests for name in forest.trees}
-        alone = [managed for name, managed in self._registry.trees.items() if name not in joined]
-        responses = _updated([*alone, *forests])
+        registry = self._registry
+        alone = [managed.alone for name, managed in registry.trees.items() if registry.forest_of(name) is None]
+        responses = [forest.update() for forest in (*alone, *registry.forests.values())]
         unallocated = {consumer_id for response in responses for consumer_id in response.unallocated}
         trees = {name: tree for response in responses for name, tree in response.trees.items()}
         return UpdateResponse(tuple(sorted(unallocated)), trees)
@@ -497,33 +388,18 @@ class QuotaManager:
         Raises:
             InvariantError: with a message for each violated invariant.
         """
-        found = [message for managed in self._registry.trees.values() for message in violations(managed.tree)]
+        found = [message for managed in self._registry.trees.values() for message in managed.tree.violations()]
         if found:
             raise InvariantError(tuple(found))
 
 
-def _forget_changes(change: ForestChange, _: AllocationResponse | None = None) -> None:
-    """End a change after which neither it nor an earlier one can be undone."""
-    change.forest.forget_changes()
-
-
-def _remember_try(change: ForestChange, response: AllocationResponse) -> None:
-    """End a try, which can be undone unless its group is not a leaf."""
-    change.forest.forget_changes()
-    if response.rejection is None or response.rejection.reason is Reason.NO_ROOM:
-        change.tried = response.consumer_id
-        change.set_last()
-
-
-def _updated(forests: list[Forest]) -> list[UpdateResponse]:
-    """Apply the edits in the caches of some trees and forests. If an exception interrupts it, nothing has changed."""
-    undo = [forest.undo_of_update() for forest in forests]
-    try:
-        return [forest.update() for forest in forests]
-    except BaseException:
-        for restore in undo:
-            restore()
-        raise
+def _deallocate(forest: Forest | None, consumer_id: str) -> bool:
+    info = None if forest is None or not is_name(consumer_id) else forest.held(consumer_id)
+    if forest is None or info is None:
+        return False
+    was_allocated = forest.holds(info)
+    forest.refund(consumer_id)
+    return was_allocated
 
 
 def _is_allocated(forest: Forest | None, consumer_id: str) -> bool:

@@ -1,4 +1,4 @@
-"""The rejection of a request by a tree: the violated quotas, and the reason why preemption did not help.
+"""The rejection of a request by a tree, with the violated quotas.
 
 A rejection holds the numbers of the moment when the request was rejected. Its text is built when it is read.
 """
@@ -10,8 +10,6 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from ugm.decision import Violation
-from ugm.quotatree._packed import Amounts
-from ugm.resources import format_amount
 
 __all__ = ["NodeQuota", "QuotaNodeViolation", "Reason", "Rejection", "SoftQuotaViolation"]
 
@@ -70,11 +68,8 @@ class Rejection:
     #: The nodes above these, up to the root.
     above: tuple[NodeQuota, ...] = ()
     resources: tuple[str, ...] = ()
-    amounts: Amounts = ()
-    priority: int = 0
-    #: The amounts, by position of the resource, that the last visited node would lack even without the preemptible
-    #: consumers; None if the request may not preempt at all.
-    missing: Amounts | None = None
+    #: The positions of the requested resources, and their amounts.
+    amounts: tuple[tuple[int, int], ...] = ()
 
     @property
     def violations(self) -> tuple[Violation, ...]:
@@ -117,41 +112,9 @@ class Rejection:
         """The lowest hard node that the search visited: nothing is borrowed above it; empty if there is none."""
         return next((node.node for node in self.visited if node.is_hard), "")
 
-    @property
-    def preemption_failure(self) -> str:
-        """The reason why preemption did not help, as a sentence; empty if no search took place."""
-        if self.reason is not Reason.NO_ROOM:
-            return ""
-        if self.missing is None:
-            return f"a request of priority {self.priority} preempts no consumers"
-        last = self.visited[-1].node
-        if not self.missing:
-            return (
-                f"the preemptible consumers would free enough at {last!r}, "
-                "but this consumer may not preempt all of them"
-            )
-        listed = ", ".join(
-            f"{format_amount(self.resources[at], amount)} {self.resources[at]}" for at, amount in self.missing
-        )
-        return f"without all preemptible consumers, {listed} would still be missing at {last!r}"
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the rejection for JSON."""
-        return {
-            "tree_name": self.tree_name,
-            "consumer_id": self.consumer_id,
-            "group": self.group,
-            "reason": str(self.reason),
-            "violations": [violation.to_dict() for violation in self.violations],
-            "blocked_by": self.blocked_by,
-            "preemption_failure": self.preemption_failure,
-        }
-
     def __str__(self) -> str:
         lines = [f"{self.consumer_id!r} rejected in group {self.group!r} of tree {self.tree_name!r}: {self.reason}"]
         lines += [f"  {violation}" for violation in self.violations]
         if self.blocked_by:
             lines.append(f"  {self.blocked_by!r} is hard: nothing is borrowed above it")
-        if self.preemption_failure:
-            lines.append(f"  {self.preemption_failure}")
         return "\n".join(lines)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from operator import sub
-from typing import NamedTuple, final
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
-from ugm.quotatree._node import TreeNode
+from ugm.quotatree._node import Consumer, TreeNode
 from ugm.quotatree._tree import QuotaTree
-from ugm.quotatree.consumer import TreeRequest
 from ugm.resources import Resource
 
-__all__ = ["ConsumerView", "KnownNodes", "NodeView", "TreeView", "capture_state", "view_of"]
+__all__ = ["ConsumerView", "NodeView", "TreeView", "view_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +74,14 @@ class TreeView(NamedTuple):
         """All consumers of the tree, by id."""
         return {consumer.consumer_id: consumer for node in self.nodes for consumer in node.consumers}
 
-    def to_dict(self) -> dict[str, object]:
-        """Return the tree for JSON."""
-        nodes = [node.to_dict() for node in self.nodes]
+    def to_dict(self, known: Mapping[str, dict[str, object]] = MappingProxyType({})) -> dict[str, Any]:
+        """Return the tree for JSON.
+
+        Args:
+            known: earlier nodes by name. The result shares those that have not changed.
+        """
+        states = {node.name: node.to_dict() for node in self.nodes}
+        nodes = [known[name] if known.get(name) == state else state for name, state in states.items()]
         return {"name": self.name, "resources": list(self.resources), "nodes": nodes}
 
 
@@ -87,115 +91,38 @@ def _plain(value: object) -> object:
     return [consumer.to_dict() for consumer in value] if isinstance(value, tuple) else value
 
 
-class _CopiedNode(NamedTuple):
-    """A node with its charged amounts, and its consumers with their leaves; the other attributes never change."""
-
-    node: TreeNode
-    free: int
-    consumers: list[tuple[str, TreeRequest, TreeNode | None]]
-
-
 def view_of(tree: QuotaTree) -> TreeView:
     """Return the current state of a tree."""
-    copied = _copied_nodes(tree)
-    borrowed = _borrowed(copied)
-    nodes = tuple(_view(one, tree.resources, borrowed[one.node.name]) for one in copied)
-    return TreeView(tree.name, tree.resources, nodes)
+    count = len(tree.resources)
+    borrowed = {name: [0] * count for name in tree.nodes}
+    lent = {name: [0] * count for name in tree.nodes}
+    for consumer in tree.consumers.values():
+        leaf, node = consumer.leaf, consumer.node
+        if node is None or leaf is node:
+            continue
+        passed = leaf.path[: leaf.depth - node.depth] if leaf else ()
+        for sums in (lent[node.name], *(borrowed[each.name] for each in passed)):
+            for at, name in enumerate(tree.resources):
+                sums[at] += consumer.entry.request.get(name, 0)
+
+    def named(amounts: tuple[int, ...] | list[int]) -> Resource:
+        return Resource(dict(zip(tree.resources, amounts, strict=True)))
+
+    def node_view(node: TreeNode) -> NodeView:
+        return NodeView(
+            name=node.name,
+            parent=node.parent.name if node.parent else "",
+            depth=node.depth,
+            hard=node.hard,
+            quota=named(node.quota),
+            allocated=named(node.allocated()),
+            borrowed=named(borrowed[node.name]),
+            lent=named(lent[node.name]),
+            consumers=tuple(_consumer_view(consumer, node) for consumer in node.consumers()),
+        )
+
+    return TreeView(tree.name, tree.resources, tuple(map(node_view, tree.nodes.values())))
 
 
-def _copied_nodes(tree: QuotaTree) -> list[_CopiedNode]:
-    return [
-        _CopiedNode(node, node.free, [(consumer.id, consumer.entry, consumer.leaf) for consumer in node.consumers()])
-        for node in (tree.root.walk() if tree.root else ())
-    ]
-
-
-class _KnownNode(NamedTuple):
-    """A node as plain data, with the copy and the borrowed amounts from which it was made."""
-
-    copied: _CopiedNode
-    borrowed: Mapping[str, int]
-    state: dict[str, object]
-
-
-@final
-class KnownNodes:
-    """The last state of one tree. States may be computed in several threads, in any order.
-
-    Attributes:
-        latest: the resources and the nodes by name; None before the first state. It is replaced, and never changed.
-    """
-
-    __slots__ = ("latest",)
-
-    def __init__(self) -> None:
-        self.latest: tuple[tuple[str, ...], dict[str, _KnownNode]] | None = None
-
-
-def capture_state(tree: QuotaTree, known: KnownNodes) -> Callable[[], dict[str, object]]:
-    """Return a function that returns the state of a tree at this moment, as `TreeView.to_dict`.
-
-    This copies only the numbers, about half a microsecond for each node and consumer. The returned function converts
-    them to plain data, and does not need the lock of the tree.
-
-    Args:
-        tree: the tree.
-        known: the last state of the tree, whose unchanged nodes are the same objects in the next one.
-    """
-    name, resources, copied = tree.name, tree.resources, _copied_nodes(tree)
-
-    def known_node(one: _CopiedNode, borrowed: Mapping[str, int], before: _KnownNode | None) -> _KnownNode:
-        if before is not None and before.copied == one and before.borrowed == borrowed:
-            return before
-        return _KnownNode(one, borrowed, _view(one, resources, borrowed).to_dict())
-
-    def state() -> dict[str, object]:
-        latest, borrowed = known.latest, _borrowed(copied)
-        before = latest[1] if latest is not None and latest[0] == resources else {}
-        names = [one.node.name for one in copied]
-        nodes = [known_node(one, borrowed[each], before.get(each)) for each, one in zip(names, copied, strict=True)]
-        known.latest = resources, dict(zip(names, nodes, strict=True))
-        return {"name": name, "resources": list(resources), "nodes": [node.state for node in nodes]}
-
-    return state
-
-
-def _view(copied: _CopiedNode, resources: tuple[str, ...], borrowed: Mapping[str, int]) -> NodeView:
-    node = copied.node
-    free = node.packing.unpack_free(copied.free)
-    lent: dict[str, int] = {}
-    for _, entry, leaf in copied.consumers:
-        if leaf is not node:
-            _add(lent, entry.request)
-
-    def named(amounts: Mapping[str, int]) -> Resource:
-        return Resource({resource: amounts.get(resource, 0) for resource in resources})
-
-    return NodeView(
-        name=node.name,
-        parent=node.parent.name if node.parent else "",
-        depth=node.depth,
-        hard=node.hard,
-        quota=Resource(dict(zip(resources, node.quota, strict=True))),
-        allocated=Resource(dict(zip(resources, map(sub, node.quota, free), strict=True))),
-        borrowed=named(borrowed),
-        lent=named(lent),
-        consumers=tuple(
-            ConsumerView(consumer_id, entry.group, node.name, *entry[2:]) for consumer_id, entry, _ in copied.consumers
-        ),
-    )
-
-
-def _borrowed(nodes: Collection[_CopiedNode]) -> dict[str, dict[str, int]]:
-    """Return the amounts that consumers of groups in or below each node hold above it."""
-    borrowed: dict[str, dict[str, int]] = {copied.node.name: {} for copied in nodes}
-    for node, _, consumers in nodes:
-        for _, entry, leaf in consumers:
-            for passed in leaf.path[: leaf.depth - node.depth] if leaf else ():
-                _add(borrowed[passed.name], entry.request)
-    return borrowed
-
-
-def _add(sums: dict[str, int], request: Resource) -> None:
-    for resource, amount in request.amounts.items():
-        sums[resource] = sums.get(resource, 0) + amount
+def _consumer_view(consumer: Consumer, node: TreeNode) -> ConsumerView:
+    return ConsumerView(consumer.id, consumer.entry.group, node.name, *consumer.entry[2:])

@@ -10,16 +10,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from ugm.server.history import History, Record
-from ugm.server.timing import DecisionTimes
+from ugm.server.metrics.timing import DecisionTimes
 
 if TYPE_CHECKING:
     from ugm.server.app import create_app
-    from ugm.server.metrics import PartitionCollector
+    from ugm.server.metrics.collector import PartitionCollector
 
 __all__ = ["DecisionTimes", "History", "PartitionCollector", "Record", "create_app"]
 
 #: Names that are imported on first use, because they need an extra.
-_LAZY: Final = {"PartitionCollector": "ugm.server.metrics", "create_app": "ugm.server.app"}
+_LAZY: Final = {"PartitionCollector": "ugm.server.metrics.collector", "create_app": "ugm.server.app"}
 
 
 def __getattr__(name: str) -> object:

@@ -1,7 +1,7 @@
 """The server as an ASGI application, which can be mounted in another application or run alone.
 
-All input from clients is bounded and validated before it is used. Views are created from copies of the state. A copy is
-made in small steps under the lock of the partition, so a scheduler never waits long for the server.
+All input from clients is bounded and validated before it is used. Large views are created from copies of the state, so
+that a scheduler never waits long for the server.
 """
 
 from __future__ import annotations
@@ -10,53 +10,76 @@ import asyncio
 import logging
 import re
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from importlib.resources import files
 from os import PathLike
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount
 from starlette.routing import Route as Path
+from starlette.staticfiles import StaticFiles
 
-from ugm import RequestError
-from ugm.journal.locations import LogLocation
+from ugm.errors import OutageError, RequestError, UgmError
 from ugm.partition import AbstractPartition, ThresholdWatch
-from ugm.server.access import Tokens
-from ugm.server.audit import AuditLog
-from ugm.server.background import SAMPLE_SECONDS, PeriodicWork, running, sampling
-from ugm.server.configurations import Configurations
-from ugm.server.dispatch import RequestDispatcher, payload_response
-from ugm.server.guard import Hosts, OriginGuard, failure_response
+from ugm.server._yunikorn import partition_endpoints, server_endpoints
+from ugm.server.configuration.configurations import Configurations
 from ugm.server.history import History
-from ugm.server.openapi import description
-from ugm.server.page_files import PageFiles
-from ugm.server.payloads import json_payload
-from ugm.server.refused_changes import RefusedChanges
-from ugm.server.requests import RequestBounds
-from ugm.server.responses import routing_error_response
-from ugm.server.route import PREFIX, STREAM_PATH, YUNIKORN_PREFIX, Route
-from ugm.server.route_table import PARTITION_ROUTES, SERVER_ROUTES
-from ugm.server.state import ServedPartition, ServerState
-from ugm.server.streams import EventStreams
-from ugm.server.threshold_endpoints import watching
-from ugm.server.usage_history import UsageHistory
-from ugm.server.worker import Worker
+from ugm.server.http import streams
+from ugm.server.http.access import Tokens
+from ugm.server.http.audit import AuditLog
+from ugm.server.http.dispatch import RequestDispatcher
+from ugm.server.http.guard import Hosts, OriginGuard, failure_response
+from ugm.server.http.payloads import ApiError, Payload, json_payload
+from ugm.server.http.requests import RequestBounds
+from ugm.server.http.responses import error_response, payload_response, routing_error_response
+from ugm.server.interface import operations
+from ugm.server.interface.openapi import description
+from ugm.server.interface.route import PREFIX, YUNIKORN_PREFIX, Route
+from ugm.server.interface.state import ServedPartition, ServerState
+from ugm.server.metrics.table import descriptions
+from ugm.server.views import budgets, decisions, objects, preemption, server, shares, trees, usage, utilization, waiting
+from ugm.server.views.stored_usage import earlier_changes
+from ugm.store import StoreError
+from ugm.store.reader import StoreLocation
 
 if TYPE_CHECKING:
-    # At run time it needs the extra of services.
+    from starlette.types import Scope
+
     from ugm.service.status import ServiceStatus
 
-__all__ = ["create_app"]
+__all__ = ["ROUTES", "create_app"]
 
-_T = TypeVar("_T")
 _R = TypeVar("_R", Mount, Path)
-_Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 _LOGGER: Final = logging.getLogger(__name__)
+
+#: The numbers of running applications that are kept, an hour of them, and the seconds between two of them.
+_COUNTS: Final = 60
+_COUNT_SECONDS: Final = 60.0
+#: The usual seconds between two calls of periodic work.
+_CHECK_SECONDS: Final = 5.0
+#: Shorter bodies are not compressed, because they fit into one packet.
+_LEAST_COMPRESSED: Final = 1024
+
+#: All routes.
+ROUTES: Final[tuple[Route, ...]] = (
+    *(
+        route
+        for module in (
+            *(partition_endpoints, server_endpoints),
+            *(objects, utilization, usage, waiting, trees, budgets, shares, decisions, preemption),
+            *(operations, server, streams),
+        )
+        for route in module.ROUTES.found
+    ),
+)
 
 
 def create_app(  # noqa: PLR0913 - one for each option
@@ -64,7 +87,7 @@ def create_app(  # noqa: PLR0913 - one for each option
     *,
     history: Mapping[str, History] | None = None,
     services: Mapping[str, Callable[[], ServiceStatus]] | None = None,
-    journals: Mapping[str, LogLocation] | None = None,
+    stores: Mapping[str, StoreLocation] | None = None,
     thresholds: Mapping[str, ThresholdWatch] | None = None,
     token: str | None = None,
     decide_token: str | None = None,
@@ -85,8 +108,8 @@ def create_app(  # noqa: PLR0913 - one for each option
         history: the histories by name of the partition that they follow.
         services: functions that return the status of a service, such as `ugm.service.Service.status`, by name of its
             partition.
-        journals: the locations of the journals by name of their partition, for the usage before the server starts. With
-            a journal, the server reports whether the configuration file differs from the stored configuration.
+        stores: the locations of the stores by name of their partition, for the usage over time. With a store
+            or a service, the server reports whether the configuration file differs from the stored configuration.
         thresholds: the watches of thresholds by name of their partition, which the server updates; those of other
             partitions are created. Pass the same ones to `PartitionCollector`.
         token: the token of operators, who may replace the configuration, change budgets, and carry out preemption
@@ -98,10 +121,10 @@ def create_app(  # noqa: PLR0913 - one for each option
         is_file_shared: whether the file may contain further partitions, which other servers serve.
         watch: the interval in seconds at which the server checks the file for changes, and reloads it; None to disable.
             An application that is mounted in another one does not watch the file.
-        extra_states: functions that return further state, ready for JSON or with a `to_dict`; by name. They are called
-            in a thread, one at a time.
+        extra_states: functions that return further state, ready for JSON or with a ``to_dict``; by name. A thread calls
+            them.
         metrics: a function that returns the metrics as text and their media type, such as
-            `ugm.server.metrics.exposition`; None for no metrics.
+            `ugm.server.metrics.collector.exposition`; None for no metrics.
         bounds: the bounds of requests.
         allowed_hosts: names under which clients may reach the server, each ``NAME`` or ``NAME:PORT``, in addition to
             loopback names and the address at which it listens. Requests for other hosts are refused.
@@ -110,84 +133,81 @@ def create_app(  # noqa: PLR0913 - one for each option
     Raises:
         RequestError: an argument is invalid.
     """
-    histories, statuses = dict(history or {}), dict(services or {})
-    tokens = Tokens(token, decide_token, read_only=read_only)
-    _require_known("history", histories, partitions)
-    _require_known("services", statuses, partitions)
-    sources = dict(journals or {})
-    _require_known("journals", sources, partitions)
     watches = {name: ThresholdWatch(partition) for name, partition in partitions.items()} | dict(thresholds or {})
-    _require_known("thresholds", watches, partitions)
-    hosts, audit, worker = Hosts(allowed_hosts), AuditLog(clock), Worker()
-    configurations = Configurations(
-        partitions, config_path, clock=clock, audit=audit, read=worker.read, is_file_shared=is_file_shared
-    )
-    usage = {name: UsageHistory(one, histories.get(name), clock=clock) for name, one in partitions.items()}
+    given: dict[str, Mapping[str, Any]] = {
+        "history": history or {},
+        "services": services or {},
+        "stores": stores or {},
+        "thresholds": watches,
+    }
+    for argument, names in given.items():
+        for name in names:
+            if name not in partitions:
+                raise RequestError(argument, name, "there is no such partition", "partition-unknown")
+    tokens, hosts = Tokens(token, decide_token, read_only=read_only), Hosts(allowed_hosts)
+    audit, limits = AuditLog(clock), bounds or RequestBounds()
+    configurations = Configurations(partitions, config_path, clock=clock, audit=audit, is_file_shared=is_file_shared)
     served = {
-        name: ServedPartition(name, partition, histories.get(name), statuses.get(name), usage[name], watches[name])
+        name: ServedPartition(name, partition, clock, **{key: values.get(name) for key, values in given.items()})
         for name, partition in partitions.items()
     }
-    work = [*sampling(usage, sources, configurations), *watching(watches)]
-    if config_path is not None and sources:
-        work.append(PeriodicWork(SAMPLE_SECONDS, configurations.compare))
+    counts = deque[tuple[float, int]](maxlen=_COUNTS)
+    state = ServerState(served, configurations, dict(extra_states or {}), read_only, clock(), counts)
+    work = [_Work(_COUNT_SECONDS, state.count_applications)]
+    work += [_Work(_CHECK_SECONDS, shares.logged_update(name, one)) for name, one in watches.items()]
+    if stores or services:
+        earlier = _earlier(stores or {}, history or {}, configurations)
+        work.append(_Work(_CHECK_SECONDS, configurations.compare, earlier))
     if watch is not None:
-        work.append(PeriodicWork(watch, lambda: configurations.reload_if_changed()))  # noqa: PLW0108 - tests replace it
-    state = ServerState(served, configurations, dict(extra_states or {}), read_only, clock(), worker, audit)
-    bounds = bounds or RequestBounds()
+        work.append(_Work(watch, lambda: configurations.reload_if_changed()))  # noqa: PLW0108 - tests replace it
+    event_streams = streams.EventStreams(served, clock)
+    dispatcher = RequestDispatcher(state, tokens, audit, limits, clock)
     app = Starlette(
-        routes=_routes(RequestDispatcher(state, tokens, bounds, clock), metrics, EventStreams(served, clock)),
+        routes=_paths(dispatcher, _metrics_endpoint(metrics, configurations), event_streams),
         exception_handlers={HTTPException: routing_error_response, Exception: failure_response},
-        lifespan=_lifespan(work, worker, configurations),
+        lifespan=_lifespan(work),
     )
-    app.add_middleware(OriginGuard, hosts=hosts, write_refusal=RefusedChanges(audit).write)
+    app.add_middleware(GZipMiddleware, minimum_size=_LEAST_COMPRESSED, compresslevel=1)
+
+    def refuse(scope: Scope, code: str) -> None:
+        if scope["method"] not in ("GET", "HEAD"):
+            audit.write_failure(scope, code)
+
+    app.add_middleware(OriginGuard, hosts=hosts, write_refusal=refuse)
     app.state.configurations = configurations
-    app.state.bounds = bounds
-    app.state.worker = worker
-    app.state.usage_histories = usage
+    app.state.streams = event_streams
+    app.state.server = state
     app.state.thresholds = watches
     return app
 
 
-def _require_known(argument: str, given: Iterable[str], partitions: Mapping[str, AbstractPartition]) -> None:
-    for name in given:
-        if name not in partitions:
-            raise RequestError(argument, name, "there is no such partition", "partition-unknown")
+# Paths
 
 
-def _routes(
-    dispatcher: RequestDispatcher, metrics: Callable[[], tuple[bytes, str]] | None, streams: EventStreams
+def _paths(
+    dispatcher: RequestDispatcher,
+    metrics: Callable[[Request], Awaitable[Response]] | None,
+    event_streams: streams.EventStreams,
 ) -> list[Mount | Path]:
     return [
-        # Before the mounted paths, because these are no routes of `ugm.server.route_table`.
-        Path(STREAM_PATH, streams, methods=["GET"]),
-        *([Path(f"{YUNIKORN_PREFIX}/metrics", dispatcher.metrics_endpoint(metrics))] if metrics else []),
+        Path(streams.ROUTES.found[0].full_path, event_streams.endpoint, methods=["GET"]),
+        *([Path(f"{YUNIKORN_PREFIX}/metrics", metrics), Path("/metrics", metrics)] if metrics else []),
         *(
             _with_line_feeds(Mount(prefix, routes=list(_paths_below(prefix, dispatcher))))
             for prefix in (PREFIX, YUNIKORN_PREFIX)
         ),
         Path("/openapi.json", _describe),
-        *([Path("/metrics", dispatcher.metrics_endpoint(metrics))] if metrics else []),
-        Path("/{path:path}", PageFiles().endpoint),
+        Mount("/", _PageFiles(directory=str(files("ugm.server") / "page"), html=True)),
     ]
 
 
 def _paths_below(prefix: str, dispatcher: RequestDispatcher) -> Iterator[Path]:
-    yield from _paths(prefix, PARTITION_ROUTES, dispatcher.partition_endpoint)
-    yield from _paths(prefix, SERVER_ROUTES, dispatcher.server_endpoint)
-
-
-def _paths(
-    prefix: str, routes: Sequence[Route[_T]], create_endpoint: Callable[[Mapping[str, Route[_T]]], _Endpoint]
-) -> Iterator[Path]:
-    below = [route for route in routes if route.prefix == prefix]
+    below = [route for route in ROUTES if route.prefix == prefix and route not in streams.ROUTES.found]
     for path in dict.fromkeys(route.path for route in below):
         by_method = {route.method: route for route in below if route.path == path}
-        yield _with_line_feeds(Path(_with_slashes(path), create_endpoint(by_method), methods=list(by_method)))
-
-
-def _with_slashes(path: str) -> str:
-    """Let a name at the end of a path contain slashes, where that is not ambiguous."""
-    return path.removesuffix("}") + ":path}" if path.endswith(("{name}", "{queue_path}")) else path
+        # A name at the end of a path may contain slashes, where that is not ambiguous.
+        pattern = path.removesuffix("}") + ":path}" if path.endswith(("{name}", "{queue_path}")) else path
+        yield _with_line_feeds(Path(pattern, dispatcher.endpoint(by_method), methods=list(by_method)))
 
 
 def _with_line_feeds(route: _R) -> _R:
@@ -196,28 +216,110 @@ def _with_line_feeds(route: _R) -> _R:
     return route
 
 
+class _PageFiles(StaticFiles):
+    """The files of the web page. Browsers revalidate them, so a new version of the package is visible at once."""
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:  # noqa: ANN401 - passed on
+        response = super().file_response(*args, **kwargs)
+        response.headers["cache-control"] = "no-cache"
+        return response
+
+
 async def _describe(request: Request) -> Response:
     """Return the OpenAPI description."""
-    return payload_response(json_payload(description(str(request.scope.get("root_path", "")))))
+    return payload_response(json_payload(description(str(request.scope.get("root_path", "")), ROUTES)))
 
 
-def _lifespan(
-    work: Sequence[PeriodicWork], worker: Worker, configurations: Configurations
-) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
-    def close() -> None:
-        # First, because an upload whose worker ends would be noted as failed.
-        configurations.close()
-        worker.close()
+# Metrics
 
+
+def _metrics_endpoint(
+    metrics: Callable[[], tuple[bytes, str]] | None, configurations: Configurations
+) -> Callable[[Request], Awaitable[Response]] | None:
+    """Return the endpoint of the metrics of the program, with those of the server if the format is text."""
+    if metrics is None:
+        return None
+
+    async def endpoint(_request: Request) -> Response:
+        try:
+            content, media_type = await asyncio.to_thread(metrics)
+        except OutageError as error:
+            return error_response(ApiError.of(error))
+        if media_type.startswith("text/plain"):
+            content = content.rstrip(b"\n") + b"\n" + "".join(_server_metrics(configurations)).encode()
+        return payload_response(Payload(200, content, media_type))
+
+    return endpoint
+
+
+def _server_metrics(configurations: Configurations) -> Iterator[str]:
+    """Yield the metrics of the server itself in the text format of Prometheus."""
+    table, changes = descriptions(), "ugm_configuration_changes"
+    yield f"# HELP {changes}_total {table[changes].sentence}\n# TYPE {changes}_total counter\n"
+    for (source, result), count in configurations.counts.items():
+        yield f'{changes}_total{{source="{source}",result="{result}"}} {count}\n'
+    for name, found in (("refused", configurations.refused), ("unapplied", configurations.unapplied)):
+        full = f"ugm_configuration_{name}"
+        yield f"# HELP {full} {table[full].sentence}\n# TYPE {full} gauge\n{full} {int(bool(found))}\n"
+
+
+# Periodic work
+
+
+class _Work(NamedTuple):
+    """A function that is called in a thread again and again while the server runs."""
+
+    #: Seconds between two calls.
+    interval: float
+    function: Callable[[], object]
+    #: Called once, before the first call; None for nothing.
+    prepare: Callable[[], object] | None = None
+
+    async def repeat(self) -> None:
+        """Call the function until the task is cancelled."""
+        if self.prepare is not None:
+            await asyncio.to_thread(self.prepare)
+        has_failed = False
+        while True:
+            try:
+                await asyncio.to_thread(self.function)
+                has_failed = False
+            except Exception as error:
+                # For example, the leader of a service cannot be reached. Only the first of several failures is logged.
+                if not has_failed:
+                    _LOGGER.warning("periodic work failed: %s", error, exc_info=not isinstance(error, UgmError))
+                has_failed = True
+            await asyncio.sleep(self.interval)
+
+
+def _earlier(
+    stores: Mapping[str, StoreLocation], histories: Mapping[str, History], configurations: Configurations
+) -> Callable[[], None]:
+    """Return a function that reads what the stores of partitions tell about the time before the server started."""
+
+    def load() -> None:
+        for name, location in stores.items():
+            try:
+                times, changed = earlier_changes(location)
+            except StoreError as error:
+                _LOGGER.warning("the history begins now, because the store cannot be read: %s", error)
+                continue
+            configurations.add_earlier(name, changed)
+            if name in histories:
+                histories[name].add_earlier(times)
+
+    return load
+
+
+def _lifespan(work: Sequence[_Work]) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        worker.open()
-        configurations.open()
+        tasks = [asyncio.create_task(one.repeat()) for one in work]
         try:
-            async with running(work):
-                yield
+            yield
         finally:
-            # Also if the server is cancelled, as after a second Ctrl-C.
-            await asyncio.to_thread(close)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     return lifespan

@@ -12,27 +12,33 @@ from __future__ import annotations
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from threading import Lock
-from typing import Final, NamedTuple, TypeAlias, final
+from typing import Any, Final, NamedTuple, TypeAlias, final
 
 from ugm.decision import Violation
 from ugm.errors import RequestError
-from ugm.events import ConfigurationChanged, Denied, Event, event_name, event_to_dict
-from ugm.server.work_times import DenialCounts, RequestTime, WorkTimes
+from ugm.events import (
+    Allocated,
+    AllocationRequested,
+    ApplicationEnded,
+    ApplicationSubmitted,
+    ConfigurationChanged,
+    Denied,
+    Event,
+    RequestWithdrawn,
+    event_name,
+    event_to_dict,
+)
 
-__all__ = ["History", "HistoryPage", "Record"]
+__all__ = ["History", "HistoryPage", "Record", "WorkTimes"]
 
 #: The number of requests of a denied gang that are kept.
 _MOST_REQUESTS: Final = 100
 #: The number of combinations of kind, queue and resource with a counter of their own. It is bounded, because clients
-#: choose the names of resources and of dynamic queues. Further denials are counted for the queue `_OTHER`, and if there
-#: are too many combinations without a queue, for the kind `_OTHER`.
+#: choose the names of resources and of dynamic queues. Further denials are counted as `_OTHER`.
 _MOST_COUNTERS: Final = 1000
-_OTHER: Final = "other"
-#: The number of further combinations for denials that are counted without their queue.
-_MOST_WITHOUT_QUEUE: Final = 200
-#: The number of users, groups and queues with a counter of denials, for each record of a kind.
-_SUBJECTS_PER_RECORD: Final = 50
+_OTHER: Final = ("other", "other", "other")
 
 _Key: TypeAlias = tuple[object, ...]
 
@@ -82,8 +88,7 @@ class History:
     It can be used by any number of threads.
 
     Args:
-        most: the number of records of each kind of event that are kept, and a fiftieth of the number of users, groups
-            and queues whose denials are counted.
+        most: the number of records of each kind of event that are kept.
         clock: returns the time, in seconds since 1970.
 
     Raises:
@@ -101,7 +106,7 @@ class History:
     [('submitted', 1), ('denied', 3)]
     """
 
-    __slots__ = ("_clock", "_counts", "_denials", "_earlier", "_kinds", "_lock", "_most", "_newest", "_work")
+    __slots__ = ("_clock", "_counts", "_denials", "_kinds", "_lock", "_most", "_newest", "_work")
 
     #: The newest records of every kind of event, by number; those of denials by their content.
     _kinds: dict[str, OrderedDict[_Key, Record]]
@@ -121,9 +126,7 @@ class History:
         self._counts = Counter()
         self._denials = Counter()
         self._newest = 0
-        self._work: Final = WorkTimes(_SUBJECTS_PER_RECORD * most)
-        #: The times of work from before the first event.
-        self._earlier = WorkTimes()
+        self._work: Final = WorkTimes()
 
     def __call__(self, first: int, events: tuple[Event, ...]) -> None:
         """Record events."""
@@ -151,7 +154,9 @@ class History:
 
     def _record_denial(self, lines: OrderedDict[_Key, Record], number: int, now: float, event: Denied) -> None:
         for violation in event.decision.violations:
-            self._denials[self._counter_key(violation)] += 1
+            counted = (str(violation.kind), violation.queue_path, violation.resource or "applications")
+            is_known = counted in self._denials or len(self._denials) < _MOST_COUNTERS
+            self._denials[counted if is_known else _OTHER] += 1
         kept = event._replace(requests=event.requests[:_MOST_REQUESTS])
         key = _denial_key(kept)
         known = lines.get(key)
@@ -162,41 +167,26 @@ class History:
                 last=max(number, known.last), times=known.times + 1, last_at=max(now, known.last_at), event=kept
             )
 
-    def _counter_key(self, violation: Violation) -> tuple[str, str, str]:
-        kind, resource = str(violation.kind), violation.resource or "applications"
-        counted, known = (kind, violation.queue_path, resource), len(self._denials)
-        if counted in self._denials or known < _MOST_COUNTERS:
-            return counted
-        counted = (kind, _OTHER, resource)
-        if counted in self._denials or known < _MOST_COUNTERS + _MOST_WITHOUT_QUEUE:
-            return counted
-        return _OTHER, _OTHER, _OTHER
-
     # Reading
 
-    @property
-    def newest(self) -> int:
-        """The number of the newest event; 0 before the first."""
-        return self._newest
-
-    def records(self, *, after: int = 0, kind: str | None = None, most: int | None = None) -> tuple[Record, ...]:
-        """Return the newest records, oldest first.
+    def page(self, *, after: int = 0, kind: str | None = None, most: int | None = None) -> HistoryPage:
+        """Return the newest records, oldest first, with the counts at the same moment.
 
         Args:
             after: only records that are newer than the event with this number, or had later repetitions.
             kind: only records of one kind of event, for example ``denied``.
             most: the largest number of records.
         """
-        return self.page(after=after, kind=kind, most=most).records
-
-    def page(self, *, after: int = 0, kind: str | None = None, most: int | None = None) -> HistoryPage:
-        """Return records as `records` does, with the counts at the same moment."""
         with self._lock:
             kinds = list(self._kinds.values()) if kind is None else [self._kinds.get(kind, OrderedDict())]
             found = [record for lines in kinds for record in lines.values()]
             newest, counts = self._newest, dict(sorted(self._counts.items()))
-        newer = sorted((record for record in found if record.last > after), key=_number)
+        newer = sorted((record for record in found if record.last > after), key=attrgetter("number"))
         return HistoryPage(newest, counts, tuple(newer if most is None else newer[max(0, len(newer) - most) :]))
+
+    def records(self, **selected: Any) -> tuple[Record, ...]:  # noqa: ANN401 - as for `page`
+        """Return the records of a `page`."""
+        return self.page(**selected).records
 
     def counts(self) -> dict[str, int]:
         """Return the number of events of each kind, sorted by kind."""
@@ -207,34 +197,52 @@ class History:
         """Return the number of denials, by kind of limit, queue of the limit, and resource.
 
         The resource is ``applications`` for limits on the number of applications. A denial by several limits counts for
-        each. Beyond 1,000 combinations, further queues are counted as ``other``.
+        each. Beyond 1,000 combinations, further ones are counted as ``other``.
         """
         with self._lock:
             return dict(sorted(self._denials.items()))
 
-    def denials_by_subject(self) -> DenialCounts:
-        """Return the number of denied requests of every user, group and queue, and by limit of quota models."""
-        with self._lock:
-            return self._work.denials()
-
     def submitted_at(self, application_id: str) -> float | None:
         """Return when an application was submitted, in seconds since 1970; None if that is not known."""
-        at = self._work.submitted(application_id)
-        return self._earlier.submitted(application_id) if at is None else at
+        return self._work.submitted.get(application_id)
 
     def requested_at(self, allocation_id: str) -> float | None:
         """Return when a pending allocation was requested, in seconds since 1970; None if that is not known."""
-        at = self._work.requested(allocation_id)
-        return self._earlier.requested(allocation_id) if at is None else at
+        return self._work.requested.get(allocation_id)
 
-    def requests(self) -> list[RequestTime]:
-        """Return the times of pending allocations; those from before the first event may have ended since."""
+    def requests(self) -> list[tuple[str, float]]:
+        """Return the ids of pending allocations with their times; those from before the start may have ended since."""
         with self._lock:
-            return [*self._earlier.requests(), *self._work.requests()]
+            return list(self._work.requested.items())
 
     def add_earlier(self, earlier: WorkTimes) -> None:
-        """Add the times of work from before the first event, for example from a journal."""
-        self._earlier = earlier
+        """Add the times of work from before the first event, for example from a store."""
+        with self._lock:
+            self._work.submitted = earlier.submitted | self._work.submitted
+            self._work.requested = earlier.requested | self._work.requested
+
+
+@final
+class WorkTimes:
+    """The times of submissions and of requests that are pending, in seconds since 1970, derived from events."""
+
+    __slots__ = ("requested", "submitted")
+
+    def __init__(self) -> None:
+        self.submitted: dict[str, float] = {}
+        self.requested: dict[str, float] = {}
+
+    def apply(self, event: Event, at: float) -> None:
+        """Note an event with its time."""
+        match event:
+            case ApplicationSubmitted():
+                self.submitted[event.application_id] = at
+            case ApplicationEnded():
+                self.submitted.pop(event.application_id, None)
+            case AllocationRequested():
+                self.requested[event.allocation.allocation_id] = at
+            case RequestWithdrawn() | Allocated():
+                self.requested.pop(event.allocation.allocation_id, None)
 
 
 def _denial_key(event: Denied) -> _Key:
@@ -245,7 +253,3 @@ def _denial_key(event: Denied) -> _Key:
 
 def _limit(violation: Violation) -> _Key:
     return violation.kind, violation.name, violation.queue_path, violation.resource
-
-
-def _number(record: Record) -> int:
-    return record.number

@@ -1,4 +1,7 @@
-"""The server as a program of its own: uvicorn, with a reload of the configuration on SIGHUP."""
+"""The server as a program of its own: uvicorn, with a reload of the configuration on SIGHUP.
+
+It expects a reverse proxy between itself and a public network, for TLS and against clients that send or read slowly.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,10 @@ import uvicorn
 from starlette.applications import Starlette
 
 from ugm import UgmError
-from ugm._daemon_pool import DaemonPool
-from ugm.server.config_attempts import Actor
-from ugm.server.configurations import Configurations
-from ugm.server.connections import ConnectionTimeouts, protocol_class
-from ugm.server.payloads import ApiError
-from ugm.server.requests import RequestBounds
-from ugm.server.signals import ServerSignals
+from ugm.server.configuration.attempts import Actor
+from ugm.server.configuration.configurations import Configurations
+from ugm.server.http.payloads import ApiError
+from ugm.server.http.signals import ServerSignals
 
 __all__ = ["listen", "run", "uvicorn_config"]
 
@@ -27,14 +27,10 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 #: Connections at a time; further requests get the status 503.
 _MOST_CONNECTIONS: Final = 1000
-#: The largest number of connections that wait for their clients; see `ugm.server.connections`.
-_MOST_WAITING: Final = 400
 #: Seconds that requests have to finish when the server stops.
 _SHUTDOWN_SECONDS: Final = 5
 #: Seconds between two looks at the signals, and between two calls of the function that may stop the server.
 _WATCH: Final = 0.2
-#: Seconds that a body may take beyond the time limit of the application, whose error message is better.
-_MARGIN: Final = 10.0
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -76,18 +72,14 @@ def run(
         asyncio.run(_run(app, listener, ready, lambda: noted.is_terminated or has_failed(), noted))
 
 
-def uvicorn_config(app: Starlette, timeouts: ConnectionTimeouts | None = None) -> uvicorn.Config:
+def uvicorn_config(app: Starlette) -> uvicorn.Config:
     """Return the settings of uvicorn for an application, for programs that run `uvicorn.Server` themselves.
 
     Args:
         app: the result of `ugm.server.create_app`.
-        timeouts: the time limits for slow clients.
     """
-    files = _open_files()
-    body = getattr(app.state, "bounds", RequestBounds()).seconds + _MARGIN
     return uvicorn.Config(
         app,
-        http=protocol_class(min(_MOST_WAITING, files // 3), timeouts or ConnectionTimeouts(body=body)),
         ws="none",
         # Any client can send the headers of proxies. With them it would choose its name in the audit log.
         proxy_headers=False,
@@ -97,18 +89,8 @@ def uvicorn_config(app: Starlette, timeouts: ConnectionTimeouts | None = None) -
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
-        limit_concurrency=min(_MOST_CONNECTIONS, files // 2),
+        limit_concurrency=_MOST_CONNECTIONS,
     )
-
-
-def _open_files() -> int:
-    """Return the number of files, including connections, that the process may have open."""
-    try:
-        import resource  # noqa: PLC0415 - not on every system
-    except ModuleNotFoundError:
-        return 2 * _MOST_CONNECTIONS
-    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return 2 * _MOST_CONNECTIONS if most == resource.RLIM_INFINITY else most
 
 
 async def _run(
@@ -119,12 +101,10 @@ async def _run(
     signals: ServerSignals,
 ) -> None:
     server = uvicorn.Server(uvicorn_config(app))
-    # Work in the background, such as loading the usage of a long journal, must not delay the end.
-    asyncio.get_running_loop().set_default_executor(DaemonPool("ugm server", is_awaited=False))
     # The listener already accepts connections; their requests are answered as soon as the server runs.
     ready()
     tasks = [
-        asyncio.create_task(_stop_if(should_stop, server)),
+        asyncio.create_task(_stop_if(should_stop, server, app)),
         asyncio.create_task(_reload_on_signal(signals, app.state.configurations)),
     ]
     try:
@@ -134,10 +114,12 @@ async def _run(
             task.cancel()
 
 
-async def _stop_if(should_stop: Callable[[], bool], server: uvicorn.Server) -> None:
-    while not should_stop():  # noqa: ASYNC110 - of another thread
+async def _stop_if(should_stop: Callable[[], bool], server: uvicorn.Server, app: Starlette) -> None:
+    while not (server.should_exit or should_stop()):  # noqa: ASYNC110 - of another thread
         await asyncio.sleep(_WATCH)
     server.should_exit = True
+    # They do not end by themselves.
+    app.state.streams.close()
 
 
 async def _reload_on_signal(signals: ServerSignals, configurations: Configurations) -> None:

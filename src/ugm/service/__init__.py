@@ -4,12 +4,12 @@ The problem: many schedulers share limits. Each decision must see all earlier on
 happen once, although processes and connections fail at any time.
 
 The idea: one process, the *leader*, has the partition in memory and executes the operations of all clients in the order
-of their arrival. The changes of all operations that arrive during a commit share the next one. The log (see
-`ugm.journal`) decides which process leads. A *standby* follows the log, and leads when the leader has failed. Clients
+of their arrival. The changes of all operations that arrive during a commit share the next one. The store (see
+`ugm.store`) decides which process leads. A *standby* follows the store, and leads when the leader has failed. Clients
 number their operations, so that a repeated one is not executed again.
 
 Invariant: an answer is sent when everything that its operation has read or changed is durable. So a client never sees a
-state that the next leader does not have. The exception is a query while the log is unavailable: it is answered from
+state that the next leader does not have. The exception is a query while the store is unavailable: it is answered from
 memory.
 
 The cost: a round trip between two processes, and a wait for at most two commits.
@@ -18,14 +18,15 @@ It needs the extra ``service``. The documentation describes the path of a call t
 the modules: "Architecture", "A call to a service".
 """
 
+from ugm.partition.interface.operations import Role
 from ugm.service.client import AsyncConnectedPartition, ConnectedPartition, connect, connect_async
 from ugm.service.errors import DeadlineError, FencedError, ProtocolError, ServiceError, UnavailableError
 from ugm.service.member import AsyncJoinedPartition, JoinedPartition, join, join_async
 from ugm.service.remote_partition import AsyncRemotePartition, RemotePartition
-from ugm.service.server_connection import ClientLimits
-from ugm.service.service import Security, Service, ServiceSettings, tune_interpreter
+from ugm.service.server import ClientLimits, ClientToken, Security
+from ugm.service.service import Service, ServiceSettings, tune_interpreter
 from ugm.service.session_interface import AbstractSessions, SessionAllocation, SessionReport
-from ugm.service.status import CommitStatus, OperationStatus, ServiceStatus, StandbyStatus
+from ugm.service.status import Durations, ServiceStatus, StandbyStatus
 from ugm.service.subscription import AsyncSubscription, Subscription
 from ugm.service.wire import Staleness
 
@@ -36,14 +37,15 @@ __all__ = [
     "AsyncRemotePartition",
     "AsyncSubscription",
     "ClientLimits",
-    "CommitStatus",
+    "ClientToken",
     "ConnectedPartition",
     "DeadlineError",
+    "Durations",
     "FencedError",
     "JoinedPartition",
-    "OperationStatus",
     "ProtocolError",
     "RemotePartition",
+    "Role",
     "Security",
     "Service",
     "ServiceError",

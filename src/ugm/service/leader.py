@@ -3,256 +3,565 @@
 The problem: many clients want answers at once, an answer may be sent only when its change is on disk, and a client that
 has lost its connection repeats operations that may have been executed.
 
-The idea: operations are executed in the order of their arrival, in one thread. Their changes gather in a batch
-(`ugm.service.batch_log`), and one commit makes the batch durable. Each operation has a number in its session. The
-leader keeps the answers to changes until the client acknowledges them, in memory and in the log, so that this leader
-and the next one answer a repeated number without a second execution.
+The idea: operations are executed in the order of their arrival, in the thread of the loop. The changes of an operation,
+the owners of its allocations and its answer are one transaction of the store. Transactions that arrive during a commit
+share the next one. Answers wait in a queue until their transaction is durable.
 
 Invariants:
 
 - An answer is sent only after everything that its operation has read or changed is durable, except the answer to a
-  query while the log is unavailable.
-- The log has the answers to all changes of a session up to its last change. A repeated operation without a stored
-  answer had changed nothing, or was never executed.
-
-The cost: a dictionary entry for each operation that is not acknowledged.
-
-A leader that cannot reach its log may have been replaced without knowing it. So it tells its clients every few
-seconds to try the other processes. A client that finds no other leader comes back. It repeats its open operations by
-number, so this does no harm.
+  query while the store is unavailable.
+- A query is answered only if the store has confirmed a moment ago that this process leads. A process that was stopped
+  for some time does not know that another one leads now.
+- If anything fails after a change in memory and before its transaction was appended, this process resigns. The next
+  leader, which may be this process, reads the rows of the store.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from functools import partial
-from time import perf_counter
-from typing import Final, final
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event, Thread
+from time import monotonic, perf_counter, time_ns
+from typing import Any, Final, final
 
-from msgspec import Raw
-
-from ugm.journal.change_queue import milliseconds
-from ugm.service.committer import Committer
-from ugm.service.direct_execution import DirectExecution
-from ugm.service.engine import Engine
-from ugm.service.error_codec import encode_error
+from ugm.errors import RequestError
+from ugm.partition import Partition
+from ugm.partition.engine.transaction import EventOutbox
+from ugm.partition.rows import Change
+from ugm.service.change_feed import ChangeFeed
 from ugm.service.errors import FencedError
-from ugm.service.leader_sessions import LeaderSessions
-from ugm.service.operations import ERROR, Kind, Operation, operations_of
-from ugm.service.query_turns import QueryTurns
-from ugm.service.server_connection import ServerConnection
-from ugm.service.session import Session
-from ugm.service.status import OperationTimes, ServiceStatus, StandbyStatus
-from ugm.service.wire import (
-    SESSION_UNKNOWN,
-    Execute,
-    Follow,
-    Hello,
-    LeaderMessage,
-    Moved,
-    Refused,
-    Replies,
-    Reply,
-    Welcome,
-    frame,
-)
+from ugm.service.operations import Operation, operation_of
+from ugm.service.server import Connection
+from ugm.service.sessions import LeaderSessions, Session, SessionRows
+from ugm.service.status import ServiceStatus, StandbyStatus, Times
+from ugm.service.values import encode, encode_error
+from ugm.service.wire import Age, Bye, Call, ClientMessage, Follow, Hello, Moved, Refused, Staleness, Welcome, line
+from ugm.store.errors import StoreDamagedError, StoreDeposedError, StoreError
+from ugm.store.row_tables import encode_changes, prepared
+from ugm.store.store import Store
+from ugm.store.transaction_log import ChangeClock, stored_changes
 
-__all__ = ["Leader"]
+__all__ = ["Leader", "LeaderLog"]
 
+_LOGGER: Final = logging.getLogger(__name__)
+
+#: The time between two records of the leader in an idle store, and the time for which an answer of the store shows that
+#: no other process leads, in seconds. Another process cannot lead earlier.
+RENEWAL: Final = 0.1
+_LEASE: Final = 0.25
+#: The time for which one operation may keep the loop until this process counts as hanging, in seconds.
+_HANGS: Final = 10.0
 #: The time between two searches for idle sessions, and the time after which such a session is forgotten, in seconds.
 _TIDY: Final = 60.0
 _FORGET: Final = 3600.0
-#: The time for which the log may be silent, and then the time between two requests to the clients to try other
-#: processes, in seconds.
+#: The time without an answer of the store after which clients are sent to other processes, in seconds.
 _SILENCE: Final = 3.0
-_ROUND: Final = 2.0
-#: The time between two readings of the clock, for the age of allocations, in seconds.
-_TICK: Final = 1.0
-#: Looked up faster than a member of an enumeration.
-_SCAN: Final = Kind.SCAN
+#: A standby that has not reported for this time is not listed any more, in seconds.
+_REPORTED: Final = 3.0
+
+
+#: The tables whose rows `ugm.service.values.encode` encodes in less time than, and like, the store itself.
+_PLAIN_TABLES: Final = frozenset({"allocation", "application", "request", "session", "answer", "owner"})
+
+
+def _encoded(changes: list[Change]) -> bytes:
+    """Return the encoded form of changes, without the brackets of the list.
+
+    Raises:
+        RequestError: a value cannot be stored.
+    """
+    if all(one.table in _PLAIN_TABLES for one in changes):
+        data = encode(list(map(prepared, changes)))
+        if b"\\u0000" not in data:
+            return data[1:-1]
+    return encode_changes(changes)[1:-1]
+
+
+@final
+class LeaderLog:
+    """Collects the changes of an operation; a `ugm.partition.engine.transaction.TransactionLog`.
+
+    Args:
+        store: the store; None for a partition in memory.
+        clock: the time of the changes.
+    """
+
+    __slots__ = ("_has_written", "_number", "changes", "check", "clock", "data", "is_followed", "outage", "store")
+
+    def __init__(self, store: Store | None, clock: ChangeClock) -> None:
+        self.store: Final = store
+        self.clock: Final = clock
+        # Without a store, the numbers of the next process are larger, so it refuses clients that followed this one.
+        self._number = time_ns() // 1000
+        self._has_written = False
+        #: Why the store accepts no changes now; None if it does.
+        self.outage: StoreError | None = None
+        #: The collected changes, and their encoded form if it is needed.
+        self.changes: list[Change] = []
+        self.data: list[bytes] = []
+        self.is_followed: bool = False
+        #: Refuses changes of an operation by raising a RequestError.
+        self.check: Callable[[Sequence[object]], None] | None = None
+
+    @property
+    def number(self) -> int:
+        """The number of the last transaction."""
+        return self._number if self.store is None else self.store.number
+
+    def require_ready(self) -> None:
+        """Check that this process may change the partition.
+
+        Raises:
+            StoreError: it was forked, or the store accepts no changes now.
+        """
+        if self.store is not None:
+            self.store.require_owner()
+        if self.outage is not None:
+            raise type(self.outage)(*self.outage.args)
+
+    def prepare(self) -> None:
+        """Begin a change."""
+        self._has_written = False
+        self.clock.begin()
+
+    def write(self, changes: Sequence[object]) -> None:
+        """Collect the changes of an operation of the partition.
+
+        Raises:
+            RequestError: a value cannot be stored, or the client may not change it.
+        """
+        if self.check is not None:
+            self.check(changes)
+        self.add(stored_changes(changes))
+        self._has_written = True
+
+    def add(self, changes: list[Change]) -> None:
+        """Collect changes, which the store accepts."""
+        if changes and (self.store is not None or self.is_followed):
+            self.data.append(_encoded(changes))
+        self.changes += changes
+
+    def take(self, more: list[Change]) -> tuple[int, bytes]:
+        """Append what was collected as one transaction, with more changes.
+
+        Returns:
+            The number of the transaction, and the encoded form of what was collected.
+        """
+        changes, parts = self.changes, self.data
+        self.changes, self.data = [], []
+        if self.store is None:
+            self._number += 1
+            return self._number, b",".join(parts)
+        data = b",".join([*parts, encode(list(map(prepared, more)))[1:-1]] if more else parts)
+        number = self.store.append(changes + more, self.clock.of_change(), b"[%b]" % data)
+        return number, b",".join(parts)
+
+    def is_written(self) -> bool:
+        """Return whether the changes of the current operation were collected."""
+        return self._has_written
+
+    def mark_committed(self) -> None:
+        """Note that the current change is final."""
+
+    def wait(self, change: int, event: int) -> bool:  # noqa: ARG002 - as in the protocol
+        """Return that the thread does not wait: the leader answers when the change is durable."""
+        return False
+
+    def release_locks(self) -> None:
+        """Release every lock that this thread still holds after an exception."""
+        if self.store is not None:
+            self.store.release_locks()
 
 
 @final
 class Leader:
-    """Executes operations for sessions in the thread of the loop; a `ugm.service.server_connection.Clients`.
+    """Executes operations for sessions in the thread of the loop; a `ugm.service.server.Clients`.
 
     Args:
-        engine: the partition, the sessions in the log, and the parts that pass changes on.
+        partition: the partition, whose log is *log*.
+        log: the log.
+        rows: the tables of sessions.
+        outbox: the events for subscribers.
+        feed: passes changes to clients that follow.
+        name_and_address: the name and the address of this process.
         max_sessions: the maximum number of sessions.
-        other_address: returns the address of a process that may know another leader; empty if there is none.
+        on_resigned: called in the loop when this process ceases to lead by itself.
     """
 
-    __slots__ = (
-        *("_committer", "_direct", "_feed", "_log", "_loop", "_other_address", "_partition", "_scans", "_sessions"),
-        *("_redirecting", "_ticking", "_tidying", "_times"),
-    )
-
-    def __init__(self, engine: Engine, max_sessions: int, other_address: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        partition: Partition,
+        log: LeaderLog,
+        rows: SessionRows,
+        outbox: EventOutbox,
+        feed: ChangeFeed,
+        name_and_address: tuple[str, str],
+        max_sessions: int,
+        on_resigned: Callable[[], None],
+    ) -> None:
         self._loop: Final = asyncio.get_running_loop()
-        self._partition, self._committer, self._feed = engine.partition, engine.committer, engine.feed
-        self._log: Final = engine.committer.log
-        self._sessions: Final = LeaderSessions(engine.partition, engine.sessions, self._log, max_sessions)
-        self._other_address: Final = other_address
-        self._times: Final = OperationTimes()
-        self._direct: Final = DirectExecution(engine.partition, engine.committer, self._times)
+        self.partition: Final = partition
+        self.log: Final = log
+        self._store: Final = log.store
+        self._rows: Final = rows
+        self._outbox: Final = outbox
+        self._feed: Final = feed
+        self._on_resigned: Final = on_resigned
+        self._has_resigned = False
+        self._name_and_address: Final = name_and_address
+        self.sessions: Final = LeaderSessions(partition, rows, log.add, self._now, max_sessions, self._note_standby)
+        #: Answers that wait for a transaction: its number, the connection and the line.
+        self._waiting: Final = deque[tuple[int, Connection, bytes]]()
+        #: The transactions with events for subscribers: the number, and that of the last event.
+        self._events: Final = deque[tuple[int, int]]()
+        self._is_watching = False
+        self._confirmed_at = self._batch_began = self._seen_at = monotonic()
+        #: By name: the status, and when it was reported.
+        self._standbys: Final[dict[str, tuple[StandbyStatus, float]]] = {}
+        self._commits: Final = Times()
+        self._operations: Final = Times()
+        self._scans: Final = ThreadPoolExecutor(2, "ugm-query")
         self._tidying = self._loop.call_later(_TIDY, self._tidy)
-        self._redirecting = self._loop.call_later(_ROUND, self._redirect_clients)
-        self._ticking = self._loop.call_later(_TICK, self._tick)
-        self._scans: Final = QueryTurns("ugm query")
+        self._ended: Final = Event()
+        self._thread: Final = Thread(target=self._beat, name="ugm-heartbeat", daemon=True)
+        if self._store is not None:
+            self._thread.start()
+        # What opening has changed, for example the configuration, is the first transaction.
+        self.commit()
 
-    # Sessions
-
-    def welcome(self, connection: ServerConnection, hello: Hello) -> tuple[Session | None, LeaderMessage | None]:
-        """Return the session of a client, opened or resumed, or the reason why there is none."""
-        if hello.session:
-            session = self._sessions.get(hello.session)
-            if session is None:
-                return None, Refused(SESSION_UNKNOWN, f"the session {hello.session} does not exist")
-            session.acknowledge(hello.after)
-            if session.peer is not None:
-                session.peer.close()
-        elif (opened := self._sessions.open(hello.client)) is not None:
-            session = opened
-        else:
-            return None, Refused("too-many-sessions", "there are too many sessions with allocations or a connection")
-        session.peer = connection
-        welcome = frame(Welcome(session.name, self._committer.term, session.last))
-        self._committer.when_durable(lambda: connection.send(welcome))
-        return session, None
-
-    def leave(self, session: Session) -> None:
-        """End the session of a client that has said goodbye, unless it owns allocations."""
-        self._sessions.leave(session)
-        self._committer.request()
-
-    def follow(self, connection: ServerConnection, message: Follow) -> None:
-        """Send all changes after a number to a connection; see `ChangeFeed.follow`."""
-        self._log.is_followed = True
-        self._log.are_denials_followed |= message.denials
-        self._feed.follow(connection, message.after, denials=message.denials)
-
-    def follow_on(self, connection: ServerConnection) -> None:
-        """Send further changes to a connection that has read the ones before."""
-        self._feed.follow_on(connection)
-
-    def disconnected(self, connection: ServerConnection) -> None:
-        """Forget a connection that was lost. Its session is kept, because the client may return."""
-        self._feed.leave(connection)
+    def _now(self) -> int:
+        return self.log.clock.of_change()
 
     @property
-    def committer(self) -> Committer:
-        """The committer of the engine."""
-        return self._committer
+    def durable(self) -> int:
+        """The number of the last durable transaction."""
+        return self.log.number if self._store is None else self._store.durable
 
-    def status(self, name: str, address: str, standbys: tuple[StandbyStatus, ...]) -> ServiceStatus:
-        """Return the status of the service; from any thread.
+    @property
+    def term(self) -> int:
+        """The term of this leader."""
+        return 1 if self._store is None else self._store.term
+
+    # Clients
+
+    def welcome(self, connection: Connection, hello: Hello) -> None:
+        """Open or resume the session of a client."""
+        if hello.is_reader:
+            connection.send(line(Welcome(connection.version, "", self.term)))
+            return
+        session: Session | None
+        if hello.session:
+            session = self.sessions.by_name.get(hello.session)
+            refusal = Refused("session-unknown", f"the session {hello.session} does not exist")
+            if session is not None and session.row["token"] != connection.token_name:
+                session = None
+        else:
+            self.log.clock.begin()
+            session = None if self.log.outage else self.sessions.open(hello.client, connection.token_name)
+            refusal = Refused("too-many-sessions", "there are too many sessions with allocations or a connection")
+            if self.log.outage:
+                connection.close(Moved(""))
+                return
+        if session is None:
+            connection.close(refusal)
+            return
+        if isinstance(session.peer, Connection):
+            session.peer.close(Moved(""))
+        session.peer, session.role = connection, connection.role
+        connection.session = session
+        self.commit()
+        self._answer(connection, self.log.number, line(Welcome(connection.version, session.name, self.term)))
+
+    def handle(self, connection: Connection, messages: list[ClientMessage]) -> None:
+        """Handle messages of a client that was welcomed."""
+        began, count = perf_counter(), 0
+        self._batch_began = monotonic()
+        if connection.is_reader:
+            seconds = 0.0 if self._store is None or self._is_confirmed() else self._batch_began - self._confirmed_at
+            connection.send(line(Age(Staleness(seconds, self.durable))))
+        for message in messages:
+            if type(message) is Call:
+                count += 1
+                self._execute(connection, message)
+            elif type(message) is Follow:
+                self.log.is_followed = True
+                self._feed.follow(connection, message.after)
+            elif type(message) is Bye:
+                self._leave(connection)
+        self._operations.add(count, perf_counter() - began)
+
+    def disconnected(self, connection: Connection) -> None:
+        """Note that a connection was lost. Its session is kept, because the client may return."""
+        session = connection.session
+        self._feed.leave(connection)
+        if isinstance(session, Session) and session.peer is connection:
+            session.peer, session.lost_at = None, monotonic()
+
+    def readable(self, connection: Connection) -> None:
+        """Send further changes to a connection that has read the ones before."""
+        self._feed.push(connection)
+
+    def _leave(self, connection: Connection) -> None:
+        session = connection.session
+        self.disconnected(connection)
+        if isinstance(session, Session) and not self.log.outage:
+            self.log.clock.begin()
+            self.sessions.drop(session)
+            self.commit()
+
+    # Operations
+
+    def _execute(self, connection: Connection, call: Call) -> None:
+        session, number = connection.session, call.number
+        if isinstance(session, Session):
+            session.acknowledge(call.acknowledged)
+            kept = session.answers.get(number)
+            if kept is not None:
+                self._answer(connection, *kept)
+                return
+        else:
+            session = None
+        answer = self._run(connection, session, call)
+        if answer is not None:
+            changed = self.commit(session, number, answer)
+            # While the store is unavailable, changes are refused at once, so only queries have been executed.
+            self._answer(connection, changed or self.log.number, answer, may_wait=bool(changed))
+
+    def _run(self, connection: Connection, session: Session | None, call: Call) -> bytes | None:
+        """Return the line with the answer to an operation; None if another thread is going to answer."""
+        try:
+            operation = operation_of(call.operation, connection.role)
+            given = operation.decode_arguments(call.arguments)
+            if operation.is_scan:
+                self._scan(connection, operation, call.number, given)
+                return None
+            if operation.is_change:
+                _require_session(session)
+                self.log.clock.begin()
+            self.sessions.caller, self.log.check = session, self._check_of(session)
+            target = self.sessions if operation.is_about_sessions else self.partition
+            if operation.is_about_sessions and operation.is_change:
+                self.log.require_ready()
+            return b'["result",%d,%b]\n' % (call.number, operation.result.encode(operation.run(target, given)))
+        except Exception as error:  # noqa: BLE001 - an unexpected one is logged
+            return b'["error",%d,%b]\n' % (call.number, encode_error(error))
+        except BaseException as error:
+            self.resign(StoreError("", f"an operation was interrupted: {error!r}"))
+            raise
+        finally:
+            self.sessions.caller = self.log.check = None
+
+    def _check_of(self, session: Session | None) -> Callable[[Sequence[object]], None] | None:
+        if session is None or not session.is_bounded:
+            return None
+        return lambda changes: self.sessions.require_own(changes, session)
+
+    def _scan(self, connection: Connection, operation: Operation, number: int, given: Any) -> None:  # noqa: ANN401 - of a derived class
+        """Execute a query over the whole partition in another thread."""
+
+        def work() -> None:
+            try:
+                data = b'["result",%d,%b]\n' % (number, operation.result.encode(operation.run(self.partition, given)))
+            except Exception as error:  # noqa: BLE001 - as above
+                data = b'["error",%d,%b]\n' % (number, encode_error(error))
+            self._loop.call_soon_threadsafe(lambda: self._answer(connection, self.log.number, data, may_wait=False))
+
+        self._scans.submit(work)
+
+    # Commits
+
+    def commit(self, session: Session | None = None, number: int = 0, answer: bytes = b"") -> int:
+        """Append what was collected, with the answer to the operation, and return the number; 0 if there is nothing."""
+        log = self.log
+        if not log.changes:
+            return 0
+        more: list[Change] = []
+        if session is not None:
+            slot = session.keep(number, log.number + 1, answer)
+            more = self._rows.note_owners(log.changes, session.name, self._now())
+            more.append(Change("answer", f"{session.name}:{slot}", None, (number, answer.decode())))
+        try:
+            change, data = log.take(more)
+        except BaseException as error:
+            # The changes are in memory only.
+            self.resign(StoreError("", f"a change could not be appended: {error}"))
+            raise
+        if self._store is not None or log.is_followed:
+            self._feed.add(change, data)
+        if self._outbox.has_subscribers:
+            self._events.append((change, self._outbox.last_event))
+        if self._store is None:
+            self._deliver(change)
+        else:
+            self._watch()
+        return change
+
+    def _answer(self, connection: Connection, number: int, data: bytes, *, may_wait: bool = True) -> None:
+        """Send a line when a transaction is durable, and the store has confirmed that this process leads.
 
         Args:
-            name: the name of this process.
-            address: its address.
-            standbys: the processes that stand by.
+            connection: the connection.
+            number: the number of the transaction.
+            data: the line.
+            may_wait: whether the line waits while the store is unavailable.
         """
-        committer, sessions = self._committer, tuple(self._sessions)
+        store = self._store
+        is_durable = store is None or (number <= store.durable and not self._waiting and self._is_confirmed())
+        if is_durable or (self.log.outage is not None and not may_wait):
+            connection.send(data)
+        else:
+            self._waiting.append((number, connection, data))
+
+    def _is_confirmed(self) -> bool:
+        return monotonic() - self._confirmed_at < _LEASE
+
+    def _watch(self) -> None:
+        """Wait for the next commit, unless this happens already."""
+        if not self._is_watching and self._store is not None:
+            self._is_watching = True
+            began, call_soon = self._batch_began, self._loop.call_soon_threadsafe
+
+            def note(failure: StoreError | None) -> None:
+                call_soon(self._note_commit, began, failure)
+
+            self._store.when_durable(self._store.number, note)
+
+    def _note_commit(self, began: float, failure: StoreError | None) -> None:
+        self._is_watching = False
+        self._commits.add(1, monotonic() - began)
+        self._note(began, failure)
+
+    def _note(self, began: float, failure: StoreError | None) -> None:
+        """Note an answer of the store to a request that began at a time."""
+        self._seen_at = monotonic()
+        if self._has_resigned:
+            return
+        if isinstance(failure, (StoreDeposedError, StoreDamagedError)):
+            self.resign(failure)
+            return
+        if failure is not None:
+            if self.log.outage is None:
+                _LOGGER.warning("the store does not answer: %s", failure)
+            self.log.outage = failure
+            self._redirect()
+            return
+        self.log.outage, self._confirmed_at = None, max(began, self._confirmed_at)
+        if self._store is not None:
+            self._deliver(self._store.durable)
+            if self._store.number > self._store.durable:
+                self._watch()
+
+    def _deliver(self, durable: int) -> None:
+        """Send what waits for transactions up to a number."""
+        waiting = self._waiting
+        if self._store is None or self._is_confirmed():
+            while waiting and waiting[0][0] <= durable:
+                _, connection, data = waiting.popleft()
+                connection.send(data)
+        while self._events and self._events[0][0] <= durable:
+            self._outbox.deliver(self._events.popleft()[1])
+        self._feed.publish(durable)
+
+    def _redirect(self) -> None:
+        """While the store is silent, let the clients try other processes."""
+        if monotonic() - self._confirmed_at > _SILENCE:
+            self._confirmed_at = monotonic() - _LEASE
+            others = [one.address for one, _ in self._standbys.values()]
+            for session in self.sessions.by_name.values():
+                if isinstance(session.peer, Connection):
+                    session.peer.close(Moved(others[0] if others else ""))
+
+    def resign(self, failure: StoreError) -> None:
+        """Cease to lead."""
+        if not self._has_resigned:
+            self.log.outage, self._has_resigned = failure, True
+            _LOGGER.warning("this process leads no more: %s", failure)
+            self._on_resigned()
+
+    def _beat(self) -> None:
+        """Show that this process is active, and write the changes in doubt; in a thread of its own."""
+        store, log, call_soon = self._store, self.log, self._loop.call_soon_threadsafe
+        assert store is not None  # noqa: S101 - otherwise there is no thread
+        while not self._ended.wait(RENEWAL):
+            began = monotonic()
+            if began - self._seen_at > _HANGS:
+                continue
+            failure: StoreError | None = None
+            try:
+                if log.outage is not None:
+                    store.flush()
+                if began - self._confirmed_at > RENEWAL / 2:
+                    store.renew()
+            except StoreError as error:
+                failure = error
+            try:
+                call_soon(self._note, began, failure)
+            except RuntimeError:
+                return
+
+    # Status
+
+    def _note_standby(self, name: str, address: str, change: int, seconds: float) -> ServiceStatus:
+        lag = max(0, self.durable - change)
+        self._standbys[name] = (StandbyStatus(name, address, change, lag, seconds), monotonic())
+        return self.status()
+
+    def status(self) -> ServiceStatus:
+        """Return the status of the service, from any thread."""
+        name, address = self._name_and_address
+        sessions, now = tuple(self.sessions.by_name.values()), monotonic()
         return ServiceStatus(
             name,
             is_leading=True,
             leader=name,
             address=address,
-            term=committer.term,
-            change=committer.durable,
-            standbys=standbys,
+            term=self.term,
+            change=self.durable,
+            standbys=tuple(one for one, at in tuple(self._standbys.values()) if now - at < _REPORTED),
             sessions=len(sessions),
             connected=sum(session.peer is not None for session in sessions),
-            waiting=sum(session.waiting for session in sessions),
-            commits=committer.times.status(),
-            operations=self._times.status(),
-            outage=str(committer.outage or ""),
+            waiting=len(self._waiting),
+            commits=self._commits.status(),
+            operations=self._operations.status(),
+            outage=str(self.log.outage or ""),
         )
 
     def _tidy(self) -> None:
         """Forget the sessions of clients that own nothing and did not return."""
-        self._sessions.forget_idle(_FORGET)
-        self._committer.request()
+        if self.log.outage is None:
+            self.log.clock.begin()
+            self.sessions.forget_idle(_FORGET)
+            self.commit()
         self._tidying = self._loop.call_later(_TIDY, self._tidy)
 
-    def _tick(self) -> None:
-        self._log.now = milliseconds()
-        self._ticking = self._loop.call_later(_TICK, self._tick)
-
-    def _redirect_clients(self) -> None:
-        """While the log is silent, send the clients to other processes."""
-        self._redirecting = self._loop.call_later(_ROUND, self._redirect_clients)
-        if self._committer.silence > _SILENCE:
-            moved = frame(Moved(self._other_address()))
-            for session in self._sessions:
-                if session.peer is not None:
-                    session.peer.send(moved)
-                    session.peer.close()
-
-    def close(self) -> None:
-        """Stop the timers, and the threads for queries."""
+    async def close(self) -> None:
+        """Wait until all changes are durable, and stop the threads. The store stays open."""
         self._tidying.cancel()
-        self._redirecting.cancel()
-        self._ticking.cancel()
-        self._scans.close()
+        if self._store is not None and not self._has_resigned:
+            try:
+                await asyncio.to_thread(self._store.flush)
+                self._note(monotonic(), None)
+            except StoreError as error:
+                _LOGGER.warning("changes are in doubt: %s", error)
+        self._has_resigned = True
+        self._ended.set()
+        self._scans.shutdown(wait=False)
+        if self._store is not None:
+            await asyncio.to_thread(self._thread.join)
 
-    # Operations
 
-    def execute(self, session: Session, message: Execute) -> None:
-        """Execute the operations of a message, and answer when they are durable.
+def _require_session(session: Session | None) -> None:
+    """Check that a client may change anything.
 
-        Raises:
-            ProtocolError: there is no such operation; none of the message was executed.
-        """
-        if self._direct.execute(session, message):
-            return
-        operations = operations_of(message.requests)
-        session.acknowledge(message.acknowledged)
-        log, number, answers = self._log, message.first, []
-        before, self._sessions.caller = log.number, session
-        log.begin_message(session.name)
-        began_at = perf_counter()
-        try:
-            for operation, request in zip(operations, message.requests, strict=True):
-                answer = self._execute(session, number, operation, request.arguments)
-                if answer is not None:
-                    answers.append(answer)
-                number += 1
-        finally:
-            self._times.add(len(operations), perf_counter() - began_at)
-            log.end_message()
-            self._sessions.caller = None
-        if log.is_stored and log.number != before:
-            log.add_progress(session.progress())
-        if answers:
-            self._committer.when_durable(partial(session.finish, answers))
-
-    def _execute(self, session: Session, number: int, operation: Operation, arguments: Raw) -> Reply | None:
-        """Return the answer to one operation; None if there is none yet, or none any more."""
-        is_change = operation.is_change
-        if not session.begin(number, is_change=is_change):
-            return session.kept_answer(number)
-        if operation.kind is _SCAN:
-            self._scan(session, number, operation, arguments)
-            return None
-        if is_change and session.is_fenced:
-            answer = Reply(number, ERROR, Raw(encode_error(FencedError(session.name))))
-        else:
-            target = self._sessions if operation.is_about_sessions else self._partition
-            answer = Reply(number, *operation.execute(target, arguments))
-        if is_change and self._log.is_stored:
-            session.log_later(answer)
-        return answer
-
-    def _scan(self, session: Session, number: int, operation: Operation, arguments: Raw) -> None:
-        """Execute a query over the whole partition in another thread."""
-        # Without a copy, the query would keep the whole message in memory.
-        copied = bytes(arguments)
-
-        def work() -> Callable[[], None]:
-            # A large answer would stop the loop while it is encoded.
-            data = frame(Replies([Reply(number, *operation.execute(self._partition, copied))]))
-            return partial(self._committer.when_durable, partial(session.finish_query, number, data))
-
-        self._scans.submit(session, number, len(copied), work)
+    Raises:
+        RequestError: it is a reader.
+        FencedError: its session was fenced.
+    """
+    if session is None:
+        raise RequestError("operation", "change", "the connection is read-only", "operation-unavailable")
+    if session.row["is_fenced"]:
+        raise FencedError(session.name)

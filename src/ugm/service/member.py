@@ -4,11 +4,7 @@ The problem: several schedulers share a partition, and an extra process for the 
 
 The idea: every scheduler runs a `Service` in a thread, which leads or stands by, and is a client that connects to its
 own service first. It uses the socket also if the leader is in the same process. So every scheduler has a session: its
-allocations have an owner, it can be fenced, and its calls are repeated by number when the leader changes, also when
-this process itself has just ceased to lead.
-
-The cost: a call to a leader in the same process takes a round trip through a socket instead of a function call. The
-threads of the program and the loop of the leader share one interpreter.
+allocations have an owner, it can be fenced, and its calls are repeated by number when the leader changes.
 """
 
 from __future__ import annotations
@@ -20,30 +16,24 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
-from time import monotonic
 from typing import Final, final
 
 from ugm.arguments import require_seconds
 from ugm.configuration import PartitionConfig
 from ugm.errors import RequestError
-from ugm.journal.file_log import FileLog
-from ugm.journal.locations import LogLocation, log_at
-from ugm.journal.log import Log
 from ugm.model import QuotaModel
-from ugm.service.async_connection import AsyncClientConnection
-from ugm.service.client import AsyncConnectedPartition, ConnectedPartition
-from ugm.service.connection import ClientConnection
-from ugm.service.listener import remove_stale_socket
-from ugm.service.service import Security, Service, ServiceSettings
+from ugm.service.addresses import LeaderAccess
+from ugm.service.client import AsyncConnectedPartition, BlockingConnection, ConnectedPartition
+from ugm.service.connection import AsyncConnection
+from ugm.service.server import Security, remove_stale_socket
+from ugm.service.service import Service, ServiceSettings
+from ugm.store.reader import PostgresLocation, StoreLocation
 
 __all__ = ["AsyncJoinedPartition", "JoinedPartition", "join", "join_async"]
 
 #: The maximum time of a call, in seconds.
 _DEADLINE: Final = 10.0
-#: The seconds of silence after which another process replaces a leader. A leader in a program that computes a lot gets
-#: its turn late, and a leader with a journal file is killed when it is replaced.
-_TAKEOVER: Final = 2.0
-#: The part of the name of a socket that follows the name of the journal.
+#: The part of the name of a socket that follows the name of the store.
 _MEMBER: Final = "-member-"
 #: The maximum length of the path of a Unix socket on all systems, in bytes.
 _LONGEST_PATH: Final = 103
@@ -61,7 +51,7 @@ class JoinedPartition(ConnectedPartition):
 
     __slots__ = ("service",)
 
-    def __init__(self, connection: ClientConnection, service: Service) -> None:
+    def __init__(self, connection: BlockingConnection, service: Service) -> None:
         super().__init__(connection)
         self.service: Final = service
 
@@ -89,7 +79,7 @@ class AsyncJoinedPartition(AsyncConnectedPartition):
 
     __slots__ = ("service",)
 
-    def __init__(self, connection: AsyncClientConnection, service: Service) -> None:
+    def __init__(self, connection: AsyncConnection, service: Service) -> None:
         super().__init__(connection)
         self.service: Final = service
 
@@ -106,7 +96,7 @@ class AsyncJoinedPartition(AsyncConnectedPartition):
 
 
 def join(
-    location: LogLocation,
+    location: StoreLocation,
     listen: str = "",
     *,
     config: PartitionConfig | None = None,
@@ -119,36 +109,28 @@ def join(
     """Use a partition together with other processes that call this function, one of which leads.
 
     Args:
-        location: the log: the path of a journal, or the URL of a PostgreSQL database.
-        listen: the address of this process for the others; empty for a Unix socket next to the journal, which only
-            processes of the same user can use. A log in PostgreSQL needs an address, such as ``tls://host:port``.
-        config: the configuration of a new partition. A log that has a configuration keeps it.
+        location: the store: the path of a file, or the URL of a PostgreSQL database.
+        listen: the address of this process for the others; empty for a Unix socket next to the file, which only
+            processes of the same user can use. A store in PostgreSQL needs an address, such as ``tls://host:port``.
+        config: the configuration of a new partition. A store that has a configuration keeps it.
         models: as for `ugm.service.Service`; the same in all processes.
         client: the name of this process, for people; empty for its host and process id.
-        security: the secret and the certificates, the same in all processes.
-        settings: as for `ugm.service.Service`. By default a silent leader is replaced after 2 seconds.
-        deadline: the maximum time of this call and of every later one, in seconds. Only the recovery of a large log
+        security: the secrets and the certificates, the same in all processes.
+        settings: as for `ugm.service.Service`.
+        deadline: the maximum time of this call and of every later one, in seconds. Only the recovery of a large store
             may take longer.
 
     Raises:
         RequestError: an argument is invalid.
-        JournalError: the log cannot be used.
+        StoreError: the store cannot be used.
         OSError: the address cannot be used.
         DeadlineError: no leader can be reached within the deadline.
     """
-    security = security or Security()
-    end = monotonic() + require_seconds("deadline", deadline)
+    require_seconds("deadline", deadline)
     service = _service_of(location, listen, config, models, security, settings)
     try:
         service.start(deadline)
-        connection = ClientConnection(
-            str(service.announced),
-            client=client or service.name,
-            token=security.token,
-            tls=security.client_tls,
-            deadline=deadline,
-            opened_by=end,
-        )
+        connection = BlockingConnection(_access(service, client, security, deadline))
     except BaseException:
         # Also after an interruption, when the service may be starting.
         service.stop()
@@ -157,7 +139,7 @@ def join(
 
 
 async def join_async(
-    location: LogLocation,
+    location: StoreLocation,
     listen: str = "",
     *,
     config: PartitionConfig | None = None,
@@ -171,19 +153,12 @@ async def join_async(
 
     The service of this process has a thread and a loop of its own. The processes may use this function or `join`.
     """
-    security = security or Security()
-    end = monotonic() + require_seconds("deadline", deadline)
+    require_seconds("deadline", deadline)
     service = await asyncio.to_thread(_service_of, location, listen, config, models, security, settings)
     try:
         await asyncio.to_thread(service.start, deadline)
-        connection = AsyncClientConnection(
-            str(service.announced),
-            client=client or service.name,
-            token=security.token,
-            tls=security.client_tls,
-            deadline=deadline,
-        )
-        await connection.open(end)
+        connection = AsyncConnection(_access(service, client, security, deadline))
+        await connection.open()
     except BaseException:
         # Also after a cancellation, when the service may be starting.
         await _stop(service)
@@ -197,46 +172,37 @@ async def _stop(service: Service) -> None:
     await asyncio.to_thread(service.stop)
 
 
+def _access(service: Service, client: str, security: Security | None, deadline: float) -> LeaderAccess:
+    known = security or Security()
+    return LeaderAccess(str(service.announced), client or service.name, known.token, known.client_tls, deadline)
+
+
 def _service_of(
-    location: LogLocation,
+    location: StoreLocation,
     listen: str,
     config: PartitionConfig | None,
     models: Iterable[QuotaModel] | None,
-    security: Security,
+    security: Security | None,
     settings: ServiceSettings | None,
 ) -> Service:
-    log, chosen = log_at(location), settings or ServiceSettings(takeover=_TAKEOVER)
-    address = listen or _own_address(log)
-    return Service(log, address, config=config, models=models, security=security, settings=chosen)
+    address = listen or _own_address(location)
+    return Service(location, address, config=config, models=models, security=security, settings=settings)
 
 
-def _own_address(log: Log) -> str:
-    """Return an address for this process next to a journal, and remove the sockets of processes that were killed.
+def _own_address(location: StoreLocation) -> str:
+    """Return an address for this process next to a file, and remove the sockets of processes that were killed.
 
     Raises:
-        RequestError: the log is not a file, or its path is too long.
+        RequestError: the store is not a file, or its path is too long.
     """
-    if not isinstance(log, FileLog):
-        raise RequestError("listen", "", "a log in PostgreSQL needs the address of this process, as tls://host:port")
-    prefix = f"{log.location}{_MEMBER}"
+    if isinstance(location, PostgresLocation) or "://" in str(location):
+        raise RequestError("listen", "", "a store in PostgreSQL needs the address of this process, as tls://host:port")
+    prefix = f"{os.path.realpath(location)}{_MEMBER}"
     folder, name = os.path.split(prefix)
     for found in Path(folder).glob(f"{glob.escape(name)}*"):
-        _remove_if_dead(str(found), found.name.removeprefix(name))
+        with suppress(OSError):
+            remove_stale_socket(str(found))
     path = f"{prefix}{os.getpid()}-{token_hex(2)}"
     if len(os.fsencode(path)) > _LONGEST_PATH:
-        raise RequestError("location", log.location, "its path is too long for a Unix socket next to it; pass listen")
+        raise RequestError("location", str(location), "its path is too long for a Unix socket next to it; pass listen")
     return f"unix:{path}"
-
-
-def _remove_if_dead(path: str, name: str) -> None:
-    """Remove a socket on which no process listens any more."""
-    process = name.partition("-")[0]
-    try:
-        # A process that is just starting does not listen yet.
-        os.kill(int(process), 0)
-    except ProcessLookupError:
-        with suppress(OSError):
-            remove_stale_socket(path)
-    except (ValueError, OverflowError, OSError):
-        # The file is not a socket of this module, or the process belongs to another user.
-        return

@@ -1,8 +1,8 @@
 """The service: a process that leads a partition, or stands by until it may lead.
 
 A service always listens on its addresses. While it leads, it executes operations. While it stands by, it follows the
-log, answers the queries of read-only connections, and sends all other clients to the leader. It leads as soon as the
-log lets it: when no process leads, or when the leader has been silent for too long.
+store, answers the queries of readers, and sends all other clients to the leader. It leads as soon as the store lets it:
+when no process leads, or when the leader has been silent for too long.
 """
 
 from __future__ import annotations
@@ -12,74 +12,68 @@ import gc
 import logging
 import os
 import socket
-import ssl
 import sys
+import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from math import inf
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from time import monotonic
-from typing import Final, Literal, final
+from typing import Any, Final, Literal, NamedTuple, final
 
-from ugm._daemon_pool import DaemonPool
 from ugm.arguments import require_seconds
 from ugm.configuration import PartitionConfig
+from ugm.engine_lock import EngineLock
 from ugm.errors import RequestError
 from ugm.events import Subscriber
-from ugm.journal.errors import JournalDamagedError, JournalError, JournalHeldError
-from ugm.journal.follower import Follower
-from ugm.journal.locations import LogLocation, log_at
-from ugm.journal.log import Candidate, Log, LogTail
-from ugm.journal.opening import OpenLog, require_added_models
 from ugm.model import QuotaModel
-from ugm.partition import AbstractPartition
-from ugm.partition.model_set import ModelSet
-from ugm.service.active_wait import require_duration, run_with_active_wait
-from ugm.service.addresses import Address, parse_addresses
-from ugm.service.call_routing import ServiceCaller
-from ugm.service.change_feed import READ_SIZE
-from ugm.service.committer import LEASE
-from ugm.service.compactor import compact_regularly
-from ugm.service.connection import ClientConnection
-from ugm.service.engine import Engine, EngineSettings, build_engine, restore_models
-from ugm.service.heartbeat import Heartbeat
-from ugm.service.leader import Leader
-from ugm.service.leader_watch import LeaderWatch
-from ugm.service.listener import Listener
-from ugm.service.readers import Readers, ReadView
+from ugm.partition import AbstractPartition, Partition
+from ugm.partition.config.compiled import CompiledConfig
+from ugm.partition.engine.model_set import ModelSet
+from ugm.partition.engine.state import PartitionState
+from ugm.partition.engine.transaction import EventOutbox
+from ugm.service.addresses import Address, LeaderAccess, parse_addresses
+from ugm.service.change_feed import ChangeFeed
+from ugm.service.client import BlockingConnection
+from ugm.service.errors import UnavailableError
+from ugm.service.leader import RENEWAL, Leader, LeaderLog
+from ugm.service.operations import Operation
 from ugm.service.remote_partition import RemotePartition, RemoteSessions
-from ugm.service.server_connection import ClientLimits, ServerConnection
-from ugm.service.session import Session
+from ugm.service.server import ClientLimits, Listener, Security
 from ugm.service.session_interface import AbstractSessions
-from ugm.service.standby_reports import StandbyReporter
+from ugm.service.sessions import SessionRows
+from ugm.service.standby import LeaderWatch, Reports, Standby
 from ugm.service.status import ServiceStatus
-from ugm.service.wire import Execute, Follow, Hello, LeaderMessage, Moved, StandbyReport
+from ugm.service.wire import Moved
+from ugm.store.database import LeaderRecord
+from ugm.store.errors import StoreDamagedError, StoreError, StoreHeldError
+from ugm.store.following import FollowingPartition, read_partition
+from ugm.store.partition import ModelCapture, require_added_models, restored_parts
+from ugm.store.reader import StoreLocation, StoreReader
+from ugm.store.store import Store, open_store
+from ugm.store.transaction_log import ChangeClock
 
-__all__ = ["Security", "Service", "ServiceSettings", "tune_interpreter"]
+__all__ = ["Service", "ServiceSettings", "tune_interpreter"]
 
 _LOGGER: Final = logging.getLogger(__name__)
 
-#: The interval at which a standby reads the log, in seconds.
-_POLL: Final = 0.02
-#: The time after which a standby tries again to follow a log that it could not follow, in seconds.
-_RETRY: Final = 0.1
-#: A standby waits this many times as long as its last attempt took before it loads a damaged log again, and at most
-#: this many seconds.
-_REST: Final = 9
-_LONGEST_REST: Final = 60.0
-#: The maximum time for which a leader restores its models before another process may replace it, in seconds.
+#: The interval at which a standby reads the store, and after which it tries again what has failed, in seconds.
+_POLL: Final = 0.05
+_RETRY: Final = 0.2
+#: A standby tries to lead if the leader has been silent for this time, in seconds: it may have been killed. Whether it
+#: may lead, the store decides. An active leader is silent for shorter times.
+_ATTEMPT: Final = 4 * RENEWAL
+#: The maximum time for which a leader restores its partition before another process may replace it, in seconds.
 _RESTORING: Final = 600.0
 #: The minimum of `ServiceSettings.takeover`, in seconds.
-_SHORTEST_TAKEOVER: Final = 2 * LEASE
+_SHORTEST_TAKEOVER: Final = 0.5
 #: The hosts that stand for all addresses of a machine.
 _WILDCARDS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - they are refused
 #: Threads that compute must not keep the loop waiting for longer than this, in seconds.
 _SWITCH_INTERVAL: Final = 0.001
-#: The collections of younger objects between two collections of all objects. With a million allocations, a collection
-#: of all objects stops the loop for about a second, and a query over the whole partition creates enough objects for
-#: several of them. With this threshold, there is one for every seven million new objects.
+#: The collections of younger objects between two collections of all objects, which stop the loop for about a second
+#: with a million allocations.
 _RARELY: Final = 1000
 
 
@@ -89,88 +83,34 @@ def tune_interpreter() -> None:
     gc.set_threshold(*gc.get_threshold()[:2], _RARELY)
 
 
-@final
-class _Standby:
-    """Sends all clients with a session to the leader; a `ugm.service.server_connection.Clients`."""
-
-    def __init__(self) -> None:
-        #: The address of the leader; empty if it is unknown.
-        self.leader = ""
-        #: The followed state, for read-only connections; None before the log was read.
-        self.view: ReadView | None = None
-
-    def welcome(self, connection: ServerConnection, hello: Hello) -> tuple[Session | None, LeaderMessage | None]:  # noqa: ARG002
-        """Name the leader."""
-        return None, Moved(self.leader)
-
-    def execute(self, session: Session, message: Execute) -> None:
-        """Do nothing: no client has a session here."""
-
-    def follow(self, connection: ServerConnection, message: Follow) -> None:
-        """Do nothing, as above."""
-
-    def follow_on(self, connection: ServerConnection) -> None:
-        """Do nothing, as above."""
-
-    def leave(self, session: Session) -> None:
-        """Do nothing, as above."""
-
-    def disconnected(self, connection: ServerConnection) -> None:
-        """Do nothing, as above."""
-
-
-@dataclass(frozen=True, slots=True)
-class Security:
-    """The secret and the certificates of a service.
-
-    Attributes:
-        token: the secret that clients need; empty for none.
-        tls: the certificate for ``tls`` addresses.
-        client_tls: the certificates that this process trusts when it connects to the leader; None for those of the
-            system.
-    """
-
-    token: str = field(default="", repr=False)
-    tls: ssl.SSLContext | None = None
-    client_tls: ssl.SSLContext | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class ServiceSettings:
     """The settings of a service that rarely differ from the default.
 
     Attributes:
         name: the name of the process, for people; empty for its host and process id.
-        takeover: the seconds of silence after which a standby replaces the leader, at least 0.5.
+        takeover: the seconds of silence after which a standby replaces the leader, at least 0.5. A leader that was
+            killed is replaced at once.
         announce: the address under which clients and other processes reach this process; empty for the first address
             that it listens on. A service that listens on all addresses of a host (``0.0.0.0`` or ``[::]``) needs one.
         group_limits: as for `ugm.Partition`.
         limits: the bounds for clients.
-        compact_after: the number of changes after which the leader compacts the log in the background; 0 for never.
-        active_wait: how long the loop polls for the next message before it sleeps, in seconds, while messages arrive
-            that quickly (`ugm.service.active_wait`); at most 0.01, and 0 for never. Only a service in memory waits
-            actively, in a loop of its own.
 
     Raises:
-        RequestError: `takeover` is too short, `announce` is not an address, or `active_wait` is not a number in its
-            range.
+        RequestError: `takeover` is too short, or `announce` is not an address.
     """
 
     name: str = ""
-    takeover: float = 0.6
+    takeover: float = 3.0
     announce: str = ""
     group_limits: Literal["always", "unless-user-limited"] = "always"
     limits: ClientLimits = field(default_factory=ClientLimits)
-    compact_after: int = 1_000_000
-    active_wait: float = 0.0005
 
     def __post_init__(self) -> None:
-        # Until its lease is over, a leader answers queries without asking whether another process leads.
         if not self.takeover >= _SHORTEST_TAKEOVER:
             raise RequestError("takeover", self.takeover, f"expected at least {_SHORTEST_TAKEOVER} seconds")
         if self.announce:
             _require_reachable("announce", Address.parse(self.announce))
-        require_duration(self.active_wait)
 
 
 def _require_reachable(argument: str, address: Address) -> None:
@@ -180,18 +120,83 @@ def _require_reachable(argument: str, address: Address) -> None:
 
 
 @final
+class _ServedPartition(Partition):
+    """The partition of a leader."""
+
+    __slots__ = ()
+
+    def __init__(self, state: PartitionState, models: ModelSet, outbox: EventOutbox, log: LeaderLog) -> None:
+        self._assemble(state, models, outbox, log)
+
+    def start(self, config: PartitionConfig | None, second: int) -> None:
+        """Begin to record changes. A configuration applies to a new partition only."""
+        self._restore_limits(second)
+        self._lock.mark_consistent()
+        self._start_recording()
+        self._record_models()
+        if config is not None and self.config is None:
+            self.configure(config)
+
+
+class _Parts(NamedTuple):
+    """The parts of a partition that this process is going to lead."""
+
+    state: PartitionState
+    models: ModelSet
+    clock: ChangeClock
+    rows: SessionRows
+    store: Store | None
+
+
+@final
+class _Caller:
+    """Executes operations in this process while it leads, or at the leader; for programs in a process of the service.
+
+    Args:
+        service: the service.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service: Final = service
+        self._guard: Final = Lock()
+        self._connection: BlockingConnection | None = None
+
+    def call(self, operation: Operation, arguments: bytes, /) -> Any:  # noqa: ANN401 - the result of the operation
+        """Execute an operation and return its result."""
+        engine = self._service.engine
+        if engine is not None and not operation.is_change and not operation.is_about_sessions:
+            given = operation.decode_arguments(arguments)  # type: ignore[arg-type]  # bytes are as good
+            return operation.run(engine, given)
+        return self._remote().call(operation, arguments)
+
+    def _remote(self) -> BlockingConnection:
+        with self._guard:
+            if self._connection is None:
+                self._connection = self._service.connect()
+            return self._connection
+
+    def close(self) -> None:
+        """Close the connection to the leader, if there is one."""
+        with self._guard:
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+
+@final
 class Service:
     """A process that leads a partition, or stands by until it may lead.
 
     Args:
-        location: the log: the path of a journal, or the URL of a PostgreSQL database; None for a partition in memory.
+        location: the store: the path of a file, or the URL of a PostgreSQL database; None for a partition in memory.
         listen: the addresses to listen on, separated by commas. Clients are sent to the first one, unless
             `ServiceSettings.announce` names another.
-        config: the configuration of a new partition. A log that has a configuration keeps it.
+        config: the configuration of a new partition. A store that has a configuration keeps it.
         models: as for `ugm.Partition`. With None, the process does not lead if the partition was last used with models
             of the program, so that they are not forgotten. An empty tuple states that there are none.
-        subscribers: as for `ugm.Partition`; called while this process leads.
-        security: the secret of clients and the certificates; required for addresses that other machines can reach.
+        subscribers: as for `ugm.Partition`; called in the loop while this process leads. They must not wait for an
+            operation of this service.
+        security: the secrets of clients and the certificates; required for addresses that other machines can reach.
         settings: everything else.
 
     Raises:
@@ -200,7 +205,7 @@ class Service:
 
     def __init__(
         self,
-        location: LogLocation | None,
+        location: StoreLocation | None,
         listen: str,
         *,
         config: PartitionConfig | None = None,
@@ -209,28 +214,23 @@ class Service:
         security: Security | None = None,
         settings: ServiceSettings | None = None,
     ) -> None:
-        self._log: Final[Log | None] = None if location is None else log_at(location)
+        self._location: Final = location
         self._addresses: Final = parse_addresses(listen)
         self._settings: Final = settings or ServiceSettings()
         if not self._settings.announce:
             _require_reachable("listen", self._addresses[0])
-        self._engine: Final = EngineSettings(
-            config, None if models is None else tuple(models), tuple(subscribers), self._settings.group_limits
-        )
+        CompiledConfig.of(config)
+        self._config: Final = config
+        self._models: Final = None if models is None else tuple(models)
+        self._subscribers: Final = tuple(subscribers)
+        EventOutbox(self._subscribers)
+        ModelSet(self._models or (), EngineLock())
         #: The name of the process, for people.
         self.name: Final = self._settings.name or f"{socket.gethostname()}:{os.getpid()}"
         self._security: Final = security or Security()
-        self._standby: Final = _Standby()
-        self._readers: Final = Readers(self._view, self._when_durable, self.status)
-        self._reporter: Final = StandbyReporter(self.name, self._security.token, self._security.client_tls)
-        self._listener: Final = Listener(
-            self._standby,
-            self._readers,
-            self._addresses,
-            token=self._security.token,
-            tls=self._security.tls,
-            limits=self._settings.limits,
-        )
+        self._standby: Final = Standby()
+        self._reports: Final = Reports(self.name, self._leader_access)
+        self._listener: Final = Listener(self._standby, self._addresses, self._security, self._settings.limits)
         #: Whether the service was stopped, perhaps before its loop runs.
         self._is_stopped = False
         self._stopping: asyncio.Event | None = None
@@ -239,18 +239,18 @@ class Service:
         #: Why the thread of the service has ended by itself; None if it has not.
         self.failure: BaseException | None = None
         self._leader: Leader | None = None
-        self._began_at: Final = monotonic()
+        self._follower: FollowingPartition | None = None
         self._on_ready: Callable[[], object] | None = None
         self._is_ready = False
         #: Why this process can neither lead nor stand by now; empty if it can.
         self._fault = ""
-        #: Until when a log that cannot be used is tried again before this process is ready, on the monotonic clock.
+        #: Until when a store that cannot be used is tried again before this process is ready, on the monotonic clock.
         self._give_up_at = inf
         #: The addresses with their ports; empty until the service listens.
         self.addresses: tuple[Address, ...] = ()
-        #: The engine while this process leads; otherwise None.
+        #: The partition while this process leads; otherwise None.
         self.engine: AbstractPartition | None = None
-        self._caller: Final = ServiceCaller(lambda: self.engine, self._connect)
+        self._caller: Final = _Caller(self)
         #: The partition, in this process or at the leader. It can be used from any thread while the service runs.
         self.partition: Final[AbstractPartition] = RemotePartition(self._caller)
         #: The sessions of all clients.
@@ -272,21 +272,21 @@ class Service:
             on_ready: called when this process leads or stands by.
         """
         tune_interpreter()
-        self._run(on_ready)
+        asyncio.run(self.serve(on_ready))
 
     def start(self, patience: float = inf) -> None:
         """Serve in a thread, and return when this process leads or stands by.
 
         Args:
-            patience: the time for which a log that cannot be used is tried again, in seconds.
+            patience: the time for which a store that cannot be used is tried again, in seconds.
 
         Raises:
             RequestError: *patience* is not a number of seconds.
             OSError: an address cannot be used.
-            JournalError: the log cannot be used. A damaged one is not tried again.
+            StoreError: the store cannot be used. A damaged one is not tried again.
         """
         ready, self._give_up_at = Event(), monotonic() + require_seconds("patience", patience)
-        self._thread = Thread(target=self._run_in_thread, args=(ready,), name="ugm service", daemon=True)
+        self._thread = Thread(target=self._run_in_thread, args=(ready,), name="ugm-service", daemon=True)
         try:
             self._thread.start()
             ready.wait()
@@ -298,22 +298,13 @@ class Service:
 
     def _run_in_thread(self, ready: Event) -> None:
         try:
-            self._run(ready.set)
+            asyncio.run(self.serve(ready.set))
         except BaseException as error:
             self.failure = error
             if ready.is_set():
                 _LOGGER.exception("the service has ended")
         finally:
             ready.set()
-
-    def _run(self, on_ready: Callable[[], object] | None) -> None:
-        # With a log, the loop mostly waits for a commit, and would keep the thread that writes from the interpreter.
-        run_with_active_wait(self._serve_alone(on_ready), self._settings.active_wait if self._log is None else 0)
-
-    async def _serve_alone(self, on_ready: Callable[[], object] | None) -> None:
-        """Serve in a loop of its own, which works as long as any thread of the program does."""
-        asyncio.get_running_loop().set_default_executor(DaemonPool("ugm service"))
-        await self.serve(on_ready)
 
     def stop(self) -> None:
         """End the service, from any thread. Changes that are decided become durable first.
@@ -334,10 +325,17 @@ class Service:
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(stopping.set)
 
-    def _connect(self) -> ClientConnection:
+    def connect(self) -> BlockingConnection:
         """Connect to the leader, starting from this process, which knows its address."""
-        own = ",".join(map(str, (self.announced, *self.addresses[1:])))
-        return ClientConnection(own, client=self.name, token=self._security.token, tls=self._security.client_tls)
+        if not self.addresses:
+            raise UnavailableError(tuple(map(str, self._addresses)), "the service does not run")
+        return BlockingConnection(self._access(str(self.announced)))
+
+    def _access(self, addresses: str) -> LeaderAccess:
+        return LeaderAccess(addresses, self.name, self._security.token, self._security.client_tls, 10.0)
+
+    def _leader_access(self) -> LeaderAccess | None:
+        return self._access(self._standby.leader) if self._standby.leader else None
 
     async def serve(self, on_ready: Callable[[], object] | None = None) -> None:
         """Serve until `stop` is called, in the loop of the caller."""
@@ -345,13 +343,12 @@ class Service:
         if self._is_stopped:
             return
         self.addresses = await self._listener.open()
+        self._on_ready = on_ready
         try:
-            self._on_ready = on_ready
             await self._serve(self._stopping)
         finally:
             self._listener.close_connections(Moved(self._standby.leader))
             await self._listener.close()
-            self._readers.close()
 
     def _note_ready(self) -> None:
         """Note that this process leads or stands by, and tell the program once."""
@@ -361,107 +358,131 @@ class Service:
             on_ready()
 
     async def _serve(self, stopping: asyncio.Event) -> None:
-        if self._log is None:
-            await self._lead(build_engine(self._engine, None, None, stopping.set), stopping, stopping)
+        if self._location is None:
+            lock = EngineLock()
+            models = ModelSet(self._models or (), lock)
+            user_limits_win = self._settings.group_limits == "unless-user-limited"
+            state = PartitionState(CompiledConfig.of(None), user_limits_win=user_limits_win, lock=lock)
+            models.restore((), None, list, {})
+            clock = ChangeClock(0, time.time)
+            models.clock.follow(clock)
+            await self._lead(_Parts(state, models, clock, SessionRows({}), None), stopping)
             return
         while not stopping.is_set():
-            reports = asyncio.create_task(self._reporter.run(lambda: self._standby.leader, self._report))
+            reports = asyncio.create_task(self._reports.run(str(self.announced), self._standby))
             try:
-                opened = await self._stand_by(self._log, stopping)
+                parts = await self._stand_by(self._location, stopping)
             finally:
                 reports.cancel()
-            if opened is not None:
-                await self._lead_log(self._log, opened, stopping)
-                # If every leadership ends with an error, the clients get some time to reach other processes.
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(stopping.wait(), _RETRY)
+                await asyncio.wait((reports,))
+            if parts is not None and parts.store is not None:
+                try:
+                    await self._lead(parts, stopping)
+                finally:
+                    with suppress(StoreError):
+                        await asyncio.to_thread(parts.store.close)
 
-    def _note_fault(self, what: str, error: Exception, *, may_pass: bool) -> bool:
+    # Standing by
+
+    async def _stand_by(self, location: StoreLocation, stopping: asyncio.Event) -> _Parts | None:
+        """Follow the store until this process leads it; None if the service stops before."""
+        watch = LeaderWatch(self._settings.takeover)
+        try:
+            while not stopping.is_set():
+                pause = _POLL
+                attempt = asyncio.create_task(asyncio.to_thread(self._try_to_lead, location, watch))
+                try:
+                    parts = await asyncio.shield(attempt)
+                    if parts is not None:
+                        return parts
+                    self._note_ready()
+                except asyncio.CancelledError:
+                    found = await attempt
+                    if found is not None and found.store is not None:
+                        await asyncio.to_thread(found.store.close)
+                    raise
+                except Exception as error:
+                    pause = _RETRY
+                    if self._ends_with(error):
+                        raise
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(stopping.wait(), pause)
+            return None
+        finally:
+            follower, self._follower, self._standby.view = self._follower, None, None
+            if follower is not None:
+                await asyncio.to_thread(follower.close)
+
+    def _ends_with(self, error: Exception) -> bool:
         """Log, once, that a process cannot stand by or lead now, and return whether this ends the service.
 
         A fault of one process or of one moment must not end the processes that stand by. A process that is not ready
         yet ends if the fault does not pass, or if its time is up.
         """
-        text = f"{what}: {error}"
+        text = f"the store cannot be used: {error}"
         if self._fault != text:
-            _LOGGER.warning("%s", text, exc_info=None if isinstance(error, JournalError) else error)
+            _LOGGER.warning("%s", text, exc_info=None if isinstance(error, StoreError) else error)
         self._fault = text
+        may_pass = isinstance(error, (StoreError, OSError)) and not isinstance(error, StoreDamagedError)
         return not self._is_ready and (not may_pass or monotonic() > self._give_up_at)
 
-    # Standing by
-
-    async def _stand_by(self, log: Log, stopping: asyncio.Event) -> OpenLog | None:
-        """Follow the log until this process leads it; None if the service stops before."""
-        candidate = Candidate(self.name, str(self.announced))
-        follower: Follower | None = None
-        watch = LeaderWatch(self._settings.takeover)
-        while not stopping.is_set():
-            began, pause = monotonic(), _POLL
-            try:
-                if follower is None:
-                    follower = await asyncio.to_thread(Follower, log, user_limits_win=self._engine.user_limits_win)
-                return await self._attempt(follower, candidate, watch)
-            except JournalHeldError:
-                self._note_ready()
-            except Exception as error:
-                pause, is_damaged = _RETRY, isinstance(error, JournalDamagedError)
-                if is_damaged:
-                    # Loading the log may take long and fails again. It must not use a whole processor.
-                    pause = min(max(_RETRY, _REST * (monotonic() - began)), _LONGEST_REST)
-                if is_damaged or not isinstance(error, JournalError):
-                    await self._close(follower)
-                    follower = None
-                may_pass = not is_damaged and not isinstance(error, RequestError)
-                if self._note_fault("the log cannot be followed", error, may_pass=may_pass):
-                    await self._close(follower)
-                    raise
-            with suppress(TimeoutError):
-                await asyncio.wait_for(stopping.wait(), pause)
-        await self._close(follower)
-        return None
-
-    async def _attempt(self, follower: Follower, candidate: Candidate, watch: LeaderWatch) -> OpenLog:
-        """Try to lead, in another thread; a process that is cancelled meanwhile does not lead."""
-        attempt = asyncio.create_task(asyncio.to_thread(self._try_to_lead, follower, candidate, watch))
-        try:
-            return await asyncio.shield(attempt)
-        except asyncio.CancelledError:
-            with suppress(JournalError, OSError):
-                opened = await attempt
-                await asyncio.to_thread(opened.journal.close)
-            raise
-
-    @staticmethod
-    async def _close(follower: Follower | None) -> None:
-        if follower is not None:
-            await asyncio.to_thread(follower.close)
-
-    def _try_to_lead(self, follower: Follower, candidate: Candidate, watch: LeaderWatch) -> OpenLog:
-        """Read the newest changes, and lead if no process does or if the leader is silent.
+    def _try_to_lead(self, location: StoreLocation, watch: LeaderWatch) -> _Parts | None:
+        """Read the newest changes, and lead if no process does or if the leader is silent; None otherwise.
 
         Raises:
-            JournalHeldError: another process leads.
-            JournalError: the log cannot be used now.
+            StoreError: the store cannot be used now.
+            RequestError: models of the program are missing.
         """
-        while follower.poll():
-            pass
-        state = follower.state
-        lacks_models = bool(self._engine.models or state.added_models or state.compiled.models)
-        self._standby.view = ReadView.of_follower(follower, self._standby.view, lacks_models=lacks_models)
-        require_added_models(state.added_models, are_given=self._engine.models is not None)
-        leader = follower.find_leader()
-        self._standby.leader = leader.address if leader is not None else ""
-        replaced = leader if watch.is_silent(leader) else None
-        opened = follower.lead(candidate, replacing=replaced)
+        leader: LeaderRecord | None = None
+        if not isinstance(location, (str, os.PathLike)) or "://" in str(location) or os.path.exists(location):  # noqa: PTH110 - any path
+            with StoreReader(location) as reader:
+                leader = reader.find_leader()
+        self._standby.leader = "" if leader is None else leader.address
+        is_silent = watch.is_silent(leader)
+        if leader is not None and leader.silent_for < _ATTEMPT and not is_silent:
+            self._follow(location)
+            return None
+        lock = EngineLock()
+        models = ModelSet(self._models or (), lock)
+        capture = ModelCapture(lock, models)
+        replaced = leader if is_silent else None
+        try:
+            store = open_store(
+                location, holder=self.name, address=str(self.announced), replacing=replaced, capture=capture
+            )
+        except StoreHeldError:
+            self._follow(location)
+            return None
         if replaced is not None:
-            _LOGGER.warning("%s has replaced the leader %s, which was silent", candidate.name, replaced.name)
-        return opened
+            _LOGGER.warning("%s has replaced the leader %s, which was silent", self.name, replaced.holder)
+        try:
+            with _Renewal(store):
+                return self._restored(store, models, capture, lock)
+        except BaseException:
+            with suppress(StoreError):
+                store.close()
+            raise
 
-    def _report(self) -> StandbyReport:
-        """Return the position of this process while it stands by."""
-        view, address = self._standby.view, str(self.announced)
-        change, complete_at = (0, self._began_at) if view is None else (view.number, view.complete_at)
-        return StandbyReport(self.name, address, change, monotonic() - complete_at)
+    def _restored(self, store: Store, models: ModelSet, capture: ModelCapture, lock: EngineLock) -> _Parts:
+        loaded, user_limits_win = store.load(), self._settings.group_limits == "unless-user-limited"
+        rows = SessionRows(loaded.tables)
+        for transaction in loaded.tail:
+            rows.apply(transaction.changes)
+        state, clock = restored_parts(loaded, models, lock, user_limits_win=user_limits_win)
+        require_added_models(state.row.added_models, are_given=self._models is not None)
+        clock.clock = time.time
+        capture.store = store
+        return _Parts(state, models, clock, rows, store)
+
+    def _follow(self, location: StoreLocation) -> None:
+        """Read the newest changes for readers."""
+        standby, began = self._standby, monotonic()
+        if self._follower is None:
+            self._follower = read_partition(location, group_limits=self._settings.group_limits)
+        follower = self._follower
+        standby.number, standby.complete_at = follower.refresh(), began
+        # Models of the program are not followed, so only the leader can answer.
+        standby.view = None if self._models or follower.has_added_models else follower
 
     def status(self) -> ServiceStatus:
         """Return the status of the service, from any thread.
@@ -469,75 +490,28 @@ class Service:
         A process that stands by returns the status that the leader has stated last.
         """
         leader = self._leader
-        if leader is None:
-            return self._reporter.status
-        address = str(self.announced)
-        return leader.status(self.name, address, self._readers.standbys(leader.committer.durable))
-
-    # Read-only connections
-
-    def _view(self) -> ReadView | None:
-        """Return the partition that this process can query."""
-        partition, leader = self.engine, self._leader
-        if partition is None or leader is None:
-            return self._standby.view
-        return ReadView(partition, leader.committer.durable, leader.committer.complete_at)
-
-    def _when_durable(self, callback: Callable[[], None]) -> None:
-        """Call a function when everything that this process has is durable; all that a standby has is durable."""
-        if self._leader is None:
-            callback()
-        else:
-            self._leader.committer.when_durable(callback)
+        return self._reports.status if leader is None else leader.status()
 
     # Leading
 
-    async def _lead_log(self, log: Log, opened: OpenLog, stopping: asyncio.Event) -> None:
-        resigned, tail = asyncio.Event(), log.tail()
-        try:
-            engine = await self._prepare(opened, tail, resigned.set)
-            if engine is None:
-                return
-            changes = engine.committer.log
-            compaction = asyncio.create_task(
-                compact_regularly(
-                    opened.journal, lambda: changes.number, opened.state.ledger.__len__, self._settings.compact_after
-                )
-            )
-            try:
-                await self._lead(engine, stopping, resigned)
-            finally:
-                compaction.cancel()
-        finally:
-            tail.close()
-            with suppress(JournalError, OSError):
-                await asyncio.to_thread(opened.journal.close)
-
-    async def _prepare(self, opened: OpenLog, tail: LogTail, on_resigned: Callable[[], None]) -> Engine | None:
-        """Return the engine of a leader; None if that fails now."""
-        try:
-            models = await self._restore_models(opened)
-            return build_engine(self._engine, opened, partial(tail.changes, size=READ_SIZE), on_resigned, models)
-        except Exception as error:
-            # An error of a model does not pass.
-            may_pass = isinstance(error, (JournalError, OSError)) and not isinstance(error, JournalDamagedError)
-            if self._note_fault("the log cannot be led", error, may_pass=may_pass):
-                raise
-            return None
-
-    async def _restore_models(self, opened: OpenLog) -> ModelSet:
-        """Restore the models in another thread; the process remains the leader meanwhile."""
-        heartbeat = Heartbeat(opened.change_queue.renew, longest=_RESTORING)
-        try:
-            return await asyncio.to_thread(restore_models, self._engine, opened.state, opened)
-        finally:
-            heartbeat.close()
-
-    async def _lead(self, engine: Engine, stopping: asyncio.Event, resigned: asyncio.Event) -> None:
-        """Execute the operations of clients until one of the events is set."""
-        leader = Leader(engine, self._settings.limits.sessions, lambda: self._readers.last_standby)
-        self._listener.clients, self.engine, self.term = leader, engine.partition, engine.committer.term
-        self._leader, self._standby.view = leader, None
+    async def _lead(self, parts: _Parts, stopping: asyncio.Event) -> None:
+        """Execute the operations of clients until the service stops, or this process ceases to lead."""
+        resigned, log, outbox = asyncio.Event(), LeaderLog(parts.store, parts.clock), EventOutbox(self._subscribers)
+        partition = _ServedPartition(parts.state, parts.models, outbox, log)
+        partition.start(self._config, parts.clock.at // 1000)
+        feed = ChangeFeed(self._location, log.number)
+        leader = Leader(
+            partition,
+            log,
+            parts.rows,
+            outbox,
+            feed,
+            (self.name, str(self.announced)),
+            self._settings.limits.sessions,
+            resigned.set,
+        )
+        self._listener.clients, self.engine, self.term = leader, partition, leader.term
+        self._leader = leader
         waits = [asyncio.create_task(event.wait()) for event in (stopping, resigned)]
         try:
             self._note_ready()
@@ -545,8 +519,35 @@ class Service:
         finally:
             for wait in waits:
                 wait.cancel()
+            self._standby.leader = ""
             self._listener.clients, self.engine, self.term = self._standby, None, 0
             self._leader = None
+            await leader.close()
             self._listener.close_connections(Moved(""))
-            leader.close()
-            await engine.committer.finish()
+
+
+@final
+class _Renewal:
+    """Shows that a process leads while it restores the partition.
+
+    Args:
+        store: its store.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store: Final = store
+        self._ended: Final = Event()
+        self._end: Final = monotonic() + _RESTORING
+        self._thread: Final = Thread(target=self._run, name="ugm-heartbeat", daemon=True)
+
+    def _run(self) -> None:
+        while not self._ended.wait(RENEWAL) and monotonic() < self._end:
+            with suppress(StoreError):
+                self._store.renew()
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()

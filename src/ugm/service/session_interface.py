@@ -10,7 +10,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from ugm.partition.reports import OwnedAllocation
+from ugm.partition.answers.reports import OwnedAllocation
+from ugm.service.status import ServiceStatus
 
 __all__ = ["AbstractSessions", "SessionAllocation", "SessionReport"]
 
@@ -49,11 +50,6 @@ class SessionAllocation(OwnedAllocation):
 
     obtained_at: int
 
-    @classmethod
-    def at(cls, owned: OwnedAllocation, obtained_at: int) -> SessionAllocation:
-        """Return an allocation with the time at which it was obtained."""
-        return cls(owned.allocation, owned.user, owned.group, owned.queue_path, obtained_at)
-
     def to_dict(self) -> dict[str, object]:
         """Return the allocation for JSON."""
         return {**OwnedAllocation.to_dict(self), "obtained_at": self.obtained_at}
@@ -74,6 +70,17 @@ class AbstractSessions(ABC):
 
         Raises:
             RequestError: the session does not exist.
+        """
+
+    @abstractmethod
+    def report_standby(self, name: str, address: str, change: int, seconds: float) -> ServiceStatus:
+        """Note the position of a process that stands by, and return the status of the service; for the standby itself.
+
+        Args:
+            name: the name of the process, for people.
+            address: where clients reach it.
+            change: the number of the last change that it has applied.
+            seconds: the age of its state.
         """
 
     @abstractmethod

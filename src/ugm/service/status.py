@@ -14,15 +14,13 @@ from typing import Final, final
 
 __all__ = [
     "BUCKET_BOUNDS",
-    "CommitStatus",
-    "CommitTimes",
-    "OperationStatus",
-    "OperationTimes",
+    "Durations",
     "ServiceStatus",
     "StandbyStatus",
+    "Times",
 ]
 
-#: The number of commits whose durations are kept.
+#: The number of the last durations that are kept.
 _RECENT: Final = 1000
 #: The upper bounds of the buckets of all histograms, in seconds; a last bucket has no bound.
 BUCKET_BOUNDS: Final = (*(factor / 10**power for power in range(6, 0, -1) for factor in (1, 2, 5)), 1.0, 2.0, 5.0, 10.0)
@@ -49,38 +47,21 @@ class StandbyStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class CommitStatus:
-    """The commits of a leader, each of one batch of changes.
+class Durations:
+    """The durations of commits or of operations since a leader began.
 
     Attributes:
-        count: the number of commits.
+        count: their number.
         seconds: the time that all of them have taken together.
-        median: the median of the last 1,000 commits in seconds; 0 if there were none.
-        p99: the time that 99 % of the last 1,000 commits did not exceed, in seconds; 0 if there were none.
-        buckets: the number of commits in each bucket of a histogram, from microseconds to more than 10 seconds.
+        median: the median of the last ones in seconds; 0 if there were none.
+        p99: the time that 99 % of the last ones did not exceed, in seconds; 0 if there were none.
+        buckets: the number in each bucket of a histogram, from microseconds to more than 10 seconds.
     """
 
     count: int = 0
     seconds: float = 0.0
     median: float = 0.0
     p99: float = 0.0
-    buckets: tuple[int, ...] = _NO_BUCKETS
-
-
-@dataclass(frozen=True, slots=True)
-class OperationStatus:
-    """The operations of clients that a leader has executed, without their commits.
-
-    The operations of one message count with their mean duration.
-
-    Attributes:
-        count: the number of operations.
-        seconds: the time that all of them have taken together.
-        buckets: the number of operations in each bucket of a histogram, as those of commits.
-    """
-
-    count: int = 0
-    seconds: float = 0.0
     buckets: tuple[int, ...] = _NO_BUCKETS
 
 
@@ -99,8 +80,8 @@ class ServiceStatus:
         sessions: the number of sessions.
         connected: the number of sessions whose client is connected.
         waiting: the number of operations that are not answered yet, because their changes are not durable.
-        commits: the commits since the leader began.
-        operations: the operations of clients since the leader began.
+        commits: the durations of commits since the leader began.
+        operations: the durations of operations without their commits, since the leader began.
         outage: the reason why the log accepts no changes now; empty if it does.
         age: the seconds since the leader has stated all this; 0 if this process leads.
     """
@@ -115,8 +96,8 @@ class ServiceStatus:
     sessions: int = 0
     connected: int = 0
     waiting: int = 0
-    commits: CommitStatus = CommitStatus()
-    operations: OperationStatus = OperationStatus()
+    commits: Durations = Durations()
+    operations: Durations = Durations()
     outage: str = ""
     age: float = 0.0
 
@@ -126,51 +107,28 @@ class ServiceStatus:
 
 
 @final
-class CommitTimes:
-    """Measures the durations of commits."""
+class Times:
+    """Measures durations."""
 
-    __slots__ = ("_buckets", "_count", "_recent", "_seconds")
+    __slots__ = ("_buckets", "_recent", "_seconds")
 
     def __init__(self) -> None:
-        self._count = 0
         self._seconds = 0.0
         self._recent: Final[deque[float]] = deque(maxlen=_RECENT)
         self._buckets: Final = list(_NO_BUCKETS)
 
-    def add(self, seconds: float) -> None:
-        """Add a commit."""
-        self._count += 1
-        self._seconds += seconds
-        self._recent.append(seconds)
-        self._buckets[bisect_left(BUCKET_BOUNDS, seconds)] += 1
-
-    def status(self) -> CommitStatus:
-        """Return the commits so far; from any thread."""
-        recent = sorted(self._recent)
-        if not recent:
-            return CommitStatus()
-        # The smallest time that 99 % do not exceed.
-        p99 = recent[-(-len(recent) * 99 // 100) - 1]
-        return CommitStatus(self._count, self._seconds, median(recent), p99, tuple(self._buckets))
-
-
-@final
-class OperationTimes:
-    """Measures the durations of operations."""
-
-    __slots__ = ("_buckets", "_seconds")
-
-    def __init__(self) -> None:
-        self._seconds = 0.0
-        self._buckets: Final = list(_NO_BUCKETS)
-
     def add(self, count: int, seconds: float) -> None:
-        """Add the operations of one message, with the time that all of them have taken."""
+        """Add the time that some operations have taken together; they count with their mean."""
         if count:
             self._seconds += seconds
+            self._recent.append(seconds / count)
             self._buckets[bisect_left(BUCKET_BOUNDS, seconds / count)] += count
 
-    def status(self) -> OperationStatus:
-        """Return the operations so far; from any thread."""
-        buckets = tuple(self._buckets)
-        return OperationStatus(sum(buckets), self._seconds, buckets)
+    def status(self) -> Durations:
+        """Return the durations so far; from any thread."""
+        recent, buckets = sorted(self._recent), tuple(self._buckets)
+        if not recent:
+            return Durations()
+        # The smallest time that 99 % do not exceed.
+        p99 = recent[-(-len(recent) * 99 // 100) - 1]
+        return Durations(sum(buckets), self._seconds, median(recent), p99, buckets)

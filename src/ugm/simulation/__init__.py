@@ -8,17 +8,14 @@ The command ``ugm simulate`` does this and shows the report.
 """
 
 from ugm.simulation.comparison import LimitComparison, ReplayComparison, Variant, WaitingComparison
-from ugm.simulation.job_order import JobOrderName
 from ugm.simulation.mapping import JobMapping
-from ugm.simulation.preemption import simulate_preemption
-from ugm.simulation.preemption_report import GuaranteeEffect, PreemptionReport, VictimWork
+from ugm.simulation.orders import JobOrderName
 from ugm.simulation.recorder import LimitSeries, Recorder
 from ugm.simulation.replay import Progress, simulate
 from ugm.simulation.report import (
     BudgetUse,
     Crossing,
     GroupLending,
-    GroupLoan,
     GroupReclaim,
     JobRejection,
     LimitSummary,
@@ -36,9 +33,7 @@ __all__ = [
     "Crossing",
     "Envelope",
     "GroupLending",
-    "GroupLoan",
     "GroupReclaim",
-    "GuaranteeEffect",
     "Job",
     "JobMapping",
     "JobOrderName",
@@ -46,7 +41,6 @@ __all__ = [
     "LimitComparison",
     "LimitSeries",
     "LimitSummary",
-    "PreemptionReport",
     "Progress",
     "Recorder",
     "ReplayComparison",
@@ -56,12 +50,10 @@ __all__ = [
     "SwfRecord",
     "UserImpact",
     "Variant",
-    "VictimWork",
     "WaitingComparison",
     "WaitingTime",
     "WorkloadError",
     "parse_swf",
     "read_swf",
     "simulate",
-    "simulate_preemption",
 ]

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final, TypeAlias, final
 
-from ugm.budgets import AccountState
-from ugm.budgets.denial import KIND
 from ugm.decision import Violation
 from ugm.identity import UserGroup
+from ugm.model import BUDGET, AccountState
 from ugm.partition import AbstractPartition, ThresholdWatch
 from ugm.simulation.gauges import Gauge
 from ugm.simulation.report import BudgetUse, Crossing
@@ -66,13 +65,13 @@ class BudgetLog:
     def deny(self, violations: Iterable[Violation]) -> None:
         """Note the time of a denial."""
         for one in violations:
-            if one.kind == KIND:
+            if one.kind == BUDGET:
                 self._denials_of((one.name, one.limit_name, one.resource or ""), one.queue_path)
 
     def count(self, gauge: Gauge) -> None:
         """Count a job that arrives and is delayed or rejected by a limit."""
         kind, queue_path, budget, resource = gauge.configured.key
-        if kind == KIND:
+        if kind == BUDGET:
             self._denials_of((budget, gauge.name, resource or ""), queue_path).jobs += 1
 
     def _denials_of(self, key: _AccountKey, queue_path: str) -> _Denials:
@@ -96,7 +95,7 @@ class BudgetLog:
         crossed = self._watch.update()
         forecasts = {_key(one): one.exhausted for one in self._accounts()} if crossed else {}
         for each in crossed:
-            exhausted = forecasts.get((each.place, each.name, each.resource or "")) if each.kind == KIND else None
+            exhausted = forecasts.get((each.place, each.name, each.resource or "")) if each.kind == BUDGET else None
             self._crossings.append(Crossing(now, each, self._workload_second(exhausted)))
 
     def finish(self) -> tuple[tuple[BudgetUse, ...], tuple[Crossing, ...]]:

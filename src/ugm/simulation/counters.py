@@ -4,22 +4,30 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias, final
 
-from ugm.queues import Placement
 from ugm.resources import VCORE, Resource
-from ugm.simulation.gauges import ConfiguredLimit, JobClass
-from ugm.simulation.lending import LendingGroups
-from ugm.simulation.report import GroupReclaim, JobRejection, LimitSummary, Report, ResourceUse, WaitingTime
+from ugm.simulation.gauges import Gauge
+from ugm.simulation.report import (
+    BudgetUse,
+    Crossing,
+    GroupLending,
+    GroupReclaim,
+    JobRejection,
+    LimitSummary,
+    Report,
+    ResourceUse,
+    WaitingTime,
+)
 from ugm.simulation.workload import Job
 
 __all__ = ["ReplayCounters"]
 
-#: Equal jobs that no placement rule placed: the user, the requested queue, no usage, and the reason.
-_Unplaced: TypeAlias = tuple[str, str, None, str]
+#: Equal jobs: the user, the queue, the usage if they were placed, and the reason.
+_Rejected: TypeAlias = tuple[str, str, Resource | None, str]
 
 
 def _seconds() -> array[int]:
@@ -42,7 +50,7 @@ class ReplayCounters:
     _users: defaultdict[str, array[int]] = field(default_factory=partial(defaultdict, _seconds))
     _groups: defaultdict[str, array[int]] = field(default_factory=partial(defaultdict, _seconds))
     #: The number of the first rejected job, and the count, of equal jobs.
-    _rejections: dict[JobClass | _Unplaced, tuple[int, int]] = field(default_factory=dict)
+    _rejections: dict[_Rejected, tuple[int, int]] = field(default_factory=dict)
     #: The number of evicted jobs and the lost seconds, by kind, borrower and owner.
     _reclaims: dict[tuple[str, str, str], tuple[int, int]] = field(default_factory=dict)
 
@@ -55,11 +63,6 @@ class ReplayCounters:
     #: The waiting times in the log.
     _logged: array[int] = field(default_factory=_seconds)
     _first: int | None = None
-
-    @property
-    def started(self) -> int:
-        """The number of started jobs."""
-        return len(self._all)
 
     def start(self, job: Job, wait: int) -> None:
         """Count a started job and its waiting time."""
@@ -89,21 +92,19 @@ class ReplayCounters:
             ResourceUse(name, area, seconds, available.get(name)) for name, area in sorted(self._areas.items())
         )
 
-    def reject(self, equal: JobClass | _Unplaced, job: Job) -> None:
+    def reject(self, job: Job, queue_path: str, usage: Resource | None, reason: str) -> None:
         """Count a job that can never start, with its equals."""
         self.rejected += 1
+        equal = job.user.name, queue_path, usage, reason
         first, count = self._rejections.get(equal, (job.number, 0))
         self._rejections[equal] = first, count + 1
 
-    def reject_unplaced(self, job: Job, placement: Placement) -> None:
-        """Count a job that no placement rule placed."""
-        reason = f"no queue: {'; '.join(map(str, placement.trials))}"
-        self.reject((job.user.name, job.queue, None, reason), job)
-
-    def reclaim(self, kind: str, borrower: str, owner: str, seconds: int) -> None:
+    def reclaim(self, borrower: Gauge | None, owner: Gauge | None, seconds: int) -> None:
         """Count an evicted job, and the seconds for which it has been running."""
-        jobs, lost = self._reclaims.get((kind, borrower, owner), (0, 0))
-        self._reclaims[kind, borrower, owner] = jobs + 1, lost + seconds
+        kind = "" if borrower is None else borrower.configured.key.kind
+        key = kind, "" if borrower is None else borrower.name, "" if owner is None else owner.name
+        jobs, lost = self._reclaims.get(key, (0, 0))
+        self._reclaims[key] = jobs + 1, lost + seconds
 
     def report(
         self,
@@ -111,14 +112,16 @@ class ReplayCounters:
         still_waiting: int,
         end_time: int,
         cluster: Resource | None,
-        limits: Iterable[ConfiguredLimit],
-        lending: LendingGroups,
+        limits: tuple[LimitSummary, ...],
+        lending: tuple[GroupLending, ...],
+        budgets: tuple[BudgetUse, ...],
+        crossings: tuple[Crossing, ...],
         findings: tuple[str, ...],
     ) -> Report:
         """Return the report, with further data of the replay."""
         return Report(
             submitted=self.submitted,
-            started=self.started,
+            started=len(self._all),
             rejected=self.rejected,
             still_waiting=still_waiting,
             most_waiting=self.most_waiting,
@@ -130,11 +133,12 @@ class ReplayCounters:
             usage=tuple(sorted(self._used.items())),
             utilization=self._utilization(cluster),
             groups=_by_name(self._groups),
-            limits=tuple(sorted((limit.summary() for limit in limits), key=_impact)),
+            limits=tuple(sorted(limits, key=_impact)),
             rejections=self._rejection_list(),
-            lending=lending.summaries(),
-            loans=lending.loans(),
+            lending=lending,
             reclaims=self._reclaim_list(),
+            budgets=budgets,
+            crossings=crossings,
             findings=findings,
         )
 
@@ -143,15 +147,8 @@ class ReplayCounters:
         return tuple(sorted(found, key=lambda one: (-one.jobs, one.kind, one.borrower, one.owner)))
 
     def _rejection_list(self) -> tuple[JobRejection, ...]:
-        found = [JobRejection(*_described(equal), count, first) for equal, (first, count) in self._rejections.items()]
+        found = [JobRejection(*equal, count, first) for equal, (first, count) in self._rejections.items()]
         return tuple(sorted(found, key=lambda rejection: (-rejection.jobs, rejection.first_job)))
-
-
-def _described(equal: JobClass | _Unplaced) -> tuple[str, str, Resource | None, str]:
-    """Return the user, the queue, the usage and the reason of rejected jobs."""
-    if isinstance(equal, JobClass):
-        return equal.user.name, equal.queue_path, equal.usage, "; ".join(map(str, equal.never))
-    return equal
 
 
 def _by_name(waits: Mapping[str, Sequence[int]]) -> tuple[tuple[str, WaitingTime], ...]:

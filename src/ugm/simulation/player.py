@@ -1,151 +1,267 @@
-"""A player that runs a workload step by step in a partition, as a scheduler would.
+"""The loop of a scheduler over a partition, with a virtual clock.
 
-The caller advances a virtual clock. Unlike `ugm.simulation.simulate`, which runs to the end and returns a report, a
-player uses a partition that can be observed during the run: waiting jobs are pending there, and subscribers receive
-all events. A job is one application with one allocation.
+The partition decides everything: its waiting list returns the jobs that can start, in its order, with its reservations
+and its quota models. The loop only knows when jobs arrive and end:
 
-Jobs start by the same rule as in `simulate`: jobs that end at a second are released first; then the waiting jobs are
-requested in the order of their arrival, and each that fits starts; jobs that arrive at that second are last.
-Jobs promise their durations if the partition has budgets; its clock must then follow that of the player.
+- A job is placed and requested when it is submitted. If it is denied, it is pending. If it can never fit, or no
+  placement rule finds a queue, it is rejected.
+- When jobs end, all jobs that end at that second are released first. Then the partition wakes the pending jobs that
+  fit, and they start.
+- Jobs that are submitted at the same second come after that.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import TypeAlias, final
+from typing import Final, NamedTuple, TypeAlias
+from weakref import WeakValueDictionary
 
 from ugm.budgets import Budgets
+from ugm.configuration.schedules import NEVER
+from ugm.decision import Decision
+from ugm.errors import RequestError
 from ugm.identity import UserGroup
-from ugm.partition import AbstractPartition
+from ugm.partition import Partition
+from ugm.queues import Placement
 from ugm.resources import Resource
-from ugm.simulation.gauges import TagItems
-from ugm.simulation.oldest_first import retry_oldest_first
-from ugm.simulation.workload import Job
+from ugm.simulation.gauges import JobClass
+from ugm.simulation.workload import Job, checked_jobs
 
-__all__ = ["Player"]
+__all__ = ["Player", "RunningJob", "VirtualClock"]
 
-#: The key of equal jobs: if one of them is denied, the others are, too.
-_JobKey: TypeAlias = tuple[str, UserGroup, Resource, TagItems, int | None]
+#: The queue, user, usage, tags and duration of equal jobs.
+_ClassKey: TypeAlias = tuple[str, UserGroup, Resource, tuple[tuple[str, str], ...], int | None]
 
 
-@final
 @dataclass(slots=True, eq=False)
+class VirtualClock:
+    """The clock of a replay, in seconds since the start of the workload."""
+
+    now: int = 0
+
+
+class RunningJob(NamedTuple):
+    """A running job."""
+
+    end: int
+    #: The number of its start.
+    number: int
+    began: int
+    job: Job
+    job_class: JobClass
+
+
 class Player:
     """Runs jobs in a partition that no other code changes.
+
+    A job is one application with one allocation. It promises its duration if the partition has budgets or *promises* is
+    set. The clock of the partition must follow that of the player.
 
     Args:
         partition: the partition.
         jobs: the jobs in the order of their submission; they are read one by one.
+        clock: the virtual clock.
+        promises: whether jobs promise their durations.
 
     >>> from ugm import Partition, parse_config
     >>> limits = "limits: [{users: ['*'], maxresources: {vcore: 1}}]"
     >>> partition = Partition(parse_config(f"partitions: [{{queues: [{{name: a, {limits}}}]}}]").partition())
     >>> jobs = [Job(number, 0, 60, "root.a", UserGroup("sue"), Resource.parse(vcore="1")) for number in (1, 2)]
-    >>> player = Player(partition, iter(jobs))
+    >>> player = Player(partition, jobs)
     >>> player.advance(59)
-    >>> player.running, player.waiting
+    >>> len(player.running), len(player.waiting)
     (1, 1)
     >>> player.advance(119)
-    >>> player.running, player.waiting
+    >>> len(player.running), len(player.waiting)
     (1, 0)
     """
 
-    partition: AbstractPartition
-    jobs: Iterator[Job]
-    #: The virtual clock, in seconds since the start of the workload.
-    now: int = 0
-    #: The next job; None after the last.
-    _next: Job | None = field(init=False)
-    #: A heap of (end, number of start, job).
-    _running: list[tuple[int, int, Job]] = field(default_factory=list)
-    #: The numbers of started and of arrived jobs.
-    _started: int = 0
-    _arrived: int = 0
-    #: The waiting jobs by key, each with the number of its arrival; the oldest is first, and no list is empty.
-    _waiting: dict[_JobKey, deque[tuple[int, Job]]] = field(default_factory=dict)
-
-    _has_budgets: bool = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._next = next(self.jobs, None)
-        self._has_budgets = any(report.model == Budgets.__name__ for report in self.partition.model_reports())
-
-    @property
-    def running(self) -> int:
-        """The number of running jobs."""
-        return len(self._running)
+    def __init__(
+        self, partition: Partition, jobs: Iterable[Job], clock: VirtualClock | None = None, *, promises: bool = False
+    ) -> None:
+        self.partition: Final = partition
+        self.clock: Final = clock or VirtualClock()
+        self._promises: Final = promises or any(
+            report.model == Budgets.__name__ for report in partition.model_reports()
+        )
+        self._jobs: Final = checked_jobs(jobs)
+        self.next_job: Job | None = next(self._jobs, None)
+        #: The jobs by application id. The waiting ones are pending in the partition.
+        self.running: Final[dict[str, RunningJob]] = {}
+        self.waiting: Final[dict[str, tuple[Job, JobClass]]] = {}
+        #: A heap of ends, also former ones of evicted jobs, each with the number of the start.
+        self._ends: Final[list[tuple[int, int, str]]] = []
+        self._starts = 0
+        #: The number of decisions of the partition.
+        self.decisions: int = 0
+        #: A class is dropped with the last of its jobs, because each job may have its own size.
+        self._classes: Final[WeakValueDictionary[_ClassKey, JobClass]] = WeakValueDictionary()
 
     @property
-    def waiting(self) -> int:
-        """The number of jobs that have arrived and do not run yet."""
-        return sum(map(len, self._waiting.values()))
+    def now(self) -> int:
+        """The time of the virtual clock."""
+        return self.clock.now
+
+    # Time
 
     def advance(self, until: int) -> None:
         """Advance the clock to the second *until*."""
-        while (second := self._next_second()) is not None and second <= until:
-            self.now = second
-            if self._running and self._running[0][0] == second:
-                self._end()
-                self._retry()
-            elif self._next is not None:
-                self._submit(self._next)
-                self._next = next(self.jobs, None)
-        self.now = max(self.now, until)
+        while (second := self.next_event()) <= until:
+            self.go_to(second)
+        self.move_to(max(self.now, until))
 
-    def _next_second(self) -> int | None:
-        seconds = [self._running[0][0]] if self._running else []
-        if self._next is not None:
-            seconds.append(max(self._next.submit_time, self.now))
-        return min(seconds, default=None)
+    def next_event(self) -> int:
+        """Return the second at which something happens next; `NEVER` or later for none."""
+        submitted = NEVER if self.next_job is None else max(self.next_job.submit_time, self.now)
+        return min(self._next_end(), submitted, self.next_change())
 
-    def _end(self) -> None:
-        """Release the jobs that end now."""
-        while self._running and self._running[0][0] == self.now:
-            job = heappop(self._running)[2]
-            self.partition.release(job.application_id)
-            self.partition.complete(job.application_id)
+    def next_change(self) -> int:
+        """Return the second at which limits change next."""
+        return NEVER
 
-    def _retry(self) -> None:
-        """Start the waiting jobs that fit now, the oldest first."""
-        retry_oldest_first(self._waiting, self._start_oldest)
+    def move_to(self, second: int) -> None:
+        """Set the clock."""
+        self.clock.now = second
 
-    def _start_oldest(self, key: _JobKey) -> bool:
-        """Start the oldest job of a key, and return whether it runs."""
-        jobs = self._waiting[key]
-        if not self._start(jobs[0][1]):
-            return False
-        jobs.popleft()
-        if not jobs:
-            del self._waiting[key]
-        return True
+    def go_to(self, second: int) -> None:
+        """Let happen what happens first at the second of the next event."""
+        is_round = second in (self._next_end(), self.next_change())
+        self.move_to(second)
+        if is_round:
+            self._end_jobs()
+            self.start_waiting()
+        elif self.next_job is not None:
+            job, self.next_job = self.next_job, next(self._jobs, None)
+            self.submit(job)
+        self.end_round()
 
-    def _submit(self, job: Job) -> None:
-        placement = self.partition.submit(job.application_id, job.user, job.queue, tags=job.tags)
-        if placement.queue_path is None:
-            return
-        duration = self._duration(job)
-        self.partition.request(job.application_id, job.application_id, job.usage, duration=duration)
-        key = (placement.queue_path, job.user, job.usage, tuple(sorted(job.tags.items())), duration)
-        self._arrived += 1
-        waiting = self._waiting.get(key)
-        if waiting is not None:
-            waiting.append((self._arrived, job))
-        elif not self._start(job) and self.partition.application(job.application_id):
-            self._waiting[key] = deque([(self._arrived, job)])
+    def end_round(self) -> None:
+        """Note that a submission, or the end of jobs, has been followed."""
 
-    def _start(self, job: Job) -> bool:
-        """Try to start a job, and return whether it runs; a job that can never run is removed."""
-        name = job.application_id
-        decision = self.partition.allocate(name, name, job.usage, duration=self._duration(job))
-        if decision:
-            self._started += 1
-            heappush(self._running, (self.now + job.run_time, self._started, job))
-        elif not decision.can_wait:
+    def _next_end(self) -> int:
+        ends, running = self._ends, self.running
+        while ends:
+            end, number, name = ends[0]
+            if name in running and running[name].number == number:
+                return end
+            heappop(ends)
+        return NEVER
+
+    def _end_jobs(self) -> None:
+        while self._next_end() == self.now:
+            name = heappop(self._ends)[2]
             self.partition.remove(name)
-        return decision.allowed
+            self.ended(self.running.pop(name))
 
-    def _duration(self, job: Job) -> int | None:
-        return job.promised_time if self._has_budgets else None
+    def start_waiting(self) -> None:
+        """Start the waiting jobs that fit now."""
+        if self.waiting:
+            for request in self.partition.wake():
+                name = request.application_id
+                self.decisions += 1
+                if self.partition.allocate(request):
+                    job, job_class = self.stop_waiting(name)
+                    self.start(name, job, job_class)
+
+    # Jobs
+
+    def submit(self, job: Job) -> None:
+        """Place and request the next job."""
+        name = job.application_id
+        if job.submit_time < self.now:
+            raise RequestError("jobs", job.number, f"submitted at {job.submit_time}, but an earlier job at {self.now}")
+        if name in self.running or name in self.waiting:
+            raise RequestError("jobs", job.number, "submitted again before the job of that number has ended")
+        placement = self.partition.submit(name, job.user, job.queue, tags=job.tags)
+        if placement.queue_path is None:
+            self.unplaced(job, placement)
+            return
+        job_class = self._class_of(placement.queue_path, job)
+        if job_class.never:
+            self._reject(job, job_class)
+            return
+        # Jobs of one class get equal answers.
+        decision = None if job_class.waiting else self.allocate(name, job_class)
+        if decision:
+            self.start(name, job, job_class)
+        elif decision is not None and not all(one.can_wait for one in decision.violations):
+            job_class.never = tuple(one for one in decision.violations if not one.can_wait)
+            self._reject(job, job_class)
+        else:
+            self.wait(job, job_class, decision)
+
+    def _class_of(self, queue_path: str, job: Job) -> JobClass:
+        tags = tuple(sorted(job.tags.items())) if job.tags else ()
+        duration = job.promised_time if self._promises else None
+        key = queue_path, job.user, job.usage, tags, duration
+        job_class = self._classes.get(key)
+        if job_class is None:
+            job_class = self._classes[key] = JobClass(queue_path, job.user, job.usage, duration)
+            self.made_class(tags, job_class)
+        return job_class
+
+    def allocate(self, name: str, job_class: JobClass) -> Decision:
+        """Request a job."""
+        self.decisions += 1
+        return self.partition.allocate(name, name, job_class.usage, duration=job_class.duration)
+
+    def start(self, name: str, job: Job, job_class: JobClass) -> None:
+        """Run a job that was granted."""
+        self._starts += 1
+        running = RunningJob(self.now + job.run_time, self._starts, self.now, job, job_class)
+        self.running[name] = running
+        heappush(self._ends, (running.end, running.number, name))
+        self.started(running)
+
+    def wait(self, job: Job, job_class: JobClass, decision: Decision | None) -> None:
+        """Let a job be pending. If the partition has denied it, *decision* is the answer."""
+        name = job.application_id
+        answer = self.partition.request(name, name, job_class.usage, duration=job_class.duration)
+        if not answer:
+            self._reject(job, job_class, answer)
+            return
+        self.delayed(job, job_class, decision)
+        self.waiting[name] = job, job_class
+        job_class.waiting[name] = None
+
+    def stop_waiting(self, name: str) -> tuple[Job, JobClass]:
+        """Remove and return a waiting job, which starts."""
+        job, job_class = self.waiting.pop(name)
+        self.resumed(job_class)
+        del job_class.waiting[name]
+        return job, job_class
+
+    def evict(self, name: str) -> RunningJob:
+        """Note that the partition has released a running job."""
+        evicted = self.running.pop(name)
+        self.ended(evicted)
+        return evicted
+
+    def _reject(self, job: Job, job_class: JobClass, decision: Decision | None = None) -> None:
+        self.partition.remove(job.application_id)
+        self.rejected(job, job_class, decision)
+
+    # What a replay records
+
+    def made_class(self, tags: tuple[tuple[str, str], ...], job_class: JobClass) -> None:
+        """Note a new class of equal jobs."""
+
+    def started(self, running: RunningJob) -> None:
+        """Note a job that starts."""
+
+    def ended(self, running: RunningJob) -> None:
+        """Note a job that has ended or was evicted."""
+
+    def delayed(self, job: Job, job_class: JobClass, decision: Decision | None) -> None:
+        """Note a job before it waits."""
+
+    def resumed(self, job_class: JobClass) -> None:
+        """Note that a job of a class is about to stop waiting."""
+
+    def rejected(self, job: Job, job_class: JobClass, decision: Decision | None) -> None:
+        """Note a job that can never start; *decision* is the answer if it may not even be pending."""
+
+    def unplaced(self, job: Job, placement: Placement) -> None:
+        """Note a job that no placement rule placed."""

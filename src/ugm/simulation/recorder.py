@@ -1,4 +1,4 @@
-"""Recording of a replay over time: the usage under each limit, running jobs, and waiting jobs by limit.
+"""Recording of a replay over time: the usage under each limit, running jobs, and waiting jobs.
 
 Pass a `Recorder` to `ugm.simulation.simulate`, and query it afterwards. It does not influence the replay. Its memory
 grows with the number of limits and of changes under each, not with the number of jobs; see `ugm.simulation.series`.
@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, final
 
-from ugm.simulation.gauges import ConfiguredLimit, Gauge, JobClass
-from ugm.simulation.lending import LendingGroup
-from ugm.simulation.report import GroupLending, LimitSummary
+from ugm.simulation.gauges import Gauge, JobClass
+from ugm.simulation.report import LimitSummary
 from ugm.simulation.series import Envelope, Trace, fitting
 
 __all__ = ["LimitSeries", "Recorder"]
@@ -49,17 +48,12 @@ class Recorder:
     origin: int = field(default=0, init=False)
     end: int = field(default=0, init=False)
     _running: Trace = field(default_factory=Trace, init=False)
-    _waiting_jobs: Trace = field(default_factory=Trace, init=False)
+    _waiting: Trace = field(default_factory=Trace, init=False)
     #: The usage of all running jobs by resource.
     _in_use: Counter[str] = field(default_factory=Counter, init=False)
     _totals: defaultdict[str, Trace] = field(default_factory=partial(defaultdict, Trace), init=False)
     #: In the order of first use.
     _usage: defaultdict[Gauge, Trace] = field(default_factory=partial(defaultdict, Trace), init=False)
-    #: What each group has borrowed, in the order of first use; what all groups of a kind have borrowed and lent.
-    _borrowed: defaultdict[LendingGroup, Trace] = field(default_factory=partial(defaultdict, Trace), init=False)
-    _sharings: dict[tuple[str, str], tuple[Trace, Trace]] = field(default_factory=dict, init=False)
-    #: The number of jobs that wait for each limit.
-    _waiting: dict[ConfiguredLimit, tuple[int, Trace]] = field(default_factory=dict, init=False)
 
     @property
     def width(self) -> int:
@@ -74,17 +68,12 @@ class Recorder:
     @property
     def waiting(self) -> Envelope:
         """The number of waiting jobs."""
-        return self._envelope(self._waiting_jobs)
+        return self._envelope(self._waiting)
 
     @property
     def totals(self) -> dict[str, Envelope]:
         """The usage of all running jobs, by resource."""
         return {resource: self._envelope(trace) for resource, trace in sorted(self._totals.items())}
-
-    def waiting_for(self, limit: LimitSummary) -> Envelope:
-        """Return the number of jobs that waited for a limit; the sum over all limits is `waiting`."""
-        traces = [trace for each, (_, trace) in self._waiting.items() if each.key == _key(limit)]
-        return self._envelope(traces[0] if traces else Trace())
 
     def series(self, limit: LimitSummary) -> LimitSeries:
         """Return the usage under a limit, for the subject that came closest, and of equals that with most usage."""
@@ -96,18 +85,6 @@ class Recorder:
         name, usage = max(closest, key=lambda each: sum(each[1].area))
         return LimitSeries(name, limit.names, usage)
 
-    def borrowed(self, lending: GroupLending) -> Envelope:
-        """Return what a group borrowed."""
-        key = lending.kind, lending.resource, lending.name
-        found = [trace for one, trace in self._borrowed.items() if (*_sharing_key(one), one.name) == key]
-        return self._envelope(found[0] if found else Trace())
-
-    @property
-    def lending(self) -> dict[tuple[str, str], tuple[Envelope, Envelope]]:
-        """The amount of a resource that all groups of a kind borrowed, and the part of it that other groups lent."""
-        traces = sorted(self._sharings.items())
-        return {key: (self._envelope(borrowed), self._envelope(lent)) for key, (borrowed, lent) in traces}
-
     def _envelope(self, trace: Trace) -> Envelope:
         return trace.envelope(self.width, self.end)
 
@@ -118,34 +95,18 @@ class Recorder:
         second = now - self.origin
         for gauge, _ in job_class.gauges:
             self._usage[gauge].set(second, gauge.used)
-        for group, _ in job_class.groups:
-            self._borrowed[group].set(second, group.borrowed)
-            borrowed, lent = self._sharings.setdefault(_sharing_key(group), (Trace(), Trace()))
-            borrowed.set(second, group.sharing.borrowed)
-            lent.set(second, group.sharing.lent)
         for resource, amount in job_class.usage.items():
             self._in_use[resource] += jobs * amount
             self._totals[resource].set(second, self._in_use[resource])
 
-    def record_waiting(self, now: int, job_class: JobClass, jobs: int) -> None:
-        """Record that jobs begin to wait for the awaited limit of their class; a negative number of them stops."""
-        limit = job_class.awaited[0].configured
-        count, trace = self._waiting.get(limit) or (0, Trace())
-        self._waiting[limit] = count + jobs, trace
-        trace.set(now - self.origin, count + jobs)
-
     def record_counts(self, now: int, running: int, waiting: int) -> None:
         """Record the numbers of running and waiting jobs."""
         self._running.set(now - self.origin, running)
-        self._waiting_jobs.set(now - self.origin, waiting)
+        self._waiting.set(now - self.origin, waiting)
 
     def finish(self, now: int) -> None:
         """End the recording."""
         self.end = now - self.origin
-
-
-def _sharing_key(group: LendingGroup) -> tuple[str, str]:
-    return group.sharing.kind, group.sharing.resource
 
 
 def _key(limit: LimitSummary) -> tuple[str, str, str, str | None]:

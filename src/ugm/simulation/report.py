@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
+from itertools import groupby
+from math import sqrt
 from typing import Final, final
 
 from ugm._json_values import JsonObject
 from ugm.partition import ThresholdCrossed
 from ugm.resources import Resource
-from ugm.simulation.correlation import rank_correlation
 
 __all__ = [
     "BudgetUse",
     "Crossing",
     "GroupLending",
-    "GroupLoan",
     "GroupReclaim",
     "JobRejection",
     "LimitSummary",
@@ -219,7 +219,7 @@ class JobRejection:
 @final
 @dataclass(frozen=True, slots=True)
 class GroupLending:
-    """The amounts of one resource that a group of a quota model borrowed and lent."""
+    """The amounts of one resource that a group of a quota model borrowed."""
 
     #: The kind of the group: ``elastic group`` or ``quota node``.
     kind: str
@@ -231,22 +231,6 @@ class GroupLending:
     peak: int
     #: The usage beyond the guarantee, times seconds.
     borrowed: int
-    #: The part of the guarantee that other groups used, times seconds. Others use it only after all amounts that are
-    #: guaranteed to no group.
-    lent: int
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class GroupLoan:
-    """The amounts that one group lent to another one."""
-
-    kind: str
-    resource: str
-    borrower: str
-    lender: str
-    #: In amounts times seconds.
-    amount: int
 
 
 @final
@@ -292,8 +276,6 @@ class Report:
     rejections: tuple[JobRejection, ...]
     #: The groups of elastic quotas and quota trees, by kind and resource; those that borrowed most first.
     lending: tuple[GroupLending, ...] = ()
-    #: By kind and resource, the largest first.
-    loans: tuple[GroupLoan, ...] = ()
     #: Those with most jobs first.
     reclaims: tuple[GroupReclaim, ...] = ()
     #: The accounts of budgets in each period in which they were used or denied jobs: those that denied jobs, by the
@@ -316,7 +298,7 @@ class Report:
         It is positive if users that use more wait longer. None with less than two users, or if all of them are equal.
         """
         means = {name: waiting.mean for name, waiting in self.users}
-        return rank_correlation([(used, means[name]) for name, used in self.usage if name in means])
+        return _rank_correlation([(used, means[name]) for name, used in self.usage if name in means])
 
     @property
     def is_clean(self) -> bool:
@@ -339,9 +321,31 @@ class Report:
             "limits": [limit.to_dict() for limit in self.limits],
             "rejections": [rejection.to_dict() for rejection in self.rejections],
             "lending": [asdict(group) for group in self.lending],
-            "loans": [asdict(loan) for loan in self.loans],
             "reclaims": [asdict(reclaim) for reclaim in self.reclaims],
             "budgets": [one.to_dict() for one in self.budgets],
             "crossings": [one.to_dict() for one in self.crossings],
             "verify": {"clean": self.is_clean, "findings": list(self.findings)},
         }
+
+
+def _rank_correlation(pairs: Sequence[tuple[float, float]]) -> float | None:
+    """Return the rank correlation (Spearman) of pairs of values, from -1 to 1; None if it is not defined."""
+    first, second = ([pair[side] for pair in pairs] for side in (0, 1))
+    one, other = _ranks(first), _ranks(second)
+    # The mean of all ranks, which are numbered from 1.
+    middle = (len(pairs) + 1) / 2
+    together = sum((a - middle) * (b - middle) for a, b in zip(one, other, strict=True))
+    spread = sqrt(sum((a - middle) ** 2 for a in one) * sum((b - middle) ** 2 for b in other))
+    return together / spread if spread else None
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """Return the ranks of values; equal values have the mean of their ranks."""
+    found = [0.0] * len(values)
+    before = 0
+    for _, group in groupby(sorted(range(len(values)), key=values.__getitem__), key=values.__getitem__):
+        equal = list(group)
+        for position in equal:
+            found[position] = before + (len(equal) + 1) / 2
+        before += len(equal)
+    return found

@@ -5,8 +5,7 @@ memory is KB per processor, and the lines are sorted by submit time. Files may b
 their first bytes, not by their name.
 
 The reader is strict and streams the file: only one line is in memory at a time. The first invalid line, or a number
-that is too large, raises an error with the line number. So does a file of mostly comments and blank lines, because a
-small gzipped file may contain millions of them. `ugm.simulation.JobMapping` interprets the numbers.
+that is too large, raises an error with the line number. `ugm.simulation.JobMapping` interprets the numbers.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import os
 import re
 import zlib
 from collections.abc import Iterator
-from io import BufferedReader, TextIOBase
+from io import BufferedReader
 from operator import gt
 from typing import Final, NamedTuple, final
 
@@ -30,13 +29,6 @@ UNKNOWN: Final = -1
 
 #: The statuses of parts of a job that was interrupted; another line describes the whole job.
 PARTIAL_STATUSES: Final = frozenset((2, 3, 4))
-
-#: The most characters of a line with a job: more than ten times the length of 18 numbers.
-_MAX_LINE: Final = 4096
-
-#: The most comments and blank lines in excess of the lines with jobs. Each further `_MAX_LINE` characters of a comment
-#: count as one more.
-_MAX_SKIPPED: Final = 10_000
 
 #: The fields that are times.
 _TIMES: Final = ("submit_time", "wait_time", "run_time", "requested_time", "think_time")
@@ -135,72 +127,33 @@ def parse_swf(stream: BufferedReader, name: str, header: SwfHeader | None = None
     # A pipe may have only the first byte yet, but no text starts with it.
     head = stream.peek(len(_GZIP_MAGIC))[: len(_GZIP_MAGIC)]
     zipped = head != b"" and _GZIP_MAGIC.startswith(head)
-    latest = 0
+    latest = number = 0
     with io.TextIOWrapper(gzip.GzipFile(fileobj=stream) if zipped else stream, "ascii", "replace") as text:
-        lines = _JobLines(text, name, header)
         try:
-            for line in lines:
-                record = _parse_line(line, name, lines.number)
+            for number, line in enumerate(text, 1):
+                if not (start := line.lstrip()) or start[0] == ";":
+                    if header is not None:
+                        header.read(line)
+                    continue
+                record = _parse_line(line, name, number)
                 if record.submit_time < latest:
                     reason = f"submitted at {record.submit_time}, but an earlier line is from {latest}"
-                    raise WorkloadError(name, lines.number, reason)
+                    raise WorkloadError(name, number, reason)
                 latest = record.submit_time
                 if record.status not in PARTIAL_STATUSES:
                     yield record
         except (EOFError, gzip.BadGzipFile, zlib.error):
             reason = "the compressed data are damaged or incomplete"
-            raise WorkloadError(name, lines.number + 1, reason) from None
-
-
-@final
-class _JobLines:
-    """The lines with jobs of a file; those of more than `_MAX_LINE` characters are truncated."""
-
-    __slots__ = ("_header", "_name", "_text", "number")
-
-    #: The number of the last line that was read, from 1.
-    number: int
-
-    def __init__(self, text: TextIOBase, name: str, header: SwfHeader | None) -> None:
-        self.number = 0
-        self._text: Final = text
-        self._name: Final = name
-        self._header: Final = header
-
-    def __iter__(self) -> Iterator[str]:
-        """Yield the lines with jobs; read the comments.
-
-        Raises:
-            WorkloadError: too many other lines precede.
-        """
-        skippable = _MAX_SKIPPED
-        is_start = True
-        while part := self._text.readline(_MAX_LINE + 1):
-            self.number += is_start
-            line = part.removesuffix("\n")
-            if is_start and not _is_skipped(line):
-                skippable += 1
-                yield line
-            elif skippable:
-                skippable -= 1
-                if is_start and self._header is not None:
-                    self._header.read(line)
-            else:
-                reason = f"the file has over {_MAX_SKIPPED} more comments and blank lines than lines with jobs"
-                raise WorkloadError(self._name, self.number, reason)
-            is_start = part.endswith("\n")
-
-
-def _is_skipped(line: str) -> bool:
-    """Return whether a line is a comment or blank."""
-    text = line.lstrip()
-    return text.startswith(";") or (not text and len(line) <= _MAX_LINE)
+            raise WorkloadError(name, number + 1, reason) from None
 
 
 def _parse_line(line: str, name: str, line_number: int) -> SwfRecord:
     texts = line.split()
-    if len(line) > _MAX_LINE or len(texts) != len(SwfRecord._fields) or not _NUMBERS.fullmatch(line):
-        raise WorkloadError(name, line_number, _fault(line, texts))
+    if len(texts) != len(SwfRecord._fields):
+        raise WorkloadError(name, line_number, f"expected {len(SwfRecord._fields)} fields, found {len(texts)}")
+    if not _NUMBERS.fullmatch(line):
+        odd = next(text for text in texts if not _NUMBERS.fullmatch(text))
+        raise WorkloadError(name, line_number, f"{odd!r} is not a number")
     try:
         record = SwfRecord._make(map(int, texts))
     except ValueError:
@@ -208,15 +161,6 @@ def _parse_line(line: str, name: str, line_number: int) -> SwfRecord:
     if min(record) < UNKNOWN or record.submit_time < 0 or record.number < 0 or _is_too_large(record):
         raise WorkloadError(name, line_number, _range_fault(record))
     return record
-
-
-def _fault(line: str, texts: list[str]) -> str:
-    if len(line) > _MAX_LINE:
-        return f"the line has more than {_MAX_LINE} characters"
-    if len(texts) != len(SwfRecord._fields):
-        return f"expected {len(SwfRecord._fields)} fields, found {len(texts)}"
-    odd = next(text for text in texts if not _NUMBERS.fullmatch(text))
-    return f"{odd!r} is not a number"
 
 
 def _with_decimals(texts: list[str], name: str, line_number: int) -> SwfRecord:

@@ -7,10 +7,12 @@ from datetime import date
 from typing import Final, final
 
 from ugm.budgets import Budget, Period
-from ugm.budgets.calendar import LAST_SECOND, NEVER, calendar_of
+from ugm.budgets.calendar import calendar_of
 from ugm.configuration import PartitionConfig
+from ugm.configuration.schedules import LAST_SECOND, NEVER
 from ugm.errors import RequestError
-from ugm.partition.config_schedule import ConfigSchedule
+from ugm.partition.config.compiled import ConfigSchedule
+from ugm.simulation.player import VirtualClock
 
 __all__ = ["Timeline"]
 
@@ -19,7 +21,7 @@ _FIRST_SECOND: Final = (date(2, 1, 1) - date(1970, 1, 1)).days * 86_400
 
 
 @final
-class Timeline:
+class Timeline(VirtualClock):
     """The virtual clock of a replay.
 
     Args:
@@ -31,10 +33,8 @@ class Timeline:
         RequestError: no calendar has the start.
     """
 
-    __slots__ = ("_calendars", "_schedule", "_start", "next_change", "now")
+    __slots__ = ("_calendars", "_schedule", "_start", "next_change")
 
-    #: The second of the workload.
-    now: int
     #: The next second of the workload at which limits may change or budgets are renewed; `NEVER` or later for none.
     next_change: int
 
@@ -45,7 +45,7 @@ class Timeline:
         self._calendars: Final = [calendar_of(period, zone) for period, zone in sorted(periods)]
         self._schedule: Final = ConfigSchedule.compile(config)
         self._start: Final = start
-        self.now = 0
+        super().__init__()
         self.find_next_change()
 
     @property

@@ -17,7 +17,7 @@ from ugm.configuration import PartitionConfig
 from ugm.decision import Violation
 from ugm.errors import RequestError
 from ugm.identity import ROOT, UserGroup
-from ugm.model import SetupViolation
+from ugm.model import GangModel, SetupViolation
 from ugm.partition import (
     Allocation,
     AllocationRequest,
@@ -283,7 +283,15 @@ class PartitionModel(PartitionModelState):
         if not found and not denied:
             for one in coming:
                 self._grant(one)
-        return found + denied
+            return ()
+        return self._with_never(found + denied, coming)
+
+    def _with_never(self, denied: tuple[Violation, ...], coming: Iterable[Allocation]) -> tuple[Violation, ...]:
+        """Return violations with those of limits that the allocations can never fit together."""
+        claims = list(map(self.claim, coming))
+        models = (model for model in self.make_models() if isinstance(model, GangModel))
+        never = {violation[:5]: violation for model in models for violation in model.never(claims)}
+        return (*(never.pop(violation[:5], violation) for violation in denied), *never.values())
 
     def _gang_denied_by_models(self, coming: Iterable[Allocation]) -> tuple[Violation, ...]:
         """Return the first violation of each limit, or one for which waiting cannot help."""

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeAlias
 from ugm.configuration import LimitConfig, LimitExtensions, PartitionConfig, QueueConfig
 from ugm.decision import Violation
 from ugm.identity import WILDCARD, TrackingType, UserGroup
-from ugm.partition.pending_limits import PendingViolation
+from ugm.partition.config.compiled import PendingViolation
 from ugm.resources import Resource
 from ugm.testing.tracker_model import Place, charged_places
 

@@ -24,7 +24,7 @@ from ugm.resources import Resource
 from ugm.testing.queue_model import QueueAllowance, QueueModel, upward
 
 if TYPE_CHECKING:
-    from ugm.tracking.tracker_interface import Request
+    from ugm.tracking.manager import Request
 
 __all__ = ["Grant", "LimitInForce", "Place", "TrackerModel", "charged_places"]
 

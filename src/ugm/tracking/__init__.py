@@ -1,12 +1,19 @@
-"""Users and groups: their usage by queue, and the limits of a configuration that apply to them."""
+"""Users and groups: their usage by queue, and the limits of a configuration that apply to them.
 
-from ugm.decision import EffectiveLimit
-from ugm.tracking.limit_epochs import ActiveLimits
-from ugm.tracking.limits import Limits
-from ugm.tracking.manager import Manager
-from ugm.tracking.snapshot import GroupUsage, QueueUsage, UserUsage
-from ugm.tracking.tracker_interface import Request, Tracker
-from ugm.tracking.trackers import GroupTracker, QueueTracker, UserTracker
+Each name is loaded when it is first used: a `ugm.Partition` needs no `Manager`.
+"""
+
+from ugm._lazy import on_first_use
+
+#: True for type checkers; the module `typing` takes longer to import than this package.
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from ugm.decision import EffectiveLimit
+    from ugm.tracking.limits import ActiveLimits, Limits
+    from ugm.tracking.manager import Manager, Request, Tracker
+    from ugm.tracking.snapshot import GroupUsage, QueueUsage, UserUsage
+    from ugm.tracking.trackers import GroupTracker, QueueTracker, UserTracker
 
 __all__ = [
     "ActiveLimits",
@@ -22,3 +29,22 @@ __all__ = [
     "UserTracker",
     "UserUsage",
 ]
+
+_load, _names = on_first_use(
+    __name__,
+    {
+        "ugm.decision": "EffectiveLimit",
+        "ugm.tracking.limits": "ActiveLimits Limits",
+        "ugm.tracking.manager": "Manager Request Tracker",
+        "ugm.tracking.snapshot": "GroupUsage QueueUsage UserUsage",
+        "ugm.tracking.trackers": "GroupTracker QueueTracker UserTracker",
+    },
+)
+
+
+def __getattr__(name: str) -> object:
+    return _load(name)
+
+
+def __dir__() -> list[str]:
+    return _names()

@@ -23,33 +23,300 @@ The cost: the time of a request is proportional to the number of limits on its p
 the limits also looks up the chains. Memory grows with the number of holdings, not with that of requests.
 
 The functions here take no lock and check no arguments; trackers and managers do both.
+
+`OwnerUsageTree` lists the holdings of one user or group, as a sparse tree of queues below ``root``. A counter
+(`ugm.counters.Counter`) exists only where a limit needs it: for every limited queue in or below which an application
+runs. A queue without a limit therefore costs nothing. A change of the limits does not touch the trees: each brings its
+counters up to date on its next use. It adjusts the counters that exist, and sums up those of queues that were not
+limited before.
+
+Source: Apache YuniKorn, user based resource usage tracking, "Queue tracking"; user based quota enforcement, "Queue
+tracking" and "Configuration updates and storage".
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeAlias, final
+from typing import Final, Protocol, Self, TypeAlias, final
 
-from ugm.counters import Counter, Layout, RequestVector, charge, fits, fits_one_more, refund, try_charge
+from ugm.counters import (
+    Counter,
+    Layout,
+    Limit,
+    RequestVector,
+    charge,
+    fits,
+    fits_one_more,
+    leaf_to_root,
+    refund,
+    try_charge,
+)
 from ugm.decision import Violation, exceeded
-from ugm.errors import ReleaseError
-from ugm.identity import UserGroup, is_below
-from ugm.resources import MEMORY, VCORE, Resource
-from ugm.tracking.holding_links import link, relink, unlink, with_siblings
-from ugm.tracking.limit_epochs import Epoch
-from ugm.tracking.owner_usage_tree import OwnerUsageTree
+from ugm.errors import ReleaseError, RequestError
+from ugm.identity import TrackingType, UserGroup, ancestors, is_below
+from ugm.resources import MEMORY, VCORE, Resource, sum_of
+from ugm.tracking.limits import ActiveLimits, Epoch, Level, ManualLimits
 
-__all__ = ["DETACHED", "Amounts", "Holding", "HoldingTree", "QueueChain", "amount_of", "amounts_by_name"]
+__all__ = [
+    "DETACHED",
+    "Amounts",
+    "Holding",
+    "OwnerUsageTree",
+    "QueueChain",
+    "all_holdings",
+    "amount_of",
+    "amounts_by_name",
+    "link",
+    "relink",
+    "unlink",
+    "with_siblings",
+]
+
+
+def with_siblings(holding: Holding | None) -> Iterator[Holding]:
+    """Yield a holding and all holdings behind it."""
+    while holding is not None:
+        yield holding
+        holding = holding.sibling
+
+
+def all_holdings(index: Mapping[str, Holding]) -> Iterator[Holding]:
+    """Yield all holdings of an index."""
+    for first in index.values():
+        yield from with_siblings(first)
+
+
+def link(index: dict[str, Holding], holding: Holding) -> None:
+    """Add a holding to an index, behind the others of its application."""
+    last = index.setdefault(holding.application_id, holding)
+    while last is not holding:
+        if last.sibling is None:
+            last.sibling = holding
+        last = last.sibling
+
+
+def relink(index: dict[str, Holding], holding: Holding) -> None:
+    """Undo `unlink`: add a holding as the first of its application, if it is not in the index."""
+    first = index.get(holding.application_id)
+    if holding not in with_siblings(first):
+        # Its link to the next holding is intact. Behind the others, it would close a circle.
+        holding.sibling = first
+        index[holding.application_id] = holding
+
+
+def unlink(index: dict[str, Holding], holding: Holding) -> None:
+    """Remove a holding from an index."""
+    first = index[holding.application_id]
+    if first is not holding:
+        for other in with_siblings(first):
+            if other.sibling is holding:
+                other.sibling = holding.sibling
+    elif holding.sibling is None:
+        del index[holding.application_id]
+    else:
+        index[holding.application_id] = holding.sibling
+
+
+#: Looking up a member of an enumeration costs more than comparing with it.
+_USER: Final = TrackingType.USER
+
+
+@final
+class OwnerUsageTree:
+    """The holdings of one user or group, with the counters of its limits.
+
+    Args:
+        name: the user or group.
+        kind: which of the two.
+        active_limits: the limits, shared by all trees of a partition.
+    """
+
+    __slots__ = ("_epoch", "_manual", "active_limits", "counters", "group_choices", "holdings", "kind", "name")
+
+    name: str
+    kind: TrackingType
+    active_limits: ActiveLimits
+    #: Application to its first holding.
+    holdings: dict[str, Holding]
+    #: Canonical queue path to counter. Invariant: a counter exists exactly where a limit applies and something runs.
+    counters: dict[str, Counter]
+    #: The groups chosen for applications of a user that have not been charged yet; None if there are no such choices.
+    #: Replaced as a whole, never changed in place.
+    group_choices: Mapping[str, Self | None] | None
+    #: The epoch of `counters`.
+    _epoch: Epoch
+    #: The limits set by hand; None if there are none. They may have expired.
+    _manual: ManualLimits | None
+
+    def __init__(self, name: str, kind: TrackingType, active_limits: ActiveLimits) -> None:
+        self.name = name
+        self.kind = kind
+        self.active_limits = active_limits
+        self.holdings = {}
+        self.counters = {}
+        self.group_choices = None
+        self._epoch = active_limits.epoch
+        self._manual = None
+
+    # Queries
+
+    def total(self) -> Resource:
+        """Return the usage in all queues together, without zeros. The time depends on the number of applications."""
+        return sum_of(holding.held() for holding in all_holdings(self.holdings))
+
+    def find(self, application_id: str, queue_path: str) -> Holding | None:
+        """Return the holding of an application in a queue."""
+        for holding in with_siblings(self.holdings.get(application_id)):
+            if holding.queue_path == queue_path:
+                return holding
+        return None
+
+    def chain(self, queue_path: str) -> list[Counter]:
+        """Return the counters of all limits from a queue to the root, leaf to root.
+
+        Where nothing runs below a limit yet, the counter is new and not part of the tree.
+        """
+        self.refresh()
+        chain = []
+        for level in self._levels_from(queue_path):
+            counter = self.counters.get(level.queue_path)
+            if counter is None:
+                limit = level.limit_for(self.name)
+                if limit is None:
+                    continue
+                counter = Counter(self, level.queue_path, limit, self._epoch.layout)
+            chain.append(counter)
+        return chain
+
+    def _levels_from(self, queue_path: str) -> Sequence[Level]:
+        """Return the levels from a queue to the root, leaf to root, with limits set by hand in place of others."""
+        limits = self.active_limits.limits
+        levels = (limits.users if self.kind is _USER else limits.groups).levels_from(queue_path)
+        if self._manual is None:
+            return levels
+        by_path = {level.queue_path: level for level in levels} | self._manual.levels
+        return [by_path[path] for path in ancestors(queue_path) if path in by_path]
+
+    # Counters
+
+    def refresh(self) -> None:
+        """Bring the counters up to date with the limits in force."""
+        if self._epoch is not self.active_limits.epoch:
+            self._recount()
+
+    def sorted_counters(self) -> list[Counter]:
+        """Return all counters, up to date, leaf to root."""
+        self.refresh()
+        return leaf_to_root(self.counters.values())
+
+    def _recount(self) -> None:
+        epoch = self.active_limits.epoch
+        if self._manual is not None and self._manual.revision is not self.active_limits.limits.revision:
+            self._manual = None
+        # Under another layout the counters count other resources, so that all of them have to be summed up.
+        old = self.counters if self._epoch.layout is epoch.layout else {}
+        new: dict[str, Counter] = {}
+        self.counters = {}
+        for path, limit in self._needed_limits().items():
+            counter = old.get(path)
+            if counter is None:
+                new[path] = counter = Counter(self, path, limit, epoch.layout)
+            else:
+                counter.replace_limit(limit)
+            self.counters[path] = counter
+        self._epoch = epoch
+        if new:
+            self._sum_up(new)
+
+    def _needed_limits(self) -> dict[str, Limit]:
+        """Return the limit of every limited queue in or below which something runs."""
+        paths = dict.fromkeys(holding.queue_path for holding in all_holdings(self.holdings))
+        levels = (level for path in paths for level in self._levels_from(path))
+        limits = {level.queue_path: level.limit_for(self.name) for level in levels}
+        return {path: limit for path, limit in limits.items() if limit is not None}
+
+    def _sum_up(self, counters: Mapping[str, Counter]) -> None:
+        """Charge all holdings to *counters*, which are new."""
+        for first in self.holdings.values():
+            counted: set[str] = set()
+            for holding in with_siblings(first):
+                vector = self._epoch.layout.vector(Resource(holding.held()))
+                for path in ancestors(holding.queue_path):
+                    counter = counters.get(path)
+                    if counter is not None:
+                        charge([counter], vector)
+                        if path not in counted:
+                            counted.add(path)
+                            counter.running += 1
+
+    def clear(self) -> None:
+        """Remove all holdings and counters, before they are listed again."""
+        self.holdings, self.counters = {}, {}
+
+    def set_limit(self, queue_path: str, change: Callable[[Limit], Limit]) -> None:
+        """Set a limit by hand until the next configuration is applied.
+
+        Raises:
+            RequestError: nothing runs in or below the queue.
+        """
+        if not any(is_below(holding.queue_path, queue_path) for holding in all_holdings(self.holdings)):
+            reason = f"{self.kind} {self.name!r} runs nothing in or below the queue, so there is no usage to limit"
+            raise RequestError("queue_path", queue_path, reason, "state-conflict")
+        self.refresh()
+        counter = self.counters.get(queue_path)
+        if self._manual is None or self._manual.revision is not self.active_limits.limits.revision:
+            self._manual = self.active_limits.begin_manual()
+        limit = change(counter.limit if counter else Limit(Resource()))
+        # Trackers whose limits can be set by hand share them with no partition, whose queues name other resources.
+        self.active_limits.count_resources(limit.resources, in_use=self.active_limits.limited_names)
+        named = {self.name: limit} if limit.resources or limit.applications else {}
+        self._manual.levels[queue_path] = Level(queue_path, named, None)
+        self._recount()
+        for holding in all_holdings(self.holdings):
+            holding.invalidate()
+
+    def recounted(self) -> dict[str, Counter]:
+        """Return the counters that follow from the holdings, summed up again; the own ones are brought up to date."""
+        self.refresh()
+        again = OwnerUsageTree(self.name, self.kind, self.active_limits)
+        again.holdings, again._manual = self.holdings, self._manual
+        again._recount()
+        return again.counters
+
+    # The groups of a user's applications
+
+    def has_group_choice(self, application_id: str) -> bool:
+        """Return whether a group, or no group, has been chosen for an application."""
+        return application_id in self.holdings or application_id in (self.group_choices or ())
+
+    def choose_group(self, application_id: str, group: Self | None) -> None:
+        """Choose the group that an application will be charged to; the first choice counts."""
+        if not self.has_group_choice(application_id):
+            self.group_choices = {**(self.group_choices or {}), application_id: group}
+
+    def drop_group_choice(self, application_id: str) -> None:
+        """Remove the choice for an application that has been charged: its holding has the group now."""
+        if self.group_choices is not None and application_id in self.group_choices:
+            # If the start of the application is put back, the choice is needed for its next first usage.
+            self.active_limits.lock.changes.append((self.restore_group_choices, self.group_choices))
+            left = {name: group for name, group in self.group_choices.items() if name != application_id}
+            self.group_choices = left or None
+
+    def restore_group_choices(self, choices: Mapping[str, Self | None] | None) -> None:
+        """Undo `drop_group_choice`."""
+        self.group_choices = choices
+
+    def drop_stale_group_choices(self) -> None:
+        """Remove the choices for running applications, which an interruption may have left."""
+        left = {name: group for name, group in (self.group_choices or {}).items() if name not in self.holdings}
+        self.group_choices = left or None
+
 
 #: ``vcore``, ``memory`` and the extended resources by name (None for none). One value, so that one assignment changes
 #: all of it. The garbage collector does not track a tuple of plain numbers.
 Amounts: TypeAlias = tuple[int, int, Mapping[str, int] | None]
-
 _NO_AMOUNTS: Final[Amounts] = (0, 0, None)
-
-#: The usage tree of a user or group.
-HoldingTree: TypeAlias = "OwnerUsageTree[Holding]"
 
 
 class QueueChain(Protocol):
@@ -63,7 +330,6 @@ class QueueChain(Protocol):
 
 #: The epoch of a holding that is not attached.
 DETACHED: Final = Epoch(Layout())
-
 #: The epoch of a holding whose chains must be looked up again. It is never in force.
 _EXPIRED: Final = Epoch(Layout())
 
@@ -83,8 +349,8 @@ class Holding:
 
     application_id: str
     queue_path: str
-    owner: HoldingTree
-    group: HoldingTree | None = None
+    owner: OwnerUsageTree
+    group: OwnerUsageTree | None = None
     #: The object that the last caller passed. The hot path compares it by identity to verify the owner.
     user: UserGroup | None = None
     #: The queue, if limits of its own apply.
@@ -152,11 +418,6 @@ class Holding:
     def held(self) -> dict[str, int]:
         """Return the held amounts by resource name."""
         return amounts_by_name(self.amounts)
-
-    def holds_exactly(self, vector: RequestVector) -> bool:
-        """Return whether *vector* names only ``vcore`` and ``memory``, and equals the held amounts."""
-        _, _, vcore, memory, _, extended = vector
-        return not extended and self.amounts == (vcore, memory, None)
 
     def require_held(self, vector: RequestVector, *, everything: bool = False) -> None:
         """Check that *vector* is held and, with *everything*, that nothing else is.
@@ -300,7 +561,7 @@ class Holding:
             unlink(self.group.holdings, self)
         self.epoch = DETACHED
 
-    # Steps of an undo list. The counters are rebuilt after them.
+    # Putting back after an interruption. The counters are rebuilt after that.
 
     def undo_attach(self) -> None:
         """Undo that the holding was attached, or is about to be."""
@@ -316,10 +577,6 @@ class Holding:
             if tree is not None:
                 relink(tree.holdings, self)
         self.invalidate()
-
-    def restore_amounts(self, amounts: Amounts) -> None:
-        """Undo a change of the held amounts."""
-        self.amounts = amounts
 
 
 def amounts_by_name(amounts: Amounts) -> dict[str, int]:

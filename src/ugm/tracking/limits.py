@@ -1,8 +1,13 @@
-"""The limits of a configuration, compiled for fast lookup.
+"""The limits of users and groups: compiled for fast lookup, and in force.
 
 A configuration is compiled once, without a lock, into two `LimitTable` objects: the limits of users and the limits of
 groups. A tracker looks up the levels from its queue to the root and finds, at each level, the limit for its one name.
-Compiled limits never change. `ugm.tracking.limit_epochs` defines which of them are in force.
+Compiled limits never change.
+
+`ActiveLimits` has the limits that are in force now, shared by all trackers of one partition. The problem: limits may be
+replaced while 100,000 users are tracked, and requests must not wait until all their counters are updated. The idea:
+replacing the limits is one assignment that begins a new *epoch*. Trackers and holdings remember the epoch of their
+counters. On the next use they compare it with the current epoch and, if it differs, update their counters.
 
 Source: Apache YuniKorn, user based quota enforcement, "Configuration updates and storage" and "Wildcard
 interpretation".
@@ -10,32 +15,24 @@ interpretation".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Self, TypeVar, final
+from weakref import WeakSet
 
-from ugm._request_names import unlisted
 from ugm.configuration import Extensions, LimitConfig, PartitionConfig
-from ugm.configuration.vectors import resource_vectors, unlisted_resources
-from ugm.counters import Limit
+from ugm.configuration.resource_names import RequestNames, resource_vectors, unlisted, unlisted_resources
+from ugm.counters import Layout, Limit
+from ugm.engine_lock import EngineLock
 from ugm.errors import RequestError
-from ugm.identity import WILDCARD, ancestors
+from ugm.identity import WILDCARD, ancestors, canonical_path
 from ugm.resources import MAX_QUANTITY, Resource
 
-__all__ = [
-    "Level",
-    "LimitTable",
-    "Limits",
-    "PathCache",
-    "checked_limit",
-]
+__all__ = ["ActiveLimits", "Epoch", "Level", "LimitTable", "Limits", "ManualLimits", "PathCache", "checked_limit"]
 
 T = TypeVar("T")
-
 _NO_EXTENSIONS: Final = Extensions()
-
 #: Number of results that a cache keeps; a full cache is emptied. Computing a result again takes a microsecond.
 _MAX_CACHED: Final = 1 << 14
-
 #: Length of the longest path whose result is cached, which bounds the size of a cache in bytes.
 _MAX_CACHED_LENGTH: Final = 256
 
@@ -85,26 +82,19 @@ class LimitTable:
         levels: canonical queue path to its limits; queues without limits are missing.
     """
 
-    __slots__ = ("_ranks", "levels", "levels_from", "ranks_from")
+    __slots__ = ("_ranks", "levels", "levels_from")
 
     def __init__(self, levels: Mapping[str, Level]) -> None:
         self.levels: Final = levels
-        self._ranks = {path: {name: rank for rank, name in enumerate(level.named)} for path, level in levels.items()}
+        #: The position of each name in its queue.
+        self._ranks: Final = {
+            path: {name: rank for rank, name in enumerate(level.named)} for path, level in levels.items()
+        }
         #: A queue path to the levels from there to the root, leaf to root; queues without limits are missing.
         self.levels_from: Final = PathCache(self._levels_from).__getitem__
-        #: The same with the position of each name, up to the first wildcard, which matches every group.
-        self.ranks_from: Final = PathCache(self._ranks_from).__getitem__
 
     def _levels_from(self, queue_path: str) -> tuple[Level, ...]:
         return tuple(self.levels[path] for path in ancestors(queue_path) if path in self.levels)
-
-    def _ranks_from(self, queue_path: str) -> tuple[Mapping[str, int], ...]:
-        ranks = []
-        for level in self.levels_from(queue_path):
-            ranks.append(self._ranks[level.queue_path])
-            if WILDCARD in level.named:
-                break
-        return tuple(ranks)
 
     def select_group(self, queue_path: str, groups: Sequence[str]) -> str | None:
         """Choose the group to charge for an application in *queue_path* whose user is a member of *groups*.
@@ -115,15 +105,11 @@ class LimitTable:
 
         Source: Apache YuniKorn, user based resource usage tracking, "Group limitations".
         """
-        if not groups:
-            return None
-        for ranks in self.ranks_from(queue_path):
-            first = None
-            for group in groups:
-                if group in ranks and (first is None or ranks[group] < ranks[first]):
-                    first = group
-            if first is not None:
-                return first
+        for level in self.levels_from(queue_path) if groups else ():
+            ranks = self._ranks[level.queue_path]
+            named = [group for group in groups if group in ranks]
+            if named:
+                return min(named, key=ranks.__getitem__)
             if WILDCARD in ranks:
                 return WILDCARD
         return None
@@ -208,3 +194,174 @@ def checked_limit(argument: str, resources: Resource | None) -> Resource:
     if any(amount > MAX_QUANTITY for amount in resources.amounts.values()):
         raise RequestError(argument, resources, f"a limit must not exceed {MAX_QUANTITY}")
     return resources
+
+
+#: Number of unused resource names that a layout always keeps.
+_SPARE: Final = 16
+
+
+@final
+class Epoch:
+    """A period in which the same limits are in force.
+
+    It is a separate object, so that a tracker that has been idle for long does not keep old limits in memory.
+    """
+
+    __slots__ = ("layout",)
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout: Final = layout
+
+
+@final
+class ManualLimits:
+    """The limits of one user or group that were set by hand, which expire with the configuration.
+
+    Args:
+        revision: that of the configuration in force.
+    """
+
+    __slots__ = ("__weakref__", "levels", "revision")
+
+    def __init__(self, revision: object) -> None:
+        self.revision: Final = revision
+        #: By canonical queue path.
+        self.levels: Final[dict[str, Level]] = {}
+
+    def names(self) -> Iterator[str]:
+        """Yield the resources that some limit names."""
+        for level in self.levels.values():
+            for limit in level.all_limits().values():
+                yield from limit.resources
+
+
+@final
+class ActiveLimits:
+    """The limits in force for all trackers of one partition, with the lock that guards all of them.
+
+    Args:
+        limits: the initial limits; None for no limits.
+        user_limits_win: whether a user with a named limit on the path of a queue is exempt from the limits of its group
+            there. The usage is charged to the group in any case.
+        lock: the lock of the engine; None for a new one.
+        managed: whether the trackers belong to a manager, so that programs must not charge them directly.
+    """
+
+    __slots__ = ("_by_hand", "_canonical", "epoch", "limits", "lock", "managed", "request_names", "user_limits_win")
+
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        *,
+        user_limits_win: bool = False,
+        managed: bool = False,
+        lock: EngineLock | None = None,
+    ) -> None:
+        self._canonical = PathCache(canonical_path).__getitem__
+        self.limits: Limits = limits or Limits({}, {})
+        #: The names that requests may have, and those that were requested.
+        self.request_names: RequestNames = RequestNames(self.limits.listed, self.limits.modelled)
+        self.epoch: Epoch = Epoch(self._layout(self.limits.names))
+        self.user_limits_win: Final = user_limits_win
+        self.managed: Final = managed
+        #: The limits set by hand of all trackers that still exist.
+        self._by_hand: Final[WeakSet[ManualLimits]] = WeakSet()
+        #: The lock of the engine: every public operation of the partition, manager or tracker holds it. The lock has
+        #: the same epoch as the limits, so it notices if an operation replaces the limits and is then interrupted.
+        self.lock: Final = lock or EngineLock()
+        self.lock.epoch = self.lock.valid_epoch = self.epoch
+        self.lock.rebuild, self.lock.revert = self.discard_counters, self._revert
+
+    def _revert(self) -> None:
+        """Put back what an operation has changed: each item of the list is a function with its arguments."""
+        for restore, *arguments in reversed(self.lock.changes):
+            restore(*arguments)
+        self.lock.finish()
+
+    def path(self, queue_path: str) -> str:
+        """Return the canonical form of a queue path, from a cache if possible. See `ugm.identity.canonical_path`."""
+        # Only a string can be a key of the cache. `canonical_path` refuses everything else.
+        return self._canonical(queue_path) if type(queue_path) is str else canonical_path(queue_path)
+
+    def replace_limits(
+        self, limits: Limits, other_names: Iterable[str] = (), *, closed: bool = False, recount: bool = False
+    ) -> None:
+        """Put *limits* in force. Counters keep their usage, and get the new limits on their next use.
+
+        Args:
+            limits: the limits of users and groups.
+            other_names: resources that other limits name. They are charged together with those of users and groups.
+            closed: whether all other resources are unavailable.
+            recount: whether to discard all counters: each is summed up from the holdings on its next use.
+        """
+        self.limits = limits
+        self.request_names = self.request_names.with_names(limits.listed, limits.modelled)
+        layout = self._layout((*limits.names, *other_names), closed=closed)
+        self._begin(Epoch(layout) if recount else self._epoch_of(layout))
+
+    def _layout(self, names: Iterable[str], *, closed: bool = False) -> Layout:
+        return Layout(names, closed=closed, listed=self.request_names.listed, examine=self.request_names.examine)
+
+    def discard_counters(self) -> None:
+        """Discard all counters: each is summed up from the holdings on its next use."""
+        old = self.epoch.layout
+        # A layout is compared by identity, so counters are not carried over even if it has the same names.
+        self._begin(Epoch(self._layout((*self.limits.names, *old.limited), closed=old.closed)))
+
+    def count_resources(
+        self,
+        names: Iterable[str],
+        *,
+        closed: bool | None = None,
+        in_use: Callable[[], Iterable[str]] | None = None,
+    ) -> bool:
+        """Count more resources until the limits are replaced, and return whether the layout has changed.
+
+        Args:
+            names: the resources.
+            closed: whether all other resources are unavailable; None for no change.
+            in_use: returns the other resources that must be counted; None keeps all. It is called only if *names* has
+                a new resource. If most of the counted resources are unused, they are dropped.
+        """
+        old, names = self.epoch.layout, tuple(names)
+        is_closed = old.closed if closed is None else closed
+        layout = self._layout((*names, *old.limited), closed=is_closed)
+        if in_use is not None and len(layout.names) > max(_SPARE, len(old.names)):
+            layout = self._layout((*names, *self.names_to_keep(in_use)), closed=is_closed)
+        epoch = self._epoch_of(layout)
+        if epoch.layout is old:
+            return False
+        self._begin(epoch)
+        return True
+
+    def begin_manual(self) -> ManualLimits:
+        """Return the limits of a user or group that sets its first one by hand under this configuration."""
+        manual = ManualLimits(self.limits.revision)
+        self._by_hand.add(manual)
+        return manual
+
+    def limited_names(self) -> Iterator[str]:
+        """Yield the resources that a limit of the configuration or one set by hand names."""
+        yield from self.limits.names
+        for manual in self._by_hand:
+            if manual.revision is self.limits.revision:
+                yield from manual.names()
+
+    def names_to_keep(self, in_use: Callable[[], Iterable[str]]) -> Iterable[str]:
+        """Return the resources to keep in the layout: all of them, or those in use if most are unused."""
+        names = self.epoch.layout.names
+        if len(names) <= _SPARE:
+            return names
+        used = frozenset(in_use())
+        return names if len(names) <= 2 * len(used) + _SPARE else used
+
+    def _begin(self, epoch: Epoch) -> None:
+        self.epoch = self.lock.epoch = epoch
+
+    def _epoch_of(self, layout: Layout) -> Epoch:
+        old = self.epoch.layout
+        if (layout.names, layout.closed, layout.listed) != (old.names, old.closed, old.listed):
+            return Epoch(layout)
+        # Keep the same layout for the same names: the vectors that are cached in resources stay valid.
+        old.limited, old.examine = layout.limited, layout.examine
+        return Epoch(old)

@@ -6,37 +6,121 @@ one, and leaves the rest to the holding (`ugm.tracking.holding`). It stores no a
 One lock guards everything, and every public operation holds it once for all of its work. While it is held, no foreign
 code runs, and nothing is read from files, timed or logged.
 
-Source: Apache YuniKorn, user based resource usage tracking; user based quota enforcement.
+Source: Apache YuniKorn, user based resource usage tracking, "Tracker interface"; user based quota enforcement.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
-from typing import Final, Literal, final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, Literal, NamedTuple, Protocol, TypeVar, final, runtime_checkable
 
 from ugm.arguments import require_group_limits, require_name, require_request, require_user, require_vector
 from ugm.configuration import PartitionConfig
-from ugm.counters import RequestVector, fits, headroom
+from ugm.counters import fits, headroom
 from ugm.decision import ALLOWED, Decision, EffectiveLimit, Violation, already_exceeded
-from ugm.errors import NotTrackedError, ReleaseError, RequestError
+from ugm.engine_lock import exclusive
+from ugm.errors import InvariantError, NotTrackedError, ReleaseError, RequestError
 from ugm.identity import UserGroup
-from ugm.operation_lock import CHANGING, exclusive
 from ugm.resources import Resource
-from ugm.tracking.batch import BatchCharge
-from ugm.tracking.holding import DETACHED, Holding
-from ugm.tracking.holding_index import HoldingIndex
-from ugm.tracking.limit_epochs import ActiveLimits
-from ugm.tracking.limits import Limits
-from ugm.tracking.self_check import verify
+from ugm.tracking.holding import DETACHED, Holding, OwnerUsageTree, all_holdings, with_siblings
+from ugm.tracking.holding_index import BatchCharge, HoldingIndex
+from ugm.tracking.limits import ActiveLimits, Limits
 from ugm.tracking.snapshot import GroupUsage, UserUsage, copies_of
-from ugm.tracking.tracker_interface import Request
 from ugm.tracking.trackers import GroupTracker, UserTracker, tracker_of
 
-__all__ = ["Manager"]
+__all__ = ["Manager", "Request", "Tracker"]
 
+
+@runtime_checkable
+class Tracker(Protocol):
+    """An object that tracks and enforces the usage of users and groups, such as `ugm.Manager`."""
+
+    def increase_tracked_resource(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> bool:
+        """Charge *usage* to the user and the group of an application, or to neither. Return whether it was charged."""
+        ...
+
+    def decrease_tracked_resource(
+        self,
+        queue_path: str,
+        application_id: str,
+        usage: Resource,
+        remove_app: bool,  # noqa: FBT001 - the document's signature
+        user: UserGroup,
+    ) -> None:
+        """Refund *usage*; with *remove_app*, end the application in that queue."""
+        ...
+
+    def get_user_resources(self, user: UserGroup) -> Resource | None:
+        """Return the usage of a user in all queues together; None if the user is not tracked."""
+        ...
+
+    def get_group_resources(self, group: str) -> Resource | None:
+        """Return the usage of a group in all queues together; None if the group is not tracked."""
+        ...
+
+    def get_users_resources(self) -> tuple[UserUsage, ...]:
+        """Return the usage of every tracked user by queue, sorted by name."""
+        ...
+
+    def get_groups_resources(self) -> tuple[GroupUsage, ...]:
+        """Return the usage of every tracked group by queue, sorted by name."""
+        ...
+
+
+class Request(NamedTuple):
+    """One of several increases that are granted together or not at all."""
+
+    queue_path: str
+    application_id: str
+    usage: Resource
+    user: UserGroup
+
+
+def _findings(index: HoldingIndex) -> Iterator[str]:
+    """Yield a message for each counter or list that does not agree with the holdings; a message may be repeated."""
+    for first in index.holdings.values():
+        yield from _application_findings(list(with_siblings(first)))
+    listed: dict[OwnerUsageTree, set[Holding]] = {tree: set() for tree in index.trees()}
+    for holding in all_holdings(index.holdings):
+        for tree in filter(None, (holding.owner, holding.group)):
+            if tree in listed:
+                listed[tree].add(holding)
+            else:
+                yield f"{tree.kind} {tree.name!r} is charged {holding.application_id!r} but is not tracked"
+    for tree, holdings in listed.items():
+        owner = f"{tree.kind} {tree.name!r}"
+        if not tree.holdings:
+            yield f"{owner} is tracked without applications"
+        elif set(all_holdings(tree.holdings)) != holdings:
+            yield f"{owner} lists other holdings than are charged to it"
+        yield from (f"{owner} {finding}" for finding in _counter_findings(tree))
+
+
+def _application_findings(same: list[Holding]) -> Iterator[str]:
+    name = f"application {same[0].application_id!r}"
+    if len({(holding.owner, holding.group) for holding in same}) > 1:
+        yield f"{name} is charged to more than one user or group"
+    if len({holding.queue_path for holding in same}) != len(same):
+        yield f"{name} is listed twice in one queue"
+
+
+def _counter_findings(tree: OwnerUsageTree) -> Iterator[str]:
+    recounted = tree.recounted()
+    for path in {**tree.counters, **recounted}:
+        counter, expected = tree.counters.get(path), recounted.get(path)
+        if expected is None or counter is None:
+            yield f"counts {path}, where nothing runs" if expected is None else f"does not count {path}"
+            continue
+        due = dict([(None, expected.running), *expected.used().items()])
+        for name, used in [(None, counter.running), *counter.used().items()]:
+            if used != due[name]:
+                yield f"counts {used} {name or 'applications'} in {path}, but its applications hold {due[name]}"
+
+
+A = TypeVar("A")
+T = TypeVar("T")
 _LOGGER: Final = logging.getLogger(__name__)
-
 #: The request of an application that only starts.
 _NOTHING: Final = Resource()
 
@@ -83,8 +167,6 @@ class Manager:
         self._lock: Final = self._active_limits.lock
         self._lock.rebuild = self._rebuild
         self._index: Final = HoldingIndex(self._active_limits)
-        #: The dictionary of the index, for the hot path.
-        self._holdings: Final = self._index.holdings
         self._strict: Final = strict
 
     def __repr__(self) -> str:
@@ -113,41 +195,10 @@ class Manager:
             RequestError: an argument is empty, not well formed or of the wrong type, an amount is negative, or the
                 application belongs to another user.
         """
-        lock = self._lock
-        try:
-            # Before the lock is taken. If the holding ends in the meantime, its epoch is no longer in force.
-            holding = self._holdings.get(application_id)
-        except TypeError:
-            # An unhashable application id is rejected below.
-            holding = None
-        try:
-            with lock:
-                epoch = lock.valid_epoch
-                lock.valid_epoch = CHANGING
-                if (
-                    holding is not None
-                    and holding.user is user
-                    and (
-                        holding.queue_path is queue_path
-                        or (type(queue_path) is str and holding.queue_path == queue_path)
-                    )
-                    and holding.epoch is epoch
-                    and type(usage) is Resource
-                ):
-                    layout, vector = usage.compiled
-                    if layout is epoch.layout:
-                        if holding.try_charge(vector):
-                            lock.valid_epoch = epoch
-                            return ALLOWED
-                        violations = holding.violations_or_charge(vector)
-                        lock.valid_epoch = epoch
-                        return Decision(violations) if violations else ALLOWED
-                return lock.run_locked(epoch, self._increase_locked, queue_path, application_id, usage, user)
-        except BaseException as error:
-            lock.release_after_error(error)
-            raise
+        return self._lock.call(self._increase, (queue_path, application_id, usage, user))
 
-    def _increase_locked(self, queue_path: str, application_id: str, usage: Resource, user: UserGroup) -> Decision:
+    def _increase(self, request: tuple[str, str, Resource, UserGroup]) -> Decision:
+        queue_path, application_id, usage, user = request
         vector = require_request("usage", usage, self._active_limits.epoch.layout)
         holding = self._index.find(queue_path, application_id, user)
         is_new = holding.epoch is DETACHED
@@ -176,7 +227,7 @@ class Manager:
         return self._lock.run(self._increase_all, _batch(requests))
 
     def _increase_all(self, batch: Sequence[Request]) -> Decision:
-        charges = BatchCharge(self._index)
+        charges = BatchCharge(self._index, self._lock.changes)
         for queue_path, application_id, usage, user in batch:
             try:
                 vector = require_request("usage", usage, self._active_limits.epoch.layout)
@@ -184,7 +235,7 @@ class Manager:
             except RequestError:
                 charges.roll_back()
                 # Everything has been taken back, so the counters need not be rebuilt.
-                self._lock.undo.clear()
+                self._lock.finish()
                 raise
             charges.charge(holding, usage, vector)
         violations = charges.exceeded()
@@ -254,68 +305,23 @@ class Manager:
 
         The last two are logged as errors instead if the manager is not strict. In every case nothing has changed.
         """
-        lock = self._lock
         try:
-            # Before the lock is taken. If the holding ends in the meantime, its epoch is no longer in force.
-            holding = self._holdings.get(application_id)
-        except TypeError:
-            # An unhashable application id is rejected below.
-            holding = None
-        try:
-            with lock:
-                epoch = lock.valid_epoch
-                lock.valid_epoch = CHANGING
-                if (
-                    holding is not None
-                    and holding.user is user
-                    and (
-                        holding.queue_path is queue_path
-                        or (type(queue_path) is str and holding.queue_path == queue_path)
-                    )
-                    and holding.epoch is epoch
-                    and type(usage) is Resource
-                ):
-                    layout, vector = usage.compiled
-                    if layout is epoch.layout:
-                        if remove_app:
-                            return lock.run_locked(epoch, self._end, holding, vector)
-                        if holding.try_refund(vector):
-                            lock.valid_epoch = epoch
-                            return None
-                return lock.run_locked(
-                    epoch, self._decrease_locked, queue_path, application_id, usage, user, remove_app
-                )
+            self._lock.call(self._decrease, (queue_path, application_id, usage, remove_app, user))
         except (NotTrackedError, ReleaseError) as error:
             if self._strict:
                 raise
             _LOGGER.error("nothing refunded: %s", error)  # noqa: TRY400 - the caller's mistake needs no stack
-            return None
-        except BaseException as error:
-            lock.release_after_error(error)
-            raise
 
-    def _decrease_locked(
-        self,
-        queue_path: str,
-        application_id: str,
-        usage: Resource,
-        user: UserGroup,
-        remove_app: bool,  # noqa: FBT001 - as in the document's signature
-    ) -> None:
+    def _decrease(self, request: tuple[str, str, Resource, bool, UserGroup]) -> None:
+        queue_path, application_id, usage, ends, user = request
         vector = require_vector("usage", usage, self._active_limits.epoch.layout)
         holding = self._index.require_held(queue_path, application_id, user)
-        if remove_app:
-            self._end(holding, vector)
+        if ends:
+            # Everything is refunded, as one change.
+            holding.require_held(vector, everything=True)
+            self._index.end(holding, vector)
         elif not holding.try_refund(vector):
             holding.require_held(vector)
-
-    def _end(self, holding: Holding, vector: RequestVector) -> None:
-        """Refund everything that an application holds in a queue, and end it there, as one change."""
-        if not holding.holds_exactly(vector):
-            holding.require_held(vector, everything=True)
-        self._lock.undo.append((holding.restore_amounts, (holding.amounts,)))
-        holding.try_refund(vector)
-        self._index.end(holding)
 
     # Limits
 
@@ -451,7 +457,9 @@ class Manager:
         Raises:
             InvariantError: a counter or index differs. This is a bug in ugm; please report it.
         """
-        verify(self._index)
+        found = tuple(dict.fromkeys(_findings(self._index)))
+        if found:
+            raise InvariantError(found)
 
     # After an interruption
 

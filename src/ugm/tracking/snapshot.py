@@ -18,10 +18,9 @@ from ugm._json_values import JsonObject
 from ugm.counters import Limit
 from ugm.identity import ROOT, ancestors
 from ugm.resources import Resource
-from ugm.tracking.holding import HoldingTree
-from ugm.tracking.holding_links import all_holdings
+from ugm.tracking.holding import Amounts, Holding, OwnerUsageTree, all_holdings, amounts_by_name
 
-__all__ = ["GroupUsage", "QueueUsage", "TrackerCopy", "UsageLine", "UserUsage", "copies_of"]
+__all__ = ["GroupUsage", "QueueUsage", "TrackerCopy", "UsageLine", "UserUsage", "copies_of", "usage_line"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,18 +90,22 @@ class GroupUsage(NamedTuple):
 
 
 class UsageLine(NamedTuple):
-    """A copy of one holding."""
+    """A copy of one holding; or the pending allocations of an application."""
 
     application_id: str
     queue_path: str
     user_name: str
+    #: None if the application is charged to no group, or has not run yet.
     group_name: str | None
     used: dict[str, int]
+    #: 1 for a running application, or the number of pending allocations.
+    item_count: int = 1
 
-    @property
-    def item_count(self) -> int:
-        """The number of applications."""
-        return 1
+
+def usage_line(holding: Holding, amounts: Amounts) -> UsageLine:
+    """Return the line of a holding whose amounts were copied; without the lock."""
+    group = holding.group and holding.group.name
+    return UsageLine(holding.application_id, holding.queue_path, holding.owner.name, group, amounts_by_name(amounts))
 
 
 class TrackerCopy(NamedTuple):
@@ -115,19 +118,10 @@ class TrackerCopy(NamedTuple):
     queue_paths: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, tree: HoldingTree) -> Self:
+    def of(cls, tree: OwnerUsageTree) -> Self:
         """Copy a usage tree; the caller holds the lock."""
         tree.refresh()
-        lines = [
-            UsageLine(
-                holding.application_id,
-                holding.queue_path,
-                holding.owner.name,
-                holding.group.name if holding.group else None,
-                holding.held(),
-            )
-            for holding in all_holdings(tree.holdings)
-        ]
+        lines = [usage_line(holding, holding.amounts) for holding in all_holdings(tree.holdings)]
         return cls(tree.name, lines, {path: counter.limit for path, counter in tree.counters.items()})
 
     def user_usage(self) -> UserUsage:
@@ -180,6 +174,6 @@ class _QueueSum:
         )
 
 
-def copies_of(trees: Mapping[str, HoldingTree]) -> list[TrackerCopy]:
+def copies_of(trees: Mapping[str, OwnerUsageTree]) -> list[TrackerCopy]:
     """Copy all trees, sorted by name; the caller holds the lock."""
     return [TrackerCopy.of(trees[name]) for name in sorted(trees)]

@@ -2,7 +2,7 @@
 
 This module contains no rules. `ugm.tracking.holding` charges usage, and `ugm.counters` compares it with the limits.
 
-A tracker is the public interface of one `ugm.tracking.owner_usage_tree.OwnerUsageTree`. Trackers that belong to a
+A tracker is the public interface of one `ugm.tracking.holding.OwnerUsageTree`. Trackers that belong to a
 `ugm.Manager` are charged through it only. Trackers that were created directly are charged with `increase_resource` and
 `decrease_resource`. Every change is made to a user and the group of the application together, or to neither.
 
@@ -21,10 +21,8 @@ from ugm.counters import Limit
 from ugm.errors import NotTrackedError, RequestError
 from ugm.identity import ROOT, TrackingType
 from ugm.resources import Resource
-from ugm.tracking.holding import Holding, HoldingTree
-from ugm.tracking.limit_epochs import ActiveLimits
-from ugm.tracking.limits import checked_limit
-from ugm.tracking.owner_usage_tree import OwnerUsageTree
+from ugm.tracking.holding import Holding, OwnerUsageTree
+from ugm.tracking.limits import ActiveLimits, checked_limit
 
 __all__ = ["GroupTracker", "QueueTracker", "UserTracker", "tracker_of"]
 
@@ -37,7 +35,7 @@ class _Tracker:
 
     __slots__ = ("_tree",)
 
-    _tree: HoldingTree
+    _tree: OwnerUsageTree
 
     def __init__(self, name: str, kind: TrackingType, active_limits: ActiveLimits | None) -> None:
         if active_limits is not None and not isinstance(active_limits, ActiveLimits):
@@ -58,7 +56,9 @@ class _Tracker:
         """The usage in all queues together, without zeros. The time depends on the number of applications."""
         return self._tree.active_limits.lock.run(self._tree.total)
 
-    def _applications(self) -> tuple[str, ...]:
+    @property
+    def applications(self) -> tuple[str, ...]:
+        """The applications that run in any queue, sorted."""
         return tuple(sorted(self._tree.active_limits.lock.run(list, self._tree.holdings)))
 
     def increase_resource(self, queue_path: str, application_id: str, usage: Resource) -> bool:
@@ -76,30 +76,26 @@ class _Tracker:
         return self._tree.active_limits.lock.run(self._increase, queue_path, application_id, usage)
 
     def _increase(self, queue_path: str, application_id: str, usage: Resource) -> bool:
-        charged = self._charge(queue_path, application_id, usage)
-        if charged:
-            self._tree.drop_group_choice(application_id)
-        return charged
-
-    def _charge(self, queue_path: str, application_id: str, usage: Resource) -> bool:
         tree = self._tree
         path, application_id = tree.active_limits.path(queue_path), require_application_id(application_id)
         vector = require_vector("usage", usage, tree.active_limits.epoch.layout)
         holding = tree.find(application_id, path)
-        if holding is None:
-            _require_unmanaged(tree)
-            group = self._group_of(application_id)
-            for charged in (tree,) if group is None else (tree, group):
-                _require_owner(charged, tree, application_id)
-            holding = Holding(application_id, path, tree, group)
-            tree.active_limits.lock.undo.append((holding.undo_attach, ()))
-            return not holding.admit(vector)
         _require_unmanaged(tree)
         _require_owner(tree, tree, application_id)
-        holding.refresh()
-        return not holding.admit(vector)
+        if holding is None:
+            group = self._group_of(application_id)
+            if group is not None:
+                _require_owner(group, tree, application_id)
+            holding = Holding(application_id, path, tree, group)
+            tree.active_limits.lock.changes.append((holding.undo_attach,))
+        else:
+            holding.refresh()
+        is_charged = not holding.admit(vector)
+        if is_charged:
+            tree.drop_group_choice(application_id)
+        return is_charged
 
-    def _group_of(self, application_id: str) -> HoldingTree | None:
+    def _group_of(self, application_id: str) -> OwnerUsageTree | None:
         """Return the group that an application is, or would be, charged to."""
         running = self._tree.holdings.get(application_id)
         return running.group if running is not None else (self._tree.group_choices or {}).get(application_id)
@@ -130,7 +126,7 @@ class _Tracker:
         holding.refresh()
         holding.require_held(vector, everything=remove_app)
         if remove_app:
-            tree.active_limits.lock.undo.append((holding.undo_detach, (holding.amounts,)))
+            tree.active_limits.lock.changes.append((holding.undo_detach, holding.amounts))
         holding.try_refund(vector)
         if remove_app:
             holding.detach()
@@ -215,7 +211,7 @@ class QueueTracker(_Tracker):
     @property
     def running_applications(self) -> tuple[str, ...]:
         """The applications that run in any queue, sorted."""
-        return self._applications()
+        return self.applications
 
 
 @final
@@ -239,11 +235,6 @@ class GroupTracker(_Tracker):
     def group_name(self) -> str:
         """The group."""
         return self._tree.name
-
-    @property
-    def applications(self) -> tuple[str, ...]:
-        """The applications that run in any queue, sorted."""
-        return self._applications()
 
 
 @final
@@ -272,11 +263,6 @@ class UserTracker(_Tracker):
     def user_name(self) -> str:
         """The user."""
         return self._tree.name
-
-    @property
-    def applications(self) -> tuple[str, ...]:
-        """The applications that run in any queue, sorted."""
-        return self._applications()
 
     def has_group_for_app(self, application_id: str) -> bool:
         """Return whether a group, or no group, has been chosen for an application.
@@ -319,21 +305,21 @@ class UserTracker(_Tracker):
 TrackerT = TypeVar("TrackerT", UserTracker, GroupTracker)
 
 
-def tracker_of(tree: HoldingTree, kind: type[TrackerT]) -> TrackerT:
+def tracker_of(tree: OwnerUsageTree, kind: type[TrackerT]) -> TrackerT:
     """Return a tracker for the usage tree of a manager."""
     tracker = kind.__new__(kind)
     tracker._tree = tree  # noqa: SLF001 - of the base class
     return tracker
 
 
-def _require_unmanaged(tree: HoldingTree) -> None:
+def _require_unmanaged(tree: OwnerUsageTree) -> None:
     if tree.active_limits.managed:
         raise RequestError(
             "tracker", tree.name, "the tracker belongs to a manager and is charged through it", "state-conflict"
         )
 
 
-def _require_owner(tree: HoldingTree, owner: HoldingTree, application_id: str) -> None:
+def _require_owner(tree: OwnerUsageTree, owner: OwnerUsageTree, application_id: str) -> None:
     """Check that *tree* is charged for an application by *owner* only."""
     holding = tree.holdings.get(application_id)
     if holding is not None and holding.owner is not owner:

@@ -11,9 +11,10 @@ import pytest
 
 from support.usage_shares import compare_shares, compare_usage, fairness_ratio, share_list
 from support.vectors import cases, of_visible_folder, vectors
+from ugm import AllocationRequest, Resource
 from ugm.fairness import Level
-from ugm.fairness.order_tree import OrderedRequest, OrderTree, SortSettings
-from ugm.fairness.ratios import Ratio, fair_maximum
+from ugm.ordering.order_tree import OrderTree, SortSettings
+from ugm.ordering.ratios import Ratio, fair_maximum
 
 ALL: Final = vectors("ordering/queues")
 
@@ -50,7 +51,8 @@ def add(
     application = tree.add_application(name, queue, submitted)
     tree.set_usage(application, used)
     for ask in sorted(asks, key=lambda ask: ask["number"]):
-        application.add(OrderedRequest(ask["id"], ask["usage"], ask["priority"]))
+        request = AllocationRequest(ask["id"], name, Resource(ask["usage"]), priority=ask["priority"])
+        application.add(request, ask["number"])
 
 
 def tree_of(case: Mapping[str, Any]) -> OrderTree:
@@ -129,7 +131,7 @@ def test_passes(case: Mapping[str, Any]) -> None:
     assert {path: queue.pending_priority() for path, queue in tree.queues.items()} == expected["priorities"]
     while (application := tree.first()) is not None and (request := application.next()) is not None:
         fits = application.queue.blocking_queue(request.usage) is None
-        offers.append([request.request_id, fits])
+        offers.append([request.allocation_id, fits])
         (tree.grant if fits else tree.skip)(application, request)
     assert offers == expected["offers"]
     used = {

@@ -106,8 +106,10 @@ def test_room_below_guarantees(case: Mapping[str, Any]) -> None:
     for path in case["guaranteed"]:
         situation = situation_of(case, path)
         level = situation.roles[case["seen_from"]].level
-        entitled = situation.entitled[level]
-        room[path] = {name: 1 - max(above for _, above in points) for name, points in entitled.items()}
+        claims = {name: situation.claims_to(level, [name]) for name in situation.request.usage}
+        room[path] = {
+            name: 1 - max(map(situation.claims.__getitem__, found)) for name, found in claims.items() if found
+        }
 
     assert without_empty(room) == without_empty(case["expected"]["room"])
 
@@ -120,8 +122,9 @@ def test_amounts_above_guarantees(case: Mapping[str, Any]) -> None:
     found = {}
     for path in expected:
         node = situation.tree.nodes.get(path)
-        kept, slack = (node.kept, situation.roles[path].slack) if node else ({}, {})
-        least = {name: min(amount, slack.get(name, amount)) for name, amount in kept.items()}
+        least = dict(node.kept) if node else {}
+        for point in situation.roles[path].bounds if node else ():
+            least[point[1]] = min(least.get(point[1], 0), situation.bounds[point])
         found[path] = {name: amount for name, amount in least.items() if amount > 0}
 
     assert without_empty(found) == without_empty(expected)

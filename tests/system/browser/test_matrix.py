@@ -181,7 +181,7 @@ def test_shares_and_alerts(browser: Browser, served: str, look: Look) -> None:
     assert budget.locator(".figures").inner_text().split() == ["3.37", "of", "3", "112%"]
     assert tab.locator(".tools").inner_text().endswith("thresholds of 80%, 95%: 12 exceeded")
     assert tab.locator(".alerts").nth(1).locator("tbody tr").count() == 4
-    assert "nvidia.com/gpu 2" in tab.locator(".attempts").inner_text()
+    assert "nvidia.com/gpu 16 -> 2" in tab.locator(".attempts").inner_text()
     assert "1 limit would be exceeded" in tab.locator(".attempts").inner_text()
     tab.context.close()
 
@@ -199,14 +199,10 @@ def test_budgets_block_in_hours(browser: Browser, served: str, look: Look) -> No
 
 @pytest.mark.ci
 @ON_A_LAPTOP
-def test_limits_above_the_plot(browser: Browser, served: str, look: Look) -> None:
-    """A limit far above the usage has no line, which would look like a lower limit, and the legend says so."""
+def test_a_place_in_a_tree(browser: Browser, served: str, look: Look) -> None:
+    """A group says where it is in its tree."""
     tab = open_tab(browser, look.scheme, look.width)
-    open_place(tab, served, Place("elastic/ml-train", ready="#history .plot svg"))
-    legend = tab.locator("#history .legend li").all_inner_texts()
-    assert legend == ["Used", "Limit (above the plot)", "Minimum", "Runtime"]
-    assert tab.locator("#history path.limit").get_attribute("d") == ""
-    assert tab.locator("#history path.minimum").get_attribute("d") != ""
+    open_place(tab, served, Place("elastic/ml-train", ready="#history .quiet"))
     assert (
         tab.locator(".detail-side > p").first.inner_text()
         == "In koordinator-root-quota \N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK} ml. Leaf."

@@ -87,12 +87,12 @@ def test_changes_are_pushed(page: Page, few: tuple[str, Partition]) -> None:
     page.goto(few[0])
     row = page.locator('[data-path="root.a"]')
     expect(row).to_contain_text("5 of 10")
-    page.wait_for_function("import('./js/live.js').then(({live}) => live.tree() !== null)")
+    page.wait_for_function("import('./js/base/live.js').then(({live}) => live.tree() !== null)")
     page.wait_for_timeout(3000)
     sent: list[str] = []
     page.on("request", lambda request: sent.append(request.url))
     page.wait_for_timeout(4000)
-    assert [url for url in sent if "sparklines" not in url and "stream" not in url] == []
+    assert [url for url in sent if "stream" not in url] == []
     few[1].release("first-sue")
     expect(row).to_contain_text("2.5 of 10")
     assert [url for url in sent if url.endswith("/queues")] == []
@@ -101,18 +101,18 @@ def test_changes_are_pushed(page: Page, few: tuple[str, Partition]) -> None:
 def test_pushed_queues_are_those_of_the_server(page: Page, few: tuple[str, Partition]) -> None:
     """The tree of the stream is the one that the server returns, after changes of every kind."""
     page.goto(few[0])
-    page.wait_for_function("import('./js/live.js').then(({live}) => live.tree() !== null)")
+    page.wait_for_function("import('./js/base/live.js').then(({live}) => live.tree() !== null)")
     few[1].release("first-sue")
     few[1].submit("more", UserGroup("ana"), "root.b")
     few[1].request("waits", "more", Resource.parse(vcore="2"))
     same = """async () => {
-      const { live } = await import('./js/live.js');
-      const { get } = await import('./js/api.js');
+      const { live } = await import('./js/base/live.js');
+      const { get } = await import('./js/base/api.js');
       return JSON.stringify(live.tree()) === JSON.stringify(await get('partition/default/queues'));
     }"""
     page.wait_for_function(same)
     # The stream may connect again meanwhile, and has no tree until then.
-    page.wait_for_function("import('./js/live.js').then(({live}) => live.tree()?.children.length === 2)")
+    page.wait_for_function("import('./js/base/live.js').then(({live}) => live.tree()?.children.length === 2)")
 
 
 def test_hidden_tab_sends_no_requests(page: Page, few: tuple[str, Partition]) -> None:
@@ -280,7 +280,7 @@ def test_amounts_are_exact(page: Page, few: tuple[str, Partition]) -> None:
 )
 def test_formats(formats: Page, call: str, text: str) -> None:
     """Amounts have their units, and digits are truncated, never rounded up."""
-    assert formats.evaluate(f"import('./js/format.js').then(format => format.{call})") == text
+    assert formats.evaluate(f"import('./js/base/format.js').then(format => format.{call})") == text
 
 
 def test_keyboard_walks_the_tree(page: Page, few: tuple[str, Partition]) -> None:
@@ -506,13 +506,13 @@ def test_columns_are_chosen_and_remembered(page: Page, gpus: str) -> None:
     page.get_by_role("checkbox", name="Memory").click()
     page.get_by_role("checkbox", name="nvidia.com/mig-1g.10gb").click()
     chosen = ["Queue", "Cores", "ephemeral-storage", "nvidia.com/gpu", "nvidia.com/mig-1g.10gb"]
-    expect(heads).to_have_text([*chosen, "gpu, last hour", "Running", "Pending"])
+    expect(heads).to_have_text([*chosen, "Running", "Pending"])
     page.reload()
-    expect(heads).to_have_text([*chosen, "gpu, last hour", "Running", "Pending"])
+    expect(heads).to_have_text([*chosen, "Running", "Pending"])
     expect(page.locator(".tools")).to_contain_text("also counted: memory")
     page.locator("summary", has_text="Columns").click()
     page.get_by_role("checkbox", name="the scarcest").click()
-    expect(heads).to_have_text(["Queue", "Cores", "Memory", *chosen[2:4], "gpu, last hour", "Running", "Pending"])
+    expect(heads).to_have_text(["Queue", "Cores", "Memory", *chosen[2:4], "Running", "Pending"])
 
 
 def test_users_are_sorted_by_every_column(page: Page, gpus: str) -> None:
@@ -617,7 +617,7 @@ def test_long_intervals_are_not_live(page: Page, few: tuple[str, Partition]) -> 
     page.goto(few[0])
     expect(page.locator(".live > span")).to_contain_text("live, ")
     interval = "const p = new Poller(async () => {}); p.schedule(1900); p.stop(); return p.interval;"
-    assert page.evaluate(f"import('./js/polling.js').then(({{Poller}}) => {{ {interval} }})") == 28_500
+    assert page.evaluate(f"import('./js/base/polling.js').then(({{Poller}}) => {{ {interval} }})") == 28_500
 
 
 def test_refused_form_has_no_patterns(page: Page, few: tuple[str, Partition]) -> None:
@@ -627,6 +627,6 @@ def test_refused_form_has_no_patterns(page: Page, few: tuple[str, Partition]) ->
     page.get_by_label("Memory").fill("8 gigs")
     page.keyboard.press("Enter")
     expect(page.locator("#answer .error")).to_contain_text(
-        "'8 gigs' is not a whole number in the base unit, or a quantity"
+        "'memory': expected a whole number in the base unit, or a quantity"
     )
     expect(page.locator("#answer .error")).not_to_contain_text("[0-9]")

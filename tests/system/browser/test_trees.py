@@ -16,7 +16,7 @@ from support.loopback import remote
 from support.page_server import CUT_OFF, ROWS, TIMEOUT
 from ugm import Resource, Violation
 from ugm.decision import SUSPENDED
-from ugm.partition.pending_limits import PendingViolation
+from ugm.partition.config.compiled import PendingViolation
 
 pytestmark = pytest.mark.ci
 
@@ -51,7 +51,7 @@ def test_elastic_groups(page: Page, few: str, partition: str) -> None:
     """A group is shown with its usage of the maximum, minimum, runtime and request, and what it borrows and lends."""
     page.goto(f"{few}#/{partition}/elastic")
     expect(page.locator('[role="columnheader"]')).to_have_text(
-        ["Group", "Used of the maximum", "Last hour", "Minimum", "Runtime", "Request", "Borrowed", "Lent"]
+        ["Group", "Used of the maximum", "Minimum", "Runtime", "Request", "Borrowed", "Lent"]
     )
     expect(page.locator('[data-path="ml-train"] .figures')).to_have_text("2.5 of 831%")
     assert cells(page, "ml-train") == ["2", "2.5", "2.5", "0.5", NONE]
@@ -187,7 +187,7 @@ TEXTS: Final = {
 def test_texts_of_models(page: Page, few: str, violation: Violation, text: str) -> None:
     """The sentence that limits have in common has the amounts of the page; other texts stay as they are."""
     page.goto(few)
-    call = "found => import('./js/limits.js').then(limits => limits.readable(found))"
+    call = "found => import('./js/parts/limits.js').then(limits => limits.readable(found))"
 
     assert page.evaluate(call, violation.to_dict()) == text
 

@@ -15,14 +15,14 @@ from starlette.applications import Starlette
 from support import page_server as pages
 from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.events import ConfigurationChanged
-from ugm.partition.compiled_config import CompiledConfig
+from ugm.partition.config.compiled import CompiledConfig
 from ugm.server import History
-from ugm.server.config_attempts import Actor
+from ugm.server.configuration.attempts import Actor
 
 pytestmark = pytest.mark.ci
 
-#: Seconds between two samples.
-STEP = 15
+#: Seconds between two allocations.
+STEP = 60
 LONG = "n" * 256
 #: A name that is written from right to left.
 HEBREW = "\N{HEBREW LETTER MEM}\N{HEBREW LETTER YOD}\N{HEBREW LETTER KAF}-\N{HEBREW LETTER SHIN}\N{HEBREW LETTER RESH}"
@@ -36,8 +36,8 @@ partitions:
     - {name: ml, resources: {guaranteed: {nvidia.com/gpu: 8}, max: {vcore: 64, memory: 512Gi, nvidia.com/gpu: 16}}}
     - {name: idle}
 """
-#: One second after the first of November 2026, in UTC.
-START = 1_793_491_201
+#: The first of November 2026, in UTC.
+START = 1_793_491_200
 
 LOWER = CONFIG.replace("max: {vcore: 64", "max: {vcore: 48")
 
@@ -64,24 +64,22 @@ class World(NamedTuple):
 
 @pytest.fixture(scope="module")
 def world() -> Iterator[World]:
-    """Serve a partition whose GPUs were taken one after the other in the last 4 minutes, with names of all kinds."""
+    """Serve a partition whose GPUs were taken one after the other in the last 18 minutes, with names of all kinds."""
     clock, apps = Clock(), list[Starlette]()
     history = History(clock=clock)
-    partition = Partition(parse_config(CONFIG).partition(), subscribers=[history])
-    node = Resource.parse(**{"vcore": "64", "memory": "256Gi", "nvidia.com/gpu": "8"})
-    for name in ("gpu-2", "gpu-10", LONG):
-        partition.add_node(name, node)
-    for name in ("sue", HEBREW, LONG):
-        partition.submit(f"app-{name}"[:256], UserGroup(name, ("dev",)), "root.ml")
 
     def prepare(app: Starlette) -> None:
         apps.append(app)
+        node = Resource.parse(**{"vcore": "64", "memory": "256Gi", "nvidia.com/gpu": "8"})
+        for name in ("gpu-2", "gpu-10", LONG):
+            partition.add_node(name, node)
+        for name in ("sue", HEBREW, LONG):
+            partition.submit(f"app-{name}"[:256], UserGroup(name, ("dev",)), "root.ml")
         for number in range(16):
             usage = Resource.parse(**{"vcore": "500m", "nvidia.com/gpu": "1"})
             owner = f"app-{('sue', HEBREW, LONG)[number % 3]}"[:256]
             assert partition.allocate(f"gpu-{number}", owner, usage)
             clock.now += STEP
-            app.state.usage_histories["default"].take()
         for number, name in enumerate(("sue", HEBREW)):
             partition.request(f"wait-{number}", f"app-{name}", Resource.parse(**{"nvidia.com/gpu": "2"}))
             clock.now += 60
@@ -92,90 +90,43 @@ def world() -> Iterator[World]:
         )
         app.state.configurations.upload(LOWER, Actor("10.0.0.7", "operator"), confirm=True)
 
-    with pages.served(partition, history, prepare=prepare, clock=clock) as address:
+    with (
+        pages.stored(parse_config(CONFIG).partition(), subscribers=[history], clock=clock) as partition,
+        pages.served(partition, history, prepare=prepare, clock=clock) as address,
+    ):
         yield World(address, partition, apps[0], clock)
 
 
-def test_history_has_limit_and_guarantee(page: Page, world: World) -> None:
-    """The plot of a queue shows the scarcest resource with its limit and guarantee; the text has the exact values."""
+def test_history_has_the_limit(page: Page, world: World) -> None:
+    """The plot of a queue shows the scarcest resource with its limit; the text has the exact values."""
     page.goto(f"{world.address}#/default/queues/root.ml")
     plot = page.locator("#history")
-    expect(plot.locator(".legend li")).to_have_text(["Used", "Limit", "Guaranteed"])
-    expect(plot.locator(".readout")).to_contain_text("used 16 nvidia.com/gpu; limit 16")
-    expect(plot.locator(".readout")).to_contain_text("guaranteed 8 nvidia.com/gpu")
+    expect(plot.locator(".legend li")).to_have_text(["Used", "Limit now"])
+    expect(plot.locator(".readout")).to_contain_text(
+        "16 nvidia.com/gpu in the newest step, at most 16 nvidia.com/gpu; limit now 16"
+    )
     assert plot.locator("path.used").get_attribute("d") is not None
     plot.get_by_label("Of").select_option("Cores")
-    expect(plot.locator(".readout")).to_contain_text("used 8 cores")
+    expect(plot.locator(".readout")).to_contain_text("8 cores in the newest step")
 
 
-def test_history_by_keyboard(page: Page, world: World) -> None:
-    """Arrow keys move through the samples, and a screen reader hears their values."""
-    page.goto(f"{world.address}#/default/users/sue")
-    slider = page.get_by_role("slider", name="nvidia.com/gpu, last hour")
-    slider.focus()
-    expect(slider).to_have_attribute("aria-valuetext", re.compile("used 6 nvidia.com/gpu.*limit 12"))
-    page.keyboard.press("Home")
-    expect(slider).to_have_attribute("aria-valuetext", re.compile("used 1 nvidia.com/gpu"))
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("ArrowRight")
-    expect(slider).to_have_attribute("aria-valuetext", re.compile("used 2 nvidia.com/gpu"))
-    expect(page.locator("svg .cursor")).to_have_count(1)
-
-
-def test_history_at_the_pointer(page: Page, world: World) -> None:
-    """The pointer selects the nearest sample."""
+def test_history_as_a_file(page: Page, world: World) -> None:
+    """The file has the value of every step."""
     page.goto(f"{world.address}#/default/queues/root.ml")
-    box = page.locator(".plot").bounding_box()
-    assert box is not None
-    page.mouse.move(box["x"] + 5, box["y"] + 20)
-    expect(page.locator(".readout")).to_contain_text("used 1 nvidia.com/gpu")
-    page.mouse.move(10, 10)
-    expect(page.locator(".readout")).to_contain_text("used 16 nvidia.com/gpu")
-
-
-def test_history_as_a_table(page: Page, world: World) -> None:
-    """The table has every sample, the newest first, and the file has the same values."""
-    page.goto(f"{world.address}#/default/queues/root.ml")
-    page.get_by_text("Values as a table").click()
-    rows = page.locator(".values tbody tr")
-    expect(rows).to_have_count(16)
-    expect(rows.first.locator("td")).to_have_text(["16 nvidia.com/gpu", "16 nvidia.com/gpu", "8 nvidia.com/gpu"])
-    expect(rows.last.locator("td").first).to_have_text("1 nvidia.com/gpu")
     with page.expect_download() as found:
         page.get_by_role("link", name="CSV").click()
     lines = csv.DictReader(found.value.path().read_text().splitlines())
     gpus = [line["usage"] for line in lines if line["resource"] == "nvidia.com/gpu"]
-    assert gpus == [str(number) for number in range(1, 17)]
+    assert gpus == ["0"] * 42 + [str(number) for number in range(1, 17)] + ["16"] * 2
 
 
 def test_history_of_other_ranges(page: Page, world: World) -> None:
     """The reader chooses the last hour, day or week, and the browser remembers it."""
     page.goto(f"{world.address}#/default/queues/root.ml")
     page.get_by_role("button", name="Last day").click()
-    expect(page.get_by_role("slider", name="nvidia.com/gpu, last day")).to_be_visible()
     page.reload()
     expect(page.get_by_role("button", name="Last day")).to_have_attribute("aria-pressed", "true")
-    expect(page.get_by_role("slider", name="nvidia.com/gpu, last day")).to_be_visible()
-
-
-def test_rows_have_sparklines(page: Page, world: World) -> None:
-    """A row shows the last hour of the scarcest resource, also as text."""
-    page.goto(f"{world.address}#/default/queues")
-    row = page.locator('[data-path="root.ml"]')
-    expect(row.locator(".spark path.used")).to_have_count(1)
-    expect(row.locator(".spark")).to_contain_text("nvidia.com/gpu in the last hour: from 3 to 16")
-    page.goto(f"{world.address}#/default/users")
-    expect(page.locator(".spark path.used")).to_have_count(3)
-
-
-def test_sparklines_are_loaded_for_visible_rows(page: Page) -> None:
-    """Of 3,000 queues, only the samples of visible rows are loaded, at most 100 at once."""
-    with pages.served(*pages.crowd(3000, 20)) as address:
-        with page.expect_response("**/sparklines?*") as found:
-            page.goto(f"{address}#/default/queues")
-        assert 20 < found.value.url.count("names=") <= 100
-        page.goto("about:blank")
+    expect(page.locator("#history path.used")).to_have_count(1)
 
 
 def test_nodes(page: Page, world: World) -> None:

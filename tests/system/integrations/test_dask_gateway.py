@@ -20,8 +20,8 @@ from support.dask_gateway import DaskGateway, Monitor
 from support.hosts import HostProcess, Processes, QuotaService, free_ports, processes
 from support.places import DOCS, EXAMPLES
 from ugm import parse_config
-from ugm.journal import open_partition
 from ugm.partition import AbstractPartition
+from ugm.store import open_partition
 from ugm.testing import check_running
 
 pytestmark = pytest.mark.hosts

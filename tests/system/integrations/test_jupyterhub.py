@@ -18,8 +18,8 @@ from support.jupyter_hub import Answer, Hub, Visitor, example
 from support.places import EXAMPLES
 from ugm import Resource, UserGroup, parse_config
 from ugm.budgets import BudgetChange
-from ugm.journal import open_partition
 from ugm.partition import AbstractPartition, RunningApplication
+from ugm.store import open_partition
 from ugm.testing import check_running
 
 pytestmark = pytest.mark.hosts

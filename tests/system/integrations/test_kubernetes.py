@@ -19,8 +19,8 @@ from support.certificates import Certificate
 from support.hosts import HostProcess, Processes, QuotaService, free_ports, processes, wait_until
 from support.kubernetes_api import ClusterProcess
 from support.kubernetes_reviews import REPLICA_SET_CONTROLLER, deployment, pod, review
-from ugm.journal import open_partition
 from ugm.partition import AbstractPartition
+from ugm.store import open_partition
 
 pytestmark = pytest.mark.hosts
 

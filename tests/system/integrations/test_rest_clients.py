@@ -101,23 +101,23 @@ class Session:
         function = import_module(f"quotas.api.default.{operation}_post").sync
         return function(self._partition, client=self._client, body=body, **options)
 
-    def memory(self, text: str) -> Any:  # noqa: ANN401 - as above
-        """Return an amount of memory."""
-        return self.models.Quantities.from_dict({"memory": text})
+    def memory(self, text: str, of: str = "AllocationSpecUsage") -> Any:  # noqa: ANN401 - as above
+        """Return an amount of memory, of a class for amounts."""
+        return getattr(self.models, of).from_dict({"memory": text})
 
     def admit(self, name: str, memory: str, user: str = "eve") -> Any:  # noqa: ANN401 - as above
         """Admit an application with one allocation."""
         spec = self.models.AllocationSpec(allocation_id=name, usage=self.memory(memory))
         return self.call(
             "admit",
-            self.models.AdmitPostBody(
+            self.models.AdmitBody(
                 application_id=name, user=user, groups=["lab"], queue="root.batch", allocations=[spec]
             ),
         )
 
     def end(self, name: str) -> bool:
         """End an application, and return whether it existed."""
-        ended = self.call("end", self.models.EndPostBody(application_id=name))
+        ended = self.call("end", self.models.EndBody(application_id=name))
         assert isinstance(ended, self.models.Existence)
         return bool(ended.existed)
 
@@ -139,13 +139,13 @@ def test_admission(session: Session) -> None:
     """Work is admitted, denied with reasons as values and as a sentence, and admitted after an end."""
     admitted = session.admit("a", "12Gi")
     assert isinstance(admitted, session.models.Admission)
-    assert (admitted.admitted, admitted.placement.queue_path) == (True, "root.batch")
+    assert (admitted.admitted, admitted.placement["queue_path"]) == (True, "root.batch")
     assert [(one.allocation_id, one.usage["memory"]) for one in admitted.allocations] == [("a", 12 * GIB)]
 
     denied = session.admit("b", "8Gi")
-    [violation] = denied.decision.violations
-    assert (denied.admitted, denied.decision.can_wait) == (False, True)
-    assert (violation.kind, violation.name, violation.used, violation.shortfall) == ("user", "eve", 12 * GIB, 4 * GIB)
+    [violation] = denied.decision["violations"]
+    assert (denied.admitted, denied.decision["can_wait"]) == (False, True)
+    assert [violation[name] for name in ("kind", "name", "used", "shortfall")] == ["user", "eve", 12 * GIB, 4 * GIB]
     assert "in use: 12 GiB of memory" in denied.for_people
 
     assert (session.end("a"), session.end("a")) == (True, False)
@@ -156,12 +156,12 @@ def test_admission(session: Session) -> None:
 def test_explanation(session: Session) -> None:
     """The reasons of a denial have the work that holds what is missing."""
     session.admit("held", "10Gi")
-    question = session.models.ExplainPostForUser(
-        user="eve", groups=["lab"], queue="root.batch", usage=session.memory("8Gi")
+    question = session.models.ExplainQuestion(
+        user="eve", groups=["lab"], queue="root.batch", usage=session.memory("8Gi", "ExplainQuestionUsage")
     )
     answer = session.call("explain", question)
 
-    assert isinstance(answer, session.models.Explanation)
+    assert isinstance(answer, session.models.Explained)
     assert [holder.application_id for holder in answer.violations[0].holders] == ["held"]
     assert (answer.headroom["memory"], answer.allowed) == (6 * GIB, False)
     assert session.end("held")
@@ -178,7 +178,7 @@ def test_comparison(session: Session) -> None:
             application_id=name, user="eve", groups=["lab"], queue_path="root.batch", allocations=[spec]
         )
 
-    body = session.models.SynchronizePostBody(running=[running("larger"), running("lost")])
+    body = session.models.SynchronizeBody(running=[running("larger"), running("lost")])
     report = session.call("synchronize", body)
     assert isinstance(report, session.models.SyncReport)
     assert (report.adopted, report.corrected, report.ended, report.exceeded) == (["lost"], ["larger"], ["gone"], [])
@@ -193,7 +193,7 @@ def _wrong_amount(session: Session) -> object:
 
 
 def _unknown_application(session: Session) -> object:
-    body = session.models.ResizePostBody(allocation_id="none", usage=session.memory("1Gi"))
+    body = session.models.ResizeBody(allocation_id="none", usage=session.memory("1Gi", "ResizeBodyUsage"))
     return session.call("resize", body)
 
 
@@ -209,7 +209,7 @@ def _other_owner(session: Session) -> object:
     [
         ({"token": "x" * 30}, _wrong_amount, 401, "token-wrong", "token"),
         ({"partition": "none"}, _unknown_application, 404, "partition-unknown", "'none'"),
-        ({}, _wrong_amount, 400, "body-invalid", "'8GB' is not a whole number in the base unit, or a quantity such as"),
+        ({}, _wrong_amount, 400, "body-invalid", "usage"),
         ({}, _unknown_application, 404, "allocation-unknown", "'none'"),
         ({}, _other_owner, 409, "id-in-use", "'eve'"),
     ],

@@ -22,8 +22,8 @@ import pytest
 
 from support.hosts import MARK, HostProcess, Processes, QuotaService, free_ports, processes, wait_until
 from ugm import load_config
-from ugm.journal import open_partition
 from ugm.partition import AbstractPartition
+from ugm.store import open_partition
 
 pytestmark = pytest.mark.hosts
 

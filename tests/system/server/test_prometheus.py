@@ -24,9 +24,8 @@ from ugm import AllocationRequest, Partition, Resource, UserGroup, parse_config
 from ugm.budgets import Budget, Budgets, Period
 from ugm.partition import ThresholdWatch
 from ugm.server import DecisionTimes, History, PartitionCollector, create_app
-from ugm.server.metric_table import descriptions
-from ugm.server.metrics import exposition
-from ugm.server.monitoring import ALERTS, dashboard
+from ugm.server.metrics.collector import exposition
+from ugm.server.metrics.table import descriptions
 from ugm.server.serving import listen
 
 pytestmark = pytest.mark.ci
@@ -51,8 +50,9 @@ partitions:
 """
 #: The values of the variables of the dashboard.
 VARIABLES: Final = {"$partition": ".*", "$queue": ".*", "$__rate_interval": "1m"}
+DASHBOARD: Final = json.loads((EXAMPLES / "monitoring" / "grafana-dashboard.json").read_text())
 QUERIES: Final = [
-    (panel["title"], target["expr"]) for panel in dashboard()["panels"] for target in panel.get("targets", ())
+    (panel["title"], target["expr"]) for panel in DASHBOARD["panels"] for target in panel.get("targets", ())
 ]
 
 
@@ -203,7 +203,7 @@ def test_every_query_returns_data(tmp_path: Path) -> None:
 
     assert empty == []
     rules = alerts["groups"][0]["rules"]
-    assert {rule["name"]: rule["health"] for rule in rules} == {alert.name: "ok" for alert in ALERTS}
+    assert {rule["health"] for rule in rules} == {"ok"}
 
 
 def _empty_queries(address: str) -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ from time import monotonic, sleep
 
 import pytest
 
-from support.chaos_log import Examination
+from support.chaos_log import Examination, events_in
 from support.postgres import Server, server_here
 from support.scheduling_jitter import Jitter
 from support.service_chaos import LATE, Cluster
@@ -19,14 +19,14 @@ from support.service_client import DEADLINE
 from support.service_fixtures import eventually
 from ugm import UserGroup
 from ugm.events import Event, event_to_dict
-from ugm.journal.locations import LogLocation, log_at
+from ugm.store.reader import StoreLocation
 
 
 @contextmanager
-def log_in(kind: str, folder: Path) -> Iterator[tuple[LogLocation, Server | None]]:
+def log_in(kind: str, folder: Path) -> Iterator[tuple[StoreLocation, Server | None]]:
     """Provide a place for a log, with its server."""
     if kind == "file":
-        yield folder / "journal", None
+        yield folder / "store", None
         return
     with server_here(durable=True) as server:
         yield f"postgresql://ugm@127.0.0.1:{server.port}/postgres", server
@@ -97,8 +97,7 @@ def test_failovers(tmp_path: Path, kind: str, times: int) -> None:
                 eventually(lambda: "end" in str(list(received.values())[-1]), 30)
         finally:
             cluster.stop()
-        with log_at(place).open_contents() as contents:
-            logged = [event_to_dict(event) for change in contents.changes() for event in change.events]
+        logged = [event_to_dict(event) for event in events_in(place)]
         # This opens the log without models, which is a change.
         examine(cluster)
         assert [event_to_dict(event) for first in sorted(received) for event in received[first]] == logged

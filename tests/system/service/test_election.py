@@ -20,7 +20,7 @@ from ugm import join
 def log_in(kind: str, folder: Path) -> Iterator[tuple[str, str]]:
     """Provide the location of a log, and the address of each scheduler."""
     if kind == "file":
-        yield str(folder / "journal"), ""
+        yield str(folder / "store"), ""
         return
     with server_here(durable=True) as server:
         yield f"postgresql://ugm@127.0.0.1:{server.port}/postgres", "tcp://127.0.0.1:0"

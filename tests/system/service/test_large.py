@@ -14,8 +14,8 @@ import pytest
 
 from support.places import environment
 from ugm import Resource, UserGroup
-from ugm.journal.locations import log_at
 from ugm.service import ConnectedPartition, connect
+from ugm.store import StoreReader
 
 CONFIG = "partitions: [{name: default, queues: [{name: a, resources: {max: {memory: 1G}}}]}]"
 APPLICATIONS = 100
@@ -45,7 +45,7 @@ def two_processes(folder: Path) -> Iterator[str]:
     """Run a leader and a standby, and provide their addresses."""
     addresses = [f"unix:{folder / name}" for name in ("one", "two")]
     started = [
-        subprocess.Popen([sys.executable, "-c", SERVE, str(folder / "journal"), address, CONFIG], env=environment())  # noqa: S603 - this interpreter
+        subprocess.Popen([sys.executable, "-c", SERVE, str(folder / "store"), address, CONFIG], env=environment())  # noqa: S603 - this interpreter
         for address in addresses
     ]
     try:
@@ -89,11 +89,11 @@ def test_queries_over_the_whole_partition(tmp_path: Path, count: int) -> None:
     """`verify`, `plan` and `audit` add little to the time of decisions, and the leader is not replaced."""
     with two_processes(tmp_path) as address, connect(address, deadline=600) as partition:
         fill(partition, count)
-        journal = log_at(tmp_path / "journal")
-        before = journal.find_leader()
+        reader = StoreReader(tmp_path / "store")
+        before = reader.find_leader()
         for query in QUERIES:
             print(f"{query}: p99 {measure(partition, repeated(query, address)):.4f} s")  # noqa: T201 - the measurement
-        after = journal.find_leader()
+        after = reader.find_leader()
     assert before is not None
     assert after is not None
     assert (after.term, after.address) == (before.term, before.address)

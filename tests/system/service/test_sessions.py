@@ -17,10 +17,10 @@ CONFIG = parse_config(
 UNIT = Resource(memory=1)
 
 
-@pytest.fixture(params=["memory", "journal"])
+@pytest.fixture(params=["memory", "store"])
 def service(request: pytest.FixtureRequest, quick_folder: Path) -> Iterator[Service]:
     """A service in this process."""
-    place = None if request.param == "memory" else quick_folder / "quota.journal"
+    place = None if request.param == "memory" else quick_folder / "quota.db"
     service = Service(place, f"unix:{quick_folder}/socket", config=CONFIG)
     service.start()
     yield service
@@ -147,7 +147,7 @@ def test_unknown_sessions(one: ConnectedPartition) -> None:
 
 def test_sessions_survive_a_restart(quick_folder: Path) -> None:
     """After a restart the sessions have their allocations, and those that were fenced are."""
-    place, listen = quick_folder / "quota.journal", f"unix:{quick_folder}/socket"
+    place, listen = quick_folder / "quota.db", f"unix:{quick_folder}/socket"
     service = Service(place, listen, config=CONFIG)
     service.start()
     one, two = connect(listen, client="one"), connect(listen, client="two")

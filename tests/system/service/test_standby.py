@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -20,8 +19,7 @@ from support.postgres import server_here
 from support.server_fixtures import CONFIG
 from support.service_fixtures import eventually
 from ugm import Resource
-from ugm.journal import JournalDamagedError
-from ugm.service import Service, connect
+from ugm.service import connect
 
 pytestmark = pytest.mark.ci
 
@@ -59,7 +57,7 @@ def serving(folder: Path, name: str, location: str) -> Iterator[Server]:
     """Run ``ugm serve`` with a service."""
     file, address = folder / "queues.yaml", f"unix:{folder / name}"
     file.write_text(CONFIG)
-    options = ["--journal", location, "--listen", address, "--port", "0", "--json", "--metrics"]
+    options = ["--store", location, "--listen", address, "--port", "0", "--json", "--metrics"]
     arguments = [sys.executable, *SERVE, str(file), *options]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=environment) as process:  # noqa: S603 - our own program
@@ -74,7 +72,7 @@ def serving(folder: Path, name: str, location: str) -> Iterator[Server]:
 def location(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The location of a log."""
     if request.param == "file":
-        yield str(tmp_path / "journal")
+        yield str(tmp_path / "store")
         return
     with server_here() as server:
         yield f"postgresql://ugm@127.0.0.1:{server.port}/postgres"
@@ -111,27 +109,3 @@ def test_standby(tmp_path: Path, location: str) -> None:
         assert standby.status()["term"] == 2
         assert partition.allocate("b", "app", UNIT)
         assert reader.allocation_ids() == ("a", "b")
-
-
-@pytest.mark.parametrize("table", ["leader", "version"])
-def test_missing_row(tmp_path: Path, caplog: pytest.LogCaptureFixture, table: str) -> None:
-    """A standby reports a missing row of the log as damage, and leads once the row is back. No other process starts."""
-    psycopg = pytest.importorskip("psycopg")
-    with server_here() as server, psycopg.connect(server.conninfo, autocommit=True) as database, ExitStack() as undo:
-        location = f"postgresql://ugm@127.0.0.1:{server.port}/postgres"
-        leader, standby, late = (Service(location, f"unix:{tmp_path / name}") for name in ("one", "two", "three"))
-        for service in (leader, standby):
-            service.start()
-            undo.callback(service.stop)
-        [row] = database.execute(f"DELETE FROM ugm_journal.{table} RETURNING *").fetchall()  # noqa: S608 - a constant
-        with caplog.at_level(logging.WARNING, "ugm.service.service"):
-            leader.stop()
-            eventually(lambda: caplog.records, PATIENCE)
-        with pytest.raises(JournalDamagedError, match="is missing"):
-            late.start(patience=5)
-        assert not standby.status().is_leading
-
-        values = ", ".join(["%s"] * len(row))
-        database.execute(f"INSERT INTO ugm_journal.{table} VALUES ({values})", row)  # noqa: S608 - as above
-        eventually(lambda: standby.status().is_leading, PATIENCE)
-    assert all("is missing; nothing is readable" in fault.message and not fault.exc_info for fault in caplog.records)

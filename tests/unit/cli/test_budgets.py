@@ -1,4 +1,4 @@
-"""``ugm budgets``: the accounts of a journal and of a server."""
+"""``ugm budgets``: the accounts of a store and of a server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.server_fixtures import running, served
 from ugm import Resource, UserGroup
 from ugm.cli.commands import ugm
 from ugm.configuration import BudgetConfig, Extensions, PartitionConfig, QueueConfig
-from ugm.journal import JournaledPartition, open_partition
+from ugm.store import StoredPartition, open_partition
 
 HOUR = 3600
 CONFIG = PartitionConfig(
@@ -34,7 +34,7 @@ def budgets(*arguments: str) -> str:
     return result.stdout
 
 
-def spending(path: Path) -> JournaledPartition:
+def spending(path: Path) -> StoredPartition:
     """Return a partition in which two users have promised parts of their budgets."""
     partition = open_partition(path, CONFIG)
     for name, hours in (("sue", 6), ("ben", 2)):
@@ -48,7 +48,7 @@ def shown(accounts: Any) -> list[tuple[str, str, float]]:  # noqa: ANN401 - JSON
     return [(one["budget"], one["owner"], round(one["share"], 2)) for one in accounts]
 
 
-def test_a_journal_that_is_in_use(tmp_path: Path) -> None:
+def test_a_store_that_is_in_use(tmp_path: Path) -> None:
     """The accounts are those of the partition, the most used one first."""
     path = tmp_path / "j"
     with spending(path) as partition:
@@ -82,8 +82,8 @@ def test_a_server(tmp_path: Path) -> None:
         assert "sue" in budgets(f"localhost:{port}")
 
 
-def test_a_journal_without_budgets(tmp_path: Path) -> None:
-    """A journal without budgets has no accounts."""
+def test_a_store_without_budgets(tmp_path: Path) -> None:
+    """A store without budgets has no accounts."""
     with open_partition(tmp_path / "j"):
         assert json.loads(budgets(str(tmp_path / "j"), "--json")) == {"accounts": []}
 
@@ -91,7 +91,7 @@ def test_a_journal_without_budgets(tmp_path: Path) -> None:
 def test_wrong_usage() -> None:
     """A source that does not exist is wrong usage."""
     result = CliRunner().invoke(ugm, ["budgets", "nothing"])
-    assert (result.exit_code, "neither a journal" in result.output) == (2, True)
+    assert (result.exit_code, "neither a store" in result.output) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_explain_with_a_duration(tmp_path: Path) -> None:
 def test_a_narrow_terminal(tmp_path: Path) -> None:
     """All columns are printed, also if they do not fit."""
     path = tmp_path / "j"
-    spending(path).journal.close()
+    spending(path).close()
     output = CliRunner(env={"COLUMNS": "80"}).invoke(ugm, ["budgets", str(path)], catch_exceptions=False).stdout
 
     assert output.split()[:4] == ["budget", "owner", "resource", "share"]

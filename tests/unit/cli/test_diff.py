@@ -51,15 +51,15 @@ old.yaml -> new.yaml
 partition default
 
 Queues
-   queue       what              before    after
-~  root.prod   maximum vcore     40        48
-               guaranteed vcore            8
-+  root.spare
-+  root.teams  parent                      yes
+   part              what              before    after
+~  queue root.prod   maximum vcore     40        48
+                     guaranteed vcore            8
++  queue root.spare
++  queue root.teams  parent                      yes
 
 Limits
-   queue      limit for  what          before    after
-~  root.prod  user sue   applications  3         2
+   part                           what          before    after
+~  user limit 'sue' in root.prod  applications  3         2
 
 Order of groups, which determines the group of a user
    queue
@@ -78,8 +78,8 @@ user 'sue' in root.prod: 2 instead of 3
 partition gpu (added)
 
 Queues
-   queue     what                  before    after
-+  root.a    maximum applications            1
+   part          what                  before    after
++  queue root.a  maximum applications            1
 
 """
 
@@ -136,7 +136,7 @@ def test_what_goes() -> None:
     """Read the other way round, what came goes."""
     said = lines(diff("new.yaml", "old.yaml"))
 
-    assert "-  root.spare" in said
+    assert "-  queue root.spare" in said
     assert "partition gpu (removed)" in said
 
 
@@ -172,7 +172,7 @@ def test_problems() -> None:
 
 
 def test_json() -> None:
-    """As JSON every partition is there with what becomes of it and all changes, in base units."""
+    """As JSON every partition is there with what becomes of it and all changes."""
     result = diff("old.yaml", "new.yaml", "--json")
 
     said = json.loads(result.stdout)
@@ -182,9 +182,9 @@ def test_json() -> None:
         *("default", "changed"),
         *("gpu", "added"),
     )
-    assert [queue["queue_path"] for queue in default["queues"]] == ["root.prod", "root.spare", "root.teams"]
-    assert default["queues"][0]["after"]["guaranteed"] == {"vcore": 8000}
-    assert default["limits"][0]["before"] == {"max_resources": {"vcore": 4000}, "max_applications": 3}
+    assert [queue["name"] for queue in default["queues"]] == ["root.prod", "root.spare", "root.teams"]
+    assert default["queues"][0]["after"]["guaranteed vcore"] == "8"
+    assert default["limits"][0]["before"] == {"vcore": "4", "applications": "3"}
     assert (default["placement_rules"], default["group_orders"]) == (True, ["root.prod"])
     [risk] = default["risks"]
     assert (risk["name"], risk["before"], risk["after"], risk["used"]) == ("sue", 3, 2, None)

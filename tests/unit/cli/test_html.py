@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import subprocess
@@ -10,7 +9,6 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import NoReturn
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -19,9 +17,9 @@ from click.testing import CliRunner, Result
 from support.grid_replay import grid_replay
 from ugm import Resource, UserGroup, parse_config
 from ugm.cli import commands
-from ugm.cli.html import page
-from ugm.cli.html.marks import Markup, element
-from ugm.cli.html.plots import Layer, Mark, TimeAxis, layers, usage
+from ugm.cli.report.marks import Markup, element
+from ugm.cli.report.page import page
+from ugm.cli.report.plots import Mark, TimeAxis, usage
 from ugm.simulation import Envelope, Job, Recorder, simulate
 
 #: What a page may not hold: whatever makes a browser fetch or run something.
@@ -81,7 +79,7 @@ def test_sections() -> None:
     root = tree(grid_page())
     sections = {section.get("id"): section for section in root.iter("section")}
 
-    assert list(sections) == ["summary", "time", "delays", "usage", "users", "groups", "limits"]
+    assert list(sections) == ["summary", "time", "delays", "usage", "limits", "users", "groups"]
     assert [f"#{name}" for name in sections] == [link.get("href") for link in root.iterfind(".//nav//a")]
     for name, section in sections.items():
         heading = section.find("h2")
@@ -106,7 +104,7 @@ def test_limit_plot() -> None:
     """The plot of a limit says whose usage it shows, how close it came, and what the limit did."""
     labels = [svg.get("aria-label") for svg in tree(grid_page()).iterfind(".//svg[@role='img']")]
 
-    assert "root, user user1, 240 vcore: peak 240, 100% of the limit; mean 43%; delayed 443 jobs for 165d" in labels
+    assert "root, user user1, 240 vcore: peak 240, 100% of the limit; mean 43%; delayed 443 jobs for 166d" in labels
 
 
 def test_every_limit_is_listed() -> None:
@@ -123,8 +121,8 @@ def test_whom_limits_held() -> None:
 
     assert section is not None
     rows = [text_of(row) for row in section.iterfind(".//tbody/tr")]
-    assert rows[0].startswith("rootuser user1240 vcore44328%165d")
-    assert rows[0].endswith("user1 165d")
+    assert rows[0].startswith("rootuser user1240 vcore44328%166d")
+    assert rows[0].endswith("user1 166d")
 
 
 def test_rejections() -> None:
@@ -188,16 +186,6 @@ def test_drawing() -> None:
     }
     marks = [line.get("y1") for line in root.iter("line") if line.get("class") == "limit"]
     assert marks == ["32"]
-
-
-def test_layers() -> None:
-    """Layers stand on top of each other."""
-    series = Envelope(10, 20, (0, 0), (0, 0), (0, 0))
-    stack = [Layer("a", (23, 46)), Layer("b", (23, 0))]
-    drawn = layers(series, stack, mark=Mark(92, "92", "peak"), axis=TimeAxis(0), label="a")
-
-    assert 'class="layer0" d="M0,308h2v-92h2L4,400h-4z"' in drawn
-    assert 'class="layer1" d="M0,216h4L4,216h-2v92h-2z"' in drawn
 
 
 @pytest.mark.parametrize(
@@ -270,69 +258,6 @@ def test_command_without_the_folder(command: Callable[..., Result]) -> None:
     assert result.exit_code == 2
     assert "Invalid value for '--html': the folder 'reports' does not exist" in result.stderr
     assert result.stdout == ""
-
-
-def test_command_replaces_a_page(command: Callable[..., Result], tmp_path: Path) -> None:
-    """An existing page is replaced through symbolic links, and keeps its permissions."""
-    page_file, link = tmp_path / "page.html", tmp_path / "link.html"
-    page_file.write_text("old")
-    page_file.chmod(0o604)
-    link.symlink_to(page_file)
-    before = set(tmp_path.iterdir())
-    result = command("--html", str(link))
-
-    assert result.exit_code == 0
-    assert link.is_symlink()
-    assert page_file.read_text(encoding="utf-8").endswith("</html>\n")
-    assert page_file.stat().st_mode & 0o777 == 0o604
-    assert set(tmp_path.iterdir()) == before
-
-
-def test_command_keeps_the_old_page(
-    command: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """If the new page cannot be completed, the old one remains, and no other file."""
-    (tmp_path / "page.html").write_text("old")
-    before = set(tmp_path.iterdir())
-    write = Path.write_text
-
-    def fail(file: Path, text: str, **options: str) -> NoReturn:
-        # Nobody else can read it before it has the permissions of the page.
-        assert file.stat().st_mode & 0o077 == 0
-        write(file, text[:10], **options)
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_text", fail)
-    result = command("--html", str(tmp_path / "page.html"))
-
-    assert (result.exit_code, result.stderr) == (
-        1,
-        f"{tmp_path / 'page.html'}: cannot be written: No space left on device\n",
-    )
-    assert (tmp_path / "page.html").read_text() == "old"
-    assert set(tmp_path.iterdir()) == before
-
-
-def test_command_keeps_all_names_of_a_page(command: Callable[..., Result]) -> None:
-    """A page with several names has the new content under all of them."""
-    Path("page.html").write_text("old")
-    Path("other.html").hardlink_to("page.html")
-
-    assert command("--html", "page.html").exit_code == 0
-    assert Path("other.html").read_text(encoding="utf-8").endswith("</html>\n")
-
-
-def test_command_writes_into_a_closed_folder(command: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
-    """If no file can be created in the folder, the existing one is overwritten."""
-
-    def fail(file: Path, *_: object, **_options: bool) -> NoReturn:
-        raise PermissionError(errno.EACCES, "Permission denied", str(file))
-
-    Path("page.html").write_text("old")
-    monkeypatch.setattr(Path, "touch", fail)
-
-    assert command("--html", "page.html").exit_code == 0
-    assert Path("page.html").read_text(encoding="utf-8").endswith("</html>\n")
 
 
 @pytest.mark.skipif(not Path("/dev/stdout").exists(), reason="the system has no file of the standard output")

@@ -55,7 +55,7 @@ def test_diff(tmp_path: Path) -> None:
     assert result.exit_code == 1
     [partition] = json.loads(result.stdout)["partitions"]
     assert [(one["kind"], one["name"]) for one in partition["models"]] == [("elastic group", "vision")]
-    assert "elastic group vision" in run("diff", MODELS, str(tmp_path / "models.yaml")).stdout
+    assert "elastic group 'vision'" in run("diff", MODELS, str(tmp_path / "models.yaml")).stdout
 
 
 def test_export() -> None:

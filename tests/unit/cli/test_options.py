@@ -12,11 +12,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from support.server_fixtures import running, served
 from ugm import Resource, UserGroup
 from ugm.cli.commands import ugm
 from ugm.configuration import BudgetConfig, Extensions, PartitionConfig, QueueConfig
-from ugm.journal import open_partition
+from ugm.store import open_partition
 
 CONFIG: Final = "partitions: [{queues: [{name: a, resources: {max: {memory: 8}}}]}]"
 WORKLOAD: Final = "; UnixStartTime: 1000000000\n1 0 -1 60 1 -1 -1 1 60 -1 1 1 1 1 1 1 -1 -1\n"
@@ -90,34 +89,30 @@ def test_explain_with_a_cluster() -> None:
 
 def json_outputs(tmp_path: Path) -> Iterator[tuple[str, Any]]:
     """Yield the output of all commands that end by themselves, as JSON."""
-    journal, config = tmp_path / "quota.journal", tmp_path / "queues.yaml"
+    store, config = tmp_path / "quota.db", tmp_path / "queues.yaml"
     config.write_text(CONFIG)
     budget = BudgetConfig("each", user="*", amounts=Resource(vcore=10_000), unit="hour", period="month")
-    with open_partition(journal, PartitionConfig(queues=(QueueConfig("a"),), ugm=Extensions(budgets=(budget,)))) as one:
+    with open_partition(store, PartitionConfig(queues=(QueueConfig("a"),), ugm=Extensions(budgets=(budget,)))) as one:
         one.submit("app", UserGroup("ana"), "root.a")
         one.allocate("x", "app", Resource(vcore=1000), duration=3600)
         one.request("y", "app", Resource(vcore=1000))
-    backup = tmp_path / "copy.journal"
+    backup = tmp_path / "copy.db"
     for line, text in (
-        (f"budgets {journal}", ""),
+        (f"budgets {store}", ""),
         ("explain - --user ana --queue root.a --usage memory=4", CONFIG),
         ("export -", CONFIG),
-        (f"journal verify {journal}", ""),
-        (f"journal show {journal} --last 9", ""),
-        (f"journal export {journal}", ""),
-        (f"journal backup {journal} {backup}", ""),
-        (f"usage {journal} --by user --per day", ""),
-        (f"order {journal}", ""),
+        (f"store verify {store}", ""),
+        (f"store info {store} --last 9", ""),
+        (f"store changes {store}", ""),
+        (f"store backup {store} {backup}", ""),
+        (f"usage {store} --by user --per day", ""),
+        (f"order {store}", ""),
         (f"simulate - --config {config}", WORKLOAD),
         (f"diff - {config}", CONFIG.replace("8", "9")),
         ("validate -", CONFIG),
-        (f"journal compact {journal}", ""),
     ):
         result = CliRunner().invoke(ugm, [*line.split(), "--json"], input=text, catch_exceptions=False)
         yield line, json.loads(result.stdout)
-    with running(served()) as port:
-        result = CliRunner().invoke(ugm, ["top", f"localhost:{port}", "--json"], catch_exceptions=False)
-        yield "top", json.loads(result.stdout)
 
 
 def times(value: object) -> Iterator[tuple[str, object]]:
@@ -142,4 +137,4 @@ def test_one_format_of_times(tmp_path: Path) -> None:
         if not (one is None or re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", str(one)))
     ]
     assert wrong == []
-    assert {line.split()[0] for line, _, _ in found} >= {"budgets", "journal", "simulate", "usage"}
+    assert {line.split()[0] for line, _, _ in found} >= {"budgets", "store", "simulate", "usage"}

@@ -1,4 +1,4 @@
-"""``ugm serve``, ``ugm explain`` and ``ugm top``: what they print, where, and with which exit status."""
+"""``ugm serve`` and ``ugm explain``: what they print, where, and with which exit status."""
 
 from __future__ import annotations
 
@@ -12,25 +12,20 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import suppress
-from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from rich.console import Console
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from support.server_fixtures import CONFIG, DECIDE_SECRET, NASTY, SECRET, YAML, busy, running, served
-from ugm import Partition, Resource, UserGroup
+from support.server_fixtures import CONFIG, DECIDE_SECRET, SECRET, YAML, busy, running, served
+from ugm import Resource
 from ugm.cli import commands, serve
 from ugm.cli.client import server_url
-from ugm.cli.top import render_top
-from ugm.cli.top_state import RowSelection
-from ugm.partition import AbstractPartition
 from ugm.service import Service
 
 SERVER = "import sys; from ugm.cli import main; main()"
@@ -128,7 +123,6 @@ def test_explain_at_a_host_and_port(url: str) -> None:
     result = run("explain", address, "--application", "app", "--usage", "memory=2")
 
     assert (result.exit_code, result.stdout.splitlines()[:2]) == (0, ["queue root.a", "allowed"])
-    assert run("top", address, "--once").exit_code == 0
     assert run("explain", "127.0.0.1:1", "--user", "a").stderr.startswith(
         "no response from http://127.0.0.1:1/api/v1: "
     )
@@ -202,102 +196,6 @@ def test_explain_misused(arguments: list[str], status: int, text: str, url: str,
     assert result.exit_code == status
     assert text in result.stderr
     assert result.stdout == ""
-
-
-def test_top_once(url: str) -> None:
-    """Everything is shown: counts, queues, users, groups and denials."""
-    result = run("top", url, "--once")
-    lines = [words(line) for line in result.stdout.splitlines()]
-
-    assert result.exit_code == 0
-    assert lines[0] == words("partition default: 1 user, 1 group, 3 queues, 2 applications, 2 allocations")
-    assert ["root.a", "memory", "━" * 13 + "─" * 7, "67%", "6", "9", "1", "1"] in lines
-    assert ["sue", "root", "memory", "━" * 12 + "─" * 8, "60%", "6", "10", "1", "1"] in lines
-    assert ["dev", "root", "memory", "━" * 15 + "─" * 5, "75%", "6", "8", "1", "1"] in lines
-    assert words("app 1 group dev in root memory 6 8 4 +1") in lines
-
-
-def test_top_as_json(url: str) -> None:
-    """As JSON it is what the server says."""
-    printed = json.loads(run("top", url, "--json").stdout)
-
-    assert printed["users"]["utilizations"][0]["name"] == "sue"
-    assert set(printed) == {"partition", "queues", "users", "groups", "denials"}
-    assert datetime.fromisoformat(printed["denials"][0]["first_at"]).utcoffset() == timedelta()
-
-
-def test_top_follows(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without options it refreshes until it is interrupted."""
-    waits = []
-
-    def wait(seconds: float) -> None:
-        waits.append(seconds)
-        if len(waits) == 3:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr("ugm.cli.top_keys.time.sleep", wait)
-
-    assert run("top", url, "--interval", "0.5").exit_code == 0
-    assert [0 < seconds <= 0.5 for seconds in waits] == [True] * 3
-
-
-@pytest.mark.parametrize(
-    ("server", "status", "text"),
-    [("localhost", 2, "expected an address such as localhost:8080"), ("http://127.0.0.1:1", 1, "no response")],
-)
-def test_top_misused(server: str, status: int, text: str) -> None:
-    """A server that does not answer is said on the standard error."""
-    result = run("top", server, "--once")
-
-    assert (result.exit_code, result.stdout) == (status, "")
-    assert text in result.stderr
-
-
-def look(partition: AbstractPartition) -> dict[str, Any]:
-    """Return what `ugm top` is told of a partition."""
-    with running(served(partition)) as port:
-        printed: dict[str, Any] = json.loads(run("top", f"http://127.0.0.1:{port}", "--json").stdout)
-    return printed
-
-
-def drawn(fields: dict[str, Any], lines: int = 8) -> str:
-    """Return what a wide terminal shows."""
-    console = Console(width=160, force_terminal=True, color_system=None)
-    with console.capture() as capture:
-        console.print(render_top(fields, RowSelection(lines=lines)))
-    return capture.get()
-
-
-def test_top_shows_names_as_they_are() -> None:
-    """A name with markup, or with what would do something to a terminal, is shown and does nothing."""
-    partition = busy()
-    for name in ("[bold]b[/bold]", "bell\x07\x1b[31m", NASTY):
-        partition.submit(name, UserGroup(name), "root.b")
-        partition.allocate(name, name, Resource(memory=1))
-    text = drawn(look(partition))
-
-    assert "[bold]b[/bold]" in text
-    assert "bell\\x07\\x1b[31m" in text
-    assert "\x07" not in text
-
-
-def test_top_without_limits() -> None:
-    """Where nothing is limited, that is said."""
-    partition = Partition()
-    partition.adopt_application("app", UserGroup("ann"), "root.a")
-    partition.allocate("app", "app", Resource(memory=1))
-
-    assert "no limit" in drawn(look(partition))
-
-
-def test_top_is_no_longer_than_asked() -> None:
-    """Each table has as many lines as were asked for."""
-    result = look(busy())
-    result["denials"] = [
-        {"asks": [{"application_id": f"app-{n}"}], "times": 1, "decision": VIOLATION} for n in range(9)
-    ]
-
-    assert [f"app-{n}" in drawn(result, 2) for n in (0, 1, 2)] == [True, True, False]
 
 
 VIOLATION = {
@@ -409,7 +307,7 @@ def test_serve_reloads_a_file_of_several_partitions(file: Path, tmp_path: Path) 
         (["--decide-token-file", "SHORT"], 1, "decide_token '15 characters': expected at least 16 characters"),
         (["--host-name", "http://a"], 1, "expected NAME or NAME:PORT"),
         (["--host", "no.such.host.invalid"], 1, "cannot listen on no.such.host.invalid port 8080"),
-        (["--journal", "quota.journal"], 2, "--journal needs --listen"),
+        (["--store", "quota.db"], 2, "--store needs --listen"),
         (["--partition", "default"], 2, "--partition needs --listen"),
         (["--client-token-file", "SHORT"], 2, "--client-token-file needs --listen"),
         (["--certificate", "SHORT"], 2, "--certificate needs --listen"),
@@ -459,8 +357,8 @@ def test_serve_with_a_token(file: Path, tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_serve_stops_its_service(file: Path, tmp_path: Path) -> None:
-    """On SIGTERM the service ends like on `Service.stop`, which removes its socket and closes the journal."""
-    service = ["--listen", f"unix:{tmp_path}/socket", "--journal", f"{tmp_path}/j", "--partition", "default"]
+    """On SIGTERM the service ends like on `Service.stop`, which removes its socket and closes the store."""
+    service = ["--listen", f"unix:{tmp_path}/socket", "--store", f"{tmp_path}/j", "--partition", "default"]
     arguments = [sys.executable, "-c", SERVER, "serve", str(file), "--port", "0", *service]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, env=environment) as process:  # noqa: S603 - our own program
@@ -526,12 +424,7 @@ def test_a_server_that_is_another(status: int, text: str) -> None:
         return PlainTextResponse("hello", status)
 
     with running(Starlette(routes=[Route("/{path:path}", other)])) as port:
-        result = run("top", f"http://127.0.0.1:{port}", "--once")
+        result = run("budgets", f"http://127.0.0.1:{port}")
 
     assert (result.exit_code, result.stdout) == (1, "")
     assert text in result.stderr
-
-
-def test_top_of_a_partition_that_nobody_follows() -> None:
-    """Without a history there are no denials to show."""
-    assert look(busy())["denials"] == []

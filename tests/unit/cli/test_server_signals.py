@@ -18,8 +18,8 @@ import ugm
 from support.server_fixtures import CONFIG
 from ugm import Resource, UserGroup
 from ugm.cli import commands
-from ugm.journal import open_partition
-from ugm.server.signals import ServerSignals
+from ugm.server.http.signals import ServerSignals
+from ugm.store import open_partition
 
 #: Stops before the server listens, until it receives a signal.
 _PROGRAM = """
@@ -59,10 +59,10 @@ def _handlers() -> Iterator[None]:
 
 @pytest.fixture(name="arguments")
 def _arguments(tmp_path: Path) -> list[str]:
-    """Return the arguments of a server with a service and a journal."""
+    """Return the arguments of a server with a service and a store."""
     file = tmp_path / "queues.yaml"
     file.write_text(CONFIG)
-    return ["serve", str(file), "--port", "0", "--listen", f"unix:{tmp_path}/socket", "--journal", f"{tmp_path}/j"]
+    return ["serve", str(file), "--port", "0", "--listen", f"unix:{tmp_path}/socket", "--store", f"{tmp_path}/j"]
 
 
 def send_before(monkeypatch: pytest.MonkeyPatch, function: str, number: signal.Signals) -> None:
@@ -127,7 +127,7 @@ def test_end_before_the_server_listens(arguments: list[str], tmp_path: Path) -> 
     assert {path.name for path in tmp_path.iterdir()}.isdisjoint({"socket", "j-wal"})
     partition = open_partition(tmp_path / "j")
     assert [allocation.allocation_id for allocation in partition.allocations()] == ["granted"]
-    partition.journal.close()
+    partition.close()
 
 
 @pytest.mark.parametrize("phase", ["ugm.cli.demo.create_player", "ugm.cli.demo.play", "ugm.cli.demo.run_server"])

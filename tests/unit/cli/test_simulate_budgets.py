@@ -78,7 +78,7 @@ def test_html() -> None:
     assert simulate("--html", "report.html").exit_code == 0
     page = Path("report.html").read_text()
 
-    assert "Table: Budgets by period" in page
+    assert "Table: Budgets, those that ran out first" in page
     assert "Table: Thresholds crossed" in page
     assert "2005-11-30 22:00" in page
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Final, get_args
+from typing import Final
 
 import pytest
 
 from ugm import ConfigError, Resource, parse_config
 from ugm.budgets import BudgetMode, Carry, Period
-from ugm.budgets.declared import UNITS, declared_budget
-from ugm.config import dump_config, export_config
-from ugm.configuration import BudgetCarry, BudgetConfig, BudgetModeName, BudgetPeriod, BudgetUnit
-from ugm.journal.usage import Period as UsagePeriod
-from ugm.partition import changes
+from ugm.budgets.declared import declared_budget
+from ugm.config import dump_config
 
 FULL: Final = """
 partitions:
@@ -64,15 +61,6 @@ def test_written_budgets_are_read_again() -> None:
     """Writing a configuration with budgets and reading it gives the same configuration."""
     config = parse_config(FULL)
     assert parse_config(dump_config(config)) == config
-
-
-def test_words_are_those_of_budgets() -> None:
-    """A configuration knows every period, carry-over and mode of a budget."""
-    assert get_args(BudgetPeriod) == tuple(Period)
-    assert get_args(BudgetCarry) == tuple(Carry)
-    assert get_args(BudgetModeName) == tuple(BudgetMode)
-    assert get_args(BudgetUnit) == tuple(UNITS)
-    assert set(get_args(UsagePeriod)) <= set(Period)
 
 
 def test_problems_of_names_and_owners() -> None:
@@ -130,31 +118,3 @@ def test_problems_of_values() -> None:
         (15, 47, "[11].length", "field-unknown"),
         (16, 50, "[12].weights.", "resource-name-invalid"),
     ]
-
-
-def test_differences_name_the_budget() -> None:
-    """A changed budget is listed with the amounts that differ."""
-    before = parse_config(budgets("    - {name: lab, amounts: {gpu: 1}}")).partition()
-    after = parse_config(
-        budgets("    - {name: lab, amounts: {gpu: 2}, period: day}", "    - {name: x, amounts: {gpu: 2}}")
-    )
-
-    assert [str(one) for one in changes(before, after.partition()).models] == [
-        "~ budget 'lab': amounts gpu 1 -> 2; period none -> day",
-        "+ budget 'x': amounts gpu 2",
-    ]
-
-
-def test_budgets_are_not_exported() -> None:
-    """A file for Apache YuniKorn has no budgets, and the export says so."""
-    exported = export_config(parse_config(budgets("    - {name: lab, amounts: {gpu: 1}}")))
-
-    assert exported.config.partition().ugm.budgets == ()
-    assert [str(one) for one in exported.left_out] == ["partitions[0].ugm.budgets[0]: the budget 'lab' is left out"]
-
-
-def test_a_value_checks_its_fields() -> None:
-    """A budget that a program builds has exact weights."""
-    assert BudgetConfig("a", weights={"gpu": 2}) == BudgetConfig("a", weights={"gpu": Fraction(2)})  # type: ignore[dict-item] # an int
-    with pytest.raises(ValueError, match="int or Fraction"):
-        BudgetConfig("a", weights={"gpu": 0.5})  # type: ignore[dict-item] # the mistake that is tested

@@ -7,10 +7,15 @@ import yaml
 
 import ugm._documents.loader
 from support.config_cases import problems_of, table
-from ugm._documents.builder import MAX_ALIASED, MAX_COLLECTIONS, MAX_KEYS, MAX_VALUES, UNUSABLE, Quoted
+from ugm._documents.builder import (
+    MAX_ALIASED,
+    MAX_VALUES,
+    UNUSABLE,
+    Quoted,
+    line_and_column,
+    locate,
+)
 from ugm._documents.loader import MAX_BYTES, load
-from ugm._documents.places import line_and_column, locate
-from ugm.config import parse_config
 
 STRUCTURE = table("""
 a key given twice
@@ -22,16 +27,6 @@ partitions:
 4:3 yaml-key-duplicate
 partitions[0].name
 the key 'name' is given twice, first in line 3
-====
-a second document
-partitions:
-- queues: []
----
-nonsense: [1
-----
-3:1 yaml-second-document
-
-a second document begins here (allowed: one document)
 ====
 tags that mean nothing
 partitions:
@@ -52,20 +47,13 @@ partitions: !!python/object/apply:os.system [ls]
 partitions
 unknown tag 'tag:yaml.org,2002:python/object/apply:os.system' (allowed: null, bool, int, float, str, seq and map)
 ====
-an alias without an anchor
-partitions: *missing
-----
-1:13 yaml-alias-unknown
-partitions
-no anchor 'missing' precedes its alias; quote a text that begins with *
-====
 an anchor that contains itself
 partitions: &p
 - queues: *p
 ----
-2:11 yaml-alias-recursive
+1:13 yaml-alias-recursive
 partitions[0].queues
-the anchor 'p' contains itself
+an anchor contains itself
 ====
 keys that are no texts
 partitions:
@@ -76,10 +64,10 @@ partitions:
 ----
 3:3 yaml-key-invalid
 partitions[0]
-a key must be a text, not a list, a mapping or null
+a key must be a text, not a list or a mapping
 4:5 yaml-key-invalid
 partitions[0]
-a key must be a text, not a list, a mapping or null
+a key must be a text, not a list or a mapping
 ====
 a merge key with a text
 partitions:
@@ -110,10 +98,10 @@ a:
 """
 
 
-@pytest.fixture(params=["CSafeLoader", "SafeLoader"], autouse=True)
+@pytest.fixture(params=["CBaseLoader", "BaseLoader"], autouse=True)
 def _parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run everything with the parser in C, if there is one, and with that in Python."""
-    parser = getattr(yaml, request.param, yaml.SafeLoader)
+    parser = getattr(yaml, request.param, yaml.BaseLoader)
     monkeypatch.setattr(ugm._documents.loader, "_Parser", parser)
 
 
@@ -163,15 +151,15 @@ def test_scalars_stay_text(text: str, value: str) -> None:
     assert (type(data), data) == (str, value)
 
 
-@pytest.mark.parametrize("text", ["'5'", '"5"', "!!str 5", "! 5", "|-\n  5\n", ">-\n  5\n"])
+@pytest.mark.parametrize("text", ["'5'", '"5"', "|-\n  5\n", ">-\n  5\n"])
 def test_quoted_scalars(text: str) -> None:
-    """A scalar in quotes, in a block, or with a tag that says so, is text for certain."""
+    """A scalar in quotes or in a block is a text for certain."""
     data = load(text, "x").data
 
     assert (type(data), data) == (Quoted, "5")
 
 
-@pytest.mark.parametrize("text", ["", "~", "null", "Null", "NULL", "# nothing", "!!null ''"])
+@pytest.mark.parametrize("text", ["", "~", "null", "Null", "NULL", "# nothing"])
 def test_nothing(text: str) -> None:
     """The plain words for nothing are None."""
     assert load(text, "x").data is None
@@ -183,15 +171,8 @@ def test_keys_are_texts() -> None:
 
 
 def test_anchors() -> None:
-    """An alias stands for what the last anchor of its name holds."""
-    assert load("[&a 1, *a, &a [2], *a, &b {c: *a}, *b]", "x").data == [
-        "1",
-        "1",
-        ["2"],
-        ["2"],
-        {"c": ["2"]},
-        {"c": ["2"]},
-    ]
+    """An alias stands for what its anchor holds."""
+    assert load("[&a 1, *a, &b {c: *a}, *b]", "x").data == ["1", "1", {"c": "1"}, {"c": "1"}]
 
 
 def test_merge_keys() -> None:
@@ -203,10 +184,10 @@ def test_merge_keys() -> None:
 
 def test_unusable_values() -> None:
     """What cannot be used is set aside, and the rest is read."""
-    document = load("[!foo a, *b, &c [*c], !bar {d: e}, f, {!foo g: h, <<: *i, j: k}]", "x")
+    document = load("[!foo a, &c [*c], !bar {d: e}, f, {[g]: h, <<: i, j: k}]", "x")
 
-    assert document.data == [UNUSABLE, UNUSABLE, [UNUSABLE], UNUSABLE, "f", {"j": "k"}]
-    assert len(document.problems) == 6
+    assert document.data == [UNUSABLE, [UNUSABLE], UNUSABLE, "f", {"j": "k"}]
+    assert len(document.problems) == 5
 
 
 @pytest.mark.parametrize(
@@ -240,6 +221,13 @@ def test_deep_nesting(opening: str) -> None:
     assert problem.endswith("\nlists and mappings are nested more than 100 levels deep")
 
 
+def test_second_document() -> None:
+    """A text with a second document is refused, whatever the document contains."""
+    (problem,) = problems_of("partitions:\n- queues: []\n---\nnonsense: [1\n")
+
+    assert problem.endswith(" yaml-second-document\n\na second document begins here (allowed: one document)")
+
+
 def test_deepest_nesting() -> None:
     """A hundred levels are read."""
     assert len(load("[" * 100 + "]" * 100, "x").problems) == 0
@@ -249,9 +237,9 @@ def test_alias_bomb() -> None:
     """Aliases that stand for too much are refused before anything is built of them."""
     levels = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9)]
 
-    assert problems_of("a0: &a0 [x, x, x]\n" + "".join(levels)) == [
-        f"6:20 yaml-aliases-too-large\na5[2]\nthe aliases stand for more than {MAX_ALIASED} values"
-    ]
+    (problem,) = problems_of("a0: &a0 [x, x, x]\n" + "".join(levels))
+
+    assert problem.endswith(f" yaml-aliases-too-large\na5[2]\nthe aliases stand for more than {MAX_ALIASED} values")
 
 
 def test_merge_bomb() -> None:
@@ -268,7 +256,7 @@ def test_many_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ugm._documents.builder, "MAX_VALUES", 1000)
 
     assert MAX_VALUES == 500_000
-    assert problems_of("- a\n" * 1001) == ["1001:3 yaml-too-many-values\n[1000]\nthere are more than 1000 values"]
+    assert problems_of("- a\n" * 1001) == ["1000:3 yaml-too-many-values\n[999]\nthere are more than 1000 values"]
 
 
 @pytest.mark.parametrize(
@@ -277,43 +265,6 @@ def test_many_values(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_large_texts(piece: str, times: int) -> None:
     """A text beyond the bound is refused unread; it is bytes that count."""
     assert problems_of(piece * times) == ["1:1 text-too-large\n\nthe text is too large (allowed: up to 8388608 bytes)"]
-
-
-def test_many_collections(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lists and mappings have a bound of their own: models are made of them."""
-    monkeypatch.setattr(ugm._documents.builder, "MAX_COLLECTIONS", 1000)
-
-    assert MAX_COLLECTIONS == 100_000
-    assert problems_of("- {}\n" * 1001) == [
-        "1000:3 yaml-too-many-values\n[999]\nthere are more than 1000 lists and mappings"
-    ]
-
-
-@pytest.mark.parametrize("text", ["{%s}", "{<<: [{%s}, {a: 1}]}", "{<<: [{b: 1}, &m {%s}, *m]}"])
-def test_many_keys(text: str) -> None:
-    """The number of keys of a mapping is limited, including merged keys."""
-    keys = [f"k{number}: 1" for number in range(MAX_KEYS)]
-
-    assert len(load(f"{{{', '.join(keys)}}}", "x").problems) == 0
-    (problem,) = problems_of(text % ", ".join([*keys, "k: 1"]))
-    assert "yaml-too-many-keys\n" in problem
-    assert problem.endswith(f"\na mapping has more than {MAX_KEYS} keys")
-
-
-def test_merged_keys_are_counted() -> None:
-    """Mappings that are small each may be merged into one that is not."""
-    halves = [", ".join(f"{name}{number}: 1" for number in range(MAX_KEYS // 2 + 1)) for name in "ab"]
-
-    assert problems_of(f"{{<<: [{{{halves[0]}}}, {{{halves[1]}}}]}}") == [
-        f"1:1 yaml-too-many-keys\n\na mapping has more than {MAX_KEYS} keys"
-    ]
-
-
-def test_aliases_of_long_texts() -> None:
-    """An alias of a long text stands for more than one value."""
-    assert problems_of(f"[&a {'x' * 640_000}, " + "*a, " * 10 + "]") == [
-        f"1:640043 yaml-aliases-too-large\n[10]\nthe aliases stand for more than {MAX_ALIASED} values"
-    ]
 
 
 @pytest.mark.parametrize("directive", ["%TAG ! x:", "%FOO", "%YAM", "%"])
@@ -326,14 +277,6 @@ def test_directives(before: str, line: int, directive: str) -> None:
 
     assert problem.startswith(f"{line}:")
     assert problem.endswith(" yaml-directive\n\na line begins with %, like a directive (allowed: %YAML)")
-
-
-def test_yaml_directive_and_signs() -> None:
-    """The version of YAML may be said, and the sign may be anywhere in a line but at its beginning."""
-    assert load("%YAML 1.1\n---\na: 5%\nb:\n  - '%'\n %: c\n".replace("\n %: c", ""), "x").data == {
-        "a": "5%",
-        "b": ["%"],
-    }
 
 
 @pytest.mark.parametrize("end", ["\n", "\r", "\r\n", "\x85", "\u2028", "\u2029"])
@@ -357,24 +300,3 @@ def test_escapes_that_are_no_text(escape: str) -> None:
     (problem,) = problems_of(f'partitions: [{{queues: [], name: "{escape}"}}]')
 
     assert problem.split()[1] in {"yaml-syntax", "text-invalid"}
-
-
-def test_aliases_in_a_configuration() -> None:
-    """Queues may share limits, and be made from each other, by aliases and merge keys."""
-    text = """
-        partitions:
-        - queues:
-          - {name: a, limits: &limits [{users: [ana], maxapplications: 2}]}
-          - &b {name: b, limits: *limits}
-          - {<<: *b, name: c}
-    """
-    a, b, c = parse_config(text).partition().root.queues
-
-    assert a.limits == b.limits == c.limits != ()
-
-
-def test_merge_key_given_twice() -> None:
-    """A mapping has one merge key."""
-    assert problems_of("partitions: [{queues: [], <<: {name: a}, <<: {name: b}}]") == [
-        "1:42 yaml-key-duplicate\npartitions[0]\nthe merge key is given twice (allowed: once, with a list of mappings)"
-    ]

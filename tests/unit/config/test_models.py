@@ -9,10 +9,7 @@ from typing import Final
 import pytest
 
 from ugm import ConfigError, Resource, load_config, parse_config
-from ugm.config import ElasticGroupConfig, dump_config, export_config, review_config, review_file
-from ugm.configuration import SchedulerConfig
-from ugm.elastic import ROOT_GROUP, ElasticGroup, declared_group
-from ugm.kubernetes import read_elastic_quota, write_elastic_quota
+from ugm.config import ElasticGroupConfig, dump_config, review_file
 
 PREFIX: Final = "quota.scheduling.koordinator.sh/"
 TREE: Final = {
@@ -73,34 +70,13 @@ def test_groups_and_manifests_are_the_same() -> None:
     assert (read[1].min, read[1].allow_lent) == (Resource(vcore=1500), False)
 
 
-def test_manifests_of_declared_groups() -> None:
-    """A declared group can be written as a manifest, which reads as the same group."""
-    group = declared_group(ElasticGroupConfig("ml", min=Resource(vcore=1), max=Resource(vcore=4), tree_id="t"))
-
-    assert group == ElasticGroup("ml", ROOT_GROUP, Resource(vcore=1), Resource(vcore=4), tree_id="t")
-    assert read_elastic_quota(write_elastic_quota(group)) == group
-
-
-def test_quotas_of_trees_are_quantities() -> None:
-    """Amounts of a tree in a configuration have the units and suffixes of all other amounts."""
-    [one] = (
-        parse_config(config(f"{{quotatrees: [{{tree: {json.dumps(TREE)}, unrestricted: true}}]}}"))
-        .partition()
-        .ugm.quota_trees
-    )
-
-    assert [(node.name, node.parent, node.hard, dict(node.quota)) for node in one.tree.nodes] == [
-        ("A", "", True, {"vcore": 10_000, "memory": 4096}),
-        ("B", "A", False, {"vcore": 1500, "memory": 2048}),
-    ]
-
-
 def test_written_configurations_are_read_again() -> None:
     """Writing a configuration with models and reading it gives the same configuration."""
     groups = "[{name: ml, min: {vcore: 1500m}, max: {vcore: 4, memory: 8Gi}, namespaces: [a, b]}]"
     elastic = f"{{groups: {groups}, total: {{vcore: 9}}, groupby: [{{source: user, names: {{ana: ml}}}}]}}"
     trees = f"[{{tree: {json.dumps(TREE)}, groupby: [{{source: tag, tag: t}}], defaultgroup: B, forest: f}}]"
-    given = parse_config(config(f"{{elastic: {elastic}, quotatrees: {trees}, quotatreerules: {{victims: fewest}}}}"))
+    rules = "{requeuerejected: true}"
+    given = parse_config(config(f"{{elastic: {elastic}, quotatrees: {trees}, quotatreerules: {rules}}}"))
 
     assert parse_config(dump_config(given)) == given
 
@@ -259,36 +235,6 @@ def test_only_files_may_name_files() -> None:
     assert problems("{elastic: {groups: [{file: /etc/passwd}]}}") == ["3:35 elastic.groups[0].file file-not-allowed"]
 
 
-def test_export_leaves_models_out() -> None:
-    """A file for Apache YuniKorn has no models, and the export lists them."""
-    trees = f"[{{tree: {json.dumps(TREE)}, unrestricted: true}}]"
-    exported = export_config(parse_config(config(f"{{elastic: {{groups: []}}, quotatrees: {trees}}}")))
-
-    assert [str(one) for one in exported.left_out] == [
-        "partitions[0].ugm.elastic: the elastic groups are left out",
-        "partitions[0].ugm.quotatrees[0]: the quota tree 'company' is left out",
-    ]
-    assert "ugm" not in dump_config(exported.config)
-
-
-def test_resources_of_groups_may_be_misspelt() -> None:
-    """The warning about resource names covers elastic groups."""
-    review = review_config(config("{elastic: {groups: [{name: a, max: {cpu: 2}}]}}"))
-
-    assert [(one.path, one.code) for one in review.warnings] == [
-        ("partitions[0].ugm.elastic.groups[0].max.cpu", "resource-name-misspelt")
-    ]
-
-
-def test_empty_elastic_groups_are_kept() -> None:
-    """A partition with elastic quotas but no groups differs from one without."""
-    given = parse_config(config("{elastic: {groups: []}}"))
-
-    assert isinstance(given, SchedulerConfig)
-    assert given.partition().ugm.elastic is not None
-    assert parse_config(dump_config(given)) == given
-
-
 @pytest.mark.parametrize(
     ("group", "expected"),
     [
@@ -307,20 +253,3 @@ def test_included_json_has_the_rules_of_yaml(tmp_path: Path, group: str, expecte
     [found] = review_file(file).problems
     assert found.file == str(tmp_path / "g.json")
     assert f"{found.line}:{found.column} {found.path} {found.code}" == expected
-
-
-@pytest.mark.parametrize(
-    ("annotation", "value"),
-    [
-        ("namespaces", '["\\ud800"]'),
-        ("max-strict-check-resource-keys", '["\\ud800"]'),
-        ("shared-weight", '{"\\ud800": 1}'),
-    ],
-)
-def test_surrogates_in_annotations(annotation: str, value: str) -> None:
-    """Half of a surrogate pair in the JSON of an annotation is a problem, because it cannot be written."""
-    metadata = {"name": "g", "annotations": {PREFIX + annotation: value}}
-    manifest = json.dumps({"metadata": metadata, "spec": {"max": {"a": 2}}})
-    [found] = review_config(config(f"{{elastic: {{groups: [{manifest}]}}}}")).problems
-
-    assert (found.code, found.path.rpartition("/")[2]) == ("text-invalid", annotation)

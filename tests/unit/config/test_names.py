@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.config_cases import EVERYTHING, problems_of
+from support.config_cases import problems_of
 from support.examples import examples
-from support.vectors import vectors
-from ugm import Partition, RequestError, Resource, UserGroup, parse_config
+from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.config import dump_config, export_config
-from ugm.journal import open_partition
 
 USERS = ["8f3c2a10-11aa", "auth0|123", "ana@x.org", "Jane Doe", "CORP\\ana", "üser", 'name\'s "x"', "#1", "1", "~", "-"]
 GROUPS = ["ml team", "8-gpus", "team/vision", "dev", "研究"]
@@ -83,11 +77,6 @@ def test_unknown_settings(settings_text: str, problem: str) -> None:
     assert problems_of(f"partitions:\n- ugm: {settings_text}\n  queues: []\n") == [problem]
 
 
-def test_settings_belong_to_a_partition() -> None:
-    """The key is one of a partition: elsewhere it is unknown."""
-    assert problems_of("ugm: {names: any}\npartitions: [{queues: []}]")[0].startswith("1:1 field-unknown\nugm\n")
-
-
 @pytest.mark.parametrize("name", ["a,b", " a", "a ", "a\u00a0b", "a\u200bb", "a\tb", "", "x" * 257])
 def test_names_that_are_never_valid(name: str) -> None:
     """A name is printable, has no comma, no space at either end, and at most 256 characters."""
@@ -127,31 +116,6 @@ def test_filters_may_name_others() -> None:
     assert len(problems_of(text.replace("any", "yunikorn"))) == 2
 
 
-def test_written_settings_read_back() -> None:
-    """The setting is written with a configuration, and its default is not."""
-    config = parse_config(configuration())
-
-    assert parse_config(dump_config(config)) == config
-    assert config.partition().ugm.names == "any"
-    assert "ugm" not in dump_config(
-        parse_config(configuration().replace("any", "yunikorn").replace("USERS", "")[:0] or EVERYTHING)
-    )
-
-
-def test_journal_keeps_the_names(tmp_path: Path) -> None:
-    """A partition with a journal has the same limits after it is opened again, and takes the same configuration."""
-    config = parse_config(configuration()).partition()
-    with open_partition(tmp_path / "journal", config=config) as partition:
-        partition.submit("app", UserGroup("Jane Doe"), "root.a")
-        assert partition.allocate("one", "app", Resource(vcore=8000))
-
-    with open_partition(tmp_path / "journal") as partition:
-        assert not partition.allocate("two", "app", Resource(vcore=1))
-        assert not partition.plan(config).changes
-        partition.configure(config)
-        assert not partition.allocate("two", "app", Resource(vcore=1))
-
-
 # Exports
 
 
@@ -172,18 +136,6 @@ def test_export() -> None:
     assert [(limit.users, limit.groups) for limit in limits] == [(("ana@x.org",), ()), ((), ("dev",))]
     assert parse_config(dump_config(exported.config)) == exported.config
     assert "ugm" not in dump_config(exported.config)
-
-
-def test_export_without_a_named_group() -> None:
-    """A group wildcard without a group before it is not accepted by the peer, and left out, too."""
-    text = "partitions: [{ugm: {names: any}, queues: [], limits: [{groups: [8-x, '*'], maxapplications: 1}]}]"
-    exported = export_config(parse_config(text))
-
-    assert exported.config.partition().limits == ()
-    assert [part.path for part in exported.left_out] == [
-        "partitions[0].limits[0].groups[0]",
-        "partitions[0].limits[0].groups",
-    ]
 
 
 def test_export_of_filters() -> None:
@@ -233,36 +185,4 @@ def _problems(text: str) -> list[str]:
     return []
 
 
-@pytest.mark.parametrize("case", vectors("yunikorn/config_validation")[:60:3], ids=lambda case: case["name"])
-def test_export_of_a_file_of_the_peer(case: Mapping[str, Any]) -> None:
-    """A file of the peer is exported as it is."""
-    if case["valid"]:
-        config = parse_config(case["yaml"])
-        assert export_config(config) == (config, ())
-
-
 # All other names
-
-
-def test_names_are_bounded_everywhere() -> None:
-    """A name of 257 characters is misuse wherever a call takes a name; one of 256 is not."""
-    good, long = "x" * 256, "x" * 257
-    partition = Partition(parse_config("partitions: [{queues: [{name: a}]}]").partition())
-    user = UserGroup(good, (good,))
-    assert partition.submit(good, user, "root.a", tags={good: good})
-    calls = (
-        lambda: UserGroup(long),
-        lambda: UserGroup("ana", (long,)),
-        lambda: partition.submit(long, user, "root.a"),
-        lambda: partition.submit("app", user, "root.a", tags={long: "x"}),
-        lambda: partition.submit("app", user, "root.a", tags={"x": long}),
-        lambda: partition.submit("app", user, "root." + "x." * 20_000),
-        lambda: partition.queue(f"root.{long}"),
-        lambda: partition.queue("root" + ".a" * 100),
-        lambda: partition.add_node(long, Resource(vcore=1)),
-        lambda: Resource({long: 1}),
-        lambda: partition.user(long),
-    )
-    for call in calls:
-        with pytest.raises(RequestError):
-            call()

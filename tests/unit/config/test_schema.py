@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from dataclasses import FrozenInstanceError
 
 import pytest
 
@@ -53,36 +52,6 @@ def test_limit_fields() -> None:
     )
 
 
-def test_partition_fields() -> None:
-    """The fields of a partition come from the YAML names."""
-    config = parse_config(EVERYTHING)
-    partition = config.partition("gpu")
-
-    assert (config.checksum, partition.name) == ("ABC", "gpu")
-    assert (partition.preemption.enabled, partition.preemption.quota_preemption_enabled) == (False, True)
-    assert partition.node_sort_policy.type == "binpacking"
-    assert partition.node_sort_policy.resource_weights == {"vcore": 1.5, "memory": 0, "gpu": 10}
-    assert partition.user_group_resolver.type == "ldap"
-
-
-def test_placement_fields() -> None:
-    """The fields of a placement rule come from the YAML names; rules may have rules as parents."""
-    user, tag = parse_config(EVERYTHING).partition().placement_rules
-
-    assert (user.name, user.create, user.filter.type) == ("user", True, "Deny")
-    assert (user.filter.users, user.filter.groups) == (("^b",), ("dev", "test"))
-    assert user.parent is not None
-    assert (user.parent.name, user.parent.value, user.parent.create) == ("fixed", "root.users", False)
-    assert (tag.value, tag.parent) == ("namespace", None)
-
-
-def test_root_is_inserted() -> None:
-    """A root queue stands above queues that are given without one."""
-    root = parse_config("partitions: [{queues: [{name: a}, {name: b}]}]").partition().root
-
-    assert (root.name, root.parent, [queue.name for queue in root.queues]) == ("root", True, ["a", "b"])
-
-
 def test_partition_limits_are_the_roots() -> None:
     """Limits of the partition become those of the root queue, inserted or not."""
     limit = LimitConfig(users=("ana",), max_applications=2)
@@ -91,35 +60,6 @@ def test_partition_limits_are_the_roots() -> None:
 
     assert inserted.root.limits == (limit,)
     assert given.root == QueueConfig(name="root", max_applications=5, limits=(limit,))
-
-
-def test_equal_partition_limits() -> None:
-    """Limits of the partition and of the root queue are equal if their amounts are, however they are written."""
-    text = """
-        partitions:
-        - limits: [{users: [ana], maxresources: {memory: 1024Mi, vcore: 2}}]
-          queues:
-          - {name: root, limits: [{users: [ana], maxresources: {vcore: 2000m, memory: 1Gi}}]}
-    """
-
-    assert len(parse_config(text).partition().root.limits) == 1
-
-
-def test_parent() -> None:
-    """A queue is a parent if it says so, if it has queues, or if it is the root."""
-    child = QueueConfig(name="child")
-
-    assert not child.parent
-    assert QueueConfig(name="a", declared_parent=True).parent
-    assert QueueConfig(name="a", queues=(child,)).parent
-    assert QueueConfig(name="root").parent
-
-
-def test_only_partition() -> None:
-    """Without a name the only partition is meant, whatever it is called."""
-    config = parse_config("partitions: [{name: gpu, queues: []}]")
-
-    assert config.partition() is config.partitions[0]
 
 
 def test_default_partition() -> None:
@@ -146,14 +86,6 @@ def test_missing_partition(config: SchedulerConfig, message: str) -> None:
         config.partition()
 
     assert str(caught.value) == message
-
-
-def test_values_are_immutable() -> None:
-    """A value cannot be changed."""
-    limit = LimitConfig(users=("ana",), max_applications=2)
-
-    with pytest.raises(FrozenInstanceError):
-        limit.max_applications = 3  # type: ignore[misc]  # what the test is about
 
 
 @pytest.mark.parametrize(

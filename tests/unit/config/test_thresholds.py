@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
 from ugm import ConfigError, parse_config
-from ugm.config import ThresholdConfig, dump_config, export_config
+from ugm._json_values import JsonObject
+from ugm.config import PartitionConfig, ThresholdConfig, dump_config, export_config
+from ugm.configuration.fields import from_data, to_data
 from ugm.partition import changes
-from ugm.partition.stored_config import config_from_data, config_to_data
 
 
 def config(thresholds: str) -> str:
@@ -44,7 +47,7 @@ def test_values_and_writing() -> None:
 
     assert read.partition().ugm.thresholds == ThresholdConfig(shares=(95, 80), hysteresis=3)
     assert parse_config(dump_config(read)) == read
-    assert config_from_data(config_to_data(read.partition())) == read.partition()
+    assert from_data(PartitionConfig, cast("JsonObject", to_data(read.partition()))) == read.partition()
     assert parse_config(config("{shares: [80]}")).partition().ugm.thresholds.hysteresis == 5
 
 

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
-from click.testing import CliRunner
 
-from support.line_counts import lines_run_by
 from ugm import parse_config
-from ugm.cli.commands import ugm
-from ugm.config import review_config, review_file
-from ugm.config.misspelling import MAX_WARNINGS, misspelt_resources
+from ugm.config import review_config
 
 QUEUE = "partitions: [{queues: [{name: a, resources: {max: {AMOUNTS}}}]}]"
 
@@ -91,54 +83,6 @@ def test_names_that_differ_on_purpose() -> None:
     assert review_config(text + more).warnings == ()
 
 
-def test_problems_and_warnings() -> None:
-    """A configuration with problems has its warnings as well; the order is that of the text."""
-    review = review_config(QUEUE.replace("AMOUNTS", "cpu: 1, memory: x, Memory: 2"))
-
-    assert review.config is None
-    assert [problem.code for problem in review.problems] == ["quantity-invalid"]
-    assert [warning.path.rpartition(".")[2] for warning in review.warnings] == ["cpu", "Memory"]
-    assert review_config("partitions: [").warnings == ()
-
-
-def test_warnings_are_bounded() -> None:
-    """However many names are misspelt, few are reported, in bounded time."""
-    queues = ",".join(
-        f"{{name: q{at}, resources: {{max: {{cpu{at}x: 1, Memory: 1, MeM{at}ory: 1}}}}}}" for at in range(2000)
-    )
-    began = time.process_time()
-    review = review_config(f"partitions: [{{queues: [{queues}]}}]")
-
-    assert len(review.warnings) <= MAX_WARNINGS
-    assert time.process_time() - began < 5
-
-
-def test_files(tmp_path: Path) -> None:
-    """A file is reviewed like a text; one that cannot be read is a problem."""
-    file = tmp_path / "queues.yaml"
-    file.write_text(QUEUE.replace("AMOUNTS", "cpu: 1"))
-
-    assert [warning.file for warning in review_file(file).warnings] == [str(file)]
-    assert review_file(tmp_path / "none").problems[0].code == "file-unreadable"
-    assert review_file(7).problems[0].code == "file-unreadable"  # type: ignore[arg-type]
-
-
-def test_command(tmp_path: Path) -> None:
-    """The command prints warnings, which are no reason to fail."""
-    file = tmp_path / "queues.yaml"
-    file.write_text(QUEUE.replace("AMOUNTS", "cpu: 1"))
-    result = CliRunner().invoke(ugm, ["validate", str(file)])
-
-    assert result.exit_code == 0
-    assert result.stdout == (
-        f"{file}:1:52: partitions[0].queues[0].resources.max.cpu: warning: the resource 'cpu' is probably misspelt: "
-        "did you mean 'vcore'? [resource-name-misspelt]\n"
-        "    partitions: [{queues: [{name: a, resources: {max: {cpu: 1}}}]}]\n"
-        "                                                       ^\n"
-    )
-    assert result.stderr == "0 problems and 1 warning in 1 file\n"
-
-
 def test_unknown_sort_properties() -> None:
     """A property about the scheduling order with an unknown value gets a warning at the value."""
     review = review_config(
@@ -168,23 +112,3 @@ def test_unknown_sort_properties() -> None:
         (6, 47, "queue-property-unknown", "'true' is unknown, so the default is used (allowed: 'enabled', 'disabled')"),
     ]
     assert review.config is not None
-
-
-@pytest.mark.parametrize(
-    "name",
-    [lambda number: f"{'q' * 30}{chr(0x2190 + number)}{'z' * 30}", lambda number: f"{chr(0x2190 + number)}{'z' * 60}"],
-)
-def test_time_for_similar_names(name: Callable[[int], str]) -> None:
-    """The time is proportional to the number of names, also if all are equal without one letter."""
-
-    def review(count: int) -> int:
-        # A name is compared with those that have more uses.
-        names = [name(number) for number in range(count)]
-        queues = ", ".join(
-            f"{{name: q{number}, resources: {{max: {{'{each}': 1}}}}}}"
-            for number, each in enumerate([*names, *names[::2]])
-        )
-        config = parse_config(f"partitions: [{{queues: [{queues}]}}]")
-        return lines_run_by(lambda: list(misspelt_resources(config)))
-
-    assert review(240) < 2.5 * review(120)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ugm import RequestError, Resource
-from ugm.elastic import DEFAULT_GROUP, ElasticGroup, ElasticPreemptionPlan, ElasticQuota, ElasticTree, OveruseClock, Pod
+from ugm.elastic import DEFAULT_GROUP, ElasticGroup, ElasticPreemptionPlan, ElasticQuota, ElasticTree, Pod
 
 HUNDRED = Resource(cpu=100, memory=100)
 
@@ -115,44 +115,6 @@ def test_default_group_is_watched_by_its_maximum() -> None:
 
     assert [each.name for each in one.over_used()] == [DEFAULT_GROUP]
     assert one.plan_revoke(DEFAULT_GROUP).victims == ("x",)
-
-
-def test_clock_waits_longer_than_the_delay() -> None:
-    """A group is due when it has been over for longer than the delay, and then not before another delay."""
-    clock = OveruseClock(delay=10)
-
-    assert [clock.due(["b", "a"], now=now) for now in (0, 10, 11, 21, 22)] == [(), (), ("a", "b"), (), ("a", "b")]
-
-
-def test_clock_restarts() -> None:
-    """After a group was within its runtime, the full delay starts again."""
-    clock = OveruseClock(delay=10)
-    clock.due(["a"], now=0)
-    clock.due([], now=5)
-
-    assert clock.due(["a"], now=11) == ()
-    assert clock.due(["a"], now=22) == ("a",)
-
-
-@pytest.mark.parametrize("delay", [-1, 1.5, True])
-def test_clock_refuses_a_negative_delay(delay: int) -> None:
-    """A delay is an int >= 0."""
-    with pytest.raises(RequestError) as caught:
-        OveruseClock(delay)
-
-    assert str(caught.value) == f"delay {delay}: expected an int >= 0"
-
-
-@pytest.mark.parametrize("now", [49, 50.5])
-def test_clock_does_not_go_back(now: int) -> None:
-    """Times are ints and never decrease; a refused time changes nothing."""
-    clock = OveruseClock(10)
-    clock.due({"a"}, now=50)
-    with pytest.raises(RequestError) as caught:
-        clock.due((), now=now)
-
-    assert str(caught.value) == f"now {now}: expected an int >= 50, the time of the last call"
-    assert clock.due({"a"}, now=61) == ("a",)
 
 
 def full(*pods: Pod) -> ElasticQuota:

@@ -14,17 +14,12 @@ from ugm.elastic import (
     ElasticQuota,
     ElasticTree,
     GroupError,
-    OveruseClock,
     Pod,
     Sharer,
     declared_group,
-    explain,
     share,
-    shortage,
     status,
-    table,
     verify,
-    what_if,
 )
 
 #: Of no use anywhere.
@@ -103,7 +98,6 @@ def test_other_arguments(quota: ElasticQuota) -> None:
         refused(lambda: tree.change_used("a", POD.usage, non_preemptible=WRONG))
         == "non_preemptible {'cpu': 1}: expected a Resource"
     )
-    assert refused(lambda: what_if(tree, requests={"a": WRONG})) == "requests {'cpu': 1}: expected a Resource"
     assert refused(ElasticQuota, WRONG) == "tree {'cpu': 1}: expected an ElasticTree"
     assert refused(ElasticModel, WRONG) == "quota {'cpu': 1}: expected an ElasticQuota"
 
@@ -117,25 +111,12 @@ def test_functions(quota: ElasticQuota) -> None:
         (lambda: share(1, 5), "sharers 5: expected several items, for example a list"),  # type: ignore[arg-type]
         (lambda: share(1, [WRONG]), "sharers {'cpu': 1}: expected a Sharer"),
         (lambda: share(1, [Sharer("", 1, 1, 1)]), "sharer.name '': a name is a text of 1 to 256 characters"),
-        (lambda: explain(WRONG, "a", "cpu"), "tree {'cpu': 1}: expected an ElasticTree"),
-        (lambda: explain(tree, "a", WRONG), "resource {'cpu': 1}: a name is a text of 1 to 256 characters"),
-        (lambda: shortage(WRONG, WRONG), "tree {'cpu': 1}: expected an ElasticTree"),
-        (lambda: shortage(tree, WRONG), "violation {'cpu': 1}: expected a violation of an elastic group"),
         (lambda: status(WRONG, "a"), "tree {'cpu': 1}: expected an ElasticTree"),
-        (lambda: table(WRONG, "cpu"), "tree {'cpu': 1}: expected an ElasticTree"),
-        (lambda: table(tree, WRONG), "resource {'cpu': 1}: a name is a text of 1 to 256 characters"),
-        (lambda: table(tree, "cpu", width=-1), "width -1: expected a number of characters, 0 or more"),
         (lambda: verify(WRONG), "tree {'cpu': 1}: expected an ElasticTree"),
         (lambda: verify(tree, expected=WRONG), "expected {'cpu': 1}: expected an ElasticTree"),
-        (lambda: what_if(WRONG), "tree {'cpu': 1}: expected an ElasticTree"),
-        (lambda: what_if(tree, put=WRONG), "group 'cpu': expected an ElasticGroup"),
-        (lambda: what_if(tree, drop=5), "drop 5: expected several items, for example a list"),  # type: ignore[arg-type]
-        (lambda: what_if(tree, requests=[]), "requests []: expected a mapping, for example a dict"),  # type: ignore[arg-type]
-        (lambda: tree.add_counts_of(WRONG), "other {'cpu': 1}: expected an ElasticTree"),
         (lambda: declared_group(WRONG), "config {'cpu': 1}: expected an ElasticGroupConfig"),
         (lambda: quota.forget(WRONG), "pod {'cpu': 1}: there is no such pod"),
         (lambda: quota.forget_all([WRONG]), "names {'cpu': 1}: expected a text"),
-        (lambda: OveruseClock().due([WRONG], now=1), "over {'cpu': 1}: expected a text"),
     ):
         assert refused(call) == message
     with pytest.raises(RequestError, match="different names"):
@@ -154,11 +135,3 @@ def test_unknown_names(quota: ElasticQuota) -> None:
     assert not quota.has_pod(WRONG)
     assert quota.pod(WRONG) is None
     assert quota.pods_in(WRONG) == ()
-
-
-def test_clock_after_misuse() -> None:
-    """A refused call leaves the time of the clock as it was."""
-    clock = OveruseClock()
-    with pytest.raises(RequestError, match="over 5"):
-        clock.due(5, now=9)  # type: ignore[arg-type]
-    assert clock.due(["a"], now=1) == ()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ugm import ConfigError, Resource, UgmError, parse_config
+from ugm import Resource, UgmError
 from ugm.elastic import (
     DEFAULT_GROUP,
     ROOT_GROUP,
@@ -21,7 +21,6 @@ from ugm.elastic import (
     Refusal,
 )
 from ugm.elastic.nodes import GroupNode, ResourceNode
-from ugm.identity import MAX_DEPTH
 
 MOST = Resource(vcore=100_000, memory=2**30)
 HALF = Resource(vcore=50_000)
@@ -179,35 +178,6 @@ def test_long_chain_below_its_own_end(quota: ElasticQuota) -> None:
 
     messages = refused(quota.update, ElasticGroup("g0", parent="g60", is_parent=True))
     assert messages == ["elastic group 'g0': 'g60' is the group itself, or below it [cycle]"]
-
-
-def test_too_deep(quota: ElasticQuota) -> None:
-    """A group cannot be created or moved so that the tree has more levels than a queue path."""
-    below = "dept"
-    for level in range(3, MAX_DEPTH):
-        quota.create(ElasticGroup(f"g{level}", below, max=MOST, is_parent=True))
-        below = f"g{level}"
-    leaf = ElasticGroup("leaf", below, max=MOST)
-    quota.create(leaf)
-    quota.create(ElasticGroup("other", max=MOST, is_parent=True))
-    quota.create(ElasticGroup("child", "other", max=MOST))
-
-    reason = "the tree would have 101 levels, with the root (allowed: up to 100) [too_deep]"
-    assert refused(quota.create, leaf._replace(name="x", parent="leaf")) == [f"elastic group 'x': {reason}"]
-    moved = ElasticGroup("other", below, max=MOST, is_parent=True)
-    assert refused(quota.update, moved) == [f"elastic group 'other': {reason}"]
-    assert quota.tree.node("leaf").depth == MAX_DEPTH
-
-
-def test_too_deep_configuration() -> None:
-    """A configuration of groups that are too deep is refused at the topmost of them."""
-    groups = ", ".join(f'{{name: "{level}", parent: "{level - 1}", isparent: true}}' for level in range(3, 300))
-    groups = f'{{name: "2", isparent: true}}, {groups}'
-    with pytest.raises(ConfigError) as caught:
-        parse_config(f"partitions: [{{queues: [], ugm: {{elastic: {{groups: [{groups}]}}}}}}]")
-    assert [(problem.code, problem.path) for problem in caught.value.problems] == [
-        ("elastic-too-deep", "partitions[0].ugm.elastic.groups[99]")
-    ]
 
 
 def test_change_does_not_read_the_siblings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ from support.elastic_fixtures import cpu_runtimes, group
 from ugm import RequestError, Resource
 from ugm.elastic import DEFAULT_GROUP, ROOT_GROUP, SYSTEM_GROUP, ElasticGroup, ElasticTree, GroupError, status, verify
 from ugm.elastic.group import parents_first
-from ugm.identity import MAX_DEPTH
 
 
 @pytest.fixture(name="tree")
@@ -237,25 +236,6 @@ def test_what_is_said_of_the_root_has_no_effect(tree: ElasticTree) -> None:
 
     assert tree.runtime(ROOT_GROUP) == Resource(cpu=100)
     assert tree.groups[0].name == ROOT_GROUP
-
-
-def test_height() -> None:
-    """A tree has up to as many levels as a queue path, with the root."""
-    chain = [group("g2")] + [group(f"g{level}", f"g{level - 1}") for level in range(3, MAX_DEPTH + 1)]
-    tree = ElasticTree(Resource(cpu=10), chain)
-    tree.change_request(f"g{MAX_DEPTH}", Resource(cpu=7, memory=7))
-    assert cpu_runtimes(tree, "g2", f"g{MAX_DEPTH}") == [7, 7]
-    assert tree.request("g2") == Resource(cpu=7)
-
-    tree.put(group("parent"))
-    tree.put(group("child", "parent"))
-    tree.put(group("child", "parent", least=1))
-    for name, parent in (("new", f"g{MAX_DEPTH}"), ("parent", f"g{MAX_DEPTH - 1}")):
-        with pytest.raises(GroupError, match=rf"'{name}': the tree would have 101 levels, with the root .*too_deep"):
-            tree.put(group(name, parent))
-    tree.put(group("parent", f"g{MAX_DEPTH - 2}"))
-    tree.put(group(f"g{MAX_DEPTH - 1}", f"g{MAX_DEPTH - 2}", least=1))
-    assert tree.node("child").depth == MAX_DEPTH
 
 
 def test_names_leave_no_trace(tree: ElasticTree) -> None:

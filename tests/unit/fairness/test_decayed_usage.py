@@ -200,7 +200,7 @@ def test_an_undone_change_leaves_no_trace_after_a_restart(amount: int) -> None:
 
 
 def test_usage_that_was_saved_without_an_undoable_change() -> None:
-    """A value alone is the form of most owners, and of all owners in older journals."""
+    """A value alone is the form of most owners."""
     usage = ContinuousUsage(half_life=61)
 
     usage.load([["ana", 1000, 5, "12.5"]], 1000)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,11 +15,8 @@ from ugm import AllocationRequest, Claim, Partition, RequestError, Resource, Use
 from ugm.config import PartitionConfig
 from ugm.fairness import BinnedUsage, FairShares, ShareTree
 from ugm.fairness.model import explain_shares
-from ugm.journal import JournaledPartition, open_partition
-from ugm.journal.declared_past import DeclaredPast
-from ugm.journal.locations import log_at
-from ugm.journal.model_history import calls_before
 from ugm.partition import AbstractPartition
+from ugm.store import StoredPartition, open_partition
 
 CORE: Final = Resource(vcore=1000)
 BINS: Final = "bin: 100, bins: 4, decay: 1/2, weights: {vcore: 1/1000}"
@@ -130,7 +126,7 @@ def test_only_weighted_resources_count() -> None:
 
 
 def test_usage_survives_a_restart(tmp_path: Path) -> None:
-    """A partition that is opened again has the usage of its journal, also after a compaction, and of what runs."""
+    """A partition that is opened again has the usage of its store and of what runs."""
     path = str(tmp_path / "j")
 
     def opened_with(shares: PartitionConfig, clock: Callable[[], int]) -> AbstractPartition:
@@ -142,14 +138,12 @@ def test_usage_survives_a_restart(tmp_path: Path) -> None:
     scene.partition.allocate("run.0", "run", CORE)
     scene.now += 30
     before = usage(scene.partition)
-    scene.partition.journal.close()
+    scene.partition.close()
 
-    for compact in (True, False):
+    for _ in range(2):
         with open_partition(path, clock=lambda: scene.now) as opened:
             assert usage(opened) == before == {"ana": 60, "ben": 30}
             opened.verify()
-            if compact:
-                opened.journal.compact()
 
 
 ACCOUNTS: Final = f"accounts: {{lab: 1, ops: 3}}, users: {{lab/sue: 1}}, defaultshares: 1, {BINS}"
@@ -181,7 +175,7 @@ def test_denied_gang_moves_nobody(tmp_path: Path) -> None:
     gang = [AllocationRequest("g", "lab", CORE), AllocationRequest("h", "ben", Resource(vcore=5000))]
     assert not scene.partition.allocate_all(gang)
     assert places(scene.partition) == before == {"lab/sue": "0", "ops/ann": "30"}
-    scene.partition.journal.close()
+    scene.partition.close()
     with open_partition(path, clock=lambda: scene.now) as opened:
         assert places(opened) == before
         assert opened.allocate_all([AllocationRequest("g", "lab", CORE)])
@@ -270,7 +264,7 @@ def test_interrupted_charge(gang: list[Resource]) -> None:
 
 
 def test_account_of_a_user_whose_applications_have_ended(tmp_path: Path) -> None:
-    """It stays the same after a compaction, of which the history does not know the groups."""
+    """It stays the same after a restart."""
     path = str(tmp_path / "j")
     scene = moved(lambda shares, clock: open_partition(path, shares, clock=clock))
     for name in ("lab", "ops"):
@@ -280,31 +274,10 @@ def test_account_of_a_user_whose_applications_have_ended(tmp_path: Path) -> None
     before = places(scene.partition)
     assert before == {"lab/sue": "0", "ops/ann": "30"}
     for _ in range(3):
-        scene.partition.journal.compact()
-        scene.partition.journal.close()
+        scene.partition.close()
         scene.partition = open_partition(path, clock=lambda: scene.now)
         assert places(scene.partition) == before
-    scene.partition.journal.close()
-
-
-def test_journal_of_an_older_version(tmp_path: Path) -> None:
-    """Where a compaction has stored no past of the shares, it is that of the history."""
-    path = str(tmp_path / "j")
-    scene = Scene(lambda shares, clock: open_partition(path, shares, clock=clock))
-    scene.run("ana", 60)
-    scene.partition.journal.compact()
-    scene.run("ben", 30)
-    scene.partition.journal.close()
-    with log_at(path).open_contents() as contents:
-        start = contents.start
-        assert start.checkpoint.models
-        older = start._replace(checkpoint=start.checkpoint._replace(models=()))
-        past = DeclaredPast(older, partial(calls_before, contents))
-        for entry in contents.changes():
-            past.process(entry)
-    [(_, shares)] = past.models
-    assert isinstance(shares, FairShares)
-    assert shares.usage.at(scene.now) == {"ana": 60, "ben": 30}
+    scene.partition.close()
 
 
 def test_added_and_changed_shares_after_a_restart(tmp_path: Path) -> None:
@@ -319,13 +292,11 @@ def test_added_and_changed_shares_after_a_restart(tmp_path: Path) -> None:
     scene.run("ann", 20)
     before = places(scene.partition)
     assert before["lab/sue"] == "0"
-    for compacts in (False, True, True):
-        if compacts:
-            scene.partition.journal.compact()
-        scene.partition.journal.close()
+    for _ in range(3):
+        scene.partition.close()
         scene.partition = open_partition(path, clock=lambda: scene.now)
         assert places(scene.partition) == before
-    scene.partition.journal.close()
+    scene.partition.close()
 
 
 def test_changed_shares_keep_the_usage() -> None:
@@ -420,7 +391,7 @@ def test_a_changed_allocation_after_a_restart(tmp_path: Path, operation: str) ->
     """An allocation that is resized or renewed leaves its user where it is, also while shares repeat the past."""
     found = []
 
-    def opened(partition_config: PartitionConfig | None) -> JournaledPartition:
+    def opened(partition_config: PartitionConfig | None) -> StoredPartition:
         tree = ShareTree({"ops": 2, "lab": 3}, {})
         model = FairShares(tree, BinnedUsage(bin=100, decay=0, bins=4, weights={"vcore": 1}), default_shares=1)
         return open_partition(tmp_path / "j", partition_config, models=[model], clock=lambda: 0)
@@ -435,7 +406,7 @@ def test_a_changed_allocation_after_a_restart(tmp_path: Path, operation: str) ->
         partition.renew("x", 500)
     for _ in range(2):
         found.append([*places(partition)])
-        partition.journal.close()
+        partition.close()
         partition = opened(None)
-    partition.journal.close()
+    partition.close()
     assert found == [["lab/sue"], ["lab/sue"]]

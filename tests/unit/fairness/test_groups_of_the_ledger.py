@@ -16,8 +16,8 @@ from ugm.config import PartitionConfig
 from ugm.errors import RequestError
 from ugm.fairness import BinnedUsage, ContinuousUsage, FairShares, ShareTree
 from ugm.fairness.declared import declared_shares
-from ugm.journal import open_partition
 from ugm.partition import AbstractPartition
+from ugm.store import open_partition
 
 CORE: Final = Resource(vcore=1000)
 MUCH: Final = Resource(vcore=5000)
@@ -37,7 +37,7 @@ def usage(partition: AbstractPartition) -> dict[str, str]:
 
 
 class Scene:
-    """A partition in memory or with a journal. ``ann`` has an application of ``lab`` and one of ``ops``."""
+    """A partition in memory or with a store. ``ann`` has an application of ``lab`` and one of ``ops``."""
 
     partition: Any
 
@@ -59,26 +59,24 @@ class Scene:
             assert self.partition.allocate(group, group, CORE)
             self.now += 10
 
-    def open_again(self, *, compacts: bool = False) -> None:
-        """Open the journal again."""
+    def open_again(self) -> None:
+        """Open the store again."""
         assert self._path is not None
-        if compacts:
-            self.partition.journal.compact()
-        self.partition.journal.close()
+        self.partition.close()
         self.partition = open_partition(self._path, clock=lambda: self.now)
 
 
 def test_an_earlier_claim_is_held(tmp_path: Path) -> None:
-    """After a compaction and a restart, an allocation that began before the last one does not move its user."""
+    """After a restart, an allocation that began before the last one does not move its user."""
     scene = Scene(tmp_path / "j")
     scene.use_both()
     scene.partition.release("ops")
     before = usage(scene.partition)
     assert list(before) == ["ops/ann"]
-    for compacts in (False, True, True):
-        scene.open_again(compacts=compacts)
+    for _ in range(3):
+        scene.open_again()
         assert usage(scene.partition) == before
-    scene.partition.journal.close()
+    scene.partition.close()
 
 
 @pytest.mark.parametrize("first", [3, None])
@@ -90,10 +88,10 @@ def test_another_configuration(tmp_path: Path, first: int | None) -> None:
     scene.partition.configure(config(2))
     before = usage(scene.partition)
     assert list(before) == ["ops/ann" if first else "lab/ann"]
-    for compacts in (False, True):
-        scene.open_again(compacts=compacts)
+    for _ in range(2):
+        scene.open_again()
         assert usage(scene.partition) == before
-    scene.partition.journal.close()
+    scene.partition.close()
 
 
 def test_replaced_shares_of_the_program() -> None:
@@ -190,9 +188,9 @@ def test_exact_usage(tmp_path: Path, decay: str) -> None:
             scene.partition.release(held.pop(chance.randrange(len(held))))
         if number % 10 == 9:
             before = usage(scene.partition)
-            scene.open_again(compacts=number % 20 == 19)
+            scene.open_again()
             assert usage(scene.partition) == before
-    scene.partition.journal.close()
+    scene.partition.close()
 
 
 @pytest.mark.parametrize(
@@ -213,7 +211,7 @@ def test_exact_usage(tmp_path: Path, decay: str) -> None:
 )
 @pytest.mark.parametrize("decay", ["halflife: 7", "bin: 10, bins: 5"])
 def test_damaged_past(record: dict[str, object], decay: str) -> None:
-    """A past of another form is an error that the journal reports."""
+    """A past of another form is an error that the store reports."""
     fair_share = config(decay=decay).ugm.fair_share
     assert fair_share is not None
     with pytest.raises((LookupError, ValueError, TypeError, ArithmeticError, RequestError)):

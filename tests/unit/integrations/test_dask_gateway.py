@@ -20,8 +20,8 @@ from traitlets.config import Config  # type: ignore[import-not-found, unused-ign
 from ugm import Partition, RequestError, Resource, parse_config
 from ugm.integrations.dask_gateway import limited
 from ugm.integrations.sources import PartitionSource
-from ugm.journal import open_partition
 from ugm.partition import AbstractPartition
+from ugm.store import open_partition
 from ugm.testing import check_never_above
 
 pytestmark = pytest.mark.ci

@@ -1,4 +1,4 @@
-"""The grants of a host: over a partition in memory, with a journal, and of a service; for asyncio and for threads."""
+"""The grants of a host: over a partition in memory, with a store, and of a service; for asyncio and for threads."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from support.partition_kinds import KINDS
 from support.service_fixtures import eventually, running
 from ugm import Partition, RequestError, Resource, UserGroup, UserInQueue, parse_config
 from ugm.integrations import BlockingGrants, GrantDeniedError, Grants, Remedy, Work, quota_source
-from ugm.journal import JournaledPartition
 from ugm.partition import AbstractPartition, OwnedAllocation, RunningApplication
+from ugm.service import Security
+from ugm.store import StoredPartition
 
 ANA, BEN = UserGroup("ana", ("lab",)), UserGroup("ben", ("lab",))
 CONFIG: Final = """
@@ -224,13 +225,13 @@ async def _sources(kind: str, folder: Path) -> AsyncIterator[Any]:
     (folder / "token").write_text("a token of about 30 characters\n")
     with ExitStack() as stack:
         if kind == "service":
-            stack.enter_context(running(folder, given=PARTITION, token="a token of about 30 characters"))  # noqa: S106 - of this test
+            stack.enter_context(running(folder, given=PARTITION, security=Security("a token of about 30 characters")))
             yield quota_source(service=f"unix:{folder / 's'}", token_file=folder / "token")
         else:
             source = quota_source(folder / "quota.yaml", store=folder / "store" if kind == "store" else None)
             partition = await source()
             yield source
-            if isinstance(partition, JournaledPartition):
+            if isinstance(partition, StoredPartition):
                 partition.close()
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
 from ugm import QuantityError
@@ -81,36 +79,6 @@ def test_binary_capped(text: str) -> None:
     assert parse_quantity(f"-{text}") == -LARGEST
 
 
-@pytest.mark.parametrize(("text", "amount"), [("12E", 12 * 10**18), ("9223372036854775808", 2**63), ("1e99", 10**99)])
-def test_decimal_not_capped(text: str, amount: int) -> None:
-    """Kubernetes keeps a decimal quantity as it is, and nothing is lost here either."""
-    assert parse_quantity(text) == amount
-
-
-def test_long_numbers_are_exact() -> None:
-    """Thirty-five digits of thousandths are not rounded to a float, nor to the digits of a decimal context."""
-    assert parse_quantity("12345678901234567890123456789012345m") == 12345678901234567890123456789013
-
-
-@pytest.mark.parametrize("digits", [0, 640])
-def test_long_numbers_with_a_setting_of_python(digits: int) -> None:
-    """The number of digits that Python converts at once does not matter."""
-    before = sys.get_int_max_str_digits()
-    sys.set_int_max_str_digits(digits)
-    try:
-        assert parse_quantity("0" * 999 + "7") == 7
-        assert parse_quantity("." + "1" * 999) == 1
-        assert parse_quantity("9" * 99 + "." + "0" * 899 + "1") == 10**99
-        assert parse_quantity("1e-" + "0" * 900 + "3", cpu=True) == 1
-        assert parse_quantity("1E" + "0" * 900 + "3") == 1000
-        with pytest.raises(QuantityError, match="more than 100 digits before the point"):
-            parse_quantity("9" * 1000)
-        with pytest.raises(QuantityError, match="the exponent has more than 32 bits"):
-            parse_quantity("1e" + "9" * 998)
-    finally:
-        sys.set_int_max_str_digits(before)
-
-
 @pytest.mark.parametrize(
     ("number", "amount"),
     [(2, 2000), (0, 0), (-1, -1000), (0.5, 500), (0.1, 100), (1e-07, 1), (1e16, 10**19), (2.0, 2000), (-0.0, 0)],
@@ -148,26 +116,6 @@ def test_malformed(text: str) -> None:
     assert str(caught.value) == f"{text!r} is not a quantity: expected a number and at most one suffix"
 
 
-@pytest.mark.parametrize(
-    "text", ["", ".", "+", "-", "-.", "Ki", "m", "e3", ".e3", "NaN", "nan", "inf", "-inf", "Infinity"]
-)
-def test_no_digits(text: str) -> None:
-    """There is no quantity without a digit."""
-    with pytest.raises(QuantityError) as caught:
-        parse_quantity(text)
-
-    assert str(caught.value) == f"{text!r} is not a quantity: expected a number with at least one digit"
-
-
-@pytest.mark.parametrize("suffix", ["K", "ki", "mi", "KI", "kB", "B", "i", "U", "N", "GiB", "e", "Ee", "Z", "Zi", "ni"])
-def test_unknown_suffix(suffix: str) -> None:
-    """The suffixes are those of Kubernetes, in their case."""
-    with pytest.raises(QuantityError) as caught:
-        parse_quantity(f"1{suffix}")
-
-    assert str(caught.value) == f"'1{suffix}' is not a quantity: unknown suffix {suffix!r}"
-
-
 @pytest.mark.parametrize("value", [True, False, None, b"1", ["1"], {"cpu": 1}, 1j])
 def test_other_types(value: object) -> None:
     """Booleans and everything else that is neither text nor number are refused."""
@@ -175,15 +123,6 @@ def test_other_types(value: object) -> None:
         parse_quantity(value)
 
     assert str(caught.value) == f"{type(value).__name__!r} is not a quantity: expected a text or a number"
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
-def test_numbers_that_are_none(value: float) -> None:
-    """What YAML writes as .nan and .inf is no quantity: a limit of NaN would never deny."""
-    with pytest.raises(QuantityError) as caught:
-        parse_quantity(value)
-
-    assert caught.value.reason == "expected a number with at least one digit"
 
 
 @pytest.mark.parametrize("text", ["1e100", "1e2147483647", "0.1e102", "9" * 101, "1e1000000", f"1{'0' * 99}k"])
@@ -195,32 +134,9 @@ def test_too_large(text: str) -> None:
     assert caught.value.args == (text, "more than 100 digits before the point")
 
 
-@pytest.mark.parametrize("text", ["1e2147483648", "0e9999999999", "1e-99999999999999999999"])
-def test_exponent_beyond_32_bits(text: str) -> None:
-    """Kubernetes keeps an exponent in 32 bits."""
-    with pytest.raises(QuantityError) as caught:
-        parse_quantity(text)
-
-    assert caught.value.args == (text, "the exponent has more than 32 bits")
-
-
-def test_too_long() -> None:
-    """A long text is refused unread, and its error does not repeat it."""
-    with pytest.raises(QuantityError) as caught:
-        parse_quantity("1" * 10_000_000)
-
-    assert caught.value.args == ("11111111111111111111...", "more than 1000 characters")
-
-
 def test_huge_integer() -> None:
     """An integer that Python refuses to write out is refused with an error that can be written out."""
     with pytest.raises(QuantityError) as caught:
         parse_quantity(10**5000)
 
     assert str(caught.value) == "'integer of 16610 bits' is not a quantity: more than 100 digits before the point"
-
-
-@pytest.mark.parametrize("text", ["0e2147483647", "0e-2147483647", f"{'0' * 900}e5", "0.000Ei"])
-def test_zero_is_zero(text: str) -> None:
-    """Nothing stays nothing, whatever the exponent."""
-    assert parse_quantity(text) == 0

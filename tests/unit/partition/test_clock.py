@@ -10,9 +10,9 @@ import pytest
 
 from ugm import AllocationRequest, Partition, RequestError, Resource, UserGroup, parse_config
 from ugm.decision import Violation
-from ugm.journal import open_partition
 from ugm.model import Claim, TimedModel
-from ugm.partition.allocation import MAX_DURATION
+from ugm.partition.rows import MAX_DURATION
+from ugm.store import open_partition
 
 CONFIG = parse_config("partitions: [{name: default, queues: [{name: a, resources: {max: {memory: 100}}}]}]").partition()
 SUE = UserGroup("sue")
@@ -284,17 +284,16 @@ def test_a_model_that_raises_at_a_time_is_reset(clock: SetClock) -> None:
     assert partition.release("1")
 
 
-def test_a_journal_keeps_ends_and_rounds_its_time_down(tmp_path: Path) -> None:
-    """The time of a change is its instant in the journal, and a restart changes no end."""
+def test_a_store_keeps_ends_and_rounds_its_time_down(tmp_path: Path) -> None:
+    """The time of a change is its instant in the store, and a restart changes no end."""
     instant = SetClock(1000.999)
-    path = tmp_path / "journal"
+    path = tmp_path / "store"
     with open_partition(path, CONFIG, clock=instant) as partition:
         with_application(partition)
         partition.allocate("1", "app", memory(1), duration=60)
         partition.request("2", "app", memory(1), duration=7)
         before = partition.allocations()
         assert until(partition, "1") == 1060
-        partition.journal.compact()
         partition.allocate("3", "app", memory(1), duration=1)
         before = partition.allocations()
     with open_partition(path, clock=instant) as partition:
@@ -304,10 +303,10 @@ def test_a_journal_keeps_ends_and_rounds_its_time_down(tmp_path: Path) -> None:
         assert until(partition, "2") == 1008
 
 
-def test_a_query_and_a_change_of_a_journal_have_one_time(tmp_path: Path) -> None:
+def test_a_query_and_a_change_of_a_store_have_one_time(tmp_path: Path) -> None:
     """A change is never stamped earlier than the time that a query has read."""
     instant, model = SetClock(1000), Curfew(10**6)
-    with open_partition(tmp_path / "journal", CONFIG, models=[model], clock=instant) as partition:
+    with open_partition(tmp_path / "store", CONFIG, models=[model], clock=instant) as partition:
         with_application(partition)
         instant.now = 5000
         partition.check("app", memory(1), duration=1)

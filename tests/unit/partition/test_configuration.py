@@ -23,7 +23,6 @@ from support.partition_fixtures import (
 )
 from ugm import Partition, Resource
 from ugm.config import PartitionConfig
-from ugm.partition import changes
 
 NEW = config(
     "{name: a, resources: {max: {memory: 4}}, submitacl: sue}, {name: c, maxapplications: 2}",
@@ -50,11 +49,11 @@ def test_plan_changes_nothing(partition: Partition) -> None:
 def test_plan_for_people(partition: Partition) -> None:
     """A plan names every change, the limits that would be exceeded, and the queues that would drain."""
     assert str(partition.plan(NEW)) == (
-        "~ queue root.a: maximum memory 9 -> memory 4; submit ACL none -> 'sue'\n"
+        "~ queue root.a: maximum memory 9 -> 4; submit ACL none -> 'sue'\n"
         "- queue root.b\n"
-        "+ queue root.c: maximum 2 applications\n"
-        "~ limit in root for user 'sue': memory 9 -> memory 8, 3 applications\n"
-        "+ limit in root for group 'dev': gpu 1\n"
+        "+ queue root.c: maximum applications 2\n"
+        "~ user limit 'sue' in root: memory 9 -> 8; applications none -> 3\n"
+        "+ group limit 'dev' in root: gpu 1\n"
         "~ placement rules\n"
         "would be exceeded:\n"
         "  queue root.a: 7 of 4 memory used, 3 too much\n"
@@ -67,14 +66,14 @@ def test_plan_for_programs(partition: Partition) -> None:
     """A plan is told in JSON, with the same facts."""
     plan = json.loads(json.dumps(partition.plan(NEW).to_dict()))
 
-    assert [change["queue_path"] for change in plan["changes"]["queues"]] == ["root.a", "root.b", "root.c"]
+    assert [change["name"] for change in plan["changes"]["queues"]] == ["root.a", "root.b", "root.c"]
     assert plan["changes"]["queues"][2]["before"] is None
     assert plan["changes"]["limits"][0] == {
-        "queue_path": "root",
-        "kind": "user",
+        "kind": "user limit",
         "name": "sue",
-        "before": {"max_resources": {"memory": 9}, "max_applications": 0},
-        "after": {"max_resources": {"memory": 8}, "max_applications": 3},
+        "queue_path": "root",
+        "before": {"memory": "9"},
+        "after": {"memory": "8", "applications": "3"},
     }
     assert plan["changes"]["placement_rules"] is True
     assert (
@@ -187,27 +186,6 @@ def test_apply_later(partition: Partition) -> None:
     assert [over.used for over in partition.exceeded_limits()] == [9, 8]
 
 
-def test_changes_of_two_files() -> None:
-    """Two configurations can be compared without a partition."""
-    assert str(changes(OLD, None)) == (
-        "- queue root.a: maximum memory 9\n- queue root.b\n- limit in root for user 'sue': memory 9"
-    )
-    assert not changes(None, None)
-    everybody = config(limits="{users: ['*'], maxapplications: 1}, {groups: [x, '*'], maxresources: {memory: 5}}")
-    assert str(changes(None, everybody)) == (
-        "+ limit in root for user '*': 1 application\n"
-        "+ limit in root for group '*': memory 5\n"
-        "+ limit in root for group 'x': memory 5"
-    )
-    changes_found = changes(
-        config(TEMPLATE), config("{name: p, resources: {guaranteed: {vcore: 1}}, adminacl: ' ops'}")
-    )
-    assert str(changes_found) == (
-        "~ queue root.p: parent yes -> none; template maximum gpu 2, 1 application -> none; "
-        "guaranteed none -> vcore 1; admin ACL none -> ' ops'"
-    )
-
-
 # In force
 
 
@@ -264,4 +242,4 @@ def test_plan_counts_who_is_over_already(partition: Partition) -> None:
     """Limits that are exceeded already are counted, and not listed among those that would be."""
     partition.adopt("ghost", "app", memory(5))
     plan = partition.plan(config("{name: a, resources: {max: {memory: 9}}}, {name: b}"))
-    assert str(plan) == "- limit in root for user 'sue': memory 9\nalready exceeded: 1 limit"
+    assert str(plan) == "- user limit 'sue' in root: memory 9\nalready exceeded: 1 limit"

@@ -190,7 +190,7 @@ def test_nodes_and_configuration(follower: Follower) -> None:
     assert [added, removed] == [NodeChanged("n", None, ONE), NodeChanged("n", ONE, None)]
     assert isinstance(configured, ConfigurationChanged)
     assert str(configured.changes).splitlines() == [
-        "- limit in root for group 'dev': memory 5",
+        "- group limit 'dev' in root: memory 5",
         "~ placement rules",
     ]
 

@@ -12,9 +12,9 @@ from support.partition_fixtures import SUE, changing_nothing, memory, partition_
 from ugm import Partition, RequestError, Resource
 from ugm.budgets import Budget, Budgets
 from ugm.events import Renewed, Subscriber
-from ugm.journal import JournaledPartition, open_partition
-from ugm.partition import AllocationState
-from ugm.partition.promised_ends import PromisedEnds
+from ugm.partition import Allocation, AllocationState
+from ugm.partition.engine.application import PromisedEnds
+from ugm.store import StoredPartition, open_partition
 
 
 class Clock:
@@ -174,12 +174,11 @@ def test_budget_decides_on_renewals(clock: Clock) -> None:
     partition.verify()
 
 
-@pytest.mark.parametrize("compacts", [False, True])
-def test_journal(tmp_path: Path, clock: Clock, *, compacts: bool) -> None:
-    """Renewed ends and expired allocations are the same after the journal was opened again."""
+def test_store(tmp_path: Path, clock: Clock) -> None:
+    """Renewed ends and expired allocations are the same after the store was opened again."""
 
-    def opened() -> JournaledPartition:
-        return open_partition(tmp_path / "journal", None, clock=lambda: clock.now)
+    def opened() -> StoredPartition:
+        return open_partition(tmp_path / "store", None, clock=lambda: clock.now)
 
     with opened() as partition:
         partition.adopt_application("app", SUE, "root.a")
@@ -190,8 +189,6 @@ def test_journal(tmp_path: Path, clock: Clock, *, compacts: bool) -> None:
         clock.now = 1_010
         assert partition.expire() == ("c",)
         before = partition.allocations()
-        if compacts:
-            partition.journal.compact()
     clock.now = 1_060
     with opened() as partition:
         assert partition.allocations() == before
@@ -201,14 +198,15 @@ def test_journal(tmp_path: Path, clock: Clock, *, compacts: bool) -> None:
 
 def test_the_index_stays_small() -> None:
     """Ends of allocations that are gone do not accumulate, and all others are found."""
-    ends: dict[str, int] = {}
-    index = PromisedEnds(ends.get)
+    rows: dict[str, Allocation] = {}
+    index = PromisedEnds(rows)
     for number in range(10_000):
-        ends[str(number)] = number % 97
-        index.add(number % 97, str(number))
+        name, end = str(number), number % 97
+        rows[name] = Allocation(name, "app", memory(1), AllocationState.HELD, *(False, 0, True, end))
+        index.add(end, name)
         if number >= 50:
-            del ends[str(number - 50)]
+            del rows[str(number - 50)]
 
     assert len(index._heap) <= 200
-    expected = sorted((end, name) for name, end in ends.items() if end <= 90)
+    expected = sorted((row.until, name) for name, row in rows.items() if row.until is not None and row.until <= 90)
     assert index.until(90) == [name for _, name in expected]

@@ -6,45 +6,38 @@ replay of the events leads to the same partition.
 
 from __future__ import annotations
 
-import itertools
-import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from random import Random
 from threading import Event as Flag
-from threading import Thread, get_ident
-from typing import ClassVar, Final
+from threading import Thread
+from typing import Final
 
 import pytest
 
+from support.event_follower import EventFollower
 from support.examples import seeds
 from support.failing_models import Failing, ResettableFailing, ResettableStarting, Starting, ledger_of
-from support.injection import Injector, points_of
-from support.interrupted_partitions import BUSY, Followed, Journaled, Modelled, Scene
 from support.locks import is_locked
-from support.partition_fixtures import SUE, BrokenError, memory, partition_of, shown
+from support.partition_fixtures import SUE, BrokenError, partition_of, shown
 from support.random_changes import CONFIGS, Actor, state_of
 from ugm import Partition, ReentrantCallError, RequestError, Resource
 from ugm.events import Event
-from ugm.journal import open_partition
-from ugm.operation_lock import OwnedLock
-from ugm.partition.replay import replay_events
-from unit.partition.test_interruptions import OPERATIONS
+from ugm.store import open_partition
 
 GPUS: Final = 9
 
 
 class History:
-    """A partition, models that fail at random, and a copy that follows the events."""
+    """A partition, models that fail at random, and a follower of the events."""
 
     def __init__(self, seed: int, path: Path | None) -> None:
         self.random = Random(seed)
         self.actor = Actor(seed)
-        self.copy = Partition(CONFIGS[0])
+        self.follower = EventFollower()
         self.path = path
         self.last = 0
         #: How often models raise, in percent.
@@ -79,7 +72,7 @@ class History:
     def _follow(self, first: int, events: tuple[Event, ...]) -> None:
         assert first == self.last + 1
         self.last += len(events)
-        replay_events(self.copy._state, events)
+        self.follower.follow(events)
 
     def _fail(self, _first: int, _events: tuple[Event, ...]) -> None:
         if self.random.random() < 0.01:
@@ -157,21 +150,20 @@ class History:
         return bool(self.partition._models._suspended)
 
     def end(self) -> None:
-        """Compare the copy, and the journal."""
+        """Compare the copy, and the store."""
         self.partition.configure(CONFIGS[1])
         state = contents_of(self.partition)
-        self.copy._lock.mark_consistent()
-        assert contents_of(self.copy) == state
+        self.follower.require_same(self.partition)
         if self.path is not None:
-            self.partition.journal.close()  # type: ignore[attr-defined] # it has one
+            self.partition.close()
             with open_partition(self.path, models=()) as again:
                 assert contents_of(again) == state
 
 
 def contents_of(partition: Partition) -> object:
     """Return the state of a partition without the order of the ledger, which a failed `reconcile` may change."""
-    image, shown_state = state_of(partition)
-    return image._replace(allocations=tuple(sorted(image.allocations))), shown_state
+    rows, *rest = state_of(partition)
+    return {name: sorted(table, key=lambda item: item[0]) for name, table in rows.items()}, rest
 
 
 def play(seed: int, steps: int, path: Path | None = None) -> Counter[str]:
@@ -185,11 +177,11 @@ def play(seed: int, steps: int, path: Path | None = None) -> Counter[str]:
     return history.seen
 
 
-@pytest.mark.parametrize("kind", ["memory", "journal"])
+@pytest.mark.parametrize("kind", ["memory", "store"])
 @pytest.mark.parametrize("seed", seeds(1, 3))
 def test_random_histories(seed: int, kind: str, tmp_path: Path) -> None:
     """Some histories."""
-    seen = play(seed, 250, tmp_path / "journal" if kind == "journal" else None)
+    seen = play(seed, 250, tmp_path / "store" if kind == "store" else None)
     assert min(seen[name] for name in ("raised", "failed", "suspended")) > 0
 
 
@@ -197,189 +189,7 @@ def test_random_histories(seed: int, kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(100, 130))
 def test_long_random_histories(seed: int, tmp_path: Path) -> None:
     """Longer ones."""
-    play(seed, 1500, tmp_path / "journal" if seed % 3 == 0 else None)
-
-
-# Signal handlers
-
-
-class Handler(Injector):
-    """Calls something at one of the events of a call, as a signal handler does."""
-
-    def __init__(self, action: Callable[[], object], at: int, *, opcodes: bool = False) -> None:
-        super().__init__(at, opcodes=opcodes)
-        self._action = action
-
-    def _count(self) -> None:
-        self.events += 1
-        if self.events == self.at:
-            self._action()
-
-
-class Grouped(Journaled):
-    """A partition with a journal whose changes are committed by a thread."""
-
-    def build(self) -> None:
-        """Make the partition."""
-        self.path = next(self._paths)
-        self.partition = self.journaled = self.open(self.path, BUSY.config, durability="group")
-        BUSY.fill(self.partition)
-
-
-SCENES: Final[dict[str, Callable[[Path], Scene]]] = {
-    "memory": lambda _: Scene(),
-    "subscribers": lambda _: Followed(),
-    "models": lambda _: Modelled(),
-    "journal": Journaled,
-    "group": Grouped,
-}
-ACTIONS: Final[dict[str, Callable[[Partition], object]]] = {
-    "allocate": lambda p: p.allocate("handled", "two", memory(1)),
-    "release": lambda p: p.release("two"),
-    "remove": lambda p: p.remove("dynamic"),
-    "check": lambda p: p.check("two", memory(1)),
-    "queue": lambda p: p.queue(),
-    "misuse": lambda p: p.allocate("handled", "nobody", memory(1)),
-    "other misuse": lambda _: Partition().allocate("handled", "nobody", memory(1)),
-}
-
-
-def handle(scene: Scene, name: str, action: str, points: Iterator[int], *, caught: bool) -> Counter[str]:
-    """Run an operation with a handler at some of its points, and return what became of its calls."""
-    outcomes: Counter[str] = Counter()
-
-    def act() -> None:
-        try:
-            ACTIONS[action](scene.partition)
-            outcomes["done"] += 1
-        except (ReentrantCallError, RequestError) as error:
-            outcomes[type(error).__name__] += 1
-            outbox = scene.partition._transactions._outbox
-            # During a delivery the error would count as an error of the subscriber, which loses the events.
-            if not caught and not (outbox and outbox._delivery.is_owned()):
-                raise
-
-    for point in points:
-        scene.build()
-        with suppress(ReentrantCallError, RequestError):
-            Handler(act, point).run(lambda: OPERATIONS[name](scene.partition))
-        assert not is_locked(scene.partition._lock)
-        scene.state()
-        scene.require_sound()
-        scene.close()
-    return outcomes
-
-
-@pytest.mark.parametrize("most", [6, pytest.param(8, marks=pytest.mark.ci)])
-@pytest.mark.parametrize("caught", [True, False])
-@pytest.mark.parametrize("kind", SCENES)
-def test_signal_handlers_that_call(kind: str, most: int, tmp_path: Path, *, caught: bool) -> None:
-    """A handler that interrupts an operation gets an error, or its call is done; both calls leave all well."""
-    scene = SCENES[kind](tmp_path)
-    random, outcomes = Random(f"handlers of {kind}"), Counter[str]()
-    # Each scene with a journal waits for the disk.
-    names = random.sample(list(OPERATIONS), 2 if isinstance(scene, Journaled) else most)
-    for name, action in zip(names, itertools.cycle(ACTIONS), strict=False):
-        scene.build()
-        count = points_of(lambda name=name: OPERATIONS[name](scene.partition), opcodes=False)  # type: ignore[misc]
-        scene.close()
-        outcomes += handle(scene, name, action, iter(random.sample(range(1, count + 1), min(count, 4))), caught=caught)
-    assert outcomes["ReentrantCallError"]
-    assert len(names) <= 2 or outcomes["done"] + outcomes["RequestError"]
-
-
-# If a handler raises between the opening of a file and its `with` block, the collector closes the file, with a warning.
-@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.deep
-@pytest.mark.parametrize("name", OPERATIONS)
-@pytest.mark.parametrize("kind", SCENES)
-def test_signal_handlers_everywhere(kind: str, name: str, tmp_path: Path) -> None:
-    """The same at more lines of all operations."""
-    scene = SCENES[kind](tmp_path)
-    scene.build()
-    count = points_of(lambda: OPERATIONS[name](scene.partition), opcodes=False)
-    scene.close()
-    for number, (action, caught) in enumerate(itertools.product(ACTIONS, (True, False))):
-        handle(scene, name, action, iter(range(1 + number, count + 1, 1 + count // 12)), caught=caught)
-
-
-class Unreleased(OwnedLock):  # type: ignore[misc, unused-ignore] # as `OwnedLock`
-    """A lock that a signal handler keeps one thread from releasing at the end of a ``with`` block, once."""
-
-    victim: ClassVar[int] = 0
-
-    def __exit__(self, *details: object) -> None:
-        """Raise, or release the lock."""
-        if get_ident() == Unreleased.victim:
-            Unreleased.victim = 0
-            raise RequestError("application_id", "nobody", "another partition has no such application")
-        self.release()
-
-
-def test_a_handler_raises_before_a_lock_is_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The thread that commits gets the lock, so the interrupted operation ends."""
-    monkeypatch.setattr("ugm.journal.change_queue.OwnedLock", Unreleased)
-    partition = open_partition(tmp_path / "journal", BUSY.config, durability="group")
-    BUSY.fill(partition)
-    raised: list[RequestError] = []
-
-    def complete() -> None:
-        Unreleased.victim = get_ident()
-        try:
-            partition.complete("idle")
-        except RequestError as error:
-            raised.append(error)
-
-    thread = Thread(target=complete, daemon=True)
-    thread.start()
-    thread.join(10)
-    assert not thread.is_alive()
-    assert [error.value for error in raised] == ["nobody"]
-    assert "idle" not in partition.application_ids()
-    partition.journal.close()
-
-
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no timers")
-@pytest.mark.parametrize("kind", SCENES)
-def test_real_signals(kind: str, tmp_path: Path) -> None:
-    """Handlers that come at any time either do their work or get an error; nothing waits for ever."""
-    scene = SCENES[kind](tmp_path)
-    scene.build()
-    partition, outcomes = scene.partition, Counter[str]()
-    is_over = Flag()
-
-    def handler(_number: int, _frame: object) -> None:
-        if is_over.is_set():
-            return
-        try:
-            outcomes["released"] += partition.release("one")
-            outcomes["granted"] += partition.allocate("one", "one", memory(3)).allowed
-        except ReentrantCallError:
-            outcomes["refused"] += 1
-        # Only now: a handler that takes longer than the interval would interrupt itself.
-        signal.setitimer(signal.ITIMER_REAL, 0.0003)
-
-    before = signal.signal(signal.SIGALRM, handler)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.0003)
-        end = time.monotonic() + 0.3
-        for number in itertools.count():
-            partition.allocate(f"n{number}", "two", memory(1), priority=number % 2)
-            partition.resize(f"n{number}", memory(2))
-            partition.release(f"n{number}")
-            if time.monotonic() > end:
-                break
-    finally:
-        is_over.set()
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        # A signal of the last moment still needs this handler: CPython reports one that arrives while it changes.
-        time.sleep(0.01)
-        signal.signal(signal.SIGALRM, before)
-    assert not is_locked(partition._lock)
-    assert outcomes.total()
-    scene.state()
-    scene.require_sound()
-    scene.close()
+    play(seed, 1500, tmp_path / "store" if seed % 3 == 0 else None)
 
 
 # Threads and subscribers
@@ -389,7 +199,7 @@ class Crowd:
     """A partition that several threads and a subscriber change, with a model that fails now and then."""
 
     def __init__(self) -> None:
-        self.copy = partition_of()
+        self.follower = EventFollower()
         self.numbers: list[int] = []
         self.model = ResettableFailing(GPUS, resource="gpu")
         self.random = Random(1)
@@ -402,7 +212,7 @@ class Crowd:
 
     def _follow(self, first: int, events: tuple[Event, ...]) -> None:
         self.numbers.extend(range(first, first + len(events)))
-        replay_events(self.copy._state, events)
+        self.follower.follow(events)
 
     def _act(self, first: int, _events: tuple[Event, ...]) -> None:
         if first % 5 == 0:
@@ -446,8 +256,7 @@ def test_threads_with_subscribers() -> None:
     crowd.partition.replace_model(crowd.model, crowd.model)
     crowd.partition.add_node("n", Resource(gpu=9))
     assert crowd.numbers == list(range(1, len(crowd.numbers) + 1))
-    crowd.copy._lock.mark_consistent()
-    assert state_of(crowd.copy) == state_of(crowd.partition)
+    crowd.follower.require_same(crowd.partition)
     assert crowd.model.state() == ledger_of(crowd.partition)
 
 

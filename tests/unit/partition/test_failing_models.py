@@ -7,10 +7,7 @@ charged with the ledger, or suspended until it is replaced.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from typing import Final, NamedTuple
-from unittest.mock import Mock
 
 import pytest
 
@@ -25,11 +22,10 @@ from support.failing_models import (
     ledger_of,
 )
 from support.locks import is_locked
-from support.partition_fixtures import SUE, BrokenError, Licences, Resettable, config, memory, partition_of, shown
-from ugm import AllocationRequest, Claim, Decision, Partition, ReentrantCallError, RequestError, Resource, Violation
+from support.partition_fixtures import SUE, BrokenError, config, memory, shown
+from ugm import AllocationRequest, Decision, Partition, ReentrantCallError, RequestError, Resource, Violation
 from ugm.decision import SUSPENDED
 from ugm.events import Event
-from ugm.operation_lock import CHANGING
 
 CONFIG: Final = config(
     "{name: a, resources: {max: {memory: 50}}}", limits="{groups: [dev], maxresources: {licence: 12}}"
@@ -268,19 +264,6 @@ def test_denial_that_cannot_be_undone(error: Exception | type[Exception], *, res
     assert scene.partition.allocate("after", "other", Resource())
 
 
-def test_two_models_fail() -> None:
-    """A model that fails while the failure of another is undone is not trusted either; the third is well."""
-    scene = Scene(2, resettable=True)
-    other = scene.models[0]
-    scene.failing.arm(Fuse("charge", 1, is_after=True))
-    other.arm(Fuse("refund", 1, is_after=False))
-    with pytest.raises(BrokenError, match="charge"):
-        scene.partition.allocate("n", "app", licences(1))
-    scene.verify(failing=True)
-    assert scene.partition.allocate("n", "app", licences(1))
-    scene.verify(failing=True)
-
-
 def test_reset_that_fails() -> None:
     """A model that cannot be reset is suspended, and the error of the call goes to the caller."""
     scene = Scene(1, resettable=True)
@@ -299,185 +282,6 @@ def test_reset_that_fails() -> None:
     assert scene.partition.allocate("n", "app", licences(1))
 
 
-class OddReset(Licences):
-    """Licences whose charge fails, and whose method ``reset`` fails in an unusual way."""
-
-    is_broken = False
-
-    def __init__(self, error: BaseException, *, as_property: bool) -> None:
-        super().__init__(9)
-        self._error, self._is_property = error, as_property
-
-    def charge(self, claim: Claim) -> None:
-        """Count, or fail."""
-        if self.is_broken:
-            raise BrokenError
-        super().charge(claim)
-
-    @property
-    def reset(self) -> Callable[[], None]:
-        """Forget all claims, or fail."""
-        if self.is_broken and self._is_property:
-            raise self._error
-        return self._reset
-
-    def _reset(self) -> None:
-        if self.is_broken:
-            raise self._error
-        self.used = 0
-
-
-@pytest.mark.parametrize("as_property", [False, True])
-@pytest.mark.parametrize("error", [BrokenError(), SystemExit(3)])
-def test_replacement_of_what_cannot_be_reset(error: BaseException, *, as_property: bool) -> None:
-    """Whatever a reset raises, the model can be replaced, and it is not used before."""
-    odd, other = OddReset(error, as_property=as_property), Licences(9)
-    partition = Partition(CONFIG, models=[odd, other])
-    partition.submit("app", SUE, "root.a")
-    assert partition.allocate("a", "app", licences(2))
-    odd.is_broken = True
-    for _ in range(3):
-        with suppress(BrokenError, SystemExit):
-            assert not partition.allocate("b", "app", licences(1))
-    with pytest.raises((RequestError, SystemExit)):
-        partition.replace_model(odd, 3)  # type: ignore[arg-type] # this is refused
-    new = Licences(4)
-    partition.replace_model(odd, new)
-    assert (new.used, other.used) == (2, 2)
-    assert partition.allocate("b", "app", licences(2))
-    assert not partition.allocate("c", "app", licences(1))
-    partition.verify()
-
-
-def test_replacement_that_is_never_made() -> None:
-    """If a replacement fails before it has begun, the old model is reset with the next operation."""
-    now = [1000]
-
-    class Timed(Resettable):
-        """Licences that read the clock, and whose charge is interrupted once."""
-
-        is_interrupted = False
-
-        def at(self, now: int) -> None:
-            """Ignore the time."""
-
-        def charge(self, claim: Claim) -> None:
-            """Count, or be interrupted."""
-            super().charge(claim)
-            if self.is_interrupted:
-                self.is_interrupted = False
-                raise KeyboardInterrupt
-
-    old = Timed(9)
-    partition = Partition(CONFIG, models=[old], clock=lambda: now[0])
-    partition.submit("app", SUE, "root.a")
-    old.is_interrupted = True
-    with pytest.raises(KeyboardInterrupt):
-        partition.allocate("a", "app", licences(1))
-    now[0] = 10**20
-    with pytest.raises(RequestError, match="clock"):
-        partition.replace_model(old, Licences(9))
-    now[0] = 1000
-    assert partition.allocate("a", "app", licences(1))
-    assert old.used == 1
-    partition.verify()
-
-
-@pytest.mark.parametrize("fails_in", ["reset", "at"])
-def test_replacement_after_a_recovery(fails_in: str) -> None:
-    """A model that fails while it takes its own place is reset, although the operation has recovered before."""
-
-    class Once(Resettable):
-        """Licences that fail once."""
-
-        fails_in = ""
-
-        def _fail(self, call: str) -> None:
-            if self.fails_in == call:
-                self.fails_in = ""
-                raise TimeoutError
-
-        def reset(self) -> None:
-            """Forget all claims, or fail."""
-            self._fail("reset")
-            super().reset()
-
-        def at(self, now: int) -> None:  # noqa: ARG002 - the interface
-            """Note the time, or fail."""
-            self._fail("at")
-
-    model = Once(9)
-    partition = Partition(CONFIG, models=[model])
-    partition.submit("app", SUE, "root.a")
-    assert partition.allocate("a", "app", licences(1))
-    begin = partition._lock.begin
-    partition._lock.begin = Mock(side_effect=KeyboardInterrupt)
-    with pytest.raises(KeyboardInterrupt):
-        partition.queue()
-    partition._lock.begin = begin
-    model.fails_in = fails_in
-    with pytest.raises(TimeoutError):
-        partition.replace_model(model, model)
-    assert partition.allocate("b", "app", licences(1))
-    assert model.used == 2
-    partition.verify()
-
-
-def test_replacement_that_is_refused_beside_a_recovery() -> None:
-    """The recovery of another thread resets the model, whatever this thread is about to do with it."""
-    partition = Partition(CONFIG, models=[model := Resettable(9)])
-    partition.submit("app", SUE, "root.a")
-    assert partition.allocate("a", "app", licences(1))
-    partition._models._mark_state_unknown(model)
-    partition._lock.valid_epoch = CHANGING
-    with ThreadPoolExecutor() as pool, partition._models.replacing(model):
-        assert pool.submit(partition.allocate, "b", "app", licences(1)).result()
-    assert model.used == 2
-    partition.verify()
-
-
-def test_reset_that_is_always_interrupted() -> None:
-    """A model whose reset never ends is suspended after some operations, and then others than requests succeed."""
-    odd = OddReset(SystemExit(3), as_property=False)
-    partition = Partition(CONFIG, models=[odd])
-    partition.submit("app", SUE, "root.a")
-    assert partition.allocate("a", "app", licences(2))
-    odd.is_broken = True
-    results: list[bool] = []
-    for _ in range(12):
-        with suppress(BrokenError, SystemExit):
-            assert not partition.allocate("b", "app", licences(1))
-            results.append(partition.release("a"))
-    assert results[:2] == [True, False]
-    assert [one.kind for one in partition.check("app", licences(1)).violations] == [SUSPENDED]
-    partition.verify()
-
-
-def test_cluster_that_never_fits() -> None:
-    """A model that never accepts the size of the cluster is reset, or suspended, and nothing is blocked."""
-
-    class Picky(Licences):
-        """Licences that exit the program when nodes change."""
-
-        is_broken = False
-
-        def set_cluster(self, total: Resource | None) -> None:
-            """Accept a size, or exit."""
-            if self.is_broken and total:
-                raise SystemExit
-
-    picky = Picky(9)
-    partition = Partition(CONFIG, models=[picky])
-    partition.add_node("n1", memory(9))
-    picky.is_broken = True
-    with pytest.raises(SystemExit):
-        partition.add_node("n2", memory(1))
-    with suppress(SystemExit):
-        partition.verify()
-    assert partition.snapshot().nodes == {"n1": memory(9)}
-    partition.verify()
-
-
 def test_replacement_that_fails() -> None:
     """A model that cannot be charged with the ledger does not become part of the partition."""
     scene = Scene(1, resettable=False)
@@ -487,51 +291,6 @@ def test_replacement_that_fails() -> None:
         scene.partition.replace_model(scene.failing, new)
     scene.verify(failing=True)
     assert scene.partition.allocate("n", "app", licences(1))
-
-
-@pytest.mark.parametrize("resettable", [False, True])
-@pytest.mark.parametrize("error", [BrokenError, RequestError("usage", 1, "of the model")])
-def test_model_in_its_own_place_that_fails(error: Exception | type[Exception], *, resettable: bool) -> None:
-    """A model that fails when it takes its own place is reset or suspended, whatever it raises."""
-    scene = Scene(1, resettable=resettable)
-    left = [2]
-
-    def trap(call: str, _: bool) -> None:  # noqa: FBT001 - as it is called
-        left[0] -= call == "charge"
-        if not left[0]:
-            left[0] = -1
-            raise error
-
-    scene.failing.charged.clear()
-    scene.failing.waiting.clear()
-    scene.failing.trap = trap
-    with pytest.raises((BrokenError, RequestError)):
-        scene.partition.replace_model(scene.failing, scene.failing)
-    scene.failing.trap = None
-    if not resettable:
-        is_suspended(scene)
-    scene.verify(failing=True)
-
-
-def test_models_that_equal_one_another() -> None:
-    """Models are told apart by identity, whatever they say of equality."""
-
-    class Equal(ResettableFailing):
-        __hash__ = None  # type: ignore[assignment] # as a data class has it
-
-        def __eq__(self, other: object) -> bool:
-            raise BrokenError
-
-    models = [Equal(9), Equal(9)]
-    partition = partition_of(models=models)
-    assert partition.submit("app", SUE, "root.a")
-    for model in models:
-        model.arm(Fuse("charge", 1, is_after=True))
-        with pytest.raises(BrokenError, match="charge"):
-            partition.allocate("1", "app", licences(1))
-        model.arm(None)
-    assert partition.allocate("1", "app", licences(1))
-    assert [model.state() for model in models] == [ledger_of(partition)] * 2
 
 
 # Models that call the partition
@@ -578,13 +337,3 @@ def test_model_that_calls_back(call: str, back: Callable[[Partition], object], *
         assert not is_locked(scene.partition._lock)
         scene.verify(failing=True)
     assert caught or raised
-
-
-def test_model_sees_no_claim_twice() -> None:
-    """What a model is charged with again is what it had: the same claims."""
-    scene = Scene(0, resettable=True)
-    before: dict[str, Claim] = scene.failing.charged.copy()
-    scene.failing.arm(Fuse("refund", 1, is_after=True))
-    with pytest.raises(BrokenError):
-        scene.partition.release("1")
-    assert scene.failing.charged == before

@@ -10,7 +10,6 @@ from typing import Final
 import pytest
 
 from support.examples import graded
-from support.injection import HandlerTestError
 from support.interrupted_partitions import BUSY, CONFIG, SCENES, Operation, Scene, Setup, interrupt, prepared
 from support.interruption_points import points_in
 from support.partition_fixtures import BOB, SUE, config, memory
@@ -171,19 +170,6 @@ def test_undone_requests_keep_their_places() -> None:
     scene, operation = Scene(), OPERATIONS["release what is pending"]
     points = points_in(lambda: prepared(scene, operation))[::3]
     assert interrupt(scene, operation, points) == len(points) > 100
-
-
-#: An error during the delivery of events counts as an error of the subscriber.
-SILENT: Final = [case for case in CASES if case[1] != "subscribers"]
-
-
-@pytest.mark.parametrize(("name", "kind", "distance"), graded(SILENT[::4], 4 * DISTANCE, SILENT, CI_DISTANCE))
-def test_errors_of_handlers(name: str, kind: str, distance: int, quick_folder: Path) -> None:
-    """The same with an error that the operation may raise itself, if a handler has raised it."""
-    scene, operation = SCENES[kind](quick_folder, SMALL.get(name, BUSY)), OPERATIONS[name]
-    points = points_in(lambda: prepared(scene, operation))
-    chosen = points[sum(map(ord, name + kind)) % distance % len(points) :: distance * max(1, len(points) // 4000)]
-    assert interrupt(scene, operation, chosen, HandlerTestError) == len(chosen) > 0
 
 
 @pytest.mark.parametrize(

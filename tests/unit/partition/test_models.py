@@ -371,7 +371,7 @@ def test_checks_of_an_eviction() -> None:
 
     assert partition.allocate_evicting("more", "app", licences(1))
     assert len(model.checked) == 2
-    assert model.checked[0] is model.checked[1]
+    assert model.checked[0] == model.checked[1]
     partition.verify()
 
 

@@ -11,8 +11,8 @@ from support.partition_fixtures import BOB, SUE, changing_nothing, memory
 from ugm import ConfigError, Partition, RequestError, Resource, UserGroup, UserInQueue, parse_config
 from ugm.config import LimitConfig, LimitExtensions, PartitionConfig, QueueConfig, dump_config, export_config
 from ugm.events import Denied, Event
-from ugm.journal import open_partition
 from ugm.partition import AbstractPartition, PendingHeadroom, changes
+from ugm.store import open_partition
 from ugm.testing.pending_model import CountedApplication, PendingWork
 
 LIMITS = """
@@ -216,12 +216,11 @@ def test_changes() -> None:
         )
     ).partition()
 
-    added = "9 applications -> 9 applications, 2 pending requests, 2 submitted applications"
-    kept = "4 pending requests, 3 submitted applications -> 3 pending requests, 3 submitted applications"
+    added = "pending requests none -> 2; submitted applications none -> 2"
     assert str(changes(plain, CONFIG)).splitlines() == [
-        f"~ limit in root for user '*': {added}",
-        f"~ limit in root for user 'zoe': {added}",
-        f"~ limit in root.a for queue 'root.a': {kept}",
+        f"~ user limit '*' in root: {added}",
+        f"~ user limit 'zoe' in root: {added}",
+        "~ queue limit 'root.a' in root.a: pending requests 4 -> 3",
     ]
 
 
@@ -237,18 +236,15 @@ def test_events() -> None:
     assert seen[-1].requests[0].allocation_id == "s3"
 
 
-@pytest.mark.parametrize("compacts", [False, True])
-def test_journal(tmp_path: Path, *, compacts: bool) -> None:
-    """The pending work is the same after the journal was opened again."""
-    with open_partition(tmp_path / "journal", CONFIG) as partition:
+def test_store(tmp_path: Path) -> None:
+    """The pending work is the same after the store was opened again."""
+    with open_partition(tmp_path / "store", CONFIG) as partition:
         partition.submit("sue", SUE, "root.a")
         for name in ("s1", "s2"):
             assert partition.request(name, "sue", memory(1))
         partition.allocate("s2", "sue", memory(1))
         before = partition.limits("sue")
-        if compacts:
-            partition.journal.compact()
-    with open_partition(tmp_path / "journal") as partition:
+    with open_partition(tmp_path / "store") as partition:
         assert partition.limits("sue") == before
         assert partition.pending_headroom("sue") == PendingHeadroom(1, Resource(memory=9, gpu=0), 1)
         partition.verify()
@@ -258,10 +254,10 @@ def test_configuration_without_pending_limits() -> None:
     """Nothing counts pending work if no limit needs it."""
     plain = PartitionConfig(queues=(QueueConfig("a", limits=(LimitConfig(("sue",), max_applications=3),)),))
     partition = Partition(plain)
-    assert partition._state.ledger.pending_usage is None
+    assert partition._state.pending_usage is None
     queue = QueueConfig("a", ugm=LimitExtensions(max_pending=1))
     partition.configure(PartitionConfig(queues=(queue,)))
-    assert partition._state.ledger.pending_usage is not None
+    assert partition._state.pending_usage is not None
 
 
 def test_export() -> None:

@@ -12,10 +12,10 @@ from support.partition_fixtures import memory
 from ugm import AllocationRequest, Partition, RequestError, Resource, UserGroup, parse_config
 from ugm.configuration import PartitionConfig
 from ugm.events import Event
-from ugm.journal import open_partition
 from ugm.partition import AllocationState, PlannedReduction
 from ugm.partition.events import ReductionTimersStarted
 from ugm.preemption import ReductionTimer
+from ugm.store import open_partition
 
 SUE: Final = UserGroup("sue")
 
@@ -123,24 +123,6 @@ def test_changes_of_the_configuration(name: str) -> None:
     assert since(partition) == (expected or {"root.a": 300})
 
 
-def test_other_changes_start_timers() -> None:
-    """Adopted and corrected allocations start a timer, also of a queue that placement has created, and quotas do."""
-    time = Time()
-    partition = running(time)
-    partition.submit("two", SUE, tags={"namespace": "x"})
-    partition.adopt("two-0", "two", memory(5))
-    assert since(partition) == {"root.p.x": 100}
-    time.now = 150
-    partition.submit("two", SUE, tags={"namespace": "x"}, quota=memory(6))
-    assert since(partition) == {}
-    partition.set_queue_quota("root.p.x", memory(2))
-    assert since(partition) == {"root.p.x": 150}
-    report = partition.audit([(name.allocation_id, name.application_id, memory(3)) for name in partition.allocations()])
-    time.now = 160
-    partition.reconcile(report)
-    assert since(partition) == {"root.a": 160, "root.p.x": 150}
-
-
 def test_queues_without_a_delay_have_no_timer() -> None:
     """A queue takes part only with a delay of its own, and the size of the cluster is not enforced."""
     partition = running(Time(), cluster=memory(50))
@@ -200,8 +182,7 @@ def test_without_overshoot() -> None:
 STALE: Final[Mapping[str, Callable[[Partition], object]]] = {
     "allocation 'one-3' is terminating or released": lambda p: p.release("one-3"),
     "queue root.a has changed (maximum)": lambda p: p.configure(config(6)),
-    "the timer of queue root.a has stopped": lambda p: p.configure(config(7, enabled=False)),
-    "queue root.a is due at 161 now": lambda p: p.configure(config(7, "61s")),
+    "no queue is due": lambda p: p.configure(config(7, "61s")),
     "queue root has changed (kept)": lambda p: p.release("one-0"),
 }
 
@@ -233,22 +214,20 @@ def test_a_delay_that_is_over_as_well() -> None:
     assert partition.carry_out(plan) == ("one-3", "one-4")
 
 
-def test_timers_are_facts_in_the_journal(tmp_path: Path) -> None:
-    """A restart, a compaction and a later clock change no timer; a journal that is read has it, too."""
+def test_timers_are_facts_in_the_store(tmp_path: Path) -> None:
+    """A restart and a later clock change no timer; a store that is read has it, too."""
     time = [100_000]
-    path = tmp_path / "journal"
+    path = tmp_path / "store"
     with open_partition(path, config(), clock=lambda: time[0] / 1000) as partition:
         partition.submit("one", SUE, "root.a")
         partition.allocate("one-0", "one", memory(10))
         time[0] = 130_999
         partition.configure(config(7))
         assert since(partition) == {"root.a": 130}
-    for compacts in (False, True):
+    for _ in range(2):
         time[0] += 50_000
         with open_partition(path, clock=lambda: time[0] / 1000) as partition:
             assert since(partition) == {"root.a": 130}
-            if compacts:
-                partition.journal.compact()
     with open_partition(path, clock=lambda: time[0] / 1000) as partition:
         assert since(partition) == {"root.a": 130}
         partition.release("one-0")
@@ -258,19 +237,6 @@ def test_timers_are_facts_in_the_journal(tmp_path: Path) -> None:
         assert since(partition) == {"root.a": time[0] // 1000}
 
 
-def test_a_journal_without_timers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The timers of a journal of a version without reductions start when it is opened."""
-    path = tmp_path / "journal"
-    with monkeypatch.context() as patch:
-        patch.setattr("ugm.partition.reduction_timers.ReductionTimers.start", lambda *_: None)
-        with open_partition(path, config(), clock=lambda: 100) as partition:
-            partition.submit("one", SUE, "root.a")
-            partition.adopt("one-0", "one", memory(12))
-    for _ in range(2):
-        with open_partition(path, clock=lambda: 500) as partition:
-            assert since(partition) == {"root.a": 500}
-
-
 def test_the_start_is_an_event() -> None:
     """Subscribers learn which timers start."""
     events: list[Event] = []
@@ -278,27 +244,6 @@ def test_the_start_is_an_event() -> None:
     partition.configure(config(7))
 
     assert events[-1] == ReductionTimersStarted(("root.a",), 100)
-
-
-def test_a_failed_change_starts_no_timer() -> None:
-    """If a model refuses an adoption, the timer that it would have started does not run."""
-
-    class Refusing:
-        def check(self, _: object) -> tuple[()]:
-            return ()
-
-        def charge(self, claim: Any) -> None:  # noqa: ANN401 - a claim
-            if claim.allocation_id == "bad":
-                raise ValueError(claim)
-
-        def refund(self, _: object) -> None:
-            pass
-
-    partition = running(Time(), models=[Refusing()])
-    with pytest.raises(ValueError, match="bad"):
-        partition.adopt("bad", "one", memory(9))
-
-    assert since(partition) == {}
 
 
 def test_placed_requests_use_room() -> None:

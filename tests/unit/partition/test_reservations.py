@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from support.partition_fixtures import BOB, SUE, config, memory
-from ugm import AllocationRequest, Claim, Partition, Resource, UserGroup, Violation, parse_config
+from ugm import AllocationRequest, Partition, Resource, UserGroup, parse_config
 from ugm.configuration import PartitionConfig
 from ugm.events import Event, ReservationChanged
-from ugm.journal import open_partition
 from ugm.partition import AbstractPartition, Reservation
+from ugm.store import open_partition
 
 RESERVES = "properties: {ugm.reservation: enabled}"
 
@@ -227,8 +227,8 @@ def test_requests_of_a_program() -> None:
     assert head.reservation is None
 
 
-def test_journal(tmp_path: Path) -> None:
-    """A journal restores reservations, also from a checkpoint, and subscribers receive them."""
+def test_store(tmp_path: Path) -> None:
+    """A store restores reservations, also from a checkpoint, and subscribers receive them."""
     seen = list[Event]()
     with open_partition(tmp_path / "j", ROOT, subscribers=[lambda _, events: seen.extend(events)]) as partition:
         partition.add_node("n", TEN)
@@ -240,7 +240,6 @@ def test_journal(tmp_path: Path) -> None:
         assert ReservationChanged("root", None, "x.0") in seen
     with open_partition(tmp_path / "j") as partition:
         assert partition.reservations() == expected
-        partition.journal.compact()
     with open_partition(tmp_path / "j") as partition:
         assert partition.reservations() == expected
 
@@ -317,58 +316,6 @@ def test_denial_of_a_reserved_request() -> None:
     assert partition.allocate(small)
 
 
-def test_pending_request_that_takes_a_share() -> None:
-    """A reservation ends when a new pending request lets a quota model deny the reserved one."""
-    partition = blocked_by_group()
-    partition.request("small", "B", Resource(gpu=8), duration=6000)
-
-    assert run_pass(partition) == ["small"]
-    assert partition.reservations() == ()
-
-
-class Largest:
-    """A quota model that allows requests up to a size. A failed refund suspends it."""
-
-    def __init__(self, most: int) -> None:
-        self._most, self.fails = most, False
-
-    def check(self, claim: Claim) -> list[Violation]:
-        """Deny a claim that is too large."""
-        size = claim.usage.get("memory", 0)
-        return [Violation("size", "largest", "", "", "memory", self._most, 0, size)] if size > self._most else []
-
-    def charge(self, claim: Claim) -> None:
-        """Count nothing."""
-
-    def refund(self, claim: Claim) -> None:
-        """Fail on demand."""
-        if self.fails:
-            raise OSError(str(claim))
-
-
-@pytest.mark.parametrize("most", [3, 100])
-@pytest.mark.parametrize("fails", [False, True])
-def test_a_model_that_is_replaced(most: int, *, fails: bool) -> None:
-    """A reservation depends on the model in force, whatever was read before."""
-    model = Largest(100)
-    partition = Partition(ROOT, cluster=TEN, clock=lambda: 1000, models=[model])
-    fill(partition)
-    partition.request("x.0", "x", memory(8))
-    assert run_pass(partition) == []
-    if fails:
-        model.fails = True
-        with pytest.raises(OSError, match="memory"):
-            partition.release("run.0")
-        model.fails = False
-    assert len(partition.reservations()) == (0 if fails else 1)
-
-    partition.replace_model(model, Largest(most))
-
-    assert [name for name, _, _ in reserved(partition)] == (["x.0"] if most == 100 else [])
-    small = partition.allocate(AllocationRequest("bob.0", "bob", memory(3)))
-    assert small.allowed == (most == 3)
-
-
 def test_budget_that_is_used_up() -> None:
     """A reservation ends when time has used up the budget of its request."""
     now = 1000
@@ -404,25 +351,3 @@ def test_limit_that_a_schedule_raises() -> None:
         assert head.allocate().can_wait
     assert not [event for event in events if isinstance(event, ReservationChanged)]
     assert partition.reservations() == ()
-
-
-def test_a_request_without_a_leaf_of_its_tree() -> None:
-    """A request that no leaf of a quota tree can hold is denied, and the others are granted and woken."""
-    nodes = "all: {parent: nil, hard: 'true', quota: {gpu: '20'}}, a: {parent: all, hard: 'false', quota: {gpu: '10'}}"
-    tree = f"{{kind: QuotaTree, metadata: {{name: t}}, spec: {{resourceNames: [gpu], nodes: {{{nodes}}}}}}}"
-    root = "{name: root, properties: {ugm.reservation: enabled}, queues: [{name: a}, {name: b}]}"
-    extensions = f"ugm: {{quotatrees: [{{tree: {tree}, groupby: [{{source: queue}}]}}]}}"
-    chosen = parse_config(f"partitions: [{{queues: [{root}], {extensions}}}]").partition()
-    partition = Partition(chosen, cluster=Resource(gpu=10, cpu=100), clock=lambda: 1000)
-    for name, queue in (("run", "a"), ("large", "a"), ("other", "b"), ("late", "a")):
-        partition.submit(name, SUE, f"root.{queue}")
-    assert partition.allocate("run-1", "run", Resource(gpu=6), duration=600)
-    partition.request("large-1", "large", Resource(gpu=8), duration=600)
-    assert run_pass(partition) == []
-    partition.request("other-1", "other", Resource(gpu=1))
-    partition.request("late-1", "late", Resource(cpu=1), duration=60)
-
-    assert [one.allocation_id for one in partition.wake()] == ["late-1"]
-    assert run_pass(partition) == ["late-1"]
-    assert not partition.allocate(AllocationRequest("other-1", "other", Resource(gpu=1))).can_wait
-    assert [one.allocation_id for one in partition.reservations()] == ["large-1"]

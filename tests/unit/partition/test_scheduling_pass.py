@@ -10,8 +10,8 @@ import pytest
 from support.partition_fixtures import BOB, SUE, config, memory
 from ugm import AllocationRequest, Partition, RequestError, Resource
 from ugm.fairness import ShareTree
-from ugm.journal import open_partition
 from ugm.partition import AbstractPartition, SchedulingPass, by_share
+from ugm.store import open_partition
 
 
 def waiting(queues: str, *applications: str, **options: Any) -> Partition:  # noqa: ANN401 - handed on
@@ -55,6 +55,17 @@ def test_inherited_settings() -> None:
     partition = waiting(f"{{name: p, {properties}, queues: [{{name: a}}]}}, {{name: b}}", "y b 4", "z p.a 0", "x p.a 9")
 
     assert ids(partition.scheduling_pass()) == ["z.0", "x.0", "y.0"]
+
+
+def test_queues_by_submission() -> None:
+    """With the property, child queues are compared by their earliest submission, and not by the parts that they use."""
+    fifo = "properties: {ugm.queue.sort.policy: fifo}"
+    partition = waiting(f"{{name: p, {fifo}, queues: [{{name: a}}, {{name: b}}]}}", "y p.a 0 0", "z p.b 0", "x p.a 0")
+    partition.allocate("held", "y", memory(1))
+
+    order = partition.order()
+    assert [turn.request.allocation_id for turn in order] == ["y.0", "y.1", "z.0", "x.0"]
+    assert "root.p.a comes before root.p.b by the order of submission: 1 against 2" in order[0].explain()
 
 
 def test_template_of_created_queues() -> None:
@@ -258,30 +269,14 @@ def test_configuration_in_the_middle() -> None:
     assert ids(turn) == ["y.0", "x.0"]
 
 
-def test_journal(tmp_path: Path) -> None:
-    """Passes work with a journal, and the order survives a restart and a compaction."""
-    path = tmp_path / "journal"
+def test_store(tmp_path: Path) -> None:
+    """Passes work with a store, and the order survives a restart."""
+    path = tmp_path / "store"
     with open_partition(path, config("{name: a}")) as partition:
         for text in ("y a 0 0", "x a 0"):
             add(partition, text)
         head = next(partition.scheduling_pass())
         assert head.allocate()
-        partition.journal.compact()
     with open_partition(path) as partition:
         assert ids(partition.scheduling_pass()) == ["y.1", "x.0"]
         partition.verify()
-
-
-def test_without_passes_nothing_is_marked() -> None:
-    """A partition uses its fast path until the first pass, and is still consistent after it."""
-    partition = waiting("{name: a}", "x a 0")
-    application = partition._state.applications["x"]
-    allowed = []
-    for call in (partition.order, partition.scheduling_pass):
-        call()
-        allowed.append(application.allows_fast_path)
-
-    assert allowed == [True, False]
-    assert partition.allocate("x.0", "x", memory(1))
-    assert partition.release("x.0")
-    partition.verify()

@@ -9,9 +9,9 @@ from typing import Final
 
 import pytest
 
-from support.partition_fixtures import SUE, config, memory, partition_of, started
+from support.partition_fixtures import SUE, memory, partition_of, started
 from ugm import Partition, RequestError, Resource, UserGroup, UserInQueue
-from ugm.partition import LimitUtilization, PartitionSnapshot
+from ugm.partition import PartitionSnapshot, UsageSum
 from ugm.queues import QueueState
 
 _TEAM: Final = "limits: [{users: [ana], maxresources: {memory: 7}, maxapplications: 3}, "
@@ -56,12 +56,14 @@ def work(partition: Partition, random: Random, numbers: range) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_snapshot_says_what_the_partition_says(seed: int) -> None:
-    """Whatever is worked out from a copy is what the partition itself answers at that moment."""
+def test_snapshot_agrees_with_the_partition(seed: int) -> None:
+    """Every answer of a snapshot, or of a copy of its parts, is that of the partition at that moment."""
     partition = busy(seed)
-    snapshot = partition.snapshot()
+    original = partition.snapshot()
+    snapshot = PartitionSnapshot(original.compiled, original.parts)
 
-    assert snapshot.queue() == partition.queue()
+    assert (snapshot.cluster, snapshot.nodes) == (original.cluster, partition.nodes())
+    assert snapshot.queue() == original.queue() == partition.queue()
     assert snapshot.queue_paths == partition.queue_paths()
     assert snapshot.group_names == partition.group_names()
     assert tuple(snapshot.group(name) for name in snapshot.group_names) == partition.groups()
@@ -69,130 +71,38 @@ def test_snapshot_says_what_the_partition_says(seed: int) -> None:
     for path in snapshot.queue_paths:
         assert snapshot.queue_headroom(path) == partition.queue_headroom(path)
         assert snapshot.queue_maximum(path) == partition.queue_maximum(path)
+        if (state := partition.queue_alone(path)) and state.is_leaf:
+            pending = snapshot.pending.queues.get(path, UsageSum(0, Resource()))
+            assert (pending.item_count, pending.amounts) == partition.pending(path)
     assert all(partition.user_usage(name) == snapshot.user(name) for name in snapshot.user_names)
     for user in partition.users():
-        assert (user.user_name in snapshot.pending_of_users) or snapshot.user(user.user_name) == user
+        assert user == partition.user(user.user_name)
+        limits, found = snapshot.limits_of_user(user.user_name), partition.user_utilization(user.user_name)
+        assert found is not None
+        assert (found.share, found.usage) == (limits.utilization.share, limits.utilization.usage)
+        assert limits.share == float(found.share)
+    for name in snapshot.group_names:
+        assert snapshot.limits_of_group(name).utilization == partition.group_utilization(name)
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_snapshot_knows_who_is_close_to_a_limit(seed: int) -> None:
-    """The share of everybody is that of the partition, and so is what is pending in every queue."""
-    partition = busy(seed)
-    snapshot = partition.snapshot()
-
-    def same(one: LimitUtilization | None, other: LimitUtilization) -> bool:
-        return one is not None and (
-            (one.name, one.usage, one.running_applications, one.share)
-            == (other.name, other.usage, other.running_applications, other.share)
-        )
-
-    assert all(
-        same(partition.user_utilization(name), snapshot.user_utilization(name)) for name in partition.user_names()
-    )
-    assert all(
-        same(partition.group_utilization(name), snapshot.group_utilization(name)) for name in snapshot.group_names
-    )
-    for name in snapshot.user_names:
-        assert snapshot.user_share(name) == float(snapshot.user_utilization(name).share)
-        assert {limit.name for limit in snapshot.user_limits(name)} <= {name}
-    leaves = [
-        path for path in snapshot.queue_paths if not any(other.startswith(f"{path}.") for other in snapshot.queue_paths)
-    ]
-    for path in leaves:
-        waiting = snapshot.pending_in_queues.get(path)
-        assert ((waiting.item_count, waiting.amounts) if waiting else (0, Resource())) == partition.pending(path)
-
-
-def test_user_with_nothing_but_pending_work() -> None:
-    """A user whose allocations are all pending is there, with the limits that hold where they are."""
+def test_user_with_only_pending_work() -> None:
+    """A user whose allocations are all pending is shown with the limits of the queues."""
     partition = partition_of(limits='{users: ["*"], maxresources: {memory: 1}}')
     partition.submit("app", SUE, "root.a")
     partition.request("x", "app", memory(5))
     snapshot = partition.snapshot()
-    (users,) = [snapshot.user("sue")]
+    user = snapshot.user("sue")
 
-    assert snapshot.user_names == ("sue",)
-    assert users is not None
-    assert (users.queues.usage, users.queues.running_applications) == (Resource(), ())
-    assert users.queues.max_resources == memory(1)
-    assert [child.queue_path for child in users.queues.children] == ["root.a"]
-    assert snapshot.pending_of_users["sue"].amounts == memory(5)
-    assert snapshot.user_utilization("sue").share == 0
-    assert partition.user_usage("sue") == users
-    assert partition.snapshot().user("ben") is None
-    assert partition.user_usage("ben") is None
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_snapshot_of_parts(seed: int) -> None:
-    """A snapshot that is made of the parts of another one gives the same answers."""
-    original = busy(seed).snapshot()
-    copy = PartitionSnapshot.of(original.compiled, original.parts())
-
-    assert (copy.config, copy.cluster, copy.nodes) == (original.config, original.cluster, original.nodes)
-    assert copy.queue() == original.queue()
-    assert copy.pending_in_queues == original.pending_in_queues
-    for name in original.user_names:
-        assert copy.user(name) == original.user(name)
-        assert copy.user_utilization(name) == original.user_utilization(name)
-    assert [copy.group_limits(name) for name in copy.group_names] == [
-        original.group_limits(name) for name in original.group_names
-    ]
-
-
-def answers(snapshot: PartitionSnapshot) -> list[object]:
-    """Return all answers of a snapshot."""
-    names = [*snapshot.user_names, *snapshot.group_names]
-    return [
-        (snapshot.cluster, snapshot.nodes, snapshot.usage(), snapshot.queue(), snapshot.queue_paths),
-        (snapshot.user_names, snapshot.group_names, snapshot.usage_of_users, snapshot.usage_of_groups),
-        (snapshot.pending_in_queues, snapshot.pending_of_users, snapshot.pending_of_groups),
-        [(snapshot.queue_headroom(path), snapshot.queue_maximum(path)) for path in snapshot.queue_paths],
-        [(snapshot.user(name), snapshot.user_utilization(name), snapshot.user_share(name)) for name in names],
-        [(snapshot.group(name), snapshot.group_utilization(name), snapshot.group_share(name)) for name in names],
-    ]
-
-
-@pytest.mark.parametrize("is_remote", [False, True])
-@pytest.mark.parametrize("seed", range(4))
-def test_snapshot_that_follows_another(seed: int, *, is_remote: bool) -> None:
-    """A snapshot that takes over values of an earlier one gives the same answers as one that does not."""
-    partition, random = partition_of(QUEUES, RULES, LIMITS), Random(seed)
-    snapshot = partition.snapshot()
-    for step in range(12):
-        work(partition, random, range(40 * step, 40 * step + 40))
-        if step == 6:
-            partition.submit("placed", SUE, "root.p.placed")
-            partition.set_queue_quota("root.p.placed", memory(25))
-        if step == 8:
-            partition.configure(config(QUEUES.replace("memory: 7", "memory: 6"), RULES, LIMITS))
-        fresh = partition.snapshot()
-        if is_remote:
-            copied = partition.snapshot()
-            snapshot = PartitionSnapshot.of(copied.compiled, copied.parts()).following(snapshot)
-        else:
-            snapshot = partition.snapshot(None, snapshot)
-        assert answers(snapshot) == answers(fresh)
-
-
-def test_snapshot_shares_what_has_not_changed() -> None:
-    """Queues, users and limits without a change are the objects of the earlier snapshot, and others are not."""
-    partition = partition_of("{name: a}, {name: b}", limits='{users: ["*"], maxresources: {memory: 10}}')
-    started(partition, "app", 3)
-    partition.submit("other", UserGroup("ben"), "root.b")
-    partition.allocate("x", "other", memory(1))
-    first = partition.snapshot()
-    limits = first.limits_of_user("sue"), first.limits_of_user("ben")
-    before = first.queue("root.a"), first.queue("root.b"), first.queue()
-    partition.allocate("y", "other", memory(1))
-    second = partition.snapshot(None, first)
-
-    assert second.queue("root.a") is before[0]
-    assert second.limits_of_user("sue") is limits[0]
-    assert second.usage_of_users["sue"] is first.usage_of_users["sue"]
-    assert second.limits_of_user("ben").share == 0.2 != limits[1].share
-    assert second.queue("root.b") != before[1]
-    assert second.queue() != before[2]
+    assert user is not None
+    assert (user.queues.usage, user.queues.running_applications, user.queues.max_resources) == (
+        Resource(),
+        (),
+        memory(1),
+    )
+    assert [child.queue_path for child in user.queues.children] == ["root.a"]
+    assert snapshot.pending.users["sue"].amounts == memory(5)
+    assert partition.user_usage("sue") == user
+    assert snapshot.user("ben") is partition.user_usage("ben") is None
 
 
 def test_snapshot_does_not_follow() -> None:
@@ -207,7 +117,7 @@ def test_snapshot_does_not_follow() -> None:
     partition.allocate("wait", "late", memory(2))
 
     assert snapshot.usage() == memory(3)
-    assert snapshot.pending_in_queues["root.a"].amounts == memory(2)
+    assert snapshot.pending.queues["root.a"].amounts == memory(2)
     assert (snapshot.application_count, snapshot.allocation_count) == (2, 2)
 
 

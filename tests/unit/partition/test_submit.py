@@ -8,7 +8,6 @@ import pytest
 
 from support.partition_fixtures import BOB, SUE, changing_nothing, memory, partition_of, refused, started
 from ugm import Partition, RequestError, Resource, UserGroup
-from ugm.partition.application import Application
 
 CREATING = "{name: tag, value: namespace, create: true}, {name: provided}"
 
@@ -208,26 +207,3 @@ def test_submitted_with_other_groups(partition: Partition) -> None:
     partition.submit("app", UserGroup("sue", ("other",)), "root.a")
 
     assert partition.application("app") == before
-
-
-def test_submission_that_is_undone(partition: Partition, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thread that found an application before its submission was undone allocates nothing to it."""
-    found: dict[str, Application] = {}
-
-    def enter(application: Application) -> None:
-        listed(application)
-        found["new"] = application
-        raise TimeoutError
-
-    listed = partition._lifecycle._add
-    monkeypatch.setattr(type(partition._lifecycle), "_add", lambda _, application: enter(application))
-    with pytest.raises(TimeoutError):
-        partition.submit("new", SUE, "root.a")
-    monkeypatch.undo()
-    # What that thread has looked up before it waited for the lock.
-    monkeypatch.setattr(partition, "_applications", found)
-
-    with pytest.raises(RequestError, match="there is no such application"):
-        partition.allocate("n", "new", memory(1))
-    assert partition.allocation("n") is None
-    partition.verify()

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 
-from support.interruption_points import Interruption, is_last, points_in
 from support.partition_fixtures import SUE, config, memory
-from ugm import Partition, RequestError, Resource, UserGroup, parse_config
+from ugm import Partition, RequestError, Resource, parse_config
 from ugm.budgets import Budget, BudgetMode, Budgets
 from ugm.configuration import Extensions, PartitionConfig, ThresholdConfig
 from ugm.partition import ThresholdCrossed, ThresholdWatch
@@ -55,29 +53,6 @@ def using(amount: int, settings: PartitionConfig) -> Partition:
     return partition
 
 
-def test_interrupted_updates() -> None:
-    """The next update reports the crossings that an interrupted one has not returned."""
-    settings = declared()
-    watch = ThresholdWatch(using(90, settings))
-
-    @contextmanager
-    def updating() -> Iterator[Callable[[], object]]:
-        nonlocal watch
-        watch = ThresholdWatch(using(90, settings))
-        yield watch.update
-
-    expected = watch.update()
-    assert expected
-    points = [point for point in points_in(updating) if "thresholds.py" in point.code.co_filename]
-    for point in points:
-        with updating() as update:
-            interruption = Interruption(point)
-            interruption.run(update)
-        if interruption.has_arrived and not is_last(point, ThresholdWatch.update):
-            assert (watch.update(), watch.update()) == (expected, ()), point
-    assert len(points) > 100
-
-
 def crossings(events: Iterable[ThresholdCrossed]) -> list[tuple[str, str, str | None, int, bool]]:
     """Return the events without their amounts."""
     return [(one.kind, one.name, one.resource, one.threshold, one.rising) for one in events]
@@ -107,42 +82,26 @@ def test_off_by_default() -> None:
     assert (watch.update(), watch.crossed, watch.shares) == ((), (), ())
 
 
-def test_crossings_up_and_down() -> None:
+@pytest.mark.parametrize(
+    ("shares", "hysteresis", "amounts", "expected"),
+    [
+        (
+            (95, 80),
+            5,
+            [79, 80, 94, 95, 100, 90, 89, 75, 74, 75, 80],
+            [[], [80], [], [95], [], [], [-95], [], [-80], [], [80]],
+        ),
+        ((95, 80), 5, [1, 100, 1], [[], [80, 95], [-95, -80]]),
+        ((80,), 0, [80, 79, 80], [[80], [-80], [80]]),
+    ],
+)
+def test_crossings(shares: tuple[int, ...], hysteresis: int, amounts: list[int], expected: list[list[int]]) -> None:
     """A threshold is reached at exactly its share, and left below its share minus the hysteresis."""
-    partition = using(79, declared())
+    partition = using(1, declared(ThresholdConfig(shares=shares, hysteresis=hysteresis)))
     watch = ThresholdWatch(partition)
 
-    assert steps(watch, partition, [79, 80, 94, 95, 100]) == [[], [80], [], [95], []]
-    assert steps(watch, partition, [90, 89, 75, 74, 75, 79, 80]) == [[], [-95], [], [-80], [], [], [80]]
-    assert watch.shares == (80, 95)
-
-
-def test_several_thresholds_at_once() -> None:
-    """Usage that passes several thresholds reports each, in the order in which it meets them."""
-    partition = using(1, declared())
-    watch = ThresholdWatch(partition)
-
-    assert steps(watch, partition, [1, 100, 1]) == [[], [80, 95], [-95, -80]]
-
-
-def test_without_hysteresis() -> None:
-    """With a hysteresis of 0, usage just below a threshold has left it."""
-    partition = using(80, declared(ThresholdConfig(shares=(80,), hysteresis=0)))
-    watch = ThresholdWatch(partition)
-
-    assert steps(watch, partition, [80, 79, 80]) == [[80], [-80], [80]]
-
-
-def test_between_updates() -> None:
-    """A crossing that was reverted before the next update is not reported."""
-    partition = using(1, declared())
-    watch = ThresholdWatch(partition)
-    assert watch.update() == ()
-
-    assert partition.resize("x", memory(100))
-    assert partition.resize("x", memory(1))
-
-    assert watch.update() == ()
+    assert steps(watch, partition, amounts) == expected
+    assert watch.shares == tuple(sorted(shares))
 
 
 def test_limits_of_all_kinds() -> None:
@@ -168,18 +127,6 @@ def test_limits_of_all_kinds() -> None:
         partition.complete(name)
     assert {one.rising for one in watch.update()} == {False}
     assert watch.crossed == ()
-
-
-def test_each_user_of_a_wildcard() -> None:
-    """The limit of a wildcard is that of each user, and each has crossings of its own."""
-    limits = "{users: ['*'], maxresources: {memory: 10}}"
-    partition = Partition(declared(ThresholdConfig(shares=(80,)), limits=limits))
-    watch = ThresholdWatch(partition)
-    for name, amount in (("ana", 8), ("ben", 7)):
-        assert partition.submit(name, UserGroup(name), "root.b")
-        assert partition.allocate(name, name, memory(amount))
-
-    assert crossings(watch.update()) == [("user", "ana", "memory", 80, True)]
 
 
 def test_cluster() -> None:
@@ -265,20 +212,6 @@ def test_limit_of_zero() -> None:
         ("queue", "root.a", "memory", 80, True),
         ("queue", "root.a", "memory", 95, True),
     ]
-
-
-def test_failed_update() -> None:
-    """An update that fails loses no crossing."""
-    partition = using(80, declared())
-    watch = ThresholdWatch(partition)
-
-    def failing(_: object) -> Iterable[object]:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        watch.update(failing)  # type: ignore[arg-type] # raises
-
-    assert crossings(watch.update()) == [("queue", "root.a", "memory", 80, True)]
 
 
 def test_values() -> None:

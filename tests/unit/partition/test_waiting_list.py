@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
@@ -16,9 +15,9 @@ from support.reclaim_scenes import elastic_groups, quota_tree
 from ugm import Partition, Resource, UserGroup, parse_config
 from ugm.decision import Violation
 from ugm.elastic.model import GROUP_TAG
-from ugm.journal import open_partition
 from ugm.model import Claim, QuotaModel
 from ugm.partition import AbstractPartition, WaitingList
+from ugm.store import open_partition
 
 EIGHT = config("{name: a, resources: {max: {memory: 8}}}")
 
@@ -111,41 +110,8 @@ def test_room_of_a_model() -> None:
     # Both groups request more than they get.
     partition.release("x0.0")
     assert (woken(waiting), waiting.tests) == ([], 22)
-    assert partition.model_rooms([("elastic group", "red", "gpu")]) == (1,)
     partition.release("x2.0")
-    assert (woken(waiting), waiting.tests) == (["x10.1"], 24)
-
-
-def test_room_of_a_quota_tree() -> None:
-    """Requests that a quota tree denies are tested again only when the root and the hard nodes have room for them."""
-    partition = Partition(config("{name: a}"), models=[quota_tree({"red": 2, "blue": 2}, 4)])
-    for number, group in enumerate(["red"] * 2 + ["blue"] * 20):
-        partition.submit(f"x{number}", SUE, "root.a", tags={GROUP_TAG: group})
-        partition.request(f"x{number}.1", f"x{number}", Resource(gpu=2))
-    for number in range(4):
-        partition.adopt(f"x{number}.0", f"x{number}", Resource(gpu=1))
-    waiting = partition.waiting_list()
-    assert (woken(waiting), waiting.tests) == ([], 22)
-
-    partition.release("x0.0")
-    assert (woken(waiting), waiting.tests) == ([], 22)
-    assert partition.model_rooms([("quota node", "red", "gpu")]) == (1,)
-    partition.release("x2.0")
-    assert (woken(waiting), waiting.tests) == (["x0.1"], 25)
-
-
-def test_unknown_room() -> None:
-    """A model that cannot tell its room, or has been replaced, is asked each time."""
-    model = Licences(1)
-    partition = Partition(EIGHT, models=[model])
-    partition.submit("x", SUE, "root.a")
-    partition.adopt("x.0", "x", Resource(licence=1))
-    partition.request("x.1", "x", Resource(licence=1))
-    waiting = partition.waiting_list()
-
-    assert (woken(waiting), woken(waiting), waiting.tests) == ([], [], 2)
-    partition.replace_model(model, Licences(2))
-    assert woken(waiting) == ["x.1"]
+    assert (woken(waiting), waiting.tests) == (["x10.1"], 23)
 
 
 def test_maximum_number_of_applications() -> None:
@@ -173,43 +139,15 @@ def test_raised_limits_and_nodes() -> None:
     assert woken(waiting) == ["x0.0", "x1.0"]
 
 
-@pytest.mark.parametrize("others", [0, 1, 2])
-def test_changes_while_the_order_is_built(others: int) -> None:
-    """Changes between the copy and its use are followed, also if another thread copies in between."""
-    partition = Partition(config("{name: a}, {name: b}"))
-    fill(partition, 2)
-    waiting = partition.waiting_list()
-    calls = list[object]()
-
-    class BetweenCalls:
-        def run(self, work: Callable[..., object], *args: object) -> object:
-            result = partition._lock.run(work, *args)
-            calls.append(result)
-            if len(calls) == 1:
-                partition.request("x0.1", "x0", memory(1))
-                partition.release("x1.0")
-                if others:
-                    partition._lock.run(waiting._search._copy_if_outdated)
-                partition.request("x1.1", "x1", memory(1))
-                if others > 1:
-                    partition.wake()
-            return result
-
-    waiting._search.prepare(BetweenCalls())  # type: ignore[arg-type] # it only runs
-    expected = [] if others > 1 else ["x0.0", "x0.1", "x1.1"]
-    assert woken(waiting) == expected
-    partition.verify()
-
-
 def test_nothing_is_recorded(tmp_path: Path) -> None:
-    """A wake-up changes nothing: no event, no entry in the journal, no group."""
+    """A wake-up changes nothing: no event, no entry in the store, no group."""
     seen = list[object]()
-    with open_partition(tmp_path / "journal", EIGHT, subscribers=[lambda _, events: seen.extend(events)]) as partition:
+    with open_partition(tmp_path / "store", EIGHT, subscribers=[lambda _, events: seen.extend(events)]) as partition:
         fill(partition, 2)
-        number, events = partition.journal.number, len(seen)
+        number, events = partition.store.number, len(seen)
 
         assert woken(partition.waiting_list()) == ["x0.0", "x1.0"]
-        assert (partition.journal.number, len(seen)) == (number, events)
+        assert (partition.store.number, len(seen)) == (number, events)
         assert partition.application("x0").group is None  # type: ignore[union-attr] # it exists
 
 
@@ -407,17 +345,6 @@ def lending_partition(seed: int, *models: QuotaModel) -> Partition:
     return partition
 
 
-def test_many_requests_leave_a_quota_tree_as_it_was() -> None:
-    """However many requests a search grants on trial, every consumer is at its node and in its place afterwards."""
-    partition = lending_partition(1)
-    before = partition.model_reports()
-    for number in range(150):
-        partition.request(f"asks-{number}", "red", Resource(gpu=1), priority=3 + number % 2)
-
-    assert len(partition.wake()) == 150
-    assert partition.model_reports() == before
-
-
 def test_a_search_that_fails_leaves_a_quota_tree_as_it_was() -> None:
     """All charges of a search are undone exactly, however many there were, and later ones are bounded again."""
 
@@ -445,39 +372,3 @@ def test_a_search_that_fails_leaves_a_quota_tree_as_it_was() -> None:
     assert partition.model_reports() == before
     assert len(partition.wake()) == 150
     assert partition.model_reports() == before
-
-
-@pytest.mark.parametrize("has_waited", [False, True])
-def test_a_queue_that_comes_back_with_another_quota(has_waited: bool) -> None:  # noqa: FBT001 - a parameter
-    """A queue that ended while it was not configured has no guarantee when an adopted application brings it back."""
-    with_b = config("{name: a}, {name: b, resources: {guaranteed: {memory: 1}}}")
-    partition = Partition(with_b, cluster=memory(10))
-    for name, user in (("first", SUE), ("ends", BOB)):
-        partition.submit(name, user, f"root.{'a' if name == 'first' else 'b'}")
-    assert partition.allocate("first-0", "first", memory(5))
-    assert partition.allocate("ends-0", "ends", memory(1))
-    partition.request("first-1", "first", memory(1))
-    partition.configure(config("{name: a}"))
-    waiting = partition.waiting_list()
-    if has_waited:
-        assert woken(waiting) == ["first-1"]
-    partition.remove("ends")
-    partition.adopt_application("back", BOB, "root.b")
-    partition.adopt("back-0", "back", memory(1))
-    partition.request("back-1", "back", memory(1))
-
-    assert woken(waiting) == [turn.request.allocation_id for turn in partition.order()] == ["back-1", "first-1"]
-
-
-def test_ended_queues_are_forgotten() -> None:
-    """The order of a search has no more queues than there are, apart from a bounded number."""
-    chosen = parse_config("partitions: [{placementrules: [{name: provided, create: true}], queues: [{name: a}]}]")
-    partition = Partition(chosen.partition(), cluster=memory(1))
-    waiting = partition.waiting_list()
-    for number in range(400):
-        partition.submit(f"app-{number}", SUE, f"root.dynamic-{number}")
-        partition.request("asks", f"app-{number}", memory(1))
-        assert woken(waiting) == ["asks"]
-        partition.remove(f"app-{number}")
-
-    assert len(waiting._search._all.tree.queues) < 120

@@ -7,9 +7,9 @@ from threading import Barrier, Thread
 
 import pytest
 
-from support.injection import InterruptedTestError
+from support.interruption_points import InterruptedTestError
 from support.service_fixtures import eventually
-from ugm.partition.wake_event import WakeEvent
+from ugm.partition.ordering.waiting_list import WakeEvent
 
 
 def test_states() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from support.partition_fixtures import SUE, changing_nothing, memory, partition_of, refused, started
 from ugm import Partition, RequestError, Resource
-from ugm.queues.cluster import Cluster
+from ugm.queues.tree import Cluster
 
 
 def test_unknown_size() -> None:

@@ -63,6 +63,43 @@ def test_dollar_makes_a_pattern() -> None:
     assert (among.allows(host), among.allows(UserGroup("ghost"))) == (True, False)
 
 
+@pytest.mark.parametrize(
+    ("pattern", "matching", "others"),
+    [
+        ("ops$", ("devops", "ops"), ("ops-1", "ops\n")),
+        (r"^a\$", ("a$", "a$b"), ("a",)),
+        ("^[$]x$|^[]$]y", ("$x", "]y", "$y"), ("x", "$x-", "y")),
+        (r"^[\]$]$", ("]", "$"), ("]$", "a")),
+    ],
+)
+def test_dollar(pattern: str, matching: tuple[str, ...], others: tuple[str, ...]) -> None:
+    """A dollar sign is the end of a name, not that of a line; in a class or after a backslash it is a character."""
+    found = Filter.compile(FilterConfig(users=(pattern,)))
+
+    assert found is not None
+    assert [name for name in matching if not found.allows(UserGroup(name))] == []
+    assert [name for name in others if found.allows(UserGroup(name))] == []
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["(" * 500 + ")" * 500, "(a", "a)", "*a", "a**", "a{3,2}", r"\pL+", "(?=a", "a(?i)b", "[[:alpha:]]", "[a&&b]"],
+)
+def test_invalid_patterns(pattern: str) -> None:
+    """A pattern that cannot be compiled is refused."""
+    with pytest.raises(RequestError, match="invalid regular expression: "):
+        Filter.compile(FilterConfig(users=(pattern,)))
+
+
+def test_long_patterns() -> None:
+    """A pattern has at most 1,000 characters."""
+    assert Filter.compile(FilterConfig(users=("a" * 999 + "*",))) is not None
+    with pytest.raises(RequestError) as caught:
+        Filter.compile(FilterConfig(users=("a" * 1000 + "*",)))
+
+    assert caught.value.reason == "it has 1001 characters (allowed: up to 1000)"
+
+
 def test_patterns_among_others_are_names() -> None:
     """Of several names none is a pattern."""
     assert allowed("allow", users=("^a", ".*")) == []
@@ -95,7 +132,11 @@ def test_type_in_any_case(kind: str) -> None:
         ({"type": "denied"}, "filter.type 'denied': expected 'allow' or 'deny'"),
         (
             {"users": ("[a",)},
-            "filter.users '[a': the class is not closed: it begins at character 1",
+            "filter.users '[a': invalid regular expression: unterminated character set at position 0",
+        ),
+        (
+            {"users": ("a{" + "9" * 20 + "}",)},
+            f"filter.users 'a{{{'9' * 20}}}': invalid regular expression: the repetition number is too large",
         ),
         ({"groups": ("x", "y"), "users": "ana"}, "users 'ana': expected a sequence"),
         ({"users": (7,)}, "users 7: expected a text"),

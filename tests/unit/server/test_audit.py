@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import signal
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.testclient import TestClient
 
 from support.server_fixtures import CONFIG, DECIDE, PREFIX, SECRET, TOKEN, UPLOAD, YAML, busy, client, running, served
-from ugm import RequestError, load_config
-from ugm.config import SchedulerConfig
-from ugm.partition import AbstractPartition
-from ugm.server import create_app, serving
-from ugm.server.audit import AuditLog
-from ugm.server.configurations import Configurations
-from ugm.server.payloads import ApiError
-from ugm.server.requests import RequestBounds
+from ugm import RequestError
+from ugm.server import create_app
+from ugm.server.http.audit import AuditLog
+from ugm.server.http.requests import RequestBounds
 
+SCOPE = {"client": ("10.0.0.1", 1), "method": "PUT", "path": "/api/v1/config"}
 #: Every test runs with partitions in memory and with clients of a service.
 pytestmark = pytest.mark.usefixtures("service")
 
@@ -81,151 +73,6 @@ def test_reloads(lines: list[dict[str, Any]], tmp_path: Path) -> None:
     ]
     assert {line["object"] for line in lines} == {str(file)}
     assert rest.get("/api/v1/health").json()["status"] == "degraded"
-
-
-@contextmanager
-def reading(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """Let a file take long to read until the end of the block; yield an event that is set when it is read."""
-    has_begun, may_end = threading.Event(), threading.Event()
-
-    def load(path: Path) -> SchedulerConfig:
-        has_begun.set()
-        may_end.wait(60)
-        return load_config(path)
-
-    monkeypatch.setattr("ugm.server.configurations.load_config", load)
-    yield has_begun
-    may_end.set()
-
-
-def reload_in_thread(configurations: Configurations) -> threading.Thread:
-    """Reload the file in a thread, and return the thread."""
-
-    def reload() -> None:
-        with suppress(ApiError):
-            configurations.reload()
-
-    thread = threading.Thread(target=reload)
-    thread.start()
-    return thread
-
-
-def new_server(tmp_path: Path) -> tuple[AbstractPartition, Any]:
-    """Return a partition, and a server for it whose file has changed."""
-    file, partition = tmp_path / "queues.yaml", busy()
-    file.write_text(CONFIG.replace("memory: 8", "memory: 5"))
-    return partition, served(partition, config_path=file)
-
-
-def test_end_while_a_file_is_read(lines: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reload that still reads when the server stops is logged as refused, and changes nothing later."""
-    partition, app = new_server(tmp_path)
-    before = partition.config
-    with reading(monkeypatch) as has_begun:
-        with TestClient(app):
-            thread = reload_in_thread(app.state.configurations)
-            has_begun.wait(60)
-        assert [line["outcome"] for line in lines] == ["busy"]
-    thread.join()
-
-    assert [line["outcome"] for line in lines] == ["busy"]
-    assert [attempt.outcome for attempt in app.state.configurations.attempts.newest_first()] == ["busy"]
-    assert partition.config == before
-
-
-def test_end_while_a_broken_file_is_read(
-    lines: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The problems of a file that the server has read after it was stopped have no effect."""
-    configurations = new_server(tmp_path)[1].state.configurations
-    (tmp_path / "queues.yaml").write_text("partitions: [")
-    with reading(monkeypatch) as has_begun:
-        thread = reload_in_thread(configurations)
-        has_begun.wait(60)
-        configurations.close()
-        # A server that starts and ends again, while the file is still being read, does not log it again.
-        configurations.open()
-        configurations.close()
-    thread.join()
-
-    assert [line["outcome"] for line in lines] == ["busy"]
-    assert configurations.refused == ()
-
-
-def test_end_during_a_change(lines: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reload that already changes the partitions is completed and logged before the server has stopped."""
-    configurations = new_server(tmp_path)[1].state.configurations
-    has_begun, accept = threading.Event(), Configurations._accept
-    closing = threading.Thread(target=configurations.close)
-
-    def accept_slowly(self: Configurations, source: str) -> None:
-        closing.start()
-        # It must not end now.
-        closing.join(0.1)
-        has_begun.set()
-        accept(self, source)
-
-    monkeypatch.setattr(Configurations, "_accept", accept_slowly)
-    thread = reload_in_thread(configurations)
-    has_begun.wait(60)
-    closing.join()
-    assert [line["outcome"] for line in lines] == ["ok"]
-    thread.join()
-
-
-def test_start_after_an_end_while_a_file_was_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file that the end of the server has stopped is read when the server runs again."""
-    partition, app = new_server(tmp_path)
-    before, configurations = partition.config, app.state.configurations
-    (tmp_path / "queues.yaml").write_text(CONFIG.replace("memory: 8", "memory: 3"))
-    with reading(monkeypatch) as has_begun:
-        thread = threading.Thread(target=configurations.reload_if_changed)
-        thread.start()
-        has_begun.wait(60)
-        configurations.close()
-    thread.join()
-    assert not configurations.reload_if_changed()
-    assert partition.config == before
-    configurations.open()
-
-    assert configurations.reload_if_changed()
-    assert partition.config != before
-    assert not configurations.reload_if_changed()
-
-
-def test_reload_after_the_end(lines: list[dict[str, Any]], tmp_path: Path) -> None:
-    """A server that has stopped refuses reloads until it starts again."""
-    app = new_server(tmp_path)[1]
-    with TestClient(app):
-        pass
-    with pytest.raises(ApiError, match="stopping"):
-        app.state.configurations.reload()
-    with TestClient(app):
-        app.state.configurations.reload()
-
-    assert [line["outcome"] for line in lines] == ["busy", "ok"]
-
-
-def test_end_during_a_request(lines: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reload over REST whose request is cancelled, because the server stops, is logged once."""
-    monkeypatch.setattr(serving, "_SHUTDOWN_SECONDS", 0.1)
-    listener, statuses = serving.listen("127.0.0.1", 0), list[int]()
-
-    def operate() -> None:
-        connection = HTTPConnection("127.0.0.1", port)
-        connection.request("POST", "/api/v1/config/reload", headers=TOKEN)
-        has_begun.wait(60)
-        os.kill(os.getpid(), signal.SIGTERM)
-        statuses.append(connection.getresponse().status)
-        connection.close()
-
-    thread, port = threading.Thread(target=operate), listener.getsockname()[1]
-    with listener, reading(monkeypatch) as has_begun:
-        serving.run(new_server(tmp_path)[1], listener, ready=thread.start)
-        assert [(line["role"], line["outcome"]) for line in lines] == [("operator", "busy")]
-        thread.join()
-
-    assert statuses == [503]
 
 
 def test_reload_without_a_file(lines: list[dict[str, Any]]) -> None:
@@ -287,9 +134,9 @@ def test_many_wrong_tokens(lines: list[dict[str, Any]]) -> None:
     log = AuditLog(lambda: now[0])
     for second in range(100):
         now[0] = second / 10
-        log.write_failure(client="10.0.0.1", action="PUT", target="/api/v1/config", outcome="token-wrong")
+        log.write_failure(SCOPE, "token-wrong")
     now[0] = 61.0
-    log.write_failure(client="10.0.0.1", action="PUT", target="/api/v1/config", outcome="token-wrong")
+    log.write_failure(SCOPE, "token-wrong")
 
     assert len(lines) == 21
     assert lines[-1]["suppressed_before"] == 80
@@ -365,33 +212,9 @@ def test_full_queues(lines: list[dict[str, Any]]) -> None:
     assert [line["outcome"] for line in lines] == ["busy", "busy"]
 
 
-def test_change_that_is_cancelled_before_it_starts(lines: list[dict[str, Any]]) -> None:
-    """A change whose request ends before its turn is logged as rejected, and does not start later."""
-    log = AuditLog(lambda: 0.0)
-    with (
-        pytest.raises(ApiError, match="gone"),
-        log.attempt(client="a", role="operator", action="PUT", target="b") as start,
-    ):
-        raise ApiError(503, "busy", "gone")
-    with pytest.raises(ApiError, match="stopping"):
-        start()
-
-    assert [line["outcome"] for line in lines] == ["busy"]
-
-
-def test_failure_before_the_start(lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A change that fails unexpectedly before it starts is logged as failed."""
-    monkeypatch.delattr("ugm.server.dispatch.parse_query")
-    with pytest.raises(NameError):
-        client().post("/api/v1/config/reload", headers=TOKEN)
-
-    assert [line["outcome"] for line in lines] == ["failed"]
-
-
 def test_foreign_queries(lines: list[dict[str, Any]]) -> None:
     """A refused request that would change nothing is not logged."""
     rest = client()
-    rest.post(f"{PREFIX}/check", json={}, headers={"origin": "null"})
     rest.get("/api/v1/config", headers={"host": "evil.example"})
 
     assert lines == []

@@ -17,7 +17,7 @@ from ugm import Resource, UserGroup
 from ugm.budgets import Budget, Budgets, Period
 from ugm.partition import AbstractPartition
 
-#: Every test runs with partitions in memory, with journaled ones and with clients of a service.
+#: Every test runs with partitions in memory, with those of a store and with clients of a service.
 pytestmark = pytest.mark.usefixtures("storage")
 
 HOUR = 3600

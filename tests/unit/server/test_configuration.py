@@ -8,7 +8,7 @@ import socket
 import threading
 import time
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -29,14 +29,13 @@ from support.server_fixtures import (
     served,
 )
 from support.service_fixtures import eventually
-from ugm import ConfigError, Problem, RequestError, UserInQueue, parse_config
+from ugm import Problem, RequestError, UserInQueue, parse_config
 from ugm.config import PartitionConfig, QueueConfig
-from ugm.journal import open_partition
 from ugm.partition import AbstractPartition
-from ugm.server import create_app, serving, worker_jobs
-from ugm.server.config_attempts import Actor, ConfigAttempts
-from ugm.server.configurations import Configurations
-from ugm.server.server_metrics import with_server_metrics
+from ugm.server import create_app, serving
+from ugm.server.configuration.attempts import Actor, ConfigAttempts
+from ugm.server.configuration.configurations import Configurations
+from ugm.store import open_partition
 
 #: Every test runs with partitions in memory and with clients of a service.
 pytestmark = pytest.mark.usefixtures("service")
@@ -78,7 +77,7 @@ def test_upload() -> None:
     partition = busy()
     answer = client(partition).put("/api/v1/config?confirm=true", content=TIGHTER, headers=UPLOAD)
 
-    assert answer.json()["partitions"]["default"]["limits"][0]["after"]["max_resources"] == {"memory": 5}
+    assert answer.json()["partitions"]["default"]["limits"][0]["after"] == {"memory": "5"}
     assert team_limit(partition) == 5
 
 
@@ -235,7 +234,7 @@ def test_unusable_configuration_degrades_health(file: Path, monkeypatch: pytest.
         raise RequestError("placementrules[0]", "usr", "there is no such rule")
 
     configurations = served(busy(), config_path=file).state.configurations
-    monkeypatch.setattr("ugm.server.configurations.changes", refuse)
+    monkeypatch.setattr("ugm.server.configuration.configurations.changes", refuse)
     file.write_text(TIGHTER)
     assert configurations.reload_if_changed()
     assert [problem.code for problem in configurations.refused] == ["config-unusable"]
@@ -370,7 +369,7 @@ def test_changes_are_counted(tmp_path: Path) -> None:
 )
 def test_metrics_of_other_formats_stay(content: bytes, media_type: str, is_extended: bool) -> None:  # noqa: FBT001 - a case
     """The metrics of the server are added only to the text format, on lines of their own."""
-    found = with_server_metrics(content, media_type, Configurations({}, None))
+    found = client(metrics=lambda: (content, media_type)).get("/metrics").content
 
     assert found.startswith(content)
     assert (found != content) is is_extended
@@ -402,13 +401,13 @@ def test_attempts_are_listed(file: Path) -> None:
 
 
 def test_attempts_survive_a_restart(tmp_path: Path) -> None:
-    """A server with a journal lists the changes of the configuration from before its start, with author and time."""
-    path, now = tmp_path / "quota.journal", 0.0
+    """A server with a store lists the changes of the configuration from before its start, with author and time."""
+    path, now = tmp_path / "quota.db", 0.0
 
     def attempts(*, uploads: bool) -> list[dict[str, Any]]:
         with open_partition(path, clock=lambda: now) as partition:
             app = create_app(
-                {"default": partition}, journals={"default": path}, token=SECRET, read_only=False, clock=lambda: now
+                {"default": partition}, stores={"default": path}, token=SECRET, read_only=False, clock=lambda: now
             )
             with TestClient(app, base_url="http://localhost") as rest:
                 if uploads:
@@ -418,7 +417,7 @@ def test_attempts_survive_a_restart(tmp_path: Path) -> None:
                     listed: list[dict[str, Any]] = rest.get("/api/v1/config/changes").json()["attempts"]
                     return listed
 
-                # The journal is read in the background.
+                # The store is read in the background.
                 eventually(found)
                 return found()
 
@@ -443,16 +442,3 @@ def test_attempts_are_bounded() -> None:
     found = attempts.newest_first()
     assert [one.at for one in found] == list(range(79, 29, -1))
     assert (len(found[0].problems), found[0].left_out) == (200, 50)
-
-
-def test_the_worker_reports_every_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A configuration that cannot be read for an unexpected reason does not end the worker process."""
-
-    def fail(text: str, *, file: str) -> NoReturn:
-        raise RequestError(file, text, "unexpected")
-
-    monkeypatch.setattr(worker_jobs, "parse_config", fail)
-    result = worker_jobs.run_job(worker_jobs.ReadJob("text"))
-
-    assert isinstance(result, ConfigError)
-    assert result.problems[0].message == "upload 'text': unexpected"

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from http.client import HTTPConnection
+from collections.abc import Mapping
 from typing import Any, Final
 
 import pytest
 from starlette.testclient import TestClient
 
 from support.examples import pairs
-from support.server_fixtures import CONFIG, PREFIX, TOKEN, UPLOAD, YUNIKORN, busy, client, running, served
+from support.server_fixtures import CONFIG, PREFIX, TOKEN, UPLOAD, YUNIKORN, busy, client, served
 from ugm import RequestError
 from ugm.server import create_app
 
@@ -59,57 +58,6 @@ def test_two_hosts() -> None:
     answer = client().get("/api/v1/health", headers=[("host", "localhost"), ("host", "evil.example")])
 
     assert answer.status_code == 400
-
-
-def target_statuses(requests: Iterable[tuple[str, str, dict[str, str]]]) -> list[int]:
-    """Return the statuses of requests with a target, a Host and further headers, sent to a server that runs."""
-    found = []
-    with running(served()) as port:
-        for target, host, headers in requests:
-            connection = HTTPConnection("127.0.0.1", port, timeout=60)
-            connection.putrequest("GET", target, skip_host=True)
-            for name, value in {"Host": host, **headers}.items():
-                connection.putheader(name, value)
-            connection.endheaders()
-            found.append(connection.getresponse().status)
-            connection.close()
-    return found
-
-
-def test_absolute_targets() -> None:
-    """A target may contain the host, if it is that of Host; its port may be the default port of the scheme."""
-    accepted = [
-        ("http://localhost/api/v1/health", "localhost"),
-        ("HTTP://LocalHost:80/api/v1/partition/default/queues?", "localhost"),
-        ("https://localhost/openapi.json", "localhost:443"),
-        ("http://[::1]:8080/api/v1/partition/default/queue/root%2ea", "[0::1]:8080"),
-        ("http://127.0.0.1", "127.0.0.1"),
-    ]
-
-    assert target_statuses((target, host, {}) for target, host in accepted) == [200] * len(accepted)
-    assert target_statuses([("http://localhost/api/v1/nothing", "localhost", {})]) == [404]
-
-
-def test_absolute_targets_with_other_hosts() -> None:
-    """A target cannot replace Host, and does not weaken the other checks."""
-    path, own = "/api/v1/health", "localhost"
-    refused: dict[tuple[str, str], int] = {
-        (f"http://evil.example{path}", own): 400,
-        (f"http://localhost{path}", "evil.example"): 400,
-        (f"http://evil.example{path}", "evil.example"): 421,
-        (f"http://localhost:81{path}", own): 400,
-        (f"https://localhost{path}", "localhost:80"): 400,
-        (f"http://evil@localhost{path}", own): 400,
-        (f"http://localhost%2f{path}", own): 400,
-        (f"http://localhost#{path}", own): 404,
-        (f"http://{path}", own): 400,
-        (f"ftp://localhost{path}", own): 404,
-        (f"http://localhost{path}", ""): 400,
-    }
-
-    assert target_statuses((*request, {}) for request in refused) == list(refused.values())
-    foreign = [(f"http://localhost{path}", own, headers) for headers in FOREIGN[:2] + FOREIGN[-5:]]
-    assert target_statuses(foreign) == [403] * len(foreign)
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from starlette.testclient import TestClient
 from support.partition_fixtures import changing_nothing
 from support.server_fixtures import DECIDE, DECIDE_SECRET, PREFIX, SECRET, TOKEN, busy, client
 from ugm import RequestError, Resource, UserGroup
-from ugm.journal.errors import JournalError
 from ugm.partition import AllocationState
 from ugm.server import create_app
-from ugm.server.payloads import ApiError
+from ugm.server.http.payloads import ApiError
+from ugm.store import StoreError
 
 pytestmark = pytest.mark.usefixtures("storage")
 
@@ -138,16 +138,16 @@ def test_preemption_and_eviction() -> None:
 
 
 def test_outage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the journal cannot be written, an operation has status 503, with the reason and when to try again."""
+    """If the store cannot be written, an operation has status 503, with the reason and when to try again."""
     partition = busy()
 
     def fail(*_: object, **__: object) -> None:
-        raise JournalError("j", "the disk does not answer")
+        raise StoreError("j", "the disk does not answer")
 
     for name in ("allocate", "application_report"):
         monkeypatch.setattr(type(partition), name, fail)
     rest = client(partition)
-    expected = ApiError.of(JournalError("j", "the disk does not answer")).to_dict()
+    expected = ApiError.of(StoreError("j", "the disk does not answer")).to_dict()
     answer = rest.post(f"{PREFIX}/allocate", content=json.dumps(allocation("new", 1)), headers={**DECIDE, **JSON})
     assert (answer.status_code, answer.json(), answer.headers["retry-after"]) == (503, expected, "1")
     view = rest.get(f"{PREFIX}/application/app")
@@ -182,7 +182,7 @@ def test_end_of_applications() -> None:
         ("allocate", allocation("new", -1), 400, "body-invalid"),
         ("release", {"allocation_id": ""}, 400, "body-invalid"),
         ("release", {}, 400, "body-invalid"),
-        ("submit", {"application_id": "new", "user": "*"}, 400, "body-invalid"),
+        ("submit", {"application_id": "new", "user": "*"}, 400, "argument-invalid"),
         ("batch", {"operations": [{"operation": "configure"}]}, 400, "body-invalid"),
         ("batch", {"operations": [{"operation": "release"}] * 1001}, 400, "body-invalid"),
     ],
@@ -199,10 +199,10 @@ def test_misuse(name: str, fields: dict[str, object], status: int, code: str) ->
 @pytest.mark.parametrize(
     ("item", "reason"),
     [
-        ({"operation": "resize", "usage": {}}, "body.operations[0]: the field 'allocation_id' is missing"),
-        ({"allocation_id": "a"}, "body.operations[0].operation: expected one of submit, request, allocate, "),
-        ({"operation": "close"}, "body.operations[0].operation: expected one of submit, request, allocate, "),
-        ("release", "body.operations[0]: expected an object"),
+        ({"operation": "resize", "usage": {}}, "body.operations[0]: Object missing required field `allocation_id`"),
+        ({"allocation_id": "a"}, "body.operations[0]: Object missing required field `operation`"),
+        ({"operation": "close"}, "body.operations[0].operation: Invalid value 'close'"),
+        ("release", "body.operations[0]: Expected `object`"),
     ],
 )
 def test_malformed_batches(item: object, reason: str) -> None:
@@ -292,5 +292,7 @@ def test_unusual_names(name: str) -> None:
     partition = busy()
     status, _ = post(client(partition), "allocate", **allocation(name, 1))
 
-    assert status in {200, 409}
-    assert (partition.allocation(name) is not None) == (status == 200)
+    assert status in {200, 400, 409}
+    # A store or a service may refuse it, also in a query.
+    if status != 400:
+        assert (partition.allocation(name) is not None) == (status == 200)

@@ -14,8 +14,8 @@ from support.partition_fixtures import BOB, SUE, config, memory
 from support.server_fixtures import PREFIX, client, create_partition, running, served
 from ugm import parse_config
 from ugm.cli import commands
-from ugm.journal import open_partition
 from ugm.partition import AbstractPartition
+from ugm.store import open_partition
 
 
 def fill(partition: AbstractPartition) -> None:
@@ -41,9 +41,9 @@ def test_rest() -> None:
     assert found["turns"][0]["allocation_id"] == "y.0"
 
 
-def test_command_with_a_journal(tmp_path: Path) -> None:
-    """The command reads a journal, while a partition may use it."""
-    path = tmp_path / "journal"
+def test_command_with_a_store(tmp_path: Path) -> None:
+    """The command reads a store, while a partition may use it."""
+    path = tmp_path / "store"
     with open_partition(path, config("{name: a, resources: {max: {memory: 4}}}")) as partition:
         fill(partition)
         turns = json.loads(run("order", str(path), "--json").stdout)["turns"]
@@ -100,17 +100,16 @@ def test_groups_over_rest() -> None:
 
 
 def test_groups_in_the_command(tmp_path: Path) -> None:
-    """The command asks a server for the order by groups, and refuses it for a journal."""
+    """The command asks a server or a store for the order by groups."""
     partition = create_partition(parse_config(GROUPS).partition())
     fill_groups(partition)
     with running(served(partition)) as port:
         found = run("order", f"localhost:{port}", "--tree", "elastic groups", "--json")
     assert [one["allocation_id"] for one in json.loads(found.stdout)["turns"]] == ["a.1", "b.1"]
 
-    with open_partition(tmp_path / "journal", parse_config(GROUPS).partition()):
-        refused = run("order", str(tmp_path / "journal"), "--tree", "elastic groups")
-    assert refused.exit_code == 2
-    assert "--tree needs the address of a server" in refused.stderr
+    with open_partition(tmp_path / "store", parse_config(GROUPS).partition()) as stored:
+        fill_groups(stored)
+        assert run("order", str(tmp_path / "store"), "--tree", "elastic groups", "--json").stdout == found.stdout
 
 
 SHARES: Final = """
@@ -149,9 +148,9 @@ def test_shares_over_rest() -> None:
     assert [turn.user for turn in partition.order()] == ["bob", "sue"]
 
 
-def test_explained_shares_of_a_journal(tmp_path: Path) -> None:
-    """The command reads the shares and the past usage from a journal, and explains the order of two users."""
-    path = tmp_path / "journal"
+def test_explained_shares_of_a_store(tmp_path: Path) -> None:
+    """The command reads the shares and the past usage from a store, and explains the order of two users."""
+    path = tmp_path / "store"
     with open_partition(path, parse_config(SHARES).partition()) as partition:
         fill_shared(partition)
         found = json.loads(run("order", str(path), "--explain", "bob", "lab/sue", "--json").stdout)
@@ -166,7 +165,7 @@ def test_explained_shares_of_a_journal(tmp_path: Path) -> None:
 def test_no_shares_to_explain(tmp_path: Path) -> None:
     """To explain shares that are not declared is wrong usage, and unknown users are an error."""
     for name, settings in (("plain", config("{name: a}")), ("shared", parse_config(SHARES).partition())):
-        open_partition(tmp_path / name, settings).journal.close()
+        open_partition(tmp_path / name, settings).close()
 
     assert run("order", str(tmp_path / "plain"), "--explain", "a", "b").exit_code == 2
     assert run("order", str(tmp_path / "shared"), "--explain", "a", "b").exit_code == 1

@@ -18,9 +18,9 @@ from starlette.applications import Starlette
 from support.server_fixtures import served
 from support.service_fixtures import eventually
 from ugm.server import serving
-from ugm.server.config_attempts import Actor
-from ugm.server.configurations import Configurations
-from ugm.server.signals import ServerSignals
+from ugm.server.configuration.attempts import Actor
+from ugm.server.configuration.configurations import Configurations
+from ugm.server.http.signals import ServerSignals
 
 
 @pytest.fixture(name="received", autouse=True)
@@ -71,7 +71,7 @@ def test_end_of_the_start() -> None:
 def test_signals_while_the_interpreter_ends() -> None:
     """Signals do not change the status of a command while the interpreter ends."""
     program = (
-        "import atexit, os, signal; from ugm.server.signals import ServerSignals\n"
+        "import atexit, os, signal; from ugm.server.http.signals import ServerSignals\n"
         "for number in (signal.SIGTERM, signal.SIGHUP): atexit.register(os.kill, os.getpid(), number)\n"
         "with ServerSignals(is_command=True): raise SystemExit(3)"
     )
@@ -140,19 +140,3 @@ def test_signal_during_a_reload(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Configurations, "reload", reload)
     serve(served(), operate)
     assert read == ["old", "old", "new"]
-
-
-def test_reload_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reload that does not end does not keep the server from stopping."""
-    is_over, has_ended = threading.Event(), threading.Event()
-
-    def reload(_self: Configurations, _actor: Actor) -> None:
-        send(signal.SIGTERM)
-        is_over.wait(60)
-        has_ended.set()
-
-    monkeypatch.setattr(Configurations, "reload", reload)
-    serve(served(), lambda: send(signal.SIGHUP))
-    assert not has_ended.is_set()
-    is_over.set()
-    has_ended.wait(60)

@@ -14,8 +14,8 @@ from ugm import parse_config
 from ugm.configuration import Extensions, ThresholdConfig
 from ugm.partition import AbstractPartition, ThresholdWatch
 from ugm.server import PartitionCollector, create_app
-from ugm.server.metrics import exposition
-from ugm.server.threshold_endpoints import watching
+from ugm.server.metrics.collector import exposition
+from ugm.server.views.shares import logged_update
 
 #: Every test runs with partitions in memory and with clients of a service.
 pytestmark = pytest.mark.usefixtures("service")
@@ -34,13 +34,13 @@ def nearly_full() -> AbstractPartition:
 def test_log(caplog: pytest.LogCaptureFixture) -> None:
     """Each crossing is one line of the log, and usage that stays above a threshold is none."""
     partition = nearly_full()
-    (work,) = watching({"default": ThresholdWatch(partition)})
-    caplog.set_level(logging.INFO, "ugm.server.threshold_endpoints")
+    update = logged_update("default", ThresholdWatch(partition))
+    caplog.set_level(logging.INFO, "ugm.server.views.shares")
 
-    work.function()
-    work.function()
+    update()
+    update()
     partition.release("x")
-    work.function()
+    update()
 
     found = [(one.levelname, one.getMessage()) for one in caplog.records if "queue root.a" in one.getMessage()]
     assert found == [

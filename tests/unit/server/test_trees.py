@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from time import perf_counter
 from typing import Any
 
 import pytest
@@ -14,13 +12,11 @@ from support.lending import crowd_of_groups, lending, lending_models
 from support.partition_fixtures import BrokenError, config, started
 from support.server_fixtures import PREFIX, busy, client, create_partition
 from ugm import Partition, Resource
-from ugm.elastic import ElasticModel
 from ugm.partition import AbstractPartition
 from ugm.server import PartitionCollector
-from ugm.server.metrics import exposition
-from ugm.server.state import ServedPartition
+from ugm.server.metrics.collector import exposition
 
-#: Every test runs with partitions in memory, with journaled ones and with clients of a service.
+#: Every test runs with partitions in memory, with those of a store and with clients of a service.
 pytestmark = pytest.mark.usefixtures("storage")
 
 
@@ -235,40 +231,3 @@ def test_a_suspended_model_is_counted() -> None:
 
     assert get(partition, "trees") == {"trees": [], "models": [{"model": "Failing", "is_suspended": True}]}
     assert series_of(PartitionCollector({"default": partition}))["ugm_suspended_models", ()] == 1
-
-
-def test_unchanged_nodes_are_not_read_again() -> None:
-    """After a change of one group, only this group, those above it and siblings with other shares are read again."""
-    partition = crowd_of_groups(300)
-    served = ServedPartition("default", partition)
-    before = served.models(perf_counter()).trees
-    partition.release("team1-3/1")
-    after = served.models(perf_counter()).trees
-
-    assert served.models(perf_counter()).trees == after
-    elastic, quota = (
-        {name for name, node in one.nodes.items() if node is not other.nodes[name]}
-        for one, other in zip(after, before, strict=True)
-    )
-    assert elastic >= {"koordinator-root-quota", "team1", "team1-3"}
-    assert {name.partition("-")[0] for name in elastic} == {"koordinator", "team1"}
-    assert quota == {"R", "team1", "team1-3"}
-
-
-def test_views_of_one_moment_share_a_capture(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All views of requests that arrived before a capture share it; a later request gets a new one."""
-    partition, captures = crowd_of_groups(100), 0
-    capture = ElasticModel.capture_state
-
-    def counted(model: ElasticModel) -> Callable[[], Mapping[str, Any]]:
-        nonlocal captures
-        captures += 1
-        return capture(model)
-
-    monkeypatch.setattr(ElasticModel, "capture_state", counted)
-    served, arrived = ServedPartition("default", partition), perf_counter()
-
-    assert served.models(arrived) is served.models(arrived)
-    assert captures == 1
-    assert served.models(perf_counter()).trees[0] is served.models(arrived).trees[0]
-    assert captures == 2

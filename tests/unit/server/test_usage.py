@@ -11,7 +11,7 @@ from support.server_fixtures import NASTY, YUNIKORN, client, create_partition
 from ugm import Resource, UserGroup, parse_config
 from ugm.partition import AbstractPartition
 
-#: Every test runs with partitions in memory, with journaled ones and with clients of a service.
+#: Every test runs with partitions in memory, with those of a store and with clients of a service.
 pytestmark = pytest.mark.usefixtures("storage")
 
 SIX: Final = Resource(memory=6 * 10**9, vcore=6000)

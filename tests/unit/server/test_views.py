@@ -13,7 +13,7 @@ from support.partition_fixtures import started
 from support.server_fixtures import PREFIX, STATUS, SUE, YUNIKORN, busy, client, create_partition, served
 from ugm import RequestError, Resource, UserGroup, parse_config
 
-#: Every test runs with partitions in memory, with journaled ones and with clients of a service.
+#: Every test runs with partitions in memory, with those of a store and with clients of a service.
 pytestmark = pytest.mark.usefixtures("storage")
 
 
@@ -72,7 +72,7 @@ def test_scheduled_changes_are_text() -> None:
     )
     (change,) = client(create_partition(config.partition())).get(f"{PREFIX}/scheduled_changes").json()["changes"]
 
-    assert change["text"] == "~ queue root.a: maximum memory 9 -> memory 5"
+    assert change["text"] == "~ queue root.a: maximum memory 9 -> 5"
 
 
 def test_a_queue_with_a_neighbour_of_a_longer_name() -> None:

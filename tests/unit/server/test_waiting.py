@@ -11,10 +11,10 @@ from starlette.testclient import TestClient
 
 from support.server_fixtures import CONFIG, PREFIX, SUE, create_partition, storage
 from ugm import Resource, UserGroup, parse_config
-from ugm.journal import open_partition
 from ugm.partition import AbstractPartition
 from ugm.server import History, create_app
-from ugm.server.usage_history import UsageHistory
+from ugm.server.views.stored_usage import earlier_changes
+from ugm.store import open_partition
 
 __all__ = ["storage"]
 
@@ -142,27 +142,13 @@ def test_applications_are_searched() -> None:
     assert world.get("applications", limit=1)["applications"][0]["submitted_at"] == 100
 
 
-@pytest.mark.parametrize(("pause", "expected"), [(0, []), (10**9, [None])])
-def test_an_order_is_shared_for_a_while(pause: int, expected: list[None], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A request of an application that has ended since the order was computed is shown without reasons."""
-    monkeypatch.setattr("ugm.server.shared_result._PAUSE", pause)
-    world = World()
-    world.get("waiting")
-    world.partition.remove("later")
-    world.now = 140.0
-    found = world.get("waiting", user="bob")
-
-    assert [one["reasons"] for one in found["requests"]] == expected
-    assert found["as_of"] == (130 if pause else 140)
-
-
-def test_a_journal_has_the_times_before_the_start(tmp_path: Path) -> None:
-    """The times of requests from before the start of the server are those of the journal."""
-    path, history = tmp_path / "quota.journal", History()
+def test_a_store_has_the_times_before_the_start(tmp_path: Path) -> None:
+    """The times of requests from before the start of the server are those of the store."""
+    path, history = tmp_path / "quota.db", History()
     with open_partition(path, CONFIGURED, clock=lambda: 7) as partition:
         partition.submit("app", SUE, "root.a")
         partition.request("r", "app", Resource(memory=1))
-        UsageHistory(partition, history, clock=lambda: 8).load(path)
+        history.add_earlier(earlier_changes(path).times)
 
     assert (history.submitted_at("app"), history.requested_at("r")) == (7, 7)
     assert history.requested_at("other") is None

@@ -272,7 +272,7 @@ def test_events_of_several_partitions() -> None:
     found = TestClient(create_app(partitions, history=histories)).get("/ws/v1/events/batch").json()
 
     assert len(found["EventRecords"]) == sum(len(history.records()) for history in histories.values())
-    assert found["HighestID"] == 2 * histories["other"].newest + 1
+    assert found["HighestID"] == 2 * histories["other"].page().newest + 1
 
 
 def test_a_refused_configuration_is_unhealthy(tmp_path: Any) -> None:  # noqa: ANN401 - a path

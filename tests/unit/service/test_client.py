@@ -1,390 +1,257 @@
-"""Clients of a service: many threads and tasks on one connection, deadlines, lost connections, and large calls."""
+"""Clients of a service: calls, promises, deadlines, reconnection and closing."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import random
 import socket
-import subprocess
-import sys
+import threading
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from functools import partial
-from itertools import count
+from concurrent.futures import CancelledError
 from pathlib import Path
-from threading import Event, Thread
+from threading import Thread
 from time import monotonic, sleep
-from typing import NoReturn
 
 import pytest
 
-from support.partition_fixtures import SUE, memory
+from support.certificates import Certificate, certificate, encrypted
+from support.partition_fixtures import SUE
 from support.service_fixtures import CONFIG, eventually, running, started
-from ugm import AllocationRequest, Decision, RequestError
+from ugm import RequestError, Resource, UgmError
 from ugm.service import (
-    ConnectedPartition,
     DeadlineError,
     ProtocolError,
+    Security,
     Service,
-    ServiceSettings,
+    Staleness,
     UnavailableError,
     connect,
     connect_async,
 )
-from ugm.service.async_connection import AsyncClientConnection
-from ugm.service.server_connection import ClientLimits
-from ugm.service.wire import Welcome
 
-#: More than the largest amount in queue ``root.a``.
-TOO_MUCH = 1001
+__all__ = ["certificate"]
 
-#: For how many seconds a busy machine may keep a thread from running after its deadline.
-SCHEDULING = 5
+UNIT = Resource(memory=1)
 
 
-@contextmanager
-def silent_address(folder: Path) -> Iterator[str]:
-    """Listen on a socket and never answer, as a stopped process does."""
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(folder / "silent"))
-        listening.listen()
-        yield f"unix:{folder / 'silent'}"
+@pytest.fixture(name="service")
+def _service(tmp_path: Path) -> Iterator[Service]:
+    with running(tmp_path) as service:
+        yield service
 
 
-# Sessions
-
-
-def test_cancelled_connect(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task that is cancelled while it connects leaves no session behind."""
-    opened = []
-
-    def cancel(_connection: AsyncClientConnection, welcome: Welcome) -> NoReturn:
-        opened.append(welcome.session)
-        raise asyncio.CancelledError
-
-    with running(tmp_path) as service, started(service) as partition:
-        with monkeypatch.context() as patch:
-            patch.setattr(AsyncClientConnection, "_require_current", cancel)
-            with pytest.raises(asyncio.CancelledError):
-                asyncio.run(connect_async(str(service.addresses[0])))
-        assert opened
-        eventually(lambda: len(partition.sessions.sessions()) == 1)
-
-
-# Answers belong to their calls
-
-
-FORK = """
-import os, sys, warnings
-from pathlib import Path
-from support.partition_fixtures import memory
-from support.service_fixtures import running, started
-from ugm.service import ServiceError, UnavailableError
-warnings.simplefilter("ignore")
-with running(Path(sys.argv[1]), journal=sys.argv[2] or None) as service, started(service) as partition:
-    own = service.partition
-    child = os.fork()
-    if not child:
-        try:
-            own.allocate("of the child", "app", memory(1))
-        except ServiceError as error:
-            print(error.reason.startswith(f"it runs only in process {os.getppid()}, from which "), flush=True)
-        for change in (partition.allocate, lambda *arguments: partition.promise(partition.allocate, *arguments)):
-            try:
-                change("of the child", "app", memory(1))
-            except UnavailableError as error:
-                print(error.reason.startswith(f"the connection belongs to process {os.getppid()};"), flush=True)
-        partition.connection.close()
-        os._exit(7)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-    print(partition.allocate("of the parent", "app", memory(1001)).allowed)
-    print([one.allocation_id for one in partition.allocations()])
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-@pytest.mark.parametrize("journal", ["", "j"])
-def test_a_forked_process(quick_folder: Path, journal: str) -> None:
-    """A forked process can use neither the connection nor the service of its parent, which answers its own calls."""
-    command = [sys.executable, "-c", FORK, str(quick_folder), journal]
-    paths = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(command, env=paths, text=True, capture_output=True, timeout=60, check=True)  # noqa: S603 - of this test
-    assert done.stdout.split() == ["True", "True", "True", "7", "False", "[]"]
-
-
-def ask(partition: ConnectedPartition, seed: int) -> None:
-    """Make calls with answers that depend on the arguments."""
-    draw = random.Random(seed)
-    for number in range(20):
-        amount = draw.choice((0, 1, TOO_MUCH)) + seed
-        decision = partition.check("app", memory(amount))
-        assert decision.allowed == (amount < TOO_MUCH)
-        if not decision:
-            assert [one.requested for one in decision.violations] == [amount]
-        name = f"{seed}-{number}"
-        assert partition.allocate(name, "app", memory(0))
-        allocation = partition.allocation(name)
-        assert allocation is not None
-        assert allocation.allocation_id == name
-        assert partition.release(name)
-
-
-@pytest.mark.parametrize("journal", [None, "j"])
-def test_many_threads(tmp_path: Path, journal: str | None) -> None:
+def test_many_threads_share_a_connection(service: Service) -> None:
     """Each thread gets the answers to its own calls."""
-    with running(tmp_path, journal=journal) as service, started(service) as partition:
-        with ThreadPoolExecutor(50) as pool:
-            list(pool.map(lambda seed: ask(partition, seed), range(50)))
+    with started(service) as partition:
+        found: dict[int, list[bool]] = {}
+
+        def work(number: int) -> None:
+            names = [f"{number}-{one}" for one in range(30)]
+            found[number] = [partition.allocate(name, "app", UNIT).allowed for name in names]
+            found[number] += [partition.release(name) for name in names]
+
+        threads = [Thread(target=work, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert all(found[number] == [True] * 60 for number in range(8))
         assert partition.allocation_ids() == ()
 
 
-def test_many_tasks(tmp_path: Path) -> None:
-    """Each task of an asyncio loop gets the answers to its own calls."""
+def test_promises(service: Service) -> None:
+    """A promise is answered in the order of the calls; one that was cancelled has no answer."""
+    with started(service) as partition:
+        futures = [partition.promise(partition.allocate, f"a-{number}", "app", UNIT) for number in range(500)]
+        assert all(future.result() for future in futures)
+        assert len(partition.promise(partition.allocation_ids).result()) == 500
+        cancelled = partition.promise(partition.release, "a-0")
+        if cancelled.cancel():
+            with pytest.raises(CancelledError):
+                cancelled.result()
+        with pytest.raises(RequestError, match="expected a method"):
+            partition.promise(partition.plan, None)
+        with pytest.raises(RequestError, match="no such application"):
+            partition.promise(partition.complete, "none").result()
+
+
+def test_asyncio(service: Service) -> None:
+    """Tasks share a connection; a cancelled call disturbs no other."""
 
     async def work() -> None:
-        async with await connect_async(address) as partition:
+        async with await connect_async(str(service.addresses[0])) as partition:
+            await partition.submit("app", SUE, "root.a")
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(partition.allocate("b", "app", UNIT), 0)
+            answers = await asyncio.gather(*(partition.allocate(f"a-{one}", "app", UNIT) for one in range(200)))
+            assert all(answers)
+            assert await partition.config() == CONFIG
+            assert (await partition.snapshot()).allocation_count in (200, 201)
+            received: list[object] = []
+            async with await partition.subscribe(lambda _, events: received.extend(events)):
+                await partition.release("a-0")
+                await asyncio.to_thread(eventually, lambda: received)
 
-            async def one(number: int) -> None:
-                for turn in range(10):
-                    name = f"{number}-{turn}"
-                    amount = (0, TOO_MUCH)[(number + turn) % 2] + number
-                    assert (await partition.check("app", memory(amount))).allowed == (amount < TOO_MUCH)
-                    assert (await partition.allocate(name, "app", memory(0))).allowed
-                    allocation = await partition.allocation(name)
-                    assert allocation is not None
-                    assert allocation.allocation_id == name
-
-            await asyncio.gather(*map(one, range(200)))
-            assert len(await partition.allocation_ids()) == 2000
-
-    with running(tmp_path) as service, started(service):
-        address = str(service.addresses[0])
-        asyncio.run(work())
+    asyncio.run(work())
 
 
-def test_promises(tmp_path: Path) -> None:
-    """Promised calls are executed in order, also more than the leader keeps answers for."""
-    settings = ServiceSettings(limits=ClientLimits(outstanding=12_000))
-    with running(tmp_path, settings=settings) as service, started(service, deadline=60) as partition:
-        futures = [partition.promise(partition.check, "app", memory(number)) for number in range(15_000)]
-        assert all(future.result().allowed == (number < TOO_MUCH) for number, future in enumerate(futures))
-
-
-def test_callbacks_of_promises_may_call(tmp_path: Path) -> None:
-    """A callback of a future can make a blocking call."""
-    with running(tmp_path) as service, started(service, deadline=30) as partition:
-        done: Future[bool] = Future()
-
-        def release(_: Future[Decision]) -> None:
-            done.set_result(partition.release("a"))
-
-        partition.promise(partition.allocate, "a", "app", memory(1)).add_done_callback(release)
-        assert done.result(30)
-
-
-@pytest.mark.ci
-def test_promise_fails_at_its_deadline(tmp_path: Path) -> None:
-    """The future of a promised call gets an error at the deadline, also while a thread waits for another call."""
-    with running(tmp_path, journal="j") as service, started(service, deadline=2) as partition:
-        service.stop()
-        future = partition.promise(partition.release, "a")
-        thread = Thread(target=lambda: partition_answers(partition))
-        sleep(1.5)
-        thread.start()
+def test_a_call_ends_at_its_deadline(tmp_path: Path) -> None:
+    """A process that accepts connections and never answers delays a call until its deadline, and not longer."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "silent"))
+        listener.listen()
         began = monotonic()
-        with pytest.raises(DeadlineError):
-            future.result(30)
-        # The call of the thread fails 1.5 s after the promised one.
-        assert monotonic() - began < 0.5 + 1
-        thread.join()
-
-
-# Deadlines
-
-
-def test_calls_end_at_their_deadline(tmp_path: Path) -> None:
-    """Many threads give up in time if the leader does not answer."""
-    with silent_address(tmp_path) as silent, running(tmp_path) as service:
-        partition = connect(f"{service.addresses[0]},{silent}", deadline=0.7)
-        service.stop()
-
-        def call(number: int) -> float:
-            began = monotonic()
-            with pytest.raises(DeadlineError):
-                partition.release(str(number))
-            return monotonic() - began
-
-        with ThreadPoolExecutor(20) as pool:
-            took = list(pool.map(call, range(20)))
-        assert min(took) > 0.69
-        assert max(took) < 0.7 + SCHEDULING
-        partition.connection.close()
-
-
-def test_connecting_ends_at_the_deadline(tmp_path: Path) -> None:
-    """A client does not wait for an address that accepts and never answers, or that nobody listens on."""
-    with silent_address(tmp_path) as silent:
-        for address in (silent, f"unix:{tmp_path / 'nobody'}", f"{silent},unix:{tmp_path / 'nobody'}"):
-            began = monotonic()
-            with pytest.raises(DeadlineError):
-                connect(address, deadline=0.3)
-            assert monotonic() - began < 0.3 + SCHEDULING
-
-
-def test_looking_up_a_host_ends_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name server that does not answer does not keep a client beyond its deadline."""
-    answers = Event()
-    monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: answers.wait(20))
-    began = monotonic()
+        with pytest.raises(DeadlineError, match="no leader answered"):
+            connect(f"unix:{tmp_path}/silent", deadline=0.5)
+    assert 0.4 < monotonic() - began < 2
+    with running(tmp_path) as service:
+        partition = started(service, deadline=0.5)
     with pytest.raises(DeadlineError):
-        connect("tls://a.example.org:1", deadline=0.3)
-    answers.set()
-    assert monotonic() - began < 20
+        partition.release("x")
+    partition.close()
 
 
-@pytest.mark.parametrize("error", [OSError("unknown host"), UnicodeError("label too long")])
-def test_looking_up_a_host_fails(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    """Every error of a look-up is stated as the reason, also one that is not an error of the operating system."""
-
-    def fail(*_: object, **__: object) -> None:
-        raise error
-
-    monkeypatch.setattr("socket.getaddrinfo", fail)
-    with pytest.raises(DeadlineError, match=str(error)):
-        connect("tls://a.example.org:1", deadline=0.1)
-
-
-def test_looking_up_a_host_needs_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the system starts no thread for a look-up, this is the reason that the address cannot be reached."""
-
-    def fail(_: Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(Thread, "start", fail)
-    with pytest.raises(DeadlineError, match="can't start new thread"):
-        connect("tls://a.example.org:1", deadline=0.1)
+def test_calls_are_repeated_at_the_next_leader(tmp_path: Path) -> None:
+    """A client that has lost its leader repeats its open calls, each of which takes effect once."""
+    addresses = f"unix:{tmp_path}/s,unix:{tmp_path}/t"
+    with running(tmp_path, store="store") as service:
+        partition = connect(addresses)
+        partition.submit("app", SUE, "root.a")
+        futures = [partition.promise(partition.allocate, f"a-{number}", "app", UNIT) for number in range(300)]
+        service.stop()
+        with running(tmp_path, "t", store="store"):
+            assert all(future.result() for future in futures)
+            assert len(partition.allocation_ids()) == 300
+            partition.connection.close()
 
 
-def test_operation_that_was_given_up_is_not_sent_later(tmp_path: Path) -> None:
-    """If a call was given up before it was sent, it never takes effect."""
-    with running(tmp_path, "one", journal="j") as first:
-        partition = connect(f"unix:{tmp_path / 'one'},unix:{tmp_path / 'two'}", deadline=0.3)
-        assert partition.submit("app", SUE, "root.a")
-        first.stop()
-        with pytest.raises(DeadlineError):
-            partition.allocate("a", "app", memory(1))
-    with running(tmp_path, "two", journal="j"):
-        eventually(lambda: partition_answers(partition))
-        assert partition.allocation_ids() == ()
-        partition.connection.close()
-
-
-def partition_answers(partition: ConnectedPartition) -> bool:
-    """Return whether a query succeeds."""
-    try:
-        partition.allocation_ids()
-    except UnavailableError:
-        return False
-    return True
-
-
-def test_large_transfer_does_not_delay_others(tmp_path: Path) -> None:
-    """A thread gives up in time although another one sends more than the leader takes."""
-    with silent_address(tmp_path) as silent, running(tmp_path) as service:
-        partition = connect(f"{service.addresses[0]}", deadline=0.5)
-        partition.connection._choice.suggest(silent)
-        requests = [AllocationRequest(f"{number}" * 50, "app", memory(1)) for number in range(20_000)]
-        # The socket does not answer, but takes the first bytes.
-        with socket.socket(socket.AF_UNIX) as client:
-            client.connect(silent.removeprefix("unix:"))
-            client.settimeout(0)
-            partition.connection._socket._socket.close()  # type: ignore[union-attr]  # it is connected
-            partition.connection._socket._socket = client  # type: ignore[union-attr, misc]  # as above
-            futures = [partition.promise(partition.allocate_all, requests) for _ in range(3)]
-            began = monotonic()
-            for future in futures:
-                future.exception(30)
-            assert monotonic() - began < 0.5 + SCHEDULING
-        partition.connection.close()
-
-
-# Large and invalid calls
-
-
-def test_arguments_that_are_too_large(tmp_path: Path) -> None:
-    """A call that the leader would refuse is refused by the client, and the connection goes on."""
-    with running(tmp_path) as service, started(service) as partition:
-        requests = [AllocationRequest(f"{number}" * 50, "app", memory(0)) for number in range(40_000)]
-        with pytest.raises(RequestError, match="larger than"):
-            partition.allocate_all(requests)
-        assert partition.allocate("a", "app", memory(1))
-
-
-def test_many_large_calls_share_no_message_that_is_too_large(tmp_path: Path) -> None:
-    """Calls are split into messages by their size as well."""
-    with running(tmp_path) as service, started(service, deadline=30) as partition:
-        requests = [AllocationRequest("x" * 250 + str(number), "missing", memory(1)) for number in range(1000)]
-        futures = [partition.promise(partition.allocate_all, requests) for _ in range(60)]
-        assert not any(isinstance(future.exception(), UnavailableError) for future in futures)
-
-
-def test_refused_client_gets_the_reason(tmp_path: Path) -> None:
-    """A client without the token does not wait until its deadline."""
-    with running(tmp_path, token="secret") as service:  # noqa: S106 - of this test
-        began = monotonic()
-        with pytest.raises(ProtocolError, match="token"):
-            connect(str(service.addresses[0]), token="guess")  # noqa: S106 - as above
-        assert monotonic() - began < 30
-
-
-def test_closed_connection(tmp_path: Path) -> None:
-    """Calls after the end raise an error at once; calls that wait are given up."""
+def test_a_service_in_memory_that_was_replaced(tmp_path: Path) -> None:
+    """The client gets a new session; its open calls fail, because nobody knows whether they were executed."""
     with running(tmp_path) as service:
         partition = started(service)
-        future = partition.promise(partition.allocation_ids)
-        partition.connection.close()
-        with pytest.raises(UnavailableError):
-            partition.release("a")
-        assert future.done()
-        partition.connection.close()
+        session = partition.connection.session
+    future = partition.promise(partition.allocate, "x", "app", UNIT)
+    with running(tmp_path):
+        with pytest.raises(UnavailableError, match="was replaced"):
+            future.result()
+        assert partition.application_ids() == ()
+        assert partition.connection.session not in {"", session}
+        partition.close()
 
 
-# Several leaders
+def test_closing(service: Service) -> None:
+    """Calls after the end and calls in progress raise; allocations stay; closing twice does nothing."""
+    partition = started(service)
+    partition.allocate("x", "app", UNIT)
+    partition.close()
+    partition.close()
+    with pytest.raises(UnavailableError, match="was closed"):
+        partition.release("x")
+    assert service.partition.allocation_ids() == ("x",)
+    names = {thread.name for thread in threading.enumerate()}
+    assert "ugm-client" not in names or service.partition is not None
 
 
-def test_clients_follow_the_leader(tmp_path: Path) -> None:
-    """Clients go on when another process leads, and nothing is lost or done twice."""
-    names, stop = count(), Event()
-    granted: list[str] = []
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system cannot fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_process_needs_its_own_connection(service: Service) -> None:
+    """Calls on the connection of the parent raise one clear error."""
+    with started(service) as partition:
+        child = os.fork()
+        if child == 0:
+            try:
+                partition.release("x")
+            except UnavailableError as error:
+                os._exit(0 if "forked" in str(error) else 1)
+            os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert not partition.release("x")
 
-    def begin(name: str) -> Service:
-        service = Service(tmp_path / "j", f"unix:{tmp_path / name}", config=CONFIG)
-        service.start()
-        return service
 
-    def work() -> None:
-        with connect(addresses) as partition:
-            while not stop.is_set():
-                name = f"a{next(names)}"
-                assert partition.allocate(name, "app", memory(0))
-                granted.append(name)
+def test_readers(service: Service) -> None:
+    """A reader makes queries without a session, learns their age, and cannot change anything."""
+    with started(service), connect(str(service.addresses[0]), read_only=True) as reader:
+        assert reader.application_ids() == ("app",)
+        assert isinstance(reader.connection.staleness, Staleness)
+        assert reader.connection.staleness.seconds == 0
+        assert reader.connection.session == ""
+        with pytest.raises(RequestError, match="read-only"):
+            reader.release("x")
+        assert len(reader.sessions.sessions()) == 1
 
-    addresses = f"unix:{tmp_path / 'one'},unix:{tmp_path / 'two'}"
-    services = {name: begin(name) for name in ("one", "two")}
-    with connect(addresses) as partition, ThreadPoolExecutor(4) as pool:
-        partition.submit("app", SUE, "root.a")
-        workers = [pool.submit(work) for _ in range(4)]
-        for name in ("one", "two", "one"):
-            goal = len(granted) + 50
-            eventually(partial(lambda goal: len(granted) > goal, goal))
-            services[name].stop()
-            eventually(lambda: any(service.term for service in services.values()))
-            services[name] = begin(name)
-        stop.set()
-        for worker in workers:
-            worker.result()
-        assert sorted(partition.allocation_ids()) == sorted(granted)
-    for service in services.values():
-        service.stop()
+
+def test_large_arguments_and_answers(service: Service) -> None:
+    """Messages of megabytes are sent; one beyond the limit is refused by the client."""
+    with started(service) as partition:
+        names = [f"{number:0250}" for number in range(8_000)]
+        assert partition.allocate_all([(name, "app", Resource(memory=0)) for name in names])
+        assert len(partition.allocations()) == 8_000
+        with pytest.raises(RequestError, match="bytes"):
+            partition.allocations_by_id(names * 5)
+        assert not partition.release("none")
+
+
+def test_tls_and_tokens(certificate: Certificate) -> None:
+    """Other machines need TLS and the token; a client that does not trust the certificate gets a clear error."""
+    with certificate.running() as service:
+        address = encrypted(service)
+        with certificate.connected(address) as partition:
+            assert partition.submit("app", SUE, "root.a")
+        with pytest.raises(ProtocolError, match="token is wrong"):
+            connect(address, tls=certificate.of_client(), deadline=5)
+        with pytest.raises(ProtocolError, match="certificate"):
+            connect(address, token="of a test", deadline=5)  # noqa: S106 - of this test
+
+
+def test_addresses_of_other_machines_are_protected() -> None:
+    """Plain TCP is only for this machine; TLS needs a certificate and a token."""
+    for address in ("tcp://0.0.0.0:0", "tls://127.0.0.1:0", "tcp://example.org:1"):
+        with pytest.raises(RequestError):
+            Service(None, address)
+    with pytest.raises(RequestError, match="plain TCP"):
+        connect("tcp://example.org:1")
+    with pytest.raises(RequestError, match="tokens"):
+        Security(tokens=[object()])  # type: ignore[list-item]  # no token of administrators comes first
+
+
+def test_plain_tcp_on_this_machine() -> None:
+    """A service may listen on a port of the loopback address; 0 chooses a free one."""
+    service = Service(None, "tcp://127.0.0.1:0")
+    service.start()
+    with connect(str(service.announced)) as partition:
+        assert partition.config is None
+    service.stop()
+
+
+def test_errors_of_calls_keep_their_class(service: Service) -> None:
+    """The errors of the partition are raised at the client with their class and data."""
+    with started(service) as partition:
+        with pytest.raises(RequestError) as caught:
+            partition.complete("none")
+        assert (caught.value.argument, caught.value.value, caught.value.code) == (
+            "application_id",
+            "none",
+            "application-unknown",
+        )
+        with pytest.raises(UgmError, match="Resource"):
+            partition.allocate("x", "app", Resource(memory=-1))
+
+
+def test_a_leader_that_hangs_is_left(tmp_path: Path) -> None:
+    """A client tries another process when the one that it is connected to does not answer."""
+    with running(tmp_path) as service, socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "silent"))
+        listener.listen()
+        with connect(f"unix:{tmp_path}/silent,{service.addresses[0]}", deadline=10) as partition:
+            assert partition.config is not None
+
+
+def test_back_pressure(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More calls than may be outstanding wait for room."""
+    monkeypatch.setattr("ugm.service.client.MAX_OUTSTANDING", 10)
+    with started(service) as partition:
+        futures = [partition.promise(partition.release, "x") for _ in range(200)]
+        assert partition.connection._connection.outstanding <= 11
+        assert [future.result() for future in futures] == [False] * 200
+    sleep(0)
+    eventually(lambda: not service.sessions.sessions()[1:])

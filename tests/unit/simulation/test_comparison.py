@@ -8,7 +8,7 @@ import pytest
 
 from ugm import Resource, UserGroup, parse_config
 from ugm.simulation import Job, ReplayComparison, Variant, simulate
-from ugm.simulation.correlation import rank_correlation
+from ugm.simulation.report import _rank_correlation as rank_correlation
 
 ONE_CORE = "partitions: [{queues: [{name: a, resources: {max: {vcore: CORES}}}]}]"
 

@@ -15,7 +15,7 @@ from ugm.budgets import Budget, Budgets, Period
 from ugm.cli.demo import endless, play
 from ugm.server import History
 from ugm.simulation import Job, simulate
-from ugm.simulation.player import Player
+from ugm.simulation.player import Player, VirtualClock
 
 SUE = UserGroup("sue")
 LIMITS = parse_config(
@@ -54,20 +54,19 @@ def test_what_never_fits_is_turned_away() -> None:
     partition = Partition(LIMITS)
     player = Player(partition, iter([job(1, 0, 10, vcore=9), job(2, 0, 10, queue="root.none")]))
     player.advance(0)
-    assert (player.running, player.waiting, partition.application_ids()) == (0, 0, ())
+    assert (len(player.running), len(player.waiting), partition.application_ids()) == (0, 0, ())
 
 
 def test_jobs_promise_their_durations_to_budgets() -> None:
     """With budgets, jobs promise the requested time, and a job above the budget is rejected."""
-    now = 0
+    clock = VirtualClock()
     budgets = Budgets([Budget("each", user="*", amounts=Resource(vcore=10), period=Period.NONE)])
-    partition = Partition(LIMITS, models=[budgets], clock=lambda: now)
+    partition = Partition(LIMITS, models=[budgets], clock=lambda: clock.now)
     jobs = [replace(job(1, 0, 4), requested_time=8), job(2, 0, 3), job(3, 0, 11)]
-    player = Player(partition, iter(jobs))
+    player = Player(partition, jobs, clock)
     player.advance(3)
     assert [(each.allocation_id, each.until) for each in partition.allocations()] == [("job-1", 8), ("job-2", None)]
-    assert (player.running, player.waiting) == (1, 1), "8 seconds are promised of 10"
-    now = 4
+    assert (len(player.running), len(player.waiting)) == (1, 1), "8 seconds are promised of 10"
     player.advance(4)
     assert [(each.allocation_id, each.until) for each in partition.allocations()] == [("job-2", 7)]
 
@@ -91,7 +90,7 @@ def test_plays_as_the_replay(rows: list[tuple[int, int, int, str]]) -> None:
     player = Player(partition, iter(jobs))
     player.advance(report.end_time)
     assert history.counts().get("allocated", 0) == report.started
-    assert (player.running, player.waiting) == (0, 0)
+    assert (len(player.running), len(player.waiting)) == (0, 0)
     partition.verify()
 
 

@@ -23,9 +23,9 @@ from ugm.config import (
     QueueConfig,
     QueueResources,
 )
-from ugm.fairness.ratios import Ratio, fair_maximum
-from ugm.fairness.sort_settings import QueueSettings
 from ugm.identity import ancestors
+from ugm.ordering.ratios import Ratio, fair_maximum
+from ugm.ordering.sort_settings import QueueSettings
 from ugm.simulation import (
     Job,
     JobOrderName,
@@ -129,14 +129,14 @@ def test_a_job_without_run_time() -> None:
 
 
 def test_what_can_never_fit_is_rejected() -> None:
-    """A job above a limit does not wait; it is reported with the reason, and equal ones are requested once."""
+    """A job above a limit does not wait; equal ones are one line of the report, with the reason."""
     report = simulate([job(1, 0, 10, 3), job(2, 1, 10, 3), job(3, 1, 10, 1)], two_for_sue())
 
     (rejection,) = report.rejections
     assert (report.started, report.rejected, report.waiting.delayed) == (1, 2, 0)
     assert (rejection.jobs, rejection.first_job, rejection.user, rejection.queue_path) == (2, 1, "sue", "root.a")
     assert rejection.reason == "user 'sue' in root: 3m vcore requested, never more than 2m allowed (limit for 'sue')"
-    assert (report.limits[0].rejected, report.decisions) == (2, 2)
+    assert report.limits[0].rejected == 2
 
 
 def test_the_reason_is_what_never_fits() -> None:
@@ -303,47 +303,6 @@ def test_observer() -> None:
     simulate([job(1, 0, 10, 2), job(2, 1, 5, 2)], two_for_sue(), observer=seen.append)
 
     assert seen == [(0, 1, 1, 0), (1, 2, 1, 1), (10, 2, 1, 0), (15, 2, 0, 0)]
-
-
-def test_decisions_are_counted() -> None:
-    """Jobs that stand behind one of their kind are not asked for until it has started."""
-    report = simulate([job(number, 0, 10, 2) for number in range(1, 5)], two_for_sue())
-
-    # Job 1 is granted and 2 denied; 3 and 4 are not tried. Each end grants the next.
-    assert report.decisions == 5
-
-
-def test_waiting_jobs_cost_nothing() -> None:
-    """However many different jobs a limit delays, each release asks for no more of them than can start."""
-    config = limited(LimitConfig(groups=("dev",), max_applications=1))
-    users = [UserGroup(f"user{number}", ("dev",)) for number in range(50)]
-
-    report = simulate([by(user, job(number, 0, 10)) for number, user in enumerate(users)], config)
-
-    # Once for each when it comes, and once more for each that was delayed.
-    assert report.decisions == 50 + 49
-
-
-def test_a_size_that_fits_is_found_among_many() -> None:
-    """A release that leaves little room passes over all jobs that need more without asking for them."""
-    config = limited(LimitConfig(users=("sue",), max_resources=Resource(vcore=100)))
-    large = [job(number, 1, 10, 100 - number) for number in range(1, 50)]
-
-    report = simulate([job(100, 0, 5, 1), job(101, 0, 1000, 99), *large, job(102, 1, 10, 1)], config, until=500)
-
-    # Job 102 takes what 100 gives back at 5.
-    assert (report.started, report.still_waiting, report.waiting.max) == (3, 49, 4)
-    assert report.decisions == 2 + 50 + 1
-
-
-def test_who_lost_their_place_is_not_asked_for() -> None:
-    """Held before two limits that a release gives room at, only the older is asked for if that leaves no room."""
-    two = Resource(vcore=2)
-    config = limited(LimitConfig(users=("sue",), max_resources=two), LimitConfig(groups=("dev",), max_resources=two))
-    jobs = [job(1, 0, 10, 2), job(2, 1, 10, 2), by(BOB, job(3, 2, 10, 2))]
-
-    # Three when they come, job 2 at 10 and job 3 at 20.
-    assert simulate(jobs, config).decisions == 5
 
 
 def test_a_queue_quota_holds_jobs() -> None:

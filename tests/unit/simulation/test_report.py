@@ -10,9 +10,10 @@ import pytest
 from rich.console import Console
 
 from ugm import Resource
-from ugm.cli.report import render
-from ugm.cli.wording import brief_amount, brief_time
+from ugm.cli.report.amounts import brief_time
+from ugm.cli.report.terminal import render
 from ugm.identity import TrackingType
+from ugm.resources import brief_amount
 from ugm.simulation import JobRejection, LimitSummary, Report, ResourceUse, UserImpact, WaitingTime
 
 LIMIT = LimitSummary(
@@ -98,7 +99,6 @@ def test_json() -> None:
         "limits": [LIMIT_JSON],
         "rejections": [REJECTION_JSON],
         "lending": [],
-        "loans": [],
         "reclaims": [],
         "budgets": [],
         "crossings": [],

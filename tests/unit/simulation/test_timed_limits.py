@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import gzip
-import os
-from collections import Counter, deque
 from collections.abc import Iterator
 from cProfile import Profile
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import replace
 from fractions import Fraction
-from heapq import heappop, heappush
-from pathlib import Path
 from pstats import Stats
-from typing import Final, TypeAlias
+from typing import Final
 
 import pytest
 from hypothesis import given
@@ -31,7 +25,7 @@ from ugm.config import (
     ThresholdConfig,
 )
 from ugm.configuration import LimitExtensions, ScheduledLimit
-from ugm.simulation import BudgetUse, Job, JobMapping, Report, read_swf, simulate, simulate_preemption
+from ugm.simulation import Job, Report, simulate
 
 SUE, BEN = UserGroup("sue", ("lab",)), UserGroup("ben", ("lab",))
 DAY: Final = 86_400
@@ -203,15 +197,6 @@ def test_the_first_start(zone: str) -> None:
                 simulate([], declaring(), start=start)
 
 
-def test_preemption_refuses_them() -> None:
-    """A replay with preemption has no calendar."""
-    for config in (declaring(lab(1)), nightly(2, 4)):
-        with pytest.raises(RequestError, match="cannot be replayed with preemption"):
-            simulate_preemption([], config, cluster=Resource(gpu=1))
-
-
-# Against a naive replay
-
 ARRIVALS = st.lists(
     st.tuples(
         st.integers(0, 12),
@@ -317,163 +302,3 @@ def test_equals_a_naive_replay(
     assert (report.started, report.rejected) == (len(started), naive.rejected)
     assert (report.waiting.total, report.waiting.max) == (sum(started.values()), max(started.values(), default=0))
     assert report.is_clean
-
-
-# Against a computation from a log
-
-#: Hours of cores of each group in a month, in thousandths times seconds.
-MONTHLY: Final = 1000 * 3600
-
-
-#: The cores and the duration that a job promises, and the seconds that it runs.
-LogJob: TypeAlias = tuple[int, int, int]
-
-
-@dataclass
-class Account:
-    """The account of a group, computed from the log."""
-
-    amount: int
-    #: The first second of each month, and the present one.
-    bounds: list[int]
-    month: int = 0
-    now: int = 0
-    #: By month: the number of denied jobs, the first denial, and the usage.
-    denied: Counter[int] = field(default_factory=Counter)
-    first: dict[int, int] = field(default_factory=dict)
-    settled: Counter[int] = field(default_factory=Counter)
-    #: A heap of the end, the order of start, the cores and the promised end of running jobs.
-    running: list[tuple[int, int, int, int]] = field(default_factory=list)
-    #: The promised ends and cores of jobs that run as long as they have promised, or longer.
-    late: list[tuple[int, int]] = field(default_factory=list)
-    #: The cores of running jobs; of those before their promised end; and these times the promised ends.
-    cores: int = 0
-    promised: int = 0
-    product: int = 0
-    starts: int = 0
-    #: Waiting jobs by what they promise, each with the order of its arrival.
-    waiting: dict[int, deque[tuple[int, LogJob]]] = field(default_factory=dict)
-
-    def advance(self, until: int) -> None:
-        """Let time pass, and start waiting jobs when others end, and when a month begins."""
-        while (at := min([self.bounds[self.month + 1], *(one[0] for one in self.running[:1])])) <= until:
-            self._move(at)
-            self.month += at == self.bounds[self.month + 1]
-            while self.running and self.running[0][0] == at:
-                end, _, cores, promise = heappop(self.running)
-                self.cores -= cores
-                if promise > end:
-                    self._count(-cores, promise)
-            self._retry()
-        self._move(until)
-
-    def _move(self, at: int) -> None:
-        self.settled[self.month] += self.cores * (at - self.now)
-        self.now = at
-        while self.late and self.late[0][0] <= at:
-            promise, cores = heappop(self.late)
-            self._count(-cores, promise)
-
-    def _count(self, cores: int, promise: int) -> None:
-        self.promised += cores
-        self.product += cores * promise
-
-    def submit(self, order: int, job: LogJob) -> None:
-        """Start, delay or reject a job."""
-        cores, duration, _ = job
-        if self._start(job):
-            return
-        self.denied[self.month] += 1
-        if cores * duration <= self.amount:
-            self.waiting.setdefault(cores * duration, deque()).append((order, job))
-
-    def _start(self, job: LogJob) -> bool:
-        """Start a job if it fits the rest of the month, or note the denial."""
-        cores, duration, run = job
-        if self.settled[self.month] + self.product - self.promised * self.now + cores * duration > self.amount:
-            self.first.setdefault(self.month, self.now)
-            return False
-        end, promise = self.now + run, self.now + duration
-        self.starts += 1
-        heappush(self.running, (end, self.starts, cores, promise))
-        if promise <= end:
-            heappush(self.late, (promise, cores))
-        self.cores += cores
-        self._count(cores, promise)
-        return True
-
-    def _retry(self) -> None:
-        """Start the waiting jobs that fit, in their order."""
-        heads = sorted((jobs[0][0], promised) for promised, jobs in self.waiting.items())
-        while heads:
-            _, promised = heappop(heads)
-            jobs = self.waiting[promised]
-            if self._start(jobs[0][1]):
-                jobs.popleft()
-                if jobs:
-                    heappush(heads, (jobs[0][0], promised))
-                else:
-                    del self.waiting[promised]
-
-
-def from_log(lines: list[list[int]], start: int, amount: int, end: int) -> set[tuple[object, ...]]:
-    """Return the figures of every group and month, from the log alone, up to the end of a replay."""
-    first = datetime.fromtimestamp(start + lines[0][1], UTC)
-    months = [
-        datetime(first.year + (first.month - 1 + n) // 12, (first.month - 1 + n) % 12 + 1, 1, tzinfo=UTC)
-        for n in range(100)
-    ]
-    bounds = [int(month.timestamp()) - start for month in months]
-    accounts: dict[int, Account] = {}
-    for order, fields in enumerate(lines):
-        cores = next(number for number in (fields[4], fields[7], 1) if number != -1) * 1000
-        run, requested = max(fields[3], 0), fields[8]
-        account = accounts.setdefault(fields[12], Account(amount, bounds))
-        account.advance(fields[1])
-        account.submit(order, (cores, requested if requested > 0 else max(run, 1), run))
-    for account in accounts.values():
-        account.advance(end)
-    return {
-        (f"group{name}", None if bounds[number + 1] > end else bounds[number + 1], account.settled[number],
-         account.first.get(number), account.denied[number])
-        for name, account in accounts.items()
-        for number in range(account.month + 1)
-        if account.settled[number] or number in account.first
-    }  # fmt: skip
-
-
-def compare_with_log(path: Path, hours: int) -> tuple[BudgetUse, ...]:
-    """Compare the figures of the report with those of the log, and return the former."""
-    with gzip.open(path, "rt", encoding="utf-8") as stream:
-        text = list(stream)
-    lines = [list(map(int, line.split())) for line in text if not line.startswith(";")]
-    [start] = [int(line.split(":")[1]) for line in text if line.startswith("; UnixStartTime")]
-    names = sorted({fields[12] for fields in lines})
-    amounts = Resource(vcore=hours * MONTHLY)
-    budgets = tuple(BudgetConfig(f"of{name}", group=f"group{name}", amounts=amounts, period="month") for name in names)
-    jobs = JobMapping(queue_levels=(), default_queue="a").jobs(read_swf(path))
-
-    report = simulate(jobs, declaring(*budgets), start=start)
-
-    assert report.is_clean
-    found = {(one.owner, one.end, one.settled, one.ran_out, one.denied_jobs) for one in report.budgets}
-    assert found == from_log(lines, start, hours * MONTHLY, report.end_time)
-    assert len(found) == len(report.budgets)
-    return report.budgets
-
-
-@pytest.mark.ci
-def test_a_monthly_budget_of_each_group() -> None:
-    """The figures of the bundled log are those of a computation from the log alone."""
-    uses = compare_with_log(Path(__file__).parents[3] / "examples" / "grid.swf.gz", 1500)
-
-    assert sum(one.denied_jobs for one in uses) > 100
-
-
-@pytest.mark.deep
-@pytest.mark.skipif("UGM_GRID_LOG" not in os.environ, reason="UGM_GRID_LOG does not name the LCG grid log")
-def test_a_monthly_budget_of_each_group_of_the_grid() -> None:
-    """The same for the LCG grid log of the Parallel Workloads Archive, from November into December."""
-    uses = compare_with_log(Path(os.environ["UGM_GRID_LOG"]), 5000)
-
-    assert {one.owner for one in uses if one.ran_out is not None} >= {"group4", "group1", "group16"}

@@ -13,15 +13,13 @@ from typing import Final, Protocol
 import pytest
 
 from support.examples import graded
-from support.injection import HandlerTestError, InterruptedTestError
 from support.interruption_points import Interruption, Point, points_in
 from support.locks import is_locked
 from support.partition_fixtures import config
 from ugm import Manager, Request, Resource, UgmError, UserGroup
-from ugm.operation_lock import OperationLock
-from ugm.tracking.holding import Holding, HoldingTree
-from ugm.tracking.limit_epochs import ActiveLimits
-from ugm.tracking.limits import Limits
+from ugm.engine_lock import EngineLock
+from ugm.tracking.holding import Holding, OwnerUsageTree
+from ugm.tracking.limits import ActiveLimits, Limits
 from ugm.tracking.trackers import GroupTracker, QueueTracker, UserTracker
 
 SUE: Final = UserGroup("sue", ("dev", "ops"))
@@ -52,7 +50,7 @@ class Scene(Protocol):
     """A scene to interrupt, which can be built any number of times."""
 
     @property
-    def lock(self) -> OperationLock:
+    def lock(self) -> EngineLock:
         """The lock that must not stay held."""
         ...
 
@@ -76,7 +74,7 @@ class Managed:
         self.user_limits_win = user_limits_win
 
     @property
-    def lock(self) -> OperationLock:
+    def lock(self) -> EngineLock:
         """The lock of the manager."""
         return self.manager._lock
 
@@ -150,8 +148,6 @@ def _answer(call: Callable[[], object]) -> object:
     """Return the result or the error of a call."""
     try:
         return call()
-    except HandlerTestError:
-        raise
     except UgmError as error:
         return repr(error)
 
@@ -160,7 +156,7 @@ class Alone:
     """Trackers of a user, of a group and of both, without a manager."""
 
     @property
-    def lock(self) -> OperationLock:
+    def lock(self) -> EngineLock:
         """The lock of all of them."""
         return self.active_limits.lock
 
@@ -183,16 +179,11 @@ class Alone:
         """Compare the counters of the trackers with their holdings, and return their state."""
         trees = [tracker._tree for tracker in (self.sue, self.dev, self.queue)]
         for tree in trees:
-            counters = self.lock.run(tree.sorted_counters)
-            assert tree.missing_counters() == []
-            expected = tree.recomputed_usage()
-            for counter in counters:
-                counted = expected[counter.queue_path]
-                used = counter.used()
-                assert {name: used[name] for name in counter.limited_resources()} == {
-                    name: counted.get(name, 0) for name in counter.limited_resources()
-                }
-                assert counter.running == counted[None]
+            counted, again = self.lock.run(tree.sorted_counters), tree.recounted()
+            assert len(counted) == len(again)
+            for counter in counted:
+                expected = again[counter.queue_path]
+                assert (counter.running, counter.used()) == (expected.running, expected.used())
         names = ("one", "many", "idle", "chosen", "new")
         return (
             [
@@ -202,7 +193,7 @@ class Alone:
             [(self.sue.usage, self.sue.applications), (self.dev.usage, self.dev.applications)],
             (self.queue.usage, self.queue.running_applications),
             [(self.sue.has_group_for_app(name), self.sue.group_name_for_app(name)) for name in names],
-            [(path, limit.resources, limit.applications) for tree in trees for path, limit in tree._limits_on(B)],
+            [(one.queue_path, one.limit.resources, one.limit.applications) for tree in trees for one in tree.chain(B)],
         )
 
     def go_on(self) -> object:
@@ -224,10 +215,10 @@ class Alone:
         ]
 
 
-def _held(tree: HoldingTree) -> list[Holding]:
+def _held(tree: OwnerUsageTree) -> list[Holding]:
     from itertools import islice  # noqa: PLC0415
 
-    from ugm.tracking.holding_links import all_holdings  # noqa: PLC0415
+    from ugm.tracking.holding import all_holdings  # noqa: PLC0415
 
     held = list(islice(all_holdings(tree.holdings), 100))
     assert len(held) < 100
@@ -358,7 +349,6 @@ def witness(scene: Scene, *, looks_first: bool) -> object:
 
 
 Operation = Callable[[Scene], object]
-Raised = type[BaseException]
 
 
 @contextmanager
@@ -377,30 +367,18 @@ def witnesses(scene: Scene, operation: Operation, *, looks_first: bool) -> tuple
     return before, witness(scene, looks_first=looks_first)
 
 
-def interrupted(scene: Scene, operation: Operation, point: Point, error: Raised = InterruptedTestError) -> None:
-    """Make a scene, and interrupt an operation on it."""
-    with prepared(scene, operation) as call:
-        interrupt(call, scene, point, error)
-
-
-def interrupt(call: Callable[[], object], scene: Scene, point: Point, error: Raised = InterruptedTestError) -> None:
-    """Interrupt a call at a point, and verify that it was interrupted."""
-    interruption = Interruption(point, error)
-    interruption.run(call)
-    assert interruption.has_raised, point
-    # What is raised while a generator is closed, CPython reports, and goes on.
-    assert interruption.has_arrived != interruption.was_swallowed, point
-    assert not is_locked(scene.lock), point
-
-
-def interrupt_at(
-    scene: Scene, operation: Operation, points: Iterable[Point], error: Raised = InterruptedTestError
-) -> int:
+def interrupt_at(scene: Scene, operation: Operation, points: Iterable[Point]) -> int:
     """Interrupt an operation at some of its points, one at a time, and return how many interruptions there were."""
     expected = [witnesses(scene, operation, looks_first=looks_first) for looks_first in (False, True)]
     done = 0
     for point in points:
-        interrupted(scene, operation, point, error)
+        interruption = Interruption(point)
+        with prepared(scene, operation) as call:
+            interruption.run(call)
+        assert interruption.has_raised, point
+        # What is raised while a generator is closed, CPython reports, and goes on.
+        assert interruption.has_arrived != interruption.was_swallowed, point
+        assert not is_locked(scene.lock), point
         looks_first = done % 2
         assert witness(scene, looks_first=bool(looks_first)) in expected[looks_first], point
         assert not is_locked(scene.lock), point
@@ -419,15 +397,6 @@ def test_interrupted_at_some_points(kind: str, name: str, distance: int) -> None
     assert interrupt_at(scene, operation, chosen) == len(chosen) > 0
 
 
-@pytest.mark.parametrize(("kind", "name", "distance"), graded(SOME_CASES, 4 * DISTANCE, CASES, CI_DISTANCE))
-def test_errors_of_handlers(kind: str, name: str, distance: int) -> None:
-    """The same with an error that the operation may raise itself, if a handler has raised it."""
-    scene, operation = SCENES[kind](), operation_of(kind, name)
-    points = points_in(lambda: prepared(scene, operation))
-    chosen = points[sum(map(ord, name + kind)) % distance % len(points) :: distance * max(1, len(points) // 1000)]
-    assert interrupt_at(scene, operation, chosen, HandlerTestError) == len(chosen) > 0
-
-
 @pytest.mark.deep
 @pytest.mark.parametrize(("kind", "name"), CASES)
 def test_interrupted_at_every_point(kind: str, name: str) -> None:
@@ -435,45 +404,3 @@ def test_interrupted_at_every_point(kind: str, name: str) -> None:
     scene, operation = SCENES[kind](), operation_of(kind, name)
     points = points_in(lambda: prepared(scene, operation))
     assert interrupt_at(scene, operation, points) == len(points) > 30
-
-
-def recover(scene: Scene) -> None:
-    """Make a call that recovers from an interruption first."""
-    scene.lock.run(lambda: None)
-
-
-def interrupt_twice(scene: Scene, operation: Operation, counts: tuple[int, int]) -> int:
-    """Interrupt an operation and its recovery at about this number of points; return the number of interruptions."""
-
-    @contextmanager
-    def recovery(point: Point) -> Iterator[Callable[[], object]]:
-        interrupted(scene, operation, point)
-        yield lambda: recover(scene)
-
-    expected = witnesses(scene, operation, looks_first=True)
-    done = 0
-    for number, point in enumerate(_some(points_in(lambda: prepared(scene, operation)), counts[0])):
-        points = points_in(lambda point=point: recovery(point))  # type: ignore[misc]
-        for again in _some(points[number % 7 :], counts[1]):
-            with recovery(point) as call:
-                interrupt(call, scene, again)
-            assert witness(scene, looks_first=True) in expected, (point, again)
-            done += 1
-    return done
-
-
-def _some(points: list[Point], count: int) -> list[Point]:
-    return points[:: max(1, len(points) // count)]
-
-
-@pytest.mark.parametrize(("kind", "name", "count"), graded(SOME_CASES, 1, CASES, 2))
-def test_some_interrupted_recoveries(kind: str, name: str, count: int) -> None:
-    """If a recovery is interrupted, the next one completes it."""
-    assert interrupt_twice(SCENES[kind](), operation_of(kind, name), (count, 3)) > 2 * count
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize(("kind", "name"), CASES)
-def test_many_interrupted_recoveries(kind: str, name: str) -> None:
-    """If a recovery is interrupted at any point, the next one completes it."""
-    assert interrupt_twice(SCENES[kind](), operation_of(kind, name), (12, 60)) > 100

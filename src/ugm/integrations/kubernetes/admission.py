@@ -14,8 +14,7 @@ from contextlib import suppress
 from typing import Final, TypeAlias, cast
 
 from ugm._json_values import JsonObject
-from ugm._people import amount_for_people
-from ugm.decision import Decision
+from ugm.decision import Decision, amount_for_people
 from ugm.errors import RequestError, UgmError, quote
 from ugm.identity import UserGroup
 from ugm.integrations.grants import GrantDeniedError, Grants, Remedy

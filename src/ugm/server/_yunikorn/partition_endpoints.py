@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Annotated, Final, TypeAlias
 
 from ugm.configuration import FilterConfig, PlacementRule
 from ugm.identity import canonical_path
@@ -11,139 +12,150 @@ from ugm.resources import Resource
 from ugm.server._yunikorn.applications import ACTIVE_STATES, application_dict
 from ugm.server._yunikorn.queues import QueueFormat
 from ugm.server._yunikorn.values import amounts
-from ugm.server.cooperative import cooperatively
-from ugm.server.payloads import ApiError, require_found
-from ugm.server.state import RequestContext, ServedPartition
+from ugm.server.http.payloads import ApiError, require_found
+from ugm.server.interface.fields import Name, QueuePath, Text
+from ugm.server.interface.route import YUNIKORN_PREFIX, Call, Routes
+from ugm.server.interface.schemas import Object, reference
+from ugm.server.interface.state import ServedPartition
 
-__all__ = [
-    "application",
-    "application_in_queue",
-    "applications",
-    "applications_by_state",
-    "group",
-    "groups",
-    "node",
-    "nodes",
-    "placement_rules",
-    "queue",
-    "queue_applications",
-    "queue_applications_by_state",
-    "queues",
-    "user",
-    "users",
-]
+__all__ = ["ROUTES", "applications", "nodes", "placement_rules", "queues"]
+
+#: Paths with more parts come first: the name of a queue or application may contain slashes at the end of a path.
+ROUTES: Final = Routes(YUNIKORN_PREFIX, "yunikorn_")
+_PARTITION: Final = "/partition/{partition}"
+_QUEUE: Final = f"{_PARTITION}/queue/{{queue_path}}"
+_Application: TypeAlias = Annotated[Object, reference("ApplicationDAOInfo")]
+_Node: TypeAlias = Annotated[Object, reference("NodeDAOInfo")]
+_Queue: TypeAlias = Annotated[Object, reference("PartitionQueueDAOInfo")]
+_Rule: TypeAlias = Annotated[Object, reference("RuleDAO")]
+_User: TypeAlias = Annotated[Object, reference("UserResourceUsageDAOInfo")]
+_Group: TypeAlias = Annotated[Object, reference("GroupResourceUsageDAOInfo")]
 
 
 # Users and groups
 
 
-def users(served: ServedPartition, request: RequestContext) -> object:
+@ROUTES.get(f"{_PARTITION}/usage/users")
+def users(served: ServedPartition, call: Call) -> list[_User]:
     """List usage and limits of every user per queue."""
-    snapshot = served.snapshot(request.arrived)
-    return [usage.to_dict() for name in cooperatively(snapshot.user_names) if (usage := snapshot.user(name))]
+    snapshot = served.snapshot(call.arrived)
+    return [usage.to_dict() for name in snapshot.user_names if (usage := snapshot.user(name))]
 
 
-def groups(served: ServedPartition, request: RequestContext) -> object:
+@ROUTES.get(f"{_PARTITION}/usage/groups")
+def groups(served: ServedPartition, call: Call) -> list[_Group]:
     """List usage and limits of every group per queue."""
-    snapshot = served.snapshot(request.arrived)
-    return [usage.to_dict() for name in cooperatively(snapshot.group_names) if (usage := snapshot.group(name))]
+    snapshot = served.snapshot(call.arrived)
+    return [usage.to_dict() for name in snapshot.group_names if (usage := snapshot.group(name))]
 
 
-def user(served: ServedPartition, request: RequestContext) -> object:
+@ROUTES.get(f"{_PARTITION}/usage/user/{{name}}")
+def user(served: ServedPartition, _call: Call, *, name: Name) -> _User:
     """Return usage and limits of one user per queue."""
-    return require_found("user", request.path["name"], served.partition.user_usage).to_dict()
+    return require_found("user", name, served.partition.user_usage).to_dict()
 
 
-def group(served: ServedPartition, request: RequestContext) -> object:
+@ROUTES.get(f"{_PARTITION}/usage/group/{{name}}")
+def group(served: ServedPartition, _call: Call, *, name: Name) -> _Group:
     """Return usage and limits of one group per queue."""
-    return require_found("group", request.path["name"], served.partition.group).to_dict()
+    return require_found("group", name, served.partition.group).to_dict()
 
 
-# Queues
+# Queues and their applications
 
 
-def queues(served: ServedPartition, request: RequestContext) -> object:
+@ROUTES.get(f"{_PARTITION}/queues")
+def queues(served: ServedPartition, call: Call) -> _Queue:
     """Return the queue tree."""
-    snapshot = served.snapshot(request.arrived)
+    snapshot = served.snapshot(call.arrived)
     return QueueFormat(served.name, snapshot).queue(require_found("queue", "root", snapshot.queue), subtree=True)
 
 
-def queue(served: ServedPartition, request: RequestContext) -> object:
-    """Return one queue; with the parameter ``subtree`` also all queues below it."""
-    snapshot = served.snapshot(request.arrived)
-    found = require_found("queue", canonical_path(request.path["queue_path"]), snapshot.queue)
-    return QueueFormat(served.name, snapshot).queue(found, subtree="subtree" in request.query)
-
-
-# Applications
-
-
-def applications(served: ServedPartition, _request: RequestContext) -> list[dict[str, object]]:
-    """List all applications that have not ended."""
-    return _listed(served, _all_applications(served))
-
-
-def applications_by_state(served: ServedPartition, request: RequestContext) -> object:
-    """List the applications in a state: active, completed or rejected; a partition keeps only active ones."""
-    state = request.path["state"].lower()
-    if state not in ("active", "completed", "rejected"):
-        raise ApiError(400, "state-invalid", "expected active, completed or rejected")
-    found = _all_applications(served) if state == "active" else iter(())
-    return _listed(served, _in_status(found, request))
-
-
-def queue_applications(served: ServedPartition, request: RequestContext) -> object:
-    """List the applications of one queue."""
-    return _listed(served, _applications_of_queue(served, request))
-
-
-def queue_applications_by_state(served: ServedPartition, request: RequestContext) -> object:
+@ROUTES.get(f"{_QUEUE}/applications/{{state}}")
+def queue_applications_by_state(
+    served: ServedPartition, _call: Call, *, queue_path: QueuePath, state: Name, status: Text = ""
+) -> list[_Application]:
     """List the active applications of one queue."""
-    if request.path["state"].lower() != "active":
+    if state.lower() != "active":
         raise ApiError(400, "state-invalid", "expected active")
-    return _listed(served, _in_status(_applications_of_queue(served, request), request))
+    return _listed(served, _in_status(_applications_of_queue(served, queue_path), status))
 
 
-def application(served: ServedPartition, request: RequestContext) -> object:
-    """Return one application."""
-    return _application_dict(served, require_found("application", request.path["name"], served.partition.application))
+@ROUTES.get(f"{_QUEUE}/applications")
+def queue_applications(served: ServedPartition, _call: Call, *, queue_path: QueuePath) -> list[_Application]:
+    """List the applications of one queue."""
+    return _listed(served, _applications_of_queue(served, queue_path))
 
 
-def application_in_queue(served: ServedPartition, request: RequestContext) -> object:
+@ROUTES.get(f"{_QUEUE}/application/{{name}}")
+def application_in_queue(served: ServedPartition, _call: Call, *, queue_path: QueuePath, name: Name) -> _Application:
     """Return one application of a queue."""
-    path = _require_queue(served, request)
-    found = require_found("application", request.path["name"], served.partition.application)
+    path = _require_queue(served, queue_path)
+    found = require_found("application", name, served.partition.application)
     if found.queue_path != path:
         raise ApiError(404, "application-unknown", f"there is no application {found.application_id!r} in {path}")
     return _application_dict(served, found)
 
 
+@ROUTES.get(_QUEUE)
+def queue(served: ServedPartition, call: Call, *, queue_path: QueuePath, subtree: Text | None = None) -> _Queue:
+    """Return one queue; with the parameter ``subtree`` also all queues below it."""
+    snapshot = served.snapshot(call.arrived)
+    found = require_found("queue", canonical_path(queue_path), snapshot.queue)
+    return QueueFormat(served.name, snapshot).queue(found, subtree=subtree is not None)
+
+
+# Applications
+
+
+@ROUTES.get(f"{_PARTITION}/applications")
+def applications(served: ServedPartition, _call: Call) -> list[_Application]:
+    """List all applications that have not ended."""
+    return _listed(served, _all_applications(served))
+
+
+@ROUTES.get(f"{_PARTITION}/applications/{{state}}")
+def applications_by_state(
+    served: ServedPartition, _call: Call, *, state: Name, status: Text = ""
+) -> list[_Application]:
+    """List the applications in a state: active, completed or rejected; a partition keeps only active ones."""
+    if state.lower() not in ("active", "completed", "rejected"):
+        raise ApiError(400, "state-invalid", "expected active, completed or rejected")
+    found = _all_applications(served) if state.lower() == "active" else iter(())
+    return _listed(served, _in_status(found, status))
+
+
+@ROUTES.get(f"{_PARTITION}/application/{{name}}")
+def application(served: ServedPartition, _call: Call, *, name: Name) -> _Application:
+    """Return one application."""
+    return _application_dict(served, require_found("application", name, served.partition.application))
+
+
 def _all_applications(served: ServedPartition) -> Iterator[ApplicationInfo]:
     ids = served.partition.application_ids()
-    return (info for name in cooperatively(ids) if (info := served.partition.application(name)) is not None)
+    return (info for name in ids if (info := served.partition.application(name)) is not None)
 
 
-def _applications_of_queue(served: ServedPartition, request: RequestContext) -> Iterator[ApplicationInfo]:
-    path = _require_queue(served, request)
+def _applications_of_queue(served: ServedPartition, queue_path: str) -> Iterator[ApplicationInfo]:
+    path = _require_queue(served, queue_path)
     alone = require_found("queue", path, served.partition.queue_alone)
     return (
         info
-        for name in cooperatively(alone.applications)
+        for name in alone.applications
         if (info := served.partition.application(name)) is not None and info.queue_path == path
     )
 
 
-def _require_queue(served: ServedPartition, request: RequestContext) -> str:
-    path = canonical_path(request.path["queue_path"])
+def _require_queue(served: ServedPartition, queue_path: str) -> str:
+    path = canonical_path(queue_path)
     require_found("queue", path, served.partition.queue_alone)
     return path
 
 
-def _in_status(found: Iterator[ApplicationInfo], request: RequestContext) -> Iterator[ApplicationInfo]:
-    status = request.query.get("status", "").lower()
-    if status and status not in ACTIVE_STATES:
+def _in_status(found: Iterator[ApplicationInfo], status: str) -> Iterator[ApplicationInfo]:
+    if status and status.lower() not in ACTIVE_STATES:
         raise ApiError(400, "state-invalid", f"expected one of {', '.join(ACTIVE_STATES)}")
-    return (info for info in found if status in ("", info.state.value))
+    return (info for info in found if status.lower() in ("", info.state.value))
 
 
 def _listed(served: ServedPartition, found: Iterator[ApplicationInfo]) -> list[dict[str, object]]:
@@ -161,14 +173,15 @@ def _application_dict(served: ServedPartition, info: ApplicationInfo) -> dict[st
 # Nodes
 
 
-def nodes(served: ServedPartition, _request: RequestContext) -> object:
+@ROUTES.get(f"{_PARTITION}/nodes")
+def nodes(served: ServedPartition, _call: Call) -> list[_Node]:
     """List the registered nodes."""
     return [_node_dict(name, capacity) for name, capacity in served.partition.nodes().items()]
 
 
-def node(served: ServedPartition, request: RequestContext) -> object:
+@ROUTES.get(f"{_PARTITION}/node/{{name}}")
+def node(served: ServedPartition, _call: Call, *, name: Name) -> _Node:
     """Return one node."""
-    name = request.path["name"]
     return _node_dict(name, require_found("node", name, served.partition.nodes().get))
 
 
@@ -185,7 +198,8 @@ def _node_dict(name: str, capacity: Resource) -> dict[str, object]:
 # Placement and history
 
 
-def placement_rules(served: ServedPartition, _request: RequestContext) -> object:
+@ROUTES.get(f"{_PARTITION}/placementrules")
+def placement_rules(served: ServedPartition, _call: Call) -> list[_Rule]:
     """List the placement rules in force; without any, the rule that is used then."""
     config = served.partition.config
     rules = () if config is None else config.placement_rules

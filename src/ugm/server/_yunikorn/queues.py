@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from ugm.configuration import ChildTemplate, QueueConfig
-from ugm.fairness.sort_settings import QueueSettings
+from ugm.ordering.sort_settings import QueueSettings
 from ugm.partition import PartitionSnapshot
 from ugm.queues import QueueState
 from ugm.server._yunikorn.values import amounts, percentages
@@ -63,7 +63,7 @@ class QueueFormat:
         }
 
     def _amounts(self, state: QueueState) -> dict[str, object]:
-        pending = self._snapshot.pending_in_queues.get(state.queue_path)
+        pending = self._snapshot.pending.queues.get(state.queue_path)
         return {
             "allocatedResource": amounts(state.usage),
             "pendingResource": amounts(pending.amounts if pending else None),

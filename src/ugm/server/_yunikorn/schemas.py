@@ -5,20 +5,36 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from ugm.server.schemas import Schema, listing, mapping, record, reference
+from ugm.server.interface.schemas import Schema, reference
 
-__all__ = ["YUNIKORN_SCHEMAS"]
+__all__ = ["YUNIKORN_SCHEMAS", "listing"]
+
+
+def listing(items: Schema) -> Schema:
+    """Return the schema of a list."""
+    return {"type": "array", "items": items}
+
+
+def _mapping(values: Schema) -> Schema:
+    return {"type": "object", "additionalProperties": values}
+
+
+def _record(optionals: Mapping[str, Schema] | None = None, /, **fields: Schema) -> Schema:
+    """Return the schema of an object with fixed fields, of which some are optional."""
+    properties = {**fields, **(optionals or {})}
+    return {"type": "object", "properties": properties, "required": sorted(fields), "additionalProperties": False}
+
 
 _TEXT: Final[Schema] = {"type": "string"}
 _TEXTS: Final = listing(_TEXT)
-_TEXTS_BY_NAME: Final = mapping(_TEXT)
+_TEXTS_BY_NAME: Final = _mapping(_TEXT)
 _BOOLEAN: Final[Schema] = {"type": "boolean"}
 _INTEGER: Final[Schema] = {"type": "integer"}
 _NUMBER: Final[Schema] = {"type": "number"}
-_AMOUNTS: Final = mapping(_INTEGER)
+_AMOUNTS: Final = _mapping(_INTEGER)
 _OPEN: Final[Schema] = {"type": "object"}
 
-_USAGE: Final = record(
+_USAGE: Final = _record(
     queuename=_TEXT,
     queuePath=_TEXT,
     resourceUsage=_AMOUNTS,
@@ -35,7 +51,7 @@ _REQUEST: Final = {
     "placeholder": _BOOLEAN,
     "originator": _BOOLEAN,
 }
-_QUEUE: Final = record(
+_QUEUE: Final = _record(
     {"template": reference("TemplateInfo"), "parent": _TEXT},
     **dict.fromkeys(("queuename", "queuePath", "status", "partition", "sortingPolicy", "preemptionDelay"), _TEXT),
     **dict.fromkeys(("pendingResource", "maxResource", "guaranteedResource", "allocatedResource"), _AMOUNTS),
@@ -50,20 +66,22 @@ _QUEUE: Final = record(
 )
 
 YUNIKORN_SCHEMAS: Final[Mapping[str, Schema]] = {
-    "YAPIError": record(status_code=_INTEGER, message=_TEXT, description=_TEXT, code=_TEXT),
+    "YAPIError": _record(status_code=_INTEGER, message=_TEXT, description=_TEXT, code=_TEXT),
     "ResourceUsageDAOInfo": _USAGE,
-    "UserResourceUsageDAOInfo": record(userName=_TEXT, groups=_TEXTS_BY_NAME, queues=reference("ResourceUsageDAOInfo")),
-    "GroupResourceUsageDAOInfo": record(
+    "UserResourceUsageDAOInfo": _record(
+        userName=_TEXT, groups=_TEXTS_BY_NAME, queues=reference("ResourceUsageDAOInfo")
+    ),
+    "GroupResourceUsageDAOInfo": _record(
         groupName=_TEXT, users=_TEXTS, applications=_TEXTS, queues=reference("ResourceUsageDAOInfo")
     ),
-    "ClusterDAOInfo": record(
+    "ClusterDAOInfo": _record(
         startTime=_INTEGER, rmBuildInformation=listing(_TEXTS_BY_NAME), partition=_TEXT, clusterName=_TEXT
     ),
-    "PartitionInfo": record(
+    "PartitionInfo": _record(
         clusterId=_TEXT,
         name=_TEXT,
-        capacity=record(capacity=_AMOUNTS, usedCapacity=_AMOUNTS, utilization=_AMOUNTS),
-        nodeSortingPolicy=record(type=_TEXT, resourceWeights=mapping(_NUMBER)),
+        capacity=_record(capacity=_AMOUNTS, usedCapacity=_AMOUNTS, utilization=_AMOUNTS),
+        nodeSortingPolicy=_record(type=_TEXT, resourceWeights=_mapping(_NUMBER)),
         preemptionEnabled=_BOOLEAN,
         quotaPreemptionEnabled=_BOOLEAN,
         totalNodes=_INTEGER,
@@ -72,13 +90,13 @@ YUNIKORN_SCHEMAS: Final[Mapping[str, Schema]] = {
         state=_TEXT,
         lastStateTransitionTime=_INTEGER,
     ),
-    "TemplateInfo": record(
+    "TemplateInfo": _record(
         maxApplications=_INTEGER, maxResource=_AMOUNTS, guaranteedResource=_AMOUNTS, properties=_TEXTS_BY_NAME
     ),
     "PartitionQueueDAOInfo": _QUEUE,
-    "AllocationAskDAOInfo": record(**_REQUEST),
-    "AllocationDAOInfo": record(**_REQUEST, nodeId=_TEXT, preempted=_BOOLEAN),
-    "ApplicationDAOInfo": record(
+    "AllocationAskDAOInfo": _record(**_REQUEST),
+    "AllocationDAOInfo": _record(**_REQUEST, nodeId=_TEXT, preempted=_BOOLEAN),
+    "ApplicationDAOInfo": _record(
         **dict.fromkeys(("applicationID", "partition", "queueName", "applicationState", "user"), _TEXT),
         usedResource=_AMOUNTS,
         pendingResource=_AMOUNTS,
@@ -88,22 +106,22 @@ YUNIKORN_SCHEMAS: Final[Mapping[str, Schema]] = {
         maxRequestPriority=_INTEGER,
         hasReserved=_BOOLEAN,
     ),
-    "NodeDAOInfo": record(nodeID=_TEXT, hostName=_TEXT, capacity=_AMOUNTS, schedulable=_BOOLEAN, isReserved=_BOOLEAN),
-    "ValidateConfResponse": record(allowed=_BOOLEAN, reason=_TEXT),
+    "NodeDAOInfo": _record(nodeID=_TEXT, hostName=_TEXT, capacity=_AMOUNTS, schedulable=_BOOLEAN, isReserved=_BOOLEAN),
+    "ValidateConfResponse": _record(allowed=_BOOLEAN, reason=_TEXT),
     "ConfigDAOInfo": _OPEN,
-    "EventRecord": record(
-        {"resource": record(resources=mapping(record(value=_INTEGER)))},
+    "EventRecord": _record(
+        {"resource": _record(resources=_mapping(_record(value=_INTEGER)))},
         **dict.fromkeys(("type", "timestampNano", "eventChangeType", "eventChangeDetail"), _INTEGER),
         **dict.fromkeys(("objectID", "message", "referenceID"), _TEXT),
     ),
-    "RuleDAO": record({"filter": _OPEN, "parentRule": reference("RuleDAO")}, name=_TEXT, parameters=_TEXTS_BY_NAME),
-    "ApplicationHistoryDAOInfo": record(timestamp=_INTEGER, totalApplications=_TEXT),
+    "RuleDAO": _record({"filter": _OPEN, "parentRule": reference("RuleDAO")}, name=_TEXT, parameters=_TEXTS_BY_NAME),
+    "ApplicationHistoryDAOInfo": _record(timestamp=_INTEGER, totalApplications=_TEXT),
     "AggregatedStateInfo": _OPEN,
-    "EventRecordDAO": record(
+    "EventRecordDAO": _record(
         InstanceUUID=_TEXT, LowestID=_INTEGER, HighestID=_INTEGER, EventRecords=listing(reference("EventRecord"))
     ),
-    "SchedulerHealthDAOInfo": record(
+    "SchedulerHealthDAOInfo": _record(
         Healthy=_BOOLEAN,
-        HealthChecks=listing(record(Name=_TEXT, Succeeded=_BOOLEAN, Description=_TEXT, DiagnosisMessage=_TEXT)),
+        HealthChecks=listing(_record(Name=_TEXT, Succeeded=_BOOLEAN, Description=_TEXT, DiagnosisMessage=_TEXT)),
     ),
 }

@@ -2,42 +2,40 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 from uuid import NAMESPACE_OID, uuid5
+
+from msgspec import Meta
 
 import ugm
 import ugm.server._yunikorn.partition_endpoints as of_partition
-from ugm._json_values import JsonObject
-from ugm.identity import ROOT
 from ugm.partition import PartitionSnapshot
 from ugm.server._yunikorn.configuration import config_json, config_yaml
 from ugm.server._yunikorn.events import event_dict
 from ugm.server._yunikorn.values import CLUSTER, amounts, nanoseconds, percentages
-from ugm.server.cooperative import cooperatively
-from ugm.server.payloads import Payload, json_payload
-from ugm.server.series import TIERS
-from ugm.server.state import RequestContext, ServedPartition, ServerState
+from ugm.server.configuration.reviews import validate as validated
+from ugm.server.http.payloads import Payload, json_payload
+from ugm.server.interface.fields import Number
+from ugm.server.interface.route import YUNIKORN_PREFIX, Call, Routes
+from ugm.server.interface.schemas import Object, reference
+from ugm.server.interface.state import ServedPartition, ServerState
 
-__all__ = [
-    "application_history",
-    "clusters",
-    "config",
-    "events",
-    "full_state",
-    "healthcheck",
-    "partitions",
-    "validate",
-]
+__all__ = ["ROUTES"]
 
+ROUTES: Final = Routes(YUNIKORN_PREFIX, "yunikorn_")
 #: The default, and the most events in a response.
 _MOST_EVENTS: Final = 10_000
+_Count: TypeAlias = Annotated[int, Meta(ge=1, le=_MOST_EVENTS)]
+_Cluster: TypeAlias = Annotated[Object, reference("ClusterDAOInfo")]
+_Partition: TypeAlias = Annotated[Object, reference("PartitionInfo")]
+_Applications: TypeAlias = Annotated[Object, reference("ApplicationHistoryDAOInfo")]
 
 
-def clusters(server: ServerState, _request: RequestContext) -> object:
+@ROUTES.get("/clusters")
+def clusters(server: ServerState, _call: Call) -> list[_Cluster]:
     """List the partitions with the start of the server and its version."""
     return [
         {
@@ -50,13 +48,14 @@ def clusters(server: ServerState, _request: RequestContext) -> object:
     ]
 
 
-def partitions(server: ServerState, request: RequestContext) -> object:
+@ROUTES.get("/partitions")
+def partitions(server: ServerState, call: Call) -> list[_Partition]:
     """List the partitions with their capacity and their number of applications by state."""
-    return [_partition_dict(server, served, request) for _, served in sorted(server.partitions.items())]
+    return [_partition_dict(server, served, call) for _, served in sorted(server.partitions.items())]
 
 
-def _partition_dict(server: ServerState, served: ServedPartition, request: RequestContext) -> dict[str, object]:
-    snapshot = served.snapshot(request.arrived)
+def _partition_dict(server: ServerState, served: ServedPartition, call: Call) -> dict[str, object]:
+    snapshot = served.snapshot(call.arrived)
     used = snapshot.usage()
     return {
         "clusterId": CLUSTER,
@@ -90,32 +89,36 @@ def _policies(snapshot: PartitionSnapshot) -> dict[str, object]:
 
 def _applications_by_state(served: ServedPartition) -> dict[str, int]:
     find, ids = served.partition.application, served.partition.application_ids()
-    states = [info.state.value.capitalize() for name in cooperatively(ids) if (info := find(name)) is not None]
+    states = [info.state.value.capitalize() for name in ids if (info := find(name)) is not None]
     return {**Counter(states), "total": len(states)}
 
 
-def validate(server: ServerState, request: RequestContext) -> Payload:
+@ROUTES.post("/validate-conf", takes_any_type=True)
+def validate(_server: ServerState, _call: Call, *, text: str) -> Annotated[Object, reference("ValidateConfResponse")]:
     """Return whether a configuration is valid, and otherwise the reason."""
-    found: JsonObject = json.loads(server.worker.validate(request.text).content)
-    return json_payload({"allowed": found["allowed"], "reason": found["reason"]})
+    found = validated(text)
+    return {"allowed": found.allowed, "reason": found.reason}
 
 
-def config(server: ServerState, request: RequestContext) -> object:
+@ROUTES.get("/config", media_types=("application/json", "application/x-yaml"))
+def config(server: ServerState, call: Call) -> Annotated[Payload, reference("ConfigDAOInfo")]:
     """Return the configuration in force as YAML, or as JSON if only JSON is accepted."""
     found = server.configurations.config_in_force()
-    if request.accepts_only_json:
+    if call.accepts_only_json:
         return json_payload(config_json(found))
     return Payload(200, config_yaml(found).encode(), "application/x-yaml")
 
 
-def events(server: ServerState, request: RequestContext) -> object:
+@ROUTES.get("/events/batch")
+def events(
+    server: ServerState, _call: Call, *, count: _Count = _MOST_EVENTS, start: Number = 0
+) -> Annotated[Object, reference("EventRecordDAO")]:
     """Return the events with at least the id ``start``, the oldest first, up to ``count`` of them.
 
     The numbers of the events of a partition are their ids. With several partitions, an id combines the number with the
     position of the partition. Ids of equal denials, and of events that are no longer kept, are left out. Therefore a
     client continues with the id after ``HighestID`` or after its last event, and not with a count.
     """
-    start, count = int(request.query.get("start", 0)), request.query.get("count", _MOST_EVENTS)
     found = sorted(_records(server), key=lambda numbered: numbered[0])
     chosen = [record for number, record in found if number >= start][:count]
     identity = f"{server.started} {sorted(server.partitions)}"
@@ -134,36 +137,34 @@ def _records(server: ServerState) -> Iterator[tuple[int, Any]]:
             yield record.last * len(names) + position, record
 
 
-def application_history(server: ServerState, _request: RequestContext) -> object:
+@ROUTES.get("/history/apps")
+def application_history(server: ServerState, _call: Call) -> list[_Applications]:
     """List the numbers of running applications of all partitions in the last hour, the oldest first."""
-    totals = Counter[int]()
-    for served in server.partitions.values():
-        history = served.usage_history
-        view = history.store.read(("queue", ROOT), TIERS[0].name, history.now())
-        counts = view.values.get(("running_applications", ""), [None] * len(view.times))
-        totals.update({at: count or 0 for at, count in zip(view.times, counts, strict=True)})
-    return [{"timestamp": at * 1_000_000, "totalApplications": str(count)} for at, count in sorted(totals.items())]
+    counts = list(server.application_counts)
+    return [{"timestamp": nanoseconds(at), "totalApplications": str(count)} for at, count in counts]
 
 
-def full_state(server: ServerState, request: RequestContext) -> object:
+@ROUTES.get("/fullstatedump")
+def full_state(server: ServerState, call: Call) -> Annotated[Object, reference("AggregatedStateInfo")]:
     """Return the partitions with their queues, applications, nodes and placement rules, for a report of a problem."""
     served = sorted(server.partitions.items())
     return {
         "timestamp": nanoseconds(time.time()),
-        "clusterInfo": clusters(server, request),
-        "partitions": partitions(server, request),
-        "queues": [of_partition.queues(one, request) for _, one in served],
-        "applications": [info for _, one in served for info in of_partition.applications(one, request)],
-        "nodes": [{"partition": name, "nodesInfo": of_partition.nodes(one, request)} for name, one in served],
+        "clusterInfo": clusters(server, call),
+        "partitions": partitions(server, call),
+        "queues": [of_partition.queues(one, call) for _, one in served],
+        "applications": [info for _, one in served for info in of_partition.applications(one, call)],
+        "nodes": [{"partition": name, "nodesInfo": of_partition.nodes(one, call)} for name, one in served],
         "placementRules": [
-            {"partition": name, "rules": of_partition.placement_rules(one, request)} for name, one in served
+            {"partition": name, "rules": of_partition.placement_rules(one, call)} for name, one in served
         ],
-        "appHistory": application_history(server, request),
+        "appHistory": application_history(server, call),
         "config": config_json(server.configurations.config_in_force()),
     }
 
 
-def healthcheck(server: ServerState, _request: RequestContext) -> object:
+@ROUTES.get("/scheduler/healthcheck")
+def healthcheck(server: ServerState, _call: Call) -> Annotated[Object, reference("SchedulerHealthDAOInfo")]:
     """Return the checks of the server, of the logs of its services, and of its quota models."""
     checks = list(_checks(server))
     return {"Healthy": all(check["Succeeded"] for check in checks), "HealthChecks": checks}

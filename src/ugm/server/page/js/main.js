@@ -2,30 +2,30 @@
  * The page: it polls the data of the current route, and draws them.
  */
 
-import * as alerts from "./alerts.js";
-import * as applications from "./applications.js";
-import { get, path, ApiError } from "./api.js";
-import * as budgets from "./budgets.js";
-import * as check from "./check.js";
-import * as configuration from "./configuration.js";
-import * as denials from "./denials.js";
-import { draw, h } from "./dom.js";
-import { clock, counted } from "./format.js";
-import * as nodes from "./nodes.js";
-import { live } from "./live.js";
-import * as owner from "./owner.js";
-import { Poller } from "./polling.js";
-import * as preemption from "./preemption.js";
-import * as queue from "./queue.js";
-import * as queues from "./queues.js";
-import { link, parse } from "./route.js";
-import * as service from "./service.js";
-import * as shares from "./shares.js";
-import { utilizationView } from "./utilization.js";
-import { summary } from "./summary.js";
-import { treesOf, treeView } from "./trees.js";
-import * as waiting from "./waiting.js";
-import { announce } from "./announcements.js";
+import * as alerts from "./views/alerts.js";
+import * as applications from "./views/applications.js";
+import { get, path, ApiError } from "./base/api.js";
+import * as budgets from "./views/budgets.js";
+import * as check from "./views/check.js";
+import * as configuration from "./views/configuration.js";
+import * as denials from "./views/denials.js";
+import { draw, h } from "./base/dom.js";
+import { clock, counted } from "./base/format.js";
+import * as nodes from "./views/nodes.js";
+import { live } from "./base/live.js";
+import * as owner from "./trees/owner.js";
+import { Poller } from "./base/polling.js";
+import * as preemption from "./views/preemption.js";
+import * as queue from "./trees/queue.js";
+import * as queues from "./trees/queues.js";
+import { link, parse } from "./base/route.js";
+import * as service from "./views/service.js";
+import * as shares from "./views/shares.js";
+import { utilizationView } from "./views/utilization.js";
+import { summary } from "./parts/summary.js";
+import { treesOf, treeView } from "./trees/trees.js";
+import * as waiting from "./views/waiting.js";
+import { announce } from "./base/announcements.js";
 
 const TREES = { elastic: treeView("elastic"), quota: treeView("quota") };
 /** @type {Map<string, {title: string, load: (route: any) => Promise<any>, show: (route: any, data: any) => any, shown?: () => void}>} */

@@ -1,0 +1,192 @@
+"""The kind of budgets that a configuration declares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, final
+
+from ugm._json_values import JsonMapping
+from ugm.budgets.coverage import ChainFinder
+from ugm.budgets.declared import declared_budgets
+from ugm.budgets.model import Budgets
+from ugm.configuration import BudgetConfig, PartitionConfig
+from ugm.configuration.fields import setting_texts
+from ugm.configuration.model_kinds import ModelDefinition, ModelKind, ModelPart, ReportedUse
+from ugm.configuration.scheduler import Finding, Path
+from ugm.configuration.schedules import zone_of
+from ugm.errors import RequestError, quote
+from ugm.identity import MAX_NAME, canonical_path, is_name
+from ugm.model import BUDGET, AccountState, ReportingModel
+
+__all__ = ["KIND"]
+
+#: The fields that name the owner of a budget.
+_OWNERS: Final = ("user", "group", "elastic_group", "quota_node")
+
+
+class _Content(NamedTuple):
+    """All budgets of a configuration, with the models whose groups and nodes they limit."""
+
+    budgets: tuple[BudgetConfig, ...]
+    #: The definitions of elastic groups and quota trees; empty if no budget limits one of them.
+    groups: tuple[ModelDefinition, ...]
+    trees: tuple[ModelDefinition, ...]
+
+
+@final
+class _BudgetKind(ModelKind):
+    __slots__ = ()
+
+    def definitions(self, config: PartitionConfig, before: Sequence[ModelDefinition]) -> Iterator[ModelDefinition]:
+        """Return the one definition of all budgets."""
+        budgets = config.ugm.budgets
+        limits_groups, limits_nodes = any(one.elastic_group for one in budgets), any(one.quota_node for one in budgets)
+        groups = tuple(one for one in before if limits_groups and one.setting == "elastic")
+        trees = tuple(one for one in before if limits_nodes and one.setting == "quota_trees")
+        yield ModelDefinition("budgets", "budgets", "", _Content(budgets, groups, trees))
+
+    def build(self, content: _Content) -> Budgets:
+        """Return the model."""
+        return declared_budgets(content.budgets, _owner_finder(content.groups), _owner_finder(content.trees))
+
+    def parts(self, definition: ModelDefinition) -> Iterator[ModelPart]:
+        """Yield the budgets."""
+        for budget in definition.content.budgets:
+            yield ("budget", budget.name), setting_texts(budget, "name")
+
+    def findings(self, config: PartitionConfig) -> Iterator[Finding]:
+        """Yield the violations of the rules of budgets."""
+        for rule in _RULES:
+            yield from rule(config)
+
+    def uses(self, state: JsonMapping) -> Iterator[ReportedUse]:
+        """Yield the use of each account."""
+        for account in map(AccountState.from_dict, state["accounts"]):
+            used = account.settled + account.committed
+            owner = account.owner, account.scope, account.resource
+            yield ReportedUse(BUDGET, account.budget, *owner, used, account.limit)
+
+
+KIND: Final = _BudgetKind()
+
+
+def _owner_finder(definitions: Iterable[ModelDefinition]) -> ChainFinder | None:
+    """Return a function that returns the owners of a claim in some models; None without models."""
+    # The owners depend only on the application of a claim, so models without claims can tell them.
+    models = [model for each in definitions if isinstance(model := each.build(), ReportingModel)]
+    return (lambda claim: [name for model in models for _, name in model.owners(claim)]) if models else None
+
+
+def _budgets_have_names(config: PartitionConfig) -> Iterator[Finding]:
+    """Every budget has a name of its own."""
+    first: dict[str, int] = {}
+    for at, budget, path in _budgets(config):
+        place, name = (*path, "name"), budget.name
+        if not is_name(name):
+            message = f"the budget has no name (allowed: 1 to {MAX_NAME} characters)"
+            yield Finding(place, "budget-name-invalid", message)
+        elif first.setdefault(name, at) != at:
+            message = f"the budget {quote(name)} already exists (budgets[{first[name]}])"
+            yield Finding(place, "budget-name-duplicate", message, (place, (*path[:-1], first[name], "name")))
+
+
+def _budgets_limit_something(config: PartitionConfig) -> Iterator[Finding]:
+    """A budget limits at least one resource, and with weights exactly one number."""
+    for _, budget, path in _budgets(config):
+        place = (*path, "amounts")
+        if not budget.amounts:
+            yield Finding(place, "budget-amounts-missing", "the budget limits no resource", (path,))
+        elif budget.weights and len(budget.amounts) > 1:
+            message = f"a budget with weights limits one number, not {len(budget.amounts)}"
+            yield Finding(place, "budget-weights-amounts", message, (place, (*path, "weights")))
+
+
+def _budgets_have_one_owner(config: PartitionConfig) -> Iterator[Finding]:
+    """A budget belongs to a user, a group, an elastic group, a quota node or a queue."""
+    for _, budget, path in _budgets(config):
+        owners = [field for field in _OWNERS if getattr(budget, field)]
+        for field in owners[1:]:
+            message = f"the budget has several owners: {' and '.join(map(_key, owners))} (allowed: one)"
+            places = tuple((*path, _key(each)) for each in owners)
+            yield Finding((*path, _key(field)), "budget-owner-several", message, places)
+        for field in owners[:1]:
+            if not is_name(getattr(budget, field)):
+                message = f"the owner of the budget is not a name (allowed: 1 to {MAX_NAME} characters)"
+                yield Finding((*path, _key(field)), "budget-owner-invalid", message)
+
+
+def _key(field: str) -> str:
+    return field.replace("_", "")
+
+
+def _budget_queues_are_paths(config: PartitionConfig) -> Iterator[Finding]:
+    """The queue of a budget is a queue path. The queue need not exist yet."""
+    for _, budget, path in _budgets(config):
+        try:
+            canonical_path(budget.queue)
+        except RequestError as error:
+            message = f"{quote(budget.queue)} is not a queue path: {error.reason}"
+            yield Finding((*path, "queue"), "budget-queue-invalid", message)
+
+
+def _budgets_carry_over_periods(config: PartitionConfig) -> Iterator[Finding]:
+    """Only a budget with a period carries something over, and only up to a cap if it has one."""
+    for _, budget, path in _budgets(config):
+        carry, cap = (*path, "carry"), (*path, "cap")
+        if budget.carry != "none" and budget.period == "none":
+            message = "the budget carries over, but has no period"
+            yield Finding(carry, "budget-carry-without-period", message, (carry, (*path, "period")))
+        if budget.carry == "capped" and not budget.cap:
+            message = "the budget carries over up to a cap, but sets no cap"
+            yield Finding(cap, "budget-cap-missing", message, (carry, cap))
+        elif budget.cap and budget.carry != "capped":
+            message = "the budget sets a cap, but carry is not 'capped'"
+            yield Finding(cap, "budget-cap-unused", message, (carry, cap))
+        for name in budget.cap:
+            if name not in budget.amounts:
+                message = f"the budget does not limit {quote(name)}"
+                yield Finding((*cap, name), "budget-cap-unused", message, (cap, (*path, "amounts")))
+
+
+def _budget_zones_exist(config: PartitionConfig) -> Iterator[Finding]:
+    """The time zone of a budget is in the database of time zones."""
+    for _, budget, path in _budgets(config):
+        try:
+            zone_of(budget.zone)
+        except RequestError:
+            message = f"there is no time zone {quote(budget.zone)}"
+            yield Finding((*path, "zone"), "budget-zone-unknown", message)
+
+
+def _budget_groups_exist(config: PartitionConfig) -> Iterator[Finding]:
+    """The elastic group or quota node of a budget is declared in the same partition."""
+    extensions = config.ugm
+    groups = set() if extensions.elastic is None else {group.name for group in extensions.elastic.groups}
+    nodes = {f"{one.tree.name}/{node.name}" for one in extensions.quota_trees for node in one.tree.nodes}
+    declared = ("ugm", "elastic"), ("ugm", "quotatrees")
+    for _, budget, path in _budgets(config):
+        if budget.elastic_group and budget.elastic_group not in groups:
+            place = (*path, "elasticgroup")
+            message = f"there is no elastic group {quote(budget.elastic_group)}"
+            yield Finding(place, "budget-group-unknown", message, (place, declared[0]))
+        if budget.quota_node and budget.quota_node not in nodes:
+            place = (*path, "quotanode")
+            message = f"there is no quota node {quote(budget.quota_node)} (expected: tree/node)"
+            yield Finding(place, "budget-node-unknown", message, (place, declared[1]))
+
+
+def _budgets(config: PartitionConfig) -> Iterator[tuple[int, BudgetConfig, Path]]:
+    """Yield the position, the value and the path of each budget."""
+    for at, budget in enumerate(config.ugm.budgets):
+        yield at, budget, ("ugm", "budgets", at)
+
+
+_RULES: Final[tuple[Callable[[PartitionConfig], Iterator[Finding]], ...]] = (
+    _budgets_have_names,
+    _budgets_limit_something,
+    _budgets_have_one_owner,
+    _budget_queues_are_paths,
+    _budgets_carry_over_periods,
+    _budget_zones_exist,
+    _budget_groups_exist,
+)

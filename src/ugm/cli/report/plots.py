@@ -1,0 +1,161 @@
+"""Plots over time, as SVG that scales with the page.
+
+A plot of usage shows a band from the lowest to the highest amount of each column of time, and a line for the mean. The
+text of a plot is HTML around the drawing, so its size does not depend on the width of the plot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Final, Literal, NamedTuple
+
+from ugm.cli.report.marks import Markup, element, joined
+from ugm.configuration.schedules import LAST_SECOND
+from ugm.simulation.series import Envelope
+
+__all__ = ["Mark", "TimeAxis", "usage"]
+
+#: The height of a drawing, and the width of one column, in SVG units.
+_HEIGHT: Final = 400
+_STEP: Final = 2
+
+#: The part of the height below the mark.
+_MARK_HEIGHT: Final = 0.92
+
+#: Possible distances between the ticks of the time axis, in seconds.
+_TICKS: Final = (1, 5, 15, 60, 300, 900, 3600, 10800, 21600, 43200, 86400)
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+#: The maximum number of ticks of a time axis.
+_MOST_TICKS: Final = 6
+
+
+class Mark(NamedTuple):
+    """An amount that is marked with a line."""
+
+    amount: int
+    text: str
+    kind: Literal["limit", "peak"]
+
+    @property
+    def top(self) -> float:
+        """The amount at the upper edge of the drawing."""
+        return self.amount / _MARK_HEIGHT
+
+
+class TimeAxis(NamedTuple):
+    """The time of the plots of one replay."""
+
+    #: The second of the log at which all series begin.
+    origin: int
+    #: The start of the log in seconds since 1970; None if the log has no date.
+    start: int | None = None
+
+    def text(self, second: int) -> str:
+        """Format a second of the log as a date, or as a day and a time since the start of the log.
+
+        Seconds after the year 9999 have no date.
+
+        >>> TimeAxis(0).text(90_061), TimeAxis(0, 1_132_444_805).text(90_061)
+        ('day 1, 01:01', '2005-11-21 01:01')
+        """
+        if self.start is None or self.start + second > LAST_SECOND:
+            return f"day {second // 86400}, {second // 3600 % 24:02}:{second // 60 % 60:02}"
+        return _date(self.start + second).strftime("%Y-%m-%d %H:%M")
+
+    def ticks(self, seconds: int, step: int) -> Iterator[tuple[int, str]]:
+        """Yield the seconds of the log at which the axis has a tick, each with its text."""
+        end = self.origin + seconds
+        start = None if self.start is None or self.start + end > LAST_SECOND else self.start
+        shift = start or 0
+        first = -(-(self.origin + shift) // step) * step - shift
+        for second in range(first, end, step):
+            yield second, _tick(second, step) if start is None else _calendar_tick(start + second)
+
+
+def _date(second: int) -> datetime:
+    return _EPOCH + timedelta(seconds=second)
+
+
+def _calendar_tick(second: int) -> str:
+    """Return the day of midnight, or another time."""
+    moment = _date(second)
+    if second % 86400:
+        return moment.strftime("%H:%M" if second % 60 == 0 else "%H:%M:%S")
+    return f"{moment.day} {moment:%b}"
+
+
+def usage(series: Envelope, *, mark: Mark, axis: TimeAxis, label: str) -> Markup:
+    """Draw an amount over time.
+
+    Args:
+        series: the amount over time.
+        mark: an amount to compare it with, such as the limit.
+        axis: the time of the plots.
+        label: a description of the plot for screen readers.
+    """
+    band = element("path", class_="band", d=_band(series, mark.top))
+    mean = element("path", class_="mean", d=_line(series.means(), mark.top))
+    return _frame(joined(band, mean), series, mark, axis, label)
+
+
+def _frame(drawing: Markup, series: Envelope, mark: Mark, axis: TimeAxis, label: str) -> Markup:
+    """Add the axes to a drawing."""
+    width = _STEP * len(series.low)
+    ticks = _ticks(series, axis)
+    grid = joined(*(element("line", class_="grid", x1=x, x2=x, y1=0, y2=_HEIGHT) for x, _ in ticks))
+    height = _y(mark.amount, mark.top)
+    line = element("line", class_=mark.kind, x1=0, x2=width, y1=height, y2=height)
+    box = {"viewBox": f"0 0 {width} {_HEIGHT}", "preserveAspectRatio": "none"}
+    svg = element("svg", grid, drawing, line, role="img", aria_label=label, **box)
+    marks = [element("span", text, style=f"left:{100 * x / width:.2f}%") for x, text in ticks]
+    scale = element("div", mark.text, class_=f"scale {mark.kind}-text", aria_hidden="true")
+    return element("div", scale, svg, element("div", *marks, class_="time", aria_hidden="true"), class_="plot")
+
+
+def _ticks(series: Envelope, axis: TimeAxis) -> list[tuple[float, str]]:
+    """Return the positions and texts of the ticks of the time axis."""
+    seconds = series.width * len(series.low)
+    wanted = seconds / _MOST_TICKS
+    days = -(-wanted // 86400)
+    step = next((each for each in _TICKS if each >= wanted), int(days) * 86400)
+    return [
+        (round(_STEP * (second - axis.origin) / series.width, 2), text) for second, text in axis.ticks(seconds, step)
+    ]
+
+
+def _tick(second: int, step: int) -> str:
+    if step % 86400 == 0:
+        return f"day {second // 86400:,}"
+    if step >= 3600:  # noqa: PLR2004 - an hour
+        return f"{second // 3600:,} h"
+    return f"{second // 60:,} min" if step >= 60 else f"{second:,} s"  # noqa: PLR2004 - a minute
+
+
+def _y(value: float, top: float) -> int:
+    return _HEIGHT - round(_HEIGHT * value / top) if top else _HEIGHT
+
+
+def _band(series: Envelope, top: float) -> str:
+    return _line(series.high, top) + "L" + _line(series.low, top, backwards=True)[1:] + "z"
+
+
+def _line(values: Sequence[float], top: float, *, backwards: bool = False) -> str:
+    """Return an SVG path of steps through values, from left to right or backwards; equal neighbours share a step."""
+    heights = [_y(value, top) for value in values]
+    if backwards:
+        heights.reverse()
+    across = -_STEP if backwards else _STEP
+    path = [f"M{_STEP * len(heights) if backwards else 0},{heights[0]}"]
+    level = across
+    for height, following in pairwise(heights):
+        if following == height:
+            level += across
+        else:
+            path.append(f"h{level}v{following - height}")
+            level = across
+    path.append(f"h{level}")
+    return "".join(path)

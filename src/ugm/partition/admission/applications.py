@@ -1,0 +1,434 @@
+"""Applications: submitted, admitted with their allocations, and ended in one of several ways.
+
+Each operation is one transaction, so a denial, an error or a crash leaves no half. If an application is denied with its
+allocations, all changes of the operation are put back. So it is as if it had never been submitted, except that
+subscribers get the denial.
+
+This module has no timers. The program calls `time_out_gang` when its own timeout expires. The group of an application
+is selected when it starts: see `ugm.tracking.limits.LimitTable.select_group`.
+
+*Gangs* without placeholders are several allocations that are granted together, or not at all
+(`ugm.partition.admission.admission` replaces placeholders). Every allocation is checked as if those before it had been
+granted, even if they were denied. A denial contains every limit that denies one of them, of all models:
+
+* Users, groups and queues charge them as a `ugm.tracking.holding_index.BatchCharge`. A violation contains the sum of
+  their requests for the limit.
+* Other quota models check and charge the claims one by one. A violation contains the request of the first allocation
+  that the limit denies, or of one that it can never allow. Only the model knows what several claims need together:
+  those of a quota tree may be held at different nodes. If they can never fit together (`ugm.model.GangModel`), the
+  violation contains their sum.
+
+Source: Apache YuniKorn, user based resource usage tracking, "Application tracking".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, final
+
+from ugm.arguments import require_application_id, require_name, require_user
+from ugm.decision import ALLOWED, Decision, Violation
+from ugm.errors import RequestError
+from ugm.identity import MAX_DEPTH, MAX_NAME, ROOT, UserGroup, canonical_path, exact_text
+from ugm.model import SetupViolation
+from ugm.partition.admission.admission import AdmissionControl
+from ugm.partition.admission.checked_arguments import in_use_reason
+from ugm.partition.answers.reports import Admission
+from ugm.partition.config.emptied import charge_limits
+from ugm.partition.engine.application import Application, ApplicationInfo, ApplicationState
+from ugm.partition.engine.model_set import ModelSet
+from ugm.partition.engine.state import PartitionState
+from ugm.partition.rows import (
+    Allocation,
+    AllocationRequest,
+    AllocationSpec,
+    AllocationState,
+    Change,
+    GangStyle,
+    RequestFields,
+)
+from ugm.queues import Placement, Submission
+from ugm.queues.tree import Queue
+from ugm.resources import Resource
+from ugm.tracking.holding import DETACHED
+
+__all__ = [
+    "ApplicationLifecycle",
+    "allocate_all",
+    "require_chosen_group",
+    "require_gang_style",
+    "require_leaf_path",
+    "require_requests",
+    "require_submission",
+]
+
+#: After a denial, other quota models check a gang up to this number of allocations. A quota tree undoes as many charges
+#: exactly, order included.
+_MAX_CHARGES_TO_UNDO: Final = 100
+
+
+def require_requests(
+    requests: Iterable[AllocationRequest | tuple[str, str, Resource]], argument: str = "requests"
+) -> list[AllocationRequest]:
+    """Return several requests. The iterable is foreign code, so it is read before the lock is taken.
+
+    Raises:
+        RequestError: an item is neither an AllocationRequest nor a tuple of its parts.
+    """
+    try:
+        return [AllocationRequest(*request) for request in requests]
+    except TypeError as error:
+        raise RequestError(argument, requests, "expected AllocationRequests, or tuples of their parts") from error
+
+
+def allocate_all(
+    state: PartitionState, models: ModelSet, admission: AdmissionControl, requests: Sequence[AllocationRequest]
+) -> Decision:
+    """Charge all allocations of a gang, or none; those that are held already count as granted.
+
+    Raises:
+        RequestError: an argument is invalid; nothing has changed.
+    """
+    rows = _new_rows(state, admission, requests)
+    mark = len(state.lock.changes)
+    state.note_charges()
+    usages = [(state.owner(row), row.usage) for row in rows.values()]
+    charges = charge_limits(state, usages)
+    violations = charges.exceeded()
+    if models:
+        violations += _charge_models(state, models, rows.values(), agreed=not violations)
+    if violations and models:
+        violations = _with_never(violations, models.never([state.claim(row) for row in rows.values()]))
+    if violations:
+        charges.roll_back()
+        for application in {application.application_id: application for application, _ in usages}.values():
+            if application.holding is not None and application.holding.epoch is DETACHED:
+                application.holding = None
+        state.revert(mark)
+        return admission.deny(requests, Decision(violations), usages)
+    for row in rows.values():
+        state.write(row)
+    return ALLOWED
+
+
+def _new_rows(
+    state: PartitionState, admission: AdmissionControl, requests: Sequence[AllocationRequest]
+) -> dict[str, Allocation]:
+    """Return the rows of the requests that are not held yet, by allocation id."""
+    rows: dict[str, Allocation] = {}
+    now = admission.now(requests)
+    for request in requests:
+        row = admission.row(request, AllocationState.HELD, now)
+        if not admission.is_repeated(row):
+            admission.require_not_failing(state.owner(row))
+            admission.require_same(rows.setdefault(row.allocation_id, row), row)
+    return rows
+
+
+def _charge_models(
+    state: PartitionState, models: ModelSet, rows: Iterable[Allocation], *, agreed: bool
+) -> tuple[Violation, ...]:
+    """Charge all other models if they agree and *agreed*; otherwise return every limit that denies an allocation."""
+    mark = len(state.lock.changes)
+    denials: dict[object, Violation] = {}
+    for number, row in enumerate(rows):
+        if denials and number >= _MAX_CHARGES_TO_UNDO:
+            break
+        claim = state.claim(row)
+        denied = models.check(claim)
+        _add_denials(denials, denied)
+        # A model need not be able to charge a claim for which it is not set up.
+        if not any(isinstance(violation, SetupViolation) for violation in denied):
+            models.charge(claim, pending=row.allocation_id in state.tables.requests)
+    if denials or not agreed:
+        models.take_back(mark)
+    return tuple(denials.values())
+
+
+def _add_denials(denials: dict[object, Violation], violations: Sequence[Violation]) -> None:
+    """Add the violations of one allocation. Of each limit, keep the first, or one for which waiting cannot help."""
+    limits = [violation[:5] for violation in violations]
+    for position, violation in enumerate(violations):
+        # Two models may have limits of the same name.
+        limit = limits[position], limits[:position].count(limits[position])
+        known = denials.setdefault(limit, violation)
+        if known.can_wait and not violation.can_wait:
+            denials[limit] = violation
+
+
+def _with_never(violations: Iterable[Violation], never: Iterable[Violation]) -> tuple[Violation, ...]:
+    """Return violations with those that waiting cannot help, which replace others of the same limit."""
+    known = {one[:5]: one for one in never}
+    return (*(known.pop(one[:5], one) for one in violations), *known.values())
+
+
+#: The longest queue path, with the dots in it.
+_LONGEST_PATH: Final = MAX_DEPTH * (MAX_NAME + 1)
+_NO_TAGS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+def require_submission(application_id: str, user: UserGroup, queue: str, tags: Mapping[str, str] | None) -> Submission:
+    """Return a submission, with a copy of the tags.
+
+    Raises:
+        RequestError: an argument has a wrong type, or is too long.
+    """
+    checked_id = require_application_id(application_id)
+    require_user(user)
+    if not isinstance(queue, str):
+        raise RequestError("queue", queue, "expected a queue path, or an empty string for none")
+    path = exact_text(queue)
+    if len(path) > _LONGEST_PATH:
+        raise RequestError("queue", queue, f"it has {len(path)} characters (allowed: up to {_LONGEST_PATH})")
+    return Submission(checked_id, user, path, _require_tags(tags))
+
+
+def _require_tags(tags: object) -> Mapping[str, str]:
+    if tags is None:
+        return _NO_TAGS
+    if not isinstance(tags, Mapping):
+        raise RequestError("tags", tags, "expected a mapping of strings")
+    copy = {}
+    for given, text in dict(tags).items():
+        if not isinstance(given, str) or not isinstance(text, str):
+            raise RequestError("tags", {given: text}, "expected strings")
+        name, value = exact_text(given), exact_text(text)
+        if not 0 < len(name) <= MAX_NAME or len(value) > MAX_NAME:
+            reason = f"a tag has a name of 1 to {MAX_NAME} characters and a value of up to {MAX_NAME}"
+            raise RequestError("tags", {name: value}, reason)
+        copy[name] = value
+    return MappingProxyType(copy)
+
+
+def require_leaf_path(queue_path: str) -> str:
+    """Return the canonical path of a queue that may contain applications.
+
+    Raises:
+        RequestError: the path is invalid, or it is the path of the root.
+    """
+    path = canonical_path(queue_path)
+    if path == ROOT:
+        raise RequestError("queue_path", queue_path, "the root takes no applications")
+    return path
+
+
+def require_chosen_group(group: str | None) -> str | None:
+    """Return the group that the caller has chosen: a name, None for no group, or an empty string to select it later.
+
+    Raises:
+        RequestError: the value is something else.
+    """
+    return group if group is None or group == "" else require_name("group", group)
+
+
+def require_gang_style(gang_style: str) -> GangStyle:
+    """Return the style of a gang.
+
+    Raises:
+        RequestError: the style does not exist.
+    """
+    if gang_style not in tuple(GangStyle):
+        raise RequestError("gang_style", gang_style, "expected 'soft' or 'hard'")
+    return GangStyle(gang_style)
+
+
+@final
+class ApplicationLifecycle:
+    """Adds applications to a partition and ends them. The caller runs the methods as transactions."""
+
+    __slots__ = ("_admission", "_models", "_state")
+
+    def __init__(self, state: PartitionState, models: ModelSet, admission: AdmissionControl) -> None:
+        self._state: Final = state
+        self._models: Final = models
+        self._admission: Final = admission
+
+    # Begin
+
+    def submit(self, submission: Submission, gang_style: GangStyle, quota: Resource | None) -> Placement:
+        """Place an application, and add it if a rule has found a queue."""
+        state = self._state
+        known = state.applications.get(submission.application_id)
+        if known is not None:
+            self._require_same(known, submission, gang_style)
+            self._set_quota(known.queue, quota)
+            return Placement(known.queue.queue_path, (), creates=False)
+        self._require_open(submission)
+        placement = state.place(submission)
+        if placement.queue_path is None:
+            return placement
+        queue = state.create_queue(canonical_path(placement.queue_path))
+        self._set_quota(queue, quota)
+        state.add_application(submission, queue, gang_style)
+        return placement
+
+    def adopt(self, submission: Submission, gang_style: GangStyle, quota: Resource | None, group: str | None) -> None:
+        """Add an application to its previous queue, without placement rules or access lists."""
+        state = self._state
+        known = state.applications.get(submission.application_id)
+        if known is not None:
+            self._require_same(known, submission, gang_style)
+            self._set_quota(known.queue, quota)
+            return
+        self._require_open(submission)
+        queue = state.create_queue(submission.queue)
+        state.count_resources(tuple(queue.quota.names))
+        self._set_quota(queue, quota)
+        state.add_application(submission, queue, gang_style, is_adopted=True, group=group)
+
+    def _set_quota(self, queue: Queue, quota: Resource | None) -> None:
+        """Set the maximum of a queue that the configuration does not name; the latest one holds."""
+        if quota is not None and not queue.managed and queue.quota_override != quota:
+            self._admission.set_queue_quota(queue, quota)
+
+    def _require_same(self, known: Application, submission: Submission, gang_style: GangStyle) -> None:
+        before = known.submission
+        # The groups of the user are those of the first submission, whatever they are now.
+        pairs: list[tuple[str, object, object]] = [("user", before.user.name, submission.user.name)]
+        # The arguments that an adopted application was submitted with are unknown, so any are accepted.
+        if not known.row.is_adopted:
+            # Queue names ignore case. The submission may also name the queue in which the application was placed.
+            if submission.queue.lower() not in (before.queue.lower(), known.queue.queue_path):
+                pairs.append(("queue", before.queue, submission.queue))
+            pairs += [("tags", dict(before.tags), dict(submission.tags))]
+            pairs += [("gang_style", known.row.gang_style.value, gang_style.value)]
+        for name, mine, theirs in pairs:
+            if mine != theirs:
+                reason = in_use_reason(name, mine, theirs)
+                raise RequestError("application_id", submission.application_id, reason, "id-in-use")
+
+    def _require_open(self, submission: Submission) -> None:
+        if self._state.row.closed:
+            raise RequestError(
+                "application_id", submission.application_id, "the partition is closed", "partition-closed"
+            )
+
+    # Begin with allocations
+
+    def admit(
+        self,
+        submission: Submission,
+        specs: Sequence[AllocationSpec],
+        quota: Resource | None,
+        decide: Callable[[RequestFields], Decision],
+    ) -> Admission:
+        """Submit an application and grant its allocations, or change nothing.
+
+        Args:
+            submission: the application.
+            specs: its allocations.
+            quota: the quota of a queue that the configuration does not name.
+            decide: decides about a single allocation.
+        """
+        known = self._state.applications.get(submission.application_id)
+        self._require_same_allocations(known, submission.application_id, specs)
+        mark = len(self._state.lock.changes)
+        placement = self.submit(submission, GangStyle.SOFT, quota)
+        if placement.queue_path is None:
+            return Admission(placement, None)
+        application = self._state.applications[submission.application_id]
+        decision = ALLOWED if application.row.has_run else self._grant(application, specs, decide)
+        if decision:
+            return Admission(placement, decision, tuple(self._state.allocations[spec.allocation_id] for spec in specs))
+        denials = [one for one in self._state.lock.changes[mark:] if isinstance(one, Change) and one.table == "denial"]
+        self._state.revert(mark)
+        self._state.lock.changes += denials
+        return Admission(placement, decision)
+
+    def _require_same_allocations(
+        self, known: Application | None, application_id: str, specs: Sequence[AllocationSpec]
+    ) -> None:
+        """Check that no allocation belongs to another application or has other properties.
+
+        Raises:
+            RequestError: one does, or the application has run and does not hold one of them.
+        """
+        for spec in specs:
+            name, row = spec.allocation_id, self._state.allocations.get(spec.allocation_id)
+            if row is not None and (known is None or row.application_id != known.application_id):
+                reason = in_use_reason("application_id", row.application_id, application_id)
+                raise RequestError("allocation_id", name, reason, "id-in-use")
+            if known is None:
+                continue
+            requested = self._admission.row(spec.request(application_id), AllocationState.HELD)
+            if not self._admission.is_repeated(requested) and known.row.has_run:
+                reason = f"the id is in use with other allocations: {name!r} is not held"
+                raise RequestError("application_id", application_id, reason, "id-in-use")
+
+    def _grant(
+        self,
+        application: Application,
+        specs: Sequence[AllocationSpec],
+        decide: Callable[[RequestFields], Decision],
+    ) -> Decision:
+        requests = [spec.request(application.application_id) for spec in specs]
+        if len(requests) == 1:
+            return decide(requests[0])
+        return allocate_all(self._state, self._models, self._admission, requests)
+
+    def end(self, application_id: str) -> bool:
+        """Remove an application with everything that it holds and requests, and return whether it existed."""
+        if require_application_id(application_id) not in self._state.applications:
+            return False
+        self.remove(application_id)
+        return True
+
+    # End
+
+    def complete(self, application_id: str) -> ApplicationInfo:
+        """Remove an application without granted or pending allocations."""
+        application = self._admission.require_application(application_id)
+        if application.allocations or application.pending:
+            kept = f"{len(application.allocations)} granted and {len(application.pending)} pending allocations"
+            raise RequestError("application_id", application_id, f"the application has {kept}", "not-empty")
+        info = application.info(ApplicationState.COMPLETED)
+        self._state.remove_application(application, ApplicationState.COMPLETED)
+        return info
+
+    def fail(self, application_id: str) -> tuple[str, ...]:
+        """Let an application fail, and return its allocations, which must be released."""
+        return self._fail([self._admission.require_application(application_id)])
+
+    def remove(self, application_id: str) -> tuple[str, ...]:
+        """Release all allocations of an application, remove it, and return the allocations."""
+        application = self._admission.require_application(application_id)
+        state, names = application.state, tuple(application.allocations)
+        self._admission.end([*application.pending.values(), *application.allocations.values()])
+        if application_id in self._state.applications:
+            self._state.remove_application(application, state)
+        return names
+
+    def time_out_gang(self, application_id: str) -> tuple[str, ...]:
+        """Stop waiting for a gang, and return the placeholders, which must be released."""
+        application = self._admission.require_application(application_id)
+        pending = [row for row in application.pending.values() if row.placeholder]
+        placeholders = [row for row in application.allocations.values() if row.placeholder]
+        if not pending and not placeholders:
+            return ()
+        is_unused = len(placeholders) == len(application.allocations) and not application.row.has_replaced
+        if application.row.gang_style is GangStyle.HARD and is_unused:
+            return self._fail([application])
+        self._admission.end(pending)
+        return self._terminate(placeholders)
+
+    def terminate(self) -> tuple[str, ...]:
+        """Accept no more requests, let all applications fail, and return their allocations, which must be released."""
+        self._state.change_partition(closed=True)
+        return self._fail(tuple(self._state.applications.values()))
+
+    def _fail(self, applications: Iterable[Application]) -> tuple[str, ...]:
+        self._admission.end([row for application in applications for row in application.pending.values()])
+        return tuple(name for application in applications for name in self._fail_one(application))
+
+    def _fail_one(self, application: Application) -> tuple[str, ...]:
+        self._state.change_application(application, failing=True)
+        allocations = self._terminate(list(application.allocations.values()))
+        self._state.finish_if_idle(application)
+        return allocations
+
+    def _terminate(self, rows: Collection[Allocation]) -> tuple[str, ...]:
+        """Mark allocations as terminating, and return their ids."""
+        for row in rows:
+            self._state.mark_terminating(row)
+        return tuple(row.allocation_id for row in rows)

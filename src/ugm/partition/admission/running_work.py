@@ -1,0 +1,200 @@
+"""The running work of a host, compared with the ledger and made equal to it.
+
+A host that runs containers works with whole applications. After a restart it names all that run. An audit compares
+single allocations, and finds differences that can be repaired one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple, final
+
+from ugm.arguments import require_application_id, require_items
+from ugm.decision import Violation
+from ugm.errors import RequestError
+from ugm.partition.admission.admission import AdmissionControl
+from ugm.partition.admission.applications import ApplicationLifecycle, require_leaf_path, require_submission
+from ugm.partition.admission.checked_arguments import in_use_reason
+from ugm.partition.answers.audit import AuditReport, Difference, RunningAllocation, RunningApplication
+from ugm.partition.answers.reports import SyncReport
+from ugm.partition.engine.state import PartitionState
+from ugm.partition.rows import Allocation, AllocationRequest, AllocationSpec, AllocationState, GangStyle, require_specs
+from ugm.queues import Submission
+
+__all__ = ["RunningWork", "Synchronization", "reconcile", "require_work"]
+
+_PENDING: Final = AllocationState.PENDING
+
+
+class RunningWork(NamedTuple):
+    """The running work of a host, checked."""
+
+    applications: Mapping[str, tuple[Submission, tuple[AllocationSpec, ...]]]
+    #: The application of each allocation.
+    owners: Mapping[str, str]
+    #: The applications and allocations that are about to run.
+    starting: frozenset[str]
+    #: The applications and allocations that may be released or ended; None for all.
+    among: frozenset[str] | None
+
+    def may_end(self, name: str) -> bool:
+        """Return whether an application or allocation that does not run may be ended or released."""
+        return name not in self.starting and (self.among is None or name in self.among)
+
+
+def require_work(
+    running: Iterable[RunningApplication], starting: Iterable[str], among: Iterable[str] | None
+) -> RunningWork:
+    """Return the running work of a host.
+
+    Raises:
+        RequestError: an item is invalid, or an id occurs twice.
+    """
+    applications: dict[str, tuple[Submission, tuple[AllocationSpec, ...]]] = {}
+    owners: dict[str, str] = {}
+    for item in require_items("running", running):
+        if not isinstance(item, RunningApplication):
+            raise RequestError("running", item, "expected a RunningApplication")
+        submission = require_submission(item.application_id, item.user, require_leaf_path(item.queue_path), item.tags)
+        specs = require_specs(item.allocations)
+        if item.application_id in applications:
+            raise RequestError("running", item.application_id, "the application occurs twice")
+        applications[item.application_id] = submission, specs
+        for spec in specs:
+            if owners.setdefault(spec.allocation_id, item.application_id) != item.application_id:
+                raise RequestError("running", spec.allocation_id, "the allocation occurs twice")
+    return RunningWork(
+        applications, owners, _ids("starting", starting), None if among is None else _ids("among", among)
+    )
+
+
+def _ids(argument: str, ids: Iterable[str]) -> frozenset[str]:
+    return frozenset(require_application_id(name) for name in require_items(argument, ids))
+
+
+@final
+class Synchronization:
+    """Makes applications and allocations equal to running work. The caller runs it as a transaction."""
+
+    __slots__ = ("_admission", "_lifecycle", "_state")
+
+    def __init__(self, state: PartitionState, admission: AdmissionControl, lifecycle: ApplicationLifecycle) -> None:
+        self._state: Final = state
+        self._admission: Final = admission
+        self._lifecycle: Final = lifecycle
+
+    def run(self, work: RunningWork, exceeded: Callable[[], tuple[Violation, ...]]) -> SyncReport:
+        """Make the applications and allocations equal to the running work of a host.
+
+        Args:
+            work: the running work.
+            exceeded: returns the limits that are exceeded after it.
+        """
+        for application_id, (submission, _) in work.applications.items():
+            known = self._state.applications.get(application_id)
+            if known is not None and known.submission.user.name != submission.user.name:
+                reason = in_use_reason("user", known.submission.user.name, submission.user.name)
+                raise RequestError("application_id", application_id, reason, "id-in-use")
+        before = self._state.applications.keys() | set()
+        released = self._release_gone(work)
+        self._end_gone(work)
+        ended = before - self._state.applications.keys()
+        new = work.applications.keys() - self._state.applications.keys()
+        adopted: list[str] = []
+        corrected: list[str] = []
+        for application_id, (submission, specs) in work.applications.items():
+            if application_id in new:
+                self._lifecycle.adopt(submission, GangStyle.SOFT, None, "")
+            for spec in specs:
+                self._make_true(spec, application_id, adopted, corrected)
+        return SyncReport(
+            adopted_applications=_sorted(new),
+            adopted=_sorted(adopted),
+            corrected=_sorted(corrected),
+            released=_sorted(released),
+            ended=_sorted(ended),
+            exceeded=exceeded(),
+        )
+
+    def _release_gone(self, work: RunningWork) -> list[str]:
+        gone = [
+            row
+            for name, row in self._state.allocations.items()
+            if row.state is not _PENDING
+            and name not in work.owners
+            and work.may_end(name)
+            and row.application_id not in work.starting
+        ]
+        self._admission.end(gone)
+        return [row.allocation_id for row in gone]
+
+    def _end_gone(self, work: RunningWork) -> None:
+        # The application of an allocation that stays, stays as well.
+        owners = {row.application_id for name, row in self._state.allocations.items() if not work.may_end(name)}
+        named = owners | work.applications.keys()
+        for name in [name for name in self._state.applications if name not in named and work.may_end(name)]:
+            self._lifecycle.remove(name)
+
+    def _make_true(self, spec: AllocationSpec, application_id: str, adopted: list[str], corrected: list[str]) -> None:
+        """Adopt an allocation that the ledger does not have, or correct its size and node."""
+        name = spec.allocation_id
+        if name not in self._state.allocations:
+            self._admission.adopt(spec.request(application_id))
+            adopted.append(name)
+            return
+        running = RunningAllocation(name, application_id, spec.usage, spec.node)
+        held = in_ledger(self._state, name)
+        if held is not None and held[:3] == running[:3] and spec.node in {None, held.node}:
+            return
+        reconcile(self._state, self._admission, [Difference(held, running)])
+        (corrected if held is not None and held.application_id == application_id else adopted).append(name)
+
+
+def _sorted(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(names))
+
+
+def reconcile(state: PartitionState, admission: AdmissionControl, differences: Sequence[Difference]) -> AuditReport:
+    """Repair the differences that still exist, and return them."""
+    return AuditReport(tuple(one for one in differences if _is_repaired(state, admission, one)))
+
+
+def _is_repaired(state: PartitionState, admission: AdmissionControl, difference: Difference) -> bool:
+    name, ledger, running = difference.allocation_id, difference.ledger, difference.running
+    if in_ledger(state, name) != ledger:
+        return False
+    if running is None:
+        return admission.release(name)
+    if running.application_id not in state.applications:
+        return False
+    if ledger is not None and ledger.application_id == running.application_id:
+        admission.correct(name, running.usage, running.node)
+        return True
+    known = state.tables.allocations.get(name)
+    # Also a pending allocation: its size or application may differ from the running one.
+    admission.release(name)
+    admission.adopt_row(_row(admission, running, known))
+    return True
+
+
+def _row(admission: AdmissionControl, running: RunningAllocation, known: Allocation | None) -> Allocation:
+    """Return the row of a running allocation, with the properties and the promised end that are known."""
+    if known is None:
+        return admission.row(AllocationRequest(*running[:3], node=running.node), AllocationState.HELD)
+    promised = known.duration if known.state is AllocationState.PENDING else None
+    request = known.request._replace(
+        application_id=running.application_id,
+        usage=running.usage,
+        duration=promised,
+        node=running.node or known.node,
+    )
+    row = admission.row(request, AllocationState.HELD)
+    return row if promised is not None else row._replace(until=known.until, duration=known.duration)
+
+
+def in_ledger(state: PartitionState, allocation_id: str) -> RunningAllocation | None:
+    """Return an allocation of the ledger as a running one; None if it is pending or does not exist."""
+    row = state.tables.allocations.get(allocation_id)
+    if row is None or row.state is AllocationState.PENDING:
+        return None
+    return RunningAllocation(allocation_id, row.application_id, row.usage, row.node)

@@ -1,0 +1,224 @@
+"""The administration of a partition: nodes, queue quotas, budgets and the configuration.
+
+`ScheduleFollower` puts the limits of a schedule in force: each operation begins with those of its time.
+
+Source: Apache YuniKorn, resource quota management.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar, final
+
+from ugm.arguments import require_amounts, require_exact_name, require_name, require_resource
+from ugm.errors import RequestError
+from ugm.model import BudgetChange
+from ugm.partition.admission.admission import AdmissionControl
+from ugm.partition.config.compiled import CompiledConfig
+from ugm.partition.engine.model_calls import row_calls
+from ugm.partition.engine.model_set import ModelSet
+from ugm.partition.engine.state import PartitionState, ReductionTimers
+from ugm.partition.engine.transaction import Transactions
+from ugm.resources import Resource
+
+if TYPE_CHECKING:
+    from ugm.partition.config.plan import ConfigPlan
+
+__all__ = ["Administration", "ScheduleFollower", "require_budget_change", "require_node"]
+
+#: A timer starts again if the limits have changed more often than this since the last operation, so that no operation
+#: takes much longer than the others.
+_MOST_STEPS: Final = 10
+
+
+@final
+class ScheduleFollower:
+    """Puts the limits of a schedule in force, and starts the timers of reductions that lower limits cause.
+
+    Args:
+        state: the partition.
+        models: its quota models, which read the clock when an operation begins.
+        timers: the timers of reductions.
+        transactions: runs the changes of the partition.
+        mark_everything: called after limits have changed.
+    """
+
+    __slots__ = ("_mark_everything", "_models", "_state", "_timers", "_transactions")
+
+    def __init__(
+        self,
+        state: PartitionState,
+        models: ModelSet,
+        timers: ReductionTimers,
+        transactions: Transactions,
+        mark_everything: Callable[[], None],
+    ) -> None:
+        self._state: Final = state
+        self._models: Final = models
+        self._timers: Final = timers
+        self._transactions: Final = transactions
+        self._mark_everything: Final = mark_everything
+
+    @property
+    def is_scheduled(self) -> bool:
+        """True if limits change with the time."""
+        return self._state.compiled.schedule is not None
+
+    def attach(self) -> None:
+        """Let every operation read the clock first while limits change with the time."""
+        self._models.set_schedule(self._follow if self.is_scheduled else None)
+
+    def restore(self, second: int) -> None:
+        """Put the limits in force that were in force in the second of the last change; called before all operations.
+
+        So the next operation finds which timers run, as if the partition had never stopped.
+        """
+        if self.is_scheduled:
+            self._state.follow_schedule(second)
+
+    def _follow(self, now: int, *, changes: bool) -> None:
+        """Put the limits of the schedule in force when an operation begins."""
+        if now >= self._state.compiled.changes_at:
+            self._change_limits(now)
+        timers = self._timers
+        # A query cannot record that a timer has started.
+        if timers.continuing is not None and (changes or not self._transactions.are_recorded):
+            before = timers.continuing
+            self._models.note_undo(partial(timers.set_continuing, before))
+            timers.continuing = None
+            timers.start(before)
+
+    def _change_limits(self, now: int) -> None:
+        """Change the limits, step by step while a timer runs, because it stops if a limit rises in between."""
+        state, timers, steps = self._state, self._timers, 0
+        while self.is_scheduled and (changes_at := state.compiled.changes_at) <= now:
+            # First: an interruption may leave the limits changed, because they follow from the time alone.
+            timers.keep_running()
+            steps += 1
+            if steps > _MOST_STEPS:
+                timers.continuing = frozenset()
+            is_known = state.compiled.active is not None
+            if state.follow_schedule(changes_at if is_known and timers.continuing else now):
+                self._mark_everything()
+
+
+T = TypeVar("T")
+
+
+@final
+class Administration:
+    """Administrative changes: nodes, queue quotas, budgets and configuration. The caller runs them as transactions."""
+
+    __slots__ = ("_admission", "_models", "_state", "_timers")
+
+    def __init__(
+        self, state: PartitionState, models: ModelSet, admission: AdmissionControl, timers: ReductionTimers
+    ) -> None:
+        self._state: Final = state
+        self._models: Final = models
+        self._admission: Final = admission
+        self._timers: Final = timers
+
+    def set_queue_quota(self, queue_path: str, quota: Resource) -> None:
+        """Set the maximum of a queue that the configuration does not name.
+
+        Raises:
+            RequestError: the queue does not exist, or the configuration names it.
+        """
+        queue = self._admission.require_queue(queue_path)
+        if queue.managed:
+            raise RequestError(
+                "queue_path", queue_path, "the configuration sets the quota of this queue", "state-conflict"
+            )
+        self._admission.set_queue_quota(queue, quota)
+
+    # Nodes
+
+    def add_node(self, name: str, offers: Resource) -> None:
+        """Register a node."""
+        self._change_node(self._state.cluster.add, name, offers)
+
+    def update_node(self, name: str, offers: Resource) -> None:
+        """Change the resources of a node."""
+        self._change_node(self._state.cluster.update, name, offers)
+
+    def remove_node(self, name: str) -> bool:
+        """Remove a node and return whether it existed."""
+        if type(name) is not str or name not in self._state.cluster.nodes:
+            require_name("node", name)
+            return False
+        return self._change_node(self._state.cluster.remove, name)
+
+    def _change_node(self, change: Callable[..., T], name: str, *offers: Resource) -> T:
+        state = self._state
+        total = state.cluster.total
+        changed = change(name, *offers)
+        state.write_node(name)
+        self._models.resize(total, state.cluster.total)
+        return changed
+
+    # Budgets
+
+    def change_budget(self, change: BudgetChange) -> bool:
+        """Make a change of a budget, and return whether it is new.
+
+        Raises:
+            RequestError: there is no such budget, or it does not allow the change.
+        """
+        budgets = self._models.budgets_with(change.budget)
+        # A query, because the model forgets promised ends that have passed.
+        (prepared,) = self._models.query(budgets, lambda change: (budgets.prepare(change),), change)
+        if prepared is None:
+            return False
+        self._models.note_undo(prepared.undo)
+        prepared.apply()
+        self._state.note("budget", change, change.budget)
+        return True
+
+    # The configuration
+
+    def configure(self, config: CompiledConfig, author: str = "") -> None:
+        """Put another configuration in force, with the models that it declares."""
+        if config.schedule is not None:
+            config = config.at(self._models.clock.now(changes=True))
+        before = self._timers.exceeded()
+        self._state.replace_config(config, author)
+        self._timers.start(before)
+        self._models.declare(config.models, self._state.cluster.total, partial(row_calls, self._state.tables))
+
+    def apply(self, plan: ConfigPlan) -> None:
+        """Put the configuration of a plan in force.
+
+        Raises:
+            RequestError: the plan was made for a different configuration than the one in force.
+        """
+        version = self._state.compiled.version
+        if plan.compiled.version == version:
+            return
+        if plan.base.version != version:
+            raise RequestError(
+                "plan", "outdated", "it was made for a different configuration than the one in force", "plan-stale"
+            )
+        self.configure(plan.compiled)
+
+
+def require_budget_change(change: object) -> BudgetChange:
+    """Return a change of a budget, after checking it.
+
+    Raises:
+        RequestError: it is not a change, or one of its fields is invalid.
+    """
+    if not isinstance(change, BudgetChange):
+        raise RequestError("change", change, "expected a BudgetChange")
+    return change.checked()
+
+
+def require_node(name: str, offers: Resource) -> None:
+    """Check the arguments that register a node.
+
+    Raises:
+        RequestError: an argument is invalid.
+    """
+    require_exact_name("node", name)
+    require_amounts("offers", require_resource("offers", offers))

@@ -1,0 +1,507 @@
+"""Applications: their state, their allocations, and the indexes of both.
+
+An application is submitted once and placed once. Its state is never stored. It follows from five facts: its
+allocations, its pending allocations, whether it is charged to the counters, whether it has ever run, and whether it has
+failed. So the state cannot disagree with the counters.
+
+*Marks of changes.* A scheduling pass keeps a copy of the values that decide the order. Between two of its heads, other
+callers may change the partition. Each reader has `ChangeMarks`, which the partition fills under its lock, and takes
+them when it reads. Marks are set with every step of a change, even if the change is put back later. So a mark means
+"perhaps".
+
+*Promised ends.* A program looks for overdue allocations every few seconds, among a million. A search through all of
+them would hold the lock for a long time, and an exact index would cost every release. So `PromisedEnds` is a heap of
+ends and ids that only grows. An item is *stale* if the allocation has been released, or has another end by now; a
+reader skips it. A new heap without stale items replaces the old one when most items may be stale.
+
+*Pending work.* Each maximum in force for some application has an account: the number and the sum of the pending
+requests, and the number of submitted applications. There are accounts only while a configuration limits pending work.
+A request, its end, a submission and the end of an application take time proportional to the number of queues above.
+Grants of new allocations and releases of held ones cost nothing.
+
+Source: Apache YuniKorn, user based resource usage tracking, "Running state entry" and "Running state exit".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from heapq import heapify, heappush
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, final
+
+from ugm.decision import EffectiveLimit, Violation
+from ugm.identity import UserGroup
+from ugm.model import Claim
+from ugm.partition.config.compiled import (
+    PENDING_KINDS,
+    SUBMITTED_KINDS,
+    AccountKey,
+    PendingLimits,
+    PendingMaximum,
+    PendingViolation,
+)
+from ugm.partition.rows import Allocation, AllocationState, ApplicationRow, Change, GangStyle
+from ugm.queues.placement import Submission
+from ugm.queues.tree import Queue
+from ugm.resources import Resource, smallest_amounts
+from ugm.tracking.holding import Amounts, Holding, amounts_by_name
+
+__all__ = [
+    "Application",
+    "ApplicationCopy",
+    "ApplicationInfo",
+    "ApplicationState",
+    "ChangeMarks",
+    "GangStyle",
+    "PendingHeadroom",
+    "PendingOwner",
+    "PendingUsage",
+    "PromisedEnds",
+    "SelectGroup",
+    "claim_of",
+]
+
+
+class ApplicationState(StrEnum):
+    """The state of an application."""
+
+    #: Submitted and placed, without granted or pending allocations.
+    NEW = "new"
+    #: Something is pending, and nothing is allocated, either not yet or no longer.
+    ACCEPTED = "accepted"
+    #: From the first allocation until the last is released and nothing is pending.
+    RUNNING = "running"
+    #: Has run, holds nothing, and nothing is pending. It runs again with its next allocation.
+    COMPLETING = "completing"
+    #: Finished, and removed from the partition.
+    COMPLETED = "completed"
+    #: Receives no more allocations, and counts until its last allocation is released.
+    FAILING = "failing"
+    #: Failed, and removed from the partition.
+    FAILED = "failed"
+
+
+def claim_of(application: ApplicationRow, row: Allocation) -> Claim:
+    """Return the claim of an allocation of an application."""
+    application_id, user, path, _, tags, *_ = application
+    # `Claim(...)` takes twice as long.
+    return tuple.__new__(Claim, (row[0], application_id, row[2], path, user, tags, row[5], row[6], row[7]))
+
+
+#: The group of an application that has never run; None means that it has no group.
+_UNCHOSEN: Final = ""
+
+
+@final
+class Application:
+    """One application of a partition: its row, with everything that is looked up by application."""
+
+    __slots__ = ("allocations", "holding", "pending", "queue", "row", "submission")
+
+    row: ApplicationRow
+    submission: Submission
+    #: The queue in which it was placed, for its whole lifetime.
+    queue: Queue
+    #: Its held and terminating allocations by id.
+    allocations: dict[str, Allocation]
+    #: Its pending allocations by id, in the order of their requests.
+    pending: dict[str, Allocation]
+    #: The sum of its allocations, and the counters that are charged with it; None while it is not running.
+    holding: Holding | None
+
+    def __init__(self, row: ApplicationRow, queue: Queue) -> None:
+        self.row = row
+        self.submission = Submission(row.application_id, row.user, row.requested_queue, row.tags)
+        self.queue = queue
+        self.allocations = {}
+        self.pending = {}
+        self.holding = None
+
+    @property
+    def application_id(self) -> str:
+        """The id of the application."""
+        return self.row.application_id
+
+    @property
+    def has_chosen_group(self) -> bool:
+        """True if its group is chosen."""
+        return self.row.group != _UNCHOSEN
+
+    def held(self) -> dict[str, int] | None:
+        """Return the sum of its allocations by resource name; None if it is not running."""
+        return None if self.holding is None else self.holding.held()
+
+    def claim(self, row: Allocation) -> Claim:
+        """Return the claim of one of its allocations."""
+        return claim_of(self.row, row)
+
+    @property
+    def state(self) -> ApplicationState:
+        """The state that follows from the facts."""
+        if self.row.failing:
+            return ApplicationState.FAILING if self.allocations else ApplicationState.FAILED
+        if self.holding is not None:
+            return ApplicationState.RUNNING
+        if self.pending:
+            return ApplicationState.ACCEPTED
+        return ApplicationState.COMPLETING if self.row.has_run else ApplicationState.NEW
+
+    def info(self, state: ApplicationState | None = None) -> ApplicationInfo:
+        """Return the application as a value for callers, in its current state or in the last one of its life."""
+        return self.copy(state).info()
+
+    def copy(self, state: ApplicationState | None = None) -> ApplicationCopy:
+        """Copy everything that `info` needs, in a short time."""
+        amounts = None if self.holding is None else self.holding.amounts
+        rows = list(self.allocations.values())
+        return ApplicationCopy(self, state or self.state, self.row.group, amounts, rows, len(self.pending))
+
+
+class ApplicationCopy(NamedTuple):
+    """An application, with copies of everything that changes. Its information is computed without the lock."""
+
+    application: Application
+    state: ApplicationState
+    group: str | None
+    amounts: Amounts | None
+    rows: list[Allocation]
+    pending: int
+
+    def info(self) -> ApplicationInfo:
+        """Return the application as a value for callers."""
+        submission = self.application.submission
+        return ApplicationInfo(
+            application_id=submission.application_id,
+            user=submission.user,
+            queue_path=self.application.queue.queue_path,
+            state=self.state,
+            group=self.group or None,
+            usage=Resource(amounts_by_name(self.amounts) if self.amounts else {}).without_zeros(),
+            allocations=len(self.rows),
+            terminating=sum(1 for one in self.rows if one.state is AllocationState.TERMINATING),
+            placeholders=sum(1 for one in self.rows if one.placeholder),
+            pending=self.pending,
+            tags=dict(submission.tags),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationInfo:
+    """An application at one moment."""
+
+    application_id: str
+    user: UserGroup
+    queue_path: str
+    state: ApplicationState
+    #: The group that it is charged to; None if there is none, or it has not run yet.
+    group: str | None
+    #: The sum of its allocations, without zeros.
+    usage: Resource
+    #: The number of its allocations, including terminating ones and placeholders.
+    allocations: int
+    #: The number of its terminating allocations.
+    terminating: int
+    placeholders: int
+    pending: int
+    tags: Mapping[str, str]
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the application for JSON."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values |= {
+            "user": {"name": self.user.name, "groups": list(self.user.groups)},
+            "state": self.state.value,
+            "usage": dict(self.usage),
+            "tags": dict(self.tags),
+        }
+        return values
+
+
+_PENDING: Final = AllocationState.PENDING
+_TERMINATING: Final = AllocationState.TERMINATING
+#: The tables of which every change may concern everything.
+_OF_EVERYTHING: Final = ("node", "configuration", "budget")
+
+
+@final
+class ChangeMarks:
+    """The objects that may have changed since the last `take`."""
+
+    __slots__ = ("__weakref__", "applications", "everything", "freed", "notify")
+
+    #: The changed allocations of each changed application, in the order of their last request or else first change.
+    applications: dict[str, dict[str, None]]
+    #: The applications that may have freed something.
+    freed: set[str]
+    #: Whether queues, quotas, nodes or the configuration have changed.
+    everything: bool
+    #: Called, under the lock, when a waiting request may fit or a new one waits; None if no reader waits.
+    notify: Callable[[], None] | None
+
+    def __init__(self) -> None:
+        self.applications = {}
+        self.freed = set()
+        self.everything = False
+        self.notify = None
+
+    def take(self) -> dict[str, dict[str, None]]:
+        """Return the changed applications, and forget all marks."""
+        found, self.applications, self.everything = self.applications, {}, False
+        self.freed = set()
+        return found
+
+    def mark_everything(self) -> None:
+        """Mark everything as changed, for example after the state was rebuilt."""
+        self.everything = True
+        if self.notify is not None:
+            self.notify()
+
+    def mark(self, change: Change) -> None:
+        """Set the marks for a change."""
+        table, key, old, new, _ = change
+        if table == "allocation":
+            self._mark_allocation(key, old, new)
+        elif table == "application":
+            # Whether it runs, and in which group, follows from the changes of its allocations.
+            if old is None or new is None or old.failing != new.failing:
+                self.applications.setdefault(key, {})
+        elif table in _OF_EVERYTHING or (table == "queue" and new is not None and new.quota != (old and old.quota)):
+            self.mark_everything()
+
+    def _mark_allocation(self, allocation_id: str, old: Any, new: Any) -> None:  # noqa: ANN401 - of a change
+        if old is not None and new is not None and old.state is not new.state and new.state is _TERMINATING:
+            # It counts until its release.
+            return
+        application_id = (new or old).application_id
+        changed = self.applications.setdefault(application_id, {})
+        if old is None and new.state is _PENDING:
+            # It comes after the requests before it, even if one with its id was withdrawn.
+            changed.pop(allocation_id, None)
+        changed[allocation_id] = None
+        is_granted = new is not None and new.state is not _PENDING and (old is None or old.state is _PENDING)
+        # A withdrawn request may end the run of its application, which then no longer counts as running. A promise of
+        # an earlier end frees what budgets have committed.
+        if new is None or (old is not None and not is_granted and new.state is not _PENDING):
+            self.freed.add(application_id)
+        if self.notify is not None and not is_granted:
+            self.notify()
+
+
+#: A heap of this size is never replaced.
+_SMALL: Final = 64
+
+
+@final
+class PromisedEnds:
+    """The promised ends of allocations.
+
+    Args:
+        rows: the allocations by id.
+    """
+
+    __slots__ = ("_heap", "_most", "_rows")
+
+    #: Pairs of an end and an allocation id.
+    _heap: list[tuple[int, str]]
+    #: The size at which the heap is replaced.
+    _most: int
+
+    def __init__(self, rows: Mapping[str, Allocation]) -> None:
+        self._rows: Final = rows
+        self._heap = []
+        self._most = _SMALL
+
+    def _is_current(self, item: tuple[int, str]) -> bool:
+        row = self._rows.get(item[1])
+        return row is not None and row.until == item[0]
+
+    def add(self, end: int, allocation_id: str) -> None:
+        """Add the end of an allocation."""
+        if len(self._heap) >= self._most:
+            kept = list(filter(self._is_current, set(self._heap)))
+            heapify(kept)
+            self._heap, self._most = kept, max(_SMALL, 2 * len(kept))
+        heappush(self._heap, (end, allocation_id))
+
+    def until(self, now: int) -> list[str]:
+        """Return the allocations whose end is not later than *now*, sorted by end and id."""
+        heap, due, open_positions = self._heap, set(), [0]
+        while open_positions:
+            position = open_positions.pop()
+            if position < len(heap) and heap[position][0] <= now:
+                due.add(heap[position])
+                open_positions += (2 * position + 1, 2 * position + 2)
+        return [item[1] for item in sorted(filter(self._is_current, due))]
+
+
+class SelectGroup(Protocol):
+    """The choice of the group of an application that has not run yet."""
+
+    def __call__(self, queue_path: str, groups: tuple[str, ...], /) -> str | None:
+        """Return the group that a member of *groups* would be charged to; None for none."""
+        ...
+
+
+class PendingHeadroom(NamedTuple):
+    """The pending work that a subject may still add; None where nothing limits it.
+
+    A number or amount is negative if a limit was reduced below the pending work.
+    """
+
+    #: The number of further requests.
+    requests: int | None = None
+    #: The sum of their amounts, for each limited resource.
+    resources: Resource | None = None
+    #: The number of further applications.
+    applications: int | None = None
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the headroom for JSON, with the names of its attributes."""
+        return {**self._asdict(), "resources": None if self.resources is None else dict(self.resources)}
+
+
+@final
+class _Account:
+    """The pending work that counts for one maximum."""
+
+    __slots__ = ("amounts", "key", "maximum", "requests", "submitted")
+
+    def __init__(self, key: AccountKey, maximum: PendingMaximum) -> None:
+        self.key: Final = key
+        self.maximum: Final = maximum
+        self.requests = 0
+        self.submitted = 0
+        #: The sum of the requested amounts of the limited resources.
+        self.amounts = dict.fromkeys(maximum.resources or (), 0)
+
+    def of_request(self, usage: Resource, number: int) -> Iterator[Violation]:
+        """Yield the maxima that a request would exceed; with no amounts and the number 0, those exceeded now."""
+        maximum, where = self.maximum, (PENDING_KINDS[self.key.kind], *self._where())
+        if maximum.requests and self.requests + number > maximum.requests:
+            yield PendingViolation(*where, None, maximum.requests, self.requests, number)
+        for name, limit in (maximum.resources or {}).items():
+            amount, used = usage.get(name, 0), self.amounts[name]
+            if used + amount > limit and (amount or not number):
+                yield PendingViolation(*where, name, limit, used, amount)
+
+    def of_submission(self, number: int) -> Iterator[Violation]:
+        """Yield the number of submitted applications if more would exceed it, or exceed it already."""
+        limit = self.maximum.submitted
+        if limit and self.submitted + number > limit:
+            where = SUBMITTED_KINDS[self.key.kind], *self._where()
+            yield PendingViolation(*where, None, limit, self.submitted, number)
+
+    def limits(self) -> Iterator[EffectiveLimit]:
+        """Yield the maximum with what counts for it: of requests, and of submitted applications."""
+        maximum, where = self.maximum, (*self._where(), self.maximum.place)
+        if maximum.requests or maximum.resources is not None:
+            requests, kind = self.requests if maximum.requests else 0, PENDING_KINDS[self.key.kind]
+            yield EffectiveLimit(kind, *where, maximum.resources, maximum.requests, Resource(self.amounts), requests)
+        if maximum.submitted:
+            kind = SUBMITTED_KINDS[self.key.kind]
+            yield EffectiveLimit(kind, *where, None, maximum.submitted, Resource(), self.submitted)
+
+    def _where(self) -> tuple[str, str, str]:
+        return self.key.name, self.key.queue_path, self.maximum.limit_name
+
+
+#: An application, or a queue and a user.
+PendingOwner: TypeAlias = Application | tuple[str, UserGroup]
+
+
+@final
+class PendingUsage:
+    """The pending work of one partition.
+
+    Args:
+        limits: the limits on pending work.
+        select_group: chooses the group of an application that has not run yet.
+        applications: all applications.
+    """
+
+    __slots__ = ("_accounts", "_limits", "_select_group")
+
+    def __init__(
+        self, limits: PendingLimits, select_group: SelectGroup, applications: Iterable[Application] = ()
+    ) -> None:
+        self._limits: Final = limits
+        self._select_group: Final = select_group
+        self._accounts: Final[dict[AccountKey, _Account]] = {}
+        for application in applications:
+            self.submit(application, 1)
+            for entry in application.pending.values():
+                self.count(application, entry.usage, 1)
+
+    # Changes
+
+    def submit(self, application: Application, sign: int) -> None:
+        """Count a submitted application, or with the sign -1 its end."""
+        for account in self._accounts_of(application):
+            account.submitted += sign
+            self._keep(account)
+
+    def count(self, application: Application, usage: Resource, sign: int) -> None:
+        """Count a pending request of an application, or with the sign -1 its end."""
+        for account in self._accounts_of(application):
+            account.requests += sign
+            for name in account.amounts:
+                account.amounts[name] += sign * usage.get(name, 0)
+            self._keep(account)
+
+    def _keep(self, account: _Account) -> None:
+        """List an account exactly while something counts."""
+        if account.requests or account.submitted:
+            self._accounts[account.key] = account
+        else:
+            self._accounts.pop(account.key, None)
+
+    def _accounts_of(self, owner: PendingOwner) -> list[_Account]:
+        """Return the accounts of all maxima; those that are not listed are new."""
+        if isinstance(owner, tuple):
+            path, user = owner
+            group = self._select_group(path, user.groups)
+        else:
+            path, user, group = owner.row.queue_path, owner.row.user, owner.row.group
+            if not owner.has_chosen_group:
+                group = self._select_group(path, user.groups)
+        maxima = self._limits.maxima(path, user.name, group)
+        return [self._accounts.get(key) or _Account(key, maximum) for key, maximum in maxima]
+
+    # Queries
+
+    def of_request(self, application: Application, usage: Resource) -> tuple[Violation, ...]:
+        """Return every limit that one more pending request of an application would exceed."""
+        return tuple(found for account in self._accounts_of(application) for found in account.of_request(usage, 1))
+
+    def of_submission(self, queue_path: str, user: UserGroup) -> tuple[Violation, ...]:
+        """Return every limit that one more application would exceed."""
+        accounts = self._accounts_of((queue_path, user))
+        return tuple(found for account in accounts for found in account.of_submission(1))
+
+    def exceeded(self) -> Iterator[Violation]:
+        """Yield every limit that is exceeded, by queue, kind and name."""
+        for key in sorted(self._accounts):
+            yield from self._accounts[key].of_request(Resource(), 0)
+            yield from self._accounts[key].of_submission(0)
+
+    def limits(self, owner: PendingOwner) -> tuple[EffectiveLimit, ...]:
+        """Return every limit for an application, or for a queue and a user."""
+        return tuple(limit for account in self._accounts_of(owner) for limit in account.limits())
+
+    def headroom(self, owner: PendingOwner) -> PendingHeadroom:
+        """Return what an application, or a user in a queue, may add."""
+        accounts = self._accounts_of(owner)
+        return PendingHeadroom(
+            min((one.maximum.requests - one.requests for one in accounts if one.maximum.requests), default=None),
+            smallest_amounts(
+                (name, limit - one.amounts[name])
+                for one in accounts
+                for name, limit in (one.maximum.resources or {}).items()
+            ),
+            min((one.maximum.submitted - one.submitted for one in accounts if one.maximum.submitted), default=None),
+        )
+
+    def state(self) -> dict[AccountKey, tuple[int, int, dict[str, int]]]:
+        """Return the numbers of every account, for a comparison."""
+        return {key: (one.requests, one.submitted, dict(one.amounts)) for key, one in self._accounts.items()}

@@ -1,0 +1,491 @@
+"""Preemption in a partition: plans for requests and for queues above their maxima, and how plans are carried out.
+
+A plan needs the queues, the allocations and the answer of all limits at one moment, so it is made under the lock.
+`ugm.preemption` searches for victims.
+
+If quota models deny the request as well, the allocations that they would evict count as released, and the search finds
+the victims that queues and the cluster still need. Then all limits decide, with all victims refunded and charged back.
+Victims of models that are not needed are removed.
+
+Between plan and execution the partition may change. `PreemptionPlanning.carry_out` makes the plan again, and accepts it
+only if it is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple, final
+
+from ugm.decision import Decision
+from ugm.errors import RequestError
+from ugm.partition.answers.queries import QueryRequest, SubjectQueries
+from ugm.partition.answers.reports import OwnedAllocation
+from ugm.partition.engine.application import Application
+from ugm.partition.engine.model_set import ModelSet
+from ugm.partition.engine.state import PartitionState, ReductionTimers
+from ugm.partition.eviction.preemption_call import PreemptionCall, call_of
+from ugm.partition.eviction.preemption_trial import PreemptionTrial, TrialAnswer
+from ugm.partition.rows import Allocation, AllocationRequest, AllocationState
+from ugm.preemption import (
+    AllocationFacts,
+    Outcome,
+    PlacedRequest,
+    PreemptionPlan,
+    PreemptionRequest,
+    ReductionPlan,
+    ReductionTimer,
+    Victim,
+    World,
+    plan_reductions,
+)
+from ugm.preemption.eligibility import Situation
+from ugm.preemption.plan import QueueInput
+from ugm.preemption.planner import plans_of_nodes
+from ugm.preemption.queue_usage_tree import QueueUsageTree
+from ugm.resources import Resource
+
+__all__ = ["PreemptionPlanning", "PreemptionStatus"]
+
+_TERMINATING: Final = AllocationState.TERMINATING
+
+#: The outcomes of plans that evict nothing, whatever models would do.
+_FINAL: Final = frozenset((Outcome.BLOCKED, Outcome.NEVER, Outcome.MUST_NOT_PREEMPT, Outcome.EARLY, Outcome.NONE))
+
+
+class _Question(NamedTuple):
+    """A request with everything that decides about its plan."""
+
+    call: PreemptionCall
+    request: PreemptionRequest
+    #: The requests that count as granted: those that the caller names, and those of earlier plans.
+    given: tuple[PlacedRequest, ...]
+    recorded: tuple[PlacedRequest, ...]
+    now: int
+    #: The answer of all limits once the terminating allocations are released.
+    answer: TrialAnswer
+
+
+class _Trial(NamedTuple):
+    """A plan for queues that counts some evictions of models as released."""
+
+    plan: PreemptionPlan
+    evicted: tuple[str, ...]
+    #: Whether all evictions that the models propose on the nodes of the plan are permitted.
+    is_permitted: bool
+
+    def order(self) -> tuple[object, ...]:
+        """Return the place among the trials of other nodes: fewer evictions first, and then the cheaper victims."""
+        cost = self.plan.cost
+        rest = () if cost is None else cost.order
+        return len(self.evicted) + len(self.plan.victims), rest, self.plan.node or ""
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionStatus:
+    """The allocations, requests and timers of preemption plans and reductions, and the number of plans by outcome."""
+
+    #: The allocations that were marked and not released yet, sorted by id.
+    terminating: tuple[OwnedAllocation, ...]
+    #: The pending requests for which a plan has made room, sorted by id. Plans for others count them as granted.
+    placed: tuple[OwnedAllocation, ...]
+    #: The queues above their maximum that take part in reductions, sorted by path.
+    timers: tuple[ReductionTimer, ...]
+    #: The number of plans that this process has made for requests, by outcome. In addition, ``reduction`` is the number
+    #: of plans for due queues, ``carried_out`` that of plans that were carried out, and ``stale`` that of refused ones.
+    plans: Mapping[str, int]
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the status for JSON."""
+        return {
+            "terminating": [one.to_dict() for one in self.terminating],
+            "placed": [one.to_dict() for one in self.placed],
+            "timers": [one.to_dict() for one in self.timers],
+            "plans": dict(self.plans),
+        }
+
+
+@final
+class PreemptionPlanning:
+    """Makes plans for requests and for queues above their maxima, and carries them out; the caller holds the lock.
+
+    Args:
+        state: the partition.
+        models: its quota models.
+        trial: finds out whether a request fits after some releases.
+        queries: answers questions about subjects.
+        timers: the timers of queues above their maxima.
+        reserve: lets a pending request reserve capacity in the queues that do so.
+    """
+
+    def __init__(
+        self,
+        state: PartitionState,
+        models: ModelSet,
+        trial: PreemptionTrial,
+        queries: SubjectQueries,
+        timers: ReductionTimers,
+        reserve: Callable[[str], None],
+    ) -> None:
+        self._state: Final = state
+        self._models: Final = models
+        self._reserve: Final = reserve
+        self._queries: Final = queries
+        self._trial: Final = trial
+        self._timers: Final = timers
+        #: The number of plans by outcome.
+        self._counts: Final[dict[str, int]] = {}
+
+    # Plans for requests
+
+    def plan(self, call: PreemptionCall) -> PreemptionPlan:
+        """Return a plan for a request.
+
+        Raises:
+            RequestError: the application does not exist or is failing, or an argument is invalid.
+        """
+        plan = self._plan(call)
+        self._count(plan.outcome.value)
+        return plan
+
+    def _plan(self, call: PreemptionCall) -> PreemptionPlan:
+        name, application_id, usage, _, priority, preemptible, duration, *_ = call.request
+        decision = self._queries.check(application_id, QueryRequest(usage, priority, preemptible, duration))
+        placed = self._trial.placed_rows(name, call.placed)
+        answer = self._trial.answer(call.request, placed.values(), self._terminating(), evicts=True)
+        path = self._state.applications[application_id].queue.queue_path
+        question = _Question(
+            call,
+            PreemptionRequest(name, application_id, path, usage, priority, call.since, call.may_preempt),
+            self._given_placed(call, placed),
+            self._placed(name),
+            self._models.clock.now(changes=False) if call.now is None else call.now,
+            answer,
+        )
+        is_allowed = decision.allowed and answer.is_allowed
+        if answer.in_models and not is_allowed:
+            return self._plan_with_models(question)
+        plan = next(self._plans(question, (), call.nodes))
+        if plan.outcome is Outcome.FITS and not is_allowed:
+            plan = replace(plan, outcome=Outcome.AWAITS_TERMINATING)
+        return plan
+
+    def _terminating(self) -> list[Allocation]:
+        return list(self._state.terminating_rows().values())
+
+    def _given_placed(self, call: PreemptionCall, placed: Mapping[str, Allocation]) -> tuple[PlacedRequest, ...]:
+        """Return the requests that the caller names and for which no recorded plan has made room.
+
+        Args:
+            call: the arguments.
+            placed: all requests that count as granted.
+        """
+        recorded, named = self._state.placed, {one.allocation_id: one for one in call.placed}
+        given = ((one, placed[name]) for name, one in named.items() if name in placed and name not in recorded)
+        return tuple(_placed_request(one, row, self._state.owner(row)) for one, row in given)
+
+    def _placed(self, but_for: str = "") -> tuple[PlacedRequest, ...]:
+        """Return the pending requests for which earlier plans have made room, except one."""
+        return tuple(
+            PlacedRequest(self._state.owner(row).queue.queue_path, row.usage, node=row.node)
+            for name, row in self._state.placed_rows().items()
+            if name != but_for
+        )
+
+    def _plans(
+        self, question: _Question, evicted: Sequence[str], nodes: Mapping[str, Resource] | None
+    ) -> Iterator[PreemptionPlan]:
+        """Yield the plans of some nodes, the cheapest first; see `plans_of_nodes`."""
+        call, request = question.call, question.request
+        world = self._world((*question.given, *question.recorded), evicted, nodes)
+        tree = QueueUsageTree(world, request.application_id)
+        situation = Situation(tree, request, within_queue=call.within_queue)
+        blocking = question.answer.blocking
+        for plan in plans_of_nodes(situation, question.now, Decision(blocking) if blocking else None):
+            yield replace(
+                plan,
+                placed=question.given,
+                is_pending=self._is_pending(request.allocation_id),
+                preemptible=call.request.preemptible,
+                duration=call.request.duration,
+                within_queue=call.within_queue,
+            )
+
+    def _world(
+        self,
+        placed: Sequence[PlacedRequest],
+        evicted: Iterable[str] = (),
+        nodes: Mapping[str, Resource] | None = None,
+        *,
+        is_limited: bool = True,
+    ) -> World:
+        """Return the queues and allocations for a planner.
+
+        Args:
+            placed: the requests that count as granted.
+            evicted: allocations that count as terminating.
+            nodes: the free amounts of the nodes that the request may run on; None if nodes do not matter.
+            is_limited: whether the size of the cluster counts.
+        """
+        state, leaving = self._state, frozenset(evicted)
+        settings = state.preemption_settings(state.compiled)
+        clusters = {"root": state.tree.cluster if is_limited else None}
+        queues = [
+            settings.facts(path, one.quota, cluster=clusters.get(path)) for path, one in state.tree.queues.items()
+        ]
+        granted = (row for row in state.allocations.values() if row.state is not AllocationState.PENDING)
+        return World(queues, [self._facts(row, leaving) for row in granted], placed, nodes)
+
+    def _facts(self, row: Allocation, leaving: frozenset[str] = frozenset()) -> AllocationFacts:
+        name, application_id, usage, state, _, priority, preemptible, _, _, node, *_ = row
+        path, is_terminating = self._state.applications[application_id].queue.queue_path, state is _TERMINATING
+        return AllocationFacts(
+            name, application_id, path, usage, priority, preemptible, is_terminating or name in leaving, node
+        )
+
+    # Evictions of models
+
+    def _plan_with_models(self, question: _Question) -> PreemptionPlan:
+        """Return a plan for a request that models deny."""
+        # What a model would evict may be leaving already.
+        names = [name for name in question.answer.evictions if name not in self._state.terminating]
+        trials: list[_Trial] = []
+        for proposed, nodes in self._evictions_of_nodes(names, question.call.nodes):
+            evicted = tuple(one.allocation_id for one in proposed if _may_be_evicted(one, question.request))
+            plans = self._plans(question, evicted, nodes)
+            trials += [_Trial(plan, evicted, is_permitted=len(evicted) == len(proposed)) for plan in plans]
+        possible = sorted((one for one in trials if one.plan.outcome not in _FINAL), key=_Trial.order)
+        if not possible:
+            return trials[0].plan
+        for plan, evicted, is_permitted in possible:
+            # Without evictions of models, the victims of the queues may free enough in the models as well.
+            if is_permitted and self._fits(question, evicted, plan):
+                return self._without_needless(question, plan, evicted)
+        missing, decision = possible[0].plan.missing, Decision(question.answer.in_models)
+        return PreemptionPlan(question.request, Outcome.NONE, question.now, decision=decision, missing=missing)
+
+    def _granted(self, names: Iterable[str]) -> list[AllocationFacts]:
+        """Return the facts about granted allocations; those with other names are left out."""
+        rows = (self._state.allocations.get(name) for name in names)
+        return [self._facts(row) for row in rows if row is not None and row.state is not AllocationState.PENDING]
+
+    def _evictions_of_nodes(
+        self, names: Iterable[str], nodes: Mapping[str, Resource] | None
+    ) -> Iterator[tuple[list[AllocationFacts], Mapping[str, Resource] | None]]:
+        """Yield the proposed victims of each node with the node, and no victims with the other nodes.
+
+        Without nodes, all proposed victims belong together.
+        """
+        proposed = self._granted(names)
+        if nodes is None:
+            yield proposed, None
+            return
+        hosts = dict.fromkeys(one.node for one in proposed if one.node in nodes)
+        yield [], {name: free for name, free in nodes.items() if name not in hosts}
+        for host in hosts:
+            if host is not None:
+                yield [one for one in proposed if one.node == host], {host: nodes[host]}
+
+    def _without_needless(self, question: _Question, plan: PreemptionPlan, evicted: tuple[str, ...]) -> PreemptionPlan:
+        """Return a plan without evictions of models that are not needed."""
+        for name in list(evicted):
+            rest = tuple(one for one in evicted if one != name)
+            other = next(self._plans(question, rest, _node_of(plan)))
+            is_smaller = other.outcome not in _FINAL and len(other.victims) <= len(plan.victims)
+            if is_smaller and self._fits(question, rest, other):
+                plan, evicted = other, rest
+        by_model = tuple(Victim(*facts[:5]) for facts in self._granted(evicted))
+        protected = tuple(kept for one in plan.protected if (kept := one.without(evicted)).allocation_ids)
+        return replace(plan, outcome=Outcome.PLAN, by_model=by_model, protected=protected)
+
+    def _fits(self, question: _Question, evicted: Sequence[str], plan: PreemptionPlan) -> bool:
+        """Return whether the request fits once victims and terminating allocations are released."""
+        request, rows = question.call.request, self._state.allocations
+        leaving = [rows[name] for name in (*evicted, *(victim.allocation_id for victim in plan.victims))]
+        placed = self._trial.placed_rows(request.allocation_id, question.call.placed)
+        return not self._trial.answer(request, placed.values(), [*leaving, *self._terminating()]).denials
+
+    # Status
+
+    def status(self) -> PreemptionStatus:
+        """Return the terminating allocations, the placed requests, the timers, and the number of plans by outcome."""
+        return PreemptionStatus(
+            self._owned(self._state.terminating),
+            self._owned(self._state.placed),
+            self._timers.running(),
+            dict(sorted(self._counts.items())),
+        )
+
+    def _owned(self, names: Iterable[str]) -> tuple[OwnedAllocation, ...]:
+        """Return allocations with their owners, sorted by id."""
+        rows, owners = self._state.tables.allocations, self._state.applications
+        return tuple(
+            OwnedAllocation.of(owners[row.application_id], row) for row in map(rows.__getitem__, sorted(names))
+        )
+
+    def _count(self, outcome: str) -> None:
+        self._counts[outcome] = self._counts.get(outcome, 0) + 1
+
+    # Reductions
+
+    def plan_reductions(self, now: int | None, *, overshoot: bool) -> ReductionPlan:
+        """Return a plan that brings all queues whose delay is over back within their maxima.
+
+        Args:
+            now: the time in seconds; None for the clock of the partition.
+            overshoot: whether a leaf may give more than its share.
+        """
+        now, timers = self._models.clock.now(changes=False) if now is None else now, self._timers.running()
+        if not any(timer.due <= now for timer in timers):
+            return ReductionPlan(now, overshoot=overshoot)
+        self._count("reduction")
+        return self._reductions(timers, now, overshoot=overshoot)
+
+    def _reductions(self, timers: Iterable[ReductionTimer], now: int, *, overshoot: bool) -> ReductionPlan:
+        # The size of the cluster is not enforced.
+        return plan_reductions(self._world(self._placed(), is_limited=False), timers, now, overshoot=overshoot)
+
+    # Carrying out
+
+    def carry_out(self, plan: PreemptionPlan | ReductionPlan) -> tuple[str, ...]:
+        """Mark the victims of a plan as terminating, or none of them, and mark its request as placed if it is pending.
+
+        Returns:
+            The allocations that were marked; empty if no victim is held now.
+
+        Raises:
+            RequestError: the plan has no victims, or it is stale.
+        """
+        victims = _victims(plan)
+        if not victims:
+            raise RequestError("plan", _headline(plan), "the plan has no victims")
+        rows = self._state.allocations
+        held = [row for one in victims if (row := rows.get(one.allocation_id)) and row.state is AllocationState.HELD]
+        if not held and not self._waits_without_room(plan):
+            return ()
+        node = plan.node if isinstance(plan, PreemptionPlan) else None
+        objection = self._changed_victim(victims, held, node) or self._changed_plan(plan)
+        if objection:
+            self._count("stale")
+            raise RequestError("plan", _headline(plan), f"the plan is stale: {objection}", "plan-stale")
+        self._count("carried_out")
+        for row in held:
+            self._state.mark_terminating(row)
+        if isinstance(plan, PreemptionPlan):
+            self._place(plan)
+        return tuple(row.allocation_id for row in held)
+
+    def _waits_without_room(self, plan: PreemptionPlan | ReductionPlan) -> bool:
+        """Return whether the request of a plan is pending and not placed: the plan was not carried out."""
+        if isinstance(plan, ReductionPlan):
+            return False
+        name = plan.request.allocation_id
+        return self._is_pending(name) and name not in self._state.placed
+
+    def _is_pending(self, allocation_id: str) -> bool:
+        row = self._state.allocations.get(allocation_id)
+        return row is not None and row.state is AllocationState.PENDING
+
+    def _place(self, plan: PreemptionPlan) -> None:
+        """Mark a request as placed if it is pending, and let it take over the reservations of its queues."""
+        row = self._state.allocations.get(plan.request.allocation_id)
+        if row is not None:
+            self._state.mark_placed(row, plan.node)
+            self._reserve(row.allocation_id)
+
+    def _changed_victim(self, victims: Iterable[Victim], held: Iterable[Allocation], node: str | None) -> str:
+        """Return which victim has changed, or does not run on a node any more; empty if none has."""
+        facts = {row.allocation_id: self._facts(row) for row in held}
+        for victim in victims:
+            found = facts.get(victim.allocation_id)
+            if found is None:
+                return f"allocation {victim.allocation_id!r} is terminating or released"
+            if found[:5] != _facts_of(victim) or not found.preemptible or node not in {None, found.node}:
+                return f"allocation {victim.allocation_id!r} has changed"
+        return ""
+
+    def _changed_plan(self, plan: PreemptionPlan | ReductionPlan) -> str:
+        """Return the difference between a plan and the one that would be made now; empty for none."""
+        # A program may have made the plan for a later time than that of the clock.
+        now = max(plan.now, self._models.clock.now(changes=False))
+        if isinstance(plan, ReductionPlan):
+            due = {one.queue_path: one.since for one in plan.queues}
+            timers = [one for one in self._timers.running() if due.get(one.queue_path) == one.since]
+            again: PreemptionPlan | ReductionPlan = self._reductions(timers, now, overshoot=plan.overshoot)
+        else:
+            changed = self._changed_request(plan)
+            if changed:
+                return changed
+            try:
+                again = self._plan(call_of(plan, now))
+            except RequestError as error:
+                return f"{error.argument} {error.value!r}: {error.reason}"
+        if not _victims(again):
+            return _headline(again)
+        same = [*map(_facts_of, _victims(again))] == [*map(_facts_of, _victims(plan))]
+        return _changed_queue(plan.inputs, again.inputs) or ("" if same else "other victims are chosen now")
+
+    def _changed_request(self, plan: PreemptionPlan) -> str:
+        """Return what has happened to the request of a plan, or to those that it counts as granted."""
+        name = plan.request.allocation_id
+        if self._state.allocations.get(name) is None and plan.is_pending:
+            return f"request {name!r} was withdrawn"
+        if self._state.allocations.get(name) is not None and not self._is_pending(name):
+            return f"request {name!r} is granted"
+        paths = {one.application_id: one.queue_path for one in plan.placed}
+        for application_id, path in {**paths, plan.request.application_id: plan.request.queue_path}.items():
+            application = self._state.applications.get(application_id)
+            if application is None or application.queue.queue_path != path:
+                return f"application {application_id!r} is not in queue {path} any more"
+        call = call_of(plan, plan.now)
+        for one in (call.request, *call.placed):
+            row = self._state.allocations.get(one.allocation_id)
+            if row is None or row.state is not AllocationState.PENDING:
+                continue
+            if (row.application_id, row.usage, *row[5:7], row.duration) != (one[1], one.usage, *one[4:7]):
+                return f"request {one.allocation_id!r} has changed"
+        return ""
+
+
+def _victims(plan: PreemptionPlan | ReductionPlan) -> tuple[Victim, ...]:
+    """Return the victims of a plan, those of models first."""
+    return plan.victims if isinstance(plan, ReductionPlan) else (*plan.by_model, *plan.victims)
+
+
+def _facts_of(victim: Victim) -> tuple[object, ...]:
+    return victim.allocation_id, victim.application_id, victim.queue_path, victim.usage, victim.priority
+
+
+def _node_of(plan: PreemptionPlan) -> Mapping[str, Resource] | None:
+    """Return the node of a plan with its free amounts."""
+    return None if plan.node is None else {plan.node: plan.free_on_node or Resource()}
+
+
+def _may_be_evicted(facts: AllocationFacts, request: PreemptionRequest) -> bool:
+    """Return whether an allocation that a model proposes may be evicted; rules about queues do not apply."""
+    if facts.is_terminating or not facts.preemptible or facts.application_id == request.application_id:
+        return False
+    return facts.priority < request.priority + (facts.queue_path != request.queue_path)
+
+
+def _placed_request(placed: AllocationRequest, row: Allocation, application: Application) -> PlacedRequest:
+    # The properties of a pending request count, whatever the caller says.
+    like = row if row.state is AllocationState.PENDING else placed
+    path, name, node = application.queue.queue_path, placed.allocation_id, placed.node or like.node
+    traits = like.priority, like.preemptible, like.duration, node
+    return PlacedRequest(path, row.usage, name, row.application_id, *traits)
+
+
+def _changed_queue(before: Iterable[QueueInput], now: Iterable[QueueInput]) -> str:
+    """Return the first queue whose state has changed; empty for none."""
+    known = {one.queue_path: one for one in now}
+    for one in before:
+        other = known.get(one.queue_path, one)
+        changed = [name for name, old, new in zip(one._fields, one, other, strict=True) if old != new]
+        if changed:
+            return f"queue {one.queue_path} has changed ({', '.join(changed)})"
+    return ""
+
+
+def _headline(plan: PreemptionPlan | ReductionPlan) -> str:
+    return str(plan).partition("\n")[0]

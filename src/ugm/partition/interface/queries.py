@@ -1,0 +1,650 @@
+"""Queries; and the changes of an administrator: nodes, quotas, budgets, configurations, comparison with reality."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, TypeVar
+
+from ugm.arguments import require_amounts, require_name, require_names, require_resource, require_user, require_whole
+from ugm.errors import InvariantError, RequestError
+from ugm.identity import TrackingType, canonical_path
+from ugm.partition.answers.queries import QueryRequest, require_query_submission, require_subject
+from ugm.partition.config.administration import require_budget_change, require_node
+from ugm.partition.config.compiled import CompiledConfig
+from ugm.partition.engine.model_calls import row_calls
+from ugm.partition.interface.parts import PartitionParts
+from ugm.resources import sum_of
+
+if TYPE_CHECKING:
+    from ugm.configuration import PartitionConfig
+    from ugm.decision import Decision, EffectiveLimit, Violation
+    from ugm.identity import UserGroup
+    from ugm.model import AccountState, BudgetChange
+    from ugm.partition.answers.audit import AuditReport, RunningAllocation, RunningApplication
+    from ugm.partition.answers.model_queries import ModelReport
+    from ugm.partition.answers.owner_usage import OwnerLimits
+    from ugm.partition.answers.reports import (
+        ApplicationReport,
+        Explanation,
+        LimitUtilization,
+        OwnedAllocation,
+        Subject,
+        SubmissionReport,
+        SyncReport,
+    )
+    from ugm.partition.answers.snapshot import PartitionSnapshot
+    from ugm.partition.config.plan import ConfigPlan, ConfigPlanInput, ScheduledChange
+    from ugm.partition.engine.application import ApplicationInfo, PendingHeadroom
+    from ugm.partition.rows import Allocation
+    from ugm.queues import Placement, QueueState
+    from ugm.resources import Resource
+    from ugm.tracking import GroupUsage, UserUsage
+
+__all__ = ["AdministrationOperations", "QueryOperations"]
+
+
+class QueryOperations(PartitionParts):
+    """The queries of a partition."""
+
+    def check(
+        self,
+        subject: Subject,
+        usage: Resource,
+        *,
+        priority: int = 0,
+        preemptible: bool = True,
+        duration: int | None = None,
+    ) -> Decision:
+        """Return the answer that `allocate` would give to one more allocation now.
+
+        For a user in a queue it is the answer to the first allocation after a `submit`. Another thread may use the
+        resources in between; only the answer of `allocate` is binding.
+
+        Raises:
+            RequestError: the application does not exist or is failing, the partition is closed, or an argument
+                is invalid.
+        """
+        query = QueryRequest(usage, priority, preemptible, duration)
+        return self._read(self._subject_queries.check, require_subject(subject), query)
+
+    def explain(
+        self,
+        subject: Subject,
+        usage: Resource,
+        *,
+        priority: int = 0,
+        preemptible: bool = True,
+        max_holders: int = 3,
+        duration: int | None = None,
+    ) -> Explanation:
+        """Return the answer of `check` with the largest holders of each short resource, the limits and the headroom.
+
+        All parts show the same moment. The time depends on the number of applications that are charged to the limits.
+        Under the lock, their amounts are only copied.
+
+        Args:
+            subject: as for `check`.
+            usage: as for `check`.
+            priority: as for `check`.
+            preemptible: as for `check`.
+            max_holders: the number of holders for each exceeded limit.
+            duration: as for `check`.
+
+        Raises:
+            RequestError: as for `check`, or *max_holders* is not a number.
+        """
+        require_whole("max_holders", max_holders)
+        query = QueryRequest(usage, priority, preemptible, duration)
+        return self._read(self._subject_queries.explain, require_subject(subject), query, max_holders)()
+
+    def headroom(self, subject: Subject, *, duration: int | None = None) -> Resource | None:
+        """Return the amounts that the subject may still use, for each limited resource.
+
+        With a *duration*, they are the amounts for an allocation that promises to end after this number of seconds.
+
+        Every request within the headroom fits all resource limits at the same moment, and one unit more of any resource
+        does not. Limits of users, groups and queues, the size of the cluster and other quota models count. If a model
+        lets a request choose between much of one resource and much of another, the resources are filled in the order of
+        their names: each gets as much as is allowed together with those before it.
+
+        If a model denies even an empty request, for example because the application has no group in a quota tree, the
+        amount of every resource that a limit, a node or a model names is 0. No request is granted then, not even of
+        another resource.
+
+        Returns:
+            None if no resource is limited. An amount is negative if a limit was reduced below the usage. In a partition
+            with nodes, a resource that is missing from the result and that no node offers is unavailable.
+
+        Raises:
+            RequestError: the application does not exist, or an argument is invalid.
+        """
+        return self._read(self._subject_queries.headroom, require_subject(subject), duration)
+
+    def pending_headroom(self, subject: Subject) -> PendingHeadroom:
+        """Return the pending requests and the applications that the subject may still add.
+
+        An application is counted from its submission to its end. For an application, the number of further
+        applications is that of its user.
+
+        Returns:
+            Every value is None if the configuration does not limit pending work.
+
+        Raises:
+            RequestError: the application does not exist, or an argument is invalid.
+        """
+        return self._read(self._subject_queries.pending_headroom, require_subject(subject))
+
+    def limits(self, subject: Subject) -> tuple[EffectiveLimit, ...]:
+        """Return every limit for the subject, and the place where it is set.
+
+        The limits of users, groups and queues come first, then those on pending work, and then those of other quota
+        models that report them. The kind of a limit on pending work is for example ``pending user`` or ``submitted
+        queue``; its numbers of applications are those of pending requests, or of submitted applications.
+
+        Raises:
+            RequestError: the application does not exist, or an argument is invalid.
+        """
+        return self._read(self._subject_queries.limits, require_subject(subject))
+
+    def place(self, user: UserGroup, queue: str = "", tags: Mapping[str, str] | None = None) -> Placement:
+        """Return the queue in which `submit` would place an application now, with the result of every rule.
+
+        Raises:
+            RequestError: an argument is invalid.
+        """
+        submission = require_query_submission(user, queue, tags)
+        return self._read(self._subject_queries.place, submission)
+
+    def explain_submission(
+        self,
+        user: UserGroup,
+        queue: str,
+        usage: Resource,
+        tags: Mapping[str, str] | None = None,
+        *,
+        quota: Resource | None = None,
+        max_holders: int = 3,
+        duration: int | None = None,
+    ) -> SubmissionReport:
+        """Return the placement of a new application, and the answer to its first allocation, at one moment.
+
+        Args:
+            user: the owner of the application.
+            queue: the requested queue; empty for none.
+            usage: the resources of the allocation.
+            tags: as for `submit`.
+            quota: as for `submit`.
+            max_holders: as for `explain`.
+            duration: as for `allocate`.
+
+        Raises:
+            RequestError: an argument is invalid, or the partition is closed.
+        """
+        require_whole("max_holders", max_holders)
+        submission = require_query_submission(user, queue, tags)
+        amounts = self._require_listed("usage", require_resource("usage", usage))
+        maximum = self._require_listed("quota", require_amounts("quota", quota))
+        explain_submission = self._subject_queries.explain_submission
+        return self._read(explain_submission, submission, amounts, maximum, duration, max_holders)()
+
+    def application(self, application_id: str) -> ApplicationInfo | None:
+        """Return the current state of an application, or None if it does not exist."""
+        return self._read(self._queries.application, require_name("application_id", application_id))
+
+    def applications(self, queue_path: str | None = None) -> tuple[ApplicationInfo, ...]:
+        """Return all applications, or those in and below a queue, sorted by id.
+
+        Raises:
+            RequestError: the queue does not exist.
+        """
+        copies = self._read(self._queries.copy_applications, queue_path)
+        return tuple(sorted((one.info() for one in copies), key=attrgetter("application_id")))
+
+    def applications_by_id(self, application_ids: Iterable[str]) -> tuple[ApplicationInfo, ...]:
+        """Return those of the given applications that exist, in the given order, at one moment.
+
+        Raises:
+            RequestError: an id is not a text of 1 to 256 characters.
+        """
+        return self._read(self._queries.applications_by_id, require_names("application_ids", application_ids))
+
+    def application_ids(self) -> tuple[str, ...]:
+        """Return the ids of all applications, sorted."""
+        return self._names(self._state.applications)
+
+    def application_report(
+        self, application_id: str, *, max_pending: int = 10, max_holders: int = 3
+    ) -> ApplicationReport | None:
+        """Return an application with its limits, and explanations for its first pending allocations.
+
+        Args:
+            application_id: the application.
+            max_pending: the number of pending allocations to explain.
+            max_holders: as for `explain`.
+
+        Returns:
+            None if the application does not exist.
+
+        Raises:
+            RequestError: an argument is invalid.
+        """
+        name = require_name("application_id", application_id)
+        require_whole("max_pending", max_pending)
+        require_whole("max_holders", max_holders)
+        return self._read(self._subject_queries.application_report, name, max_pending, max_holders)()
+
+    def allocation(self, allocation_id: str) -> Allocation | None:
+        """Return the current state of an allocation, which may be pending, or None if it does not exist."""
+        return self._read(self._queries.allocation, require_name("allocation_id", allocation_id))
+
+    def allocations(self, application_id: str | None = None) -> tuple[Allocation, ...]:
+        """Return all allocations, or those of one application, including pending ones, sorted by id.
+
+        Raises:
+            RequestError: the application does not exist.
+        """
+        rows = self._read(self._queries.copy_allocations, application_id)
+        return tuple(rows[name] for name in sorted(rows))
+
+    def allocations_by_id(self, allocation_ids: Iterable[str]) -> tuple[OwnedAllocation, ...]:
+        """Return those of the given allocations that exist, with their owners, in the given order, at one moment.
+
+        Raises:
+            RequestError: an id is not a text of 1 to 256 characters.
+        """
+        return self._read(self._queries.allocations_by_id, require_names("allocation_ids", allocation_ids))
+
+    def allocation_ids(self) -> tuple[str, ...]:
+        """Return the ids of all allocations, including pending ones, sorted."""
+        return self._names(self._state.allocations)
+
+    @property
+    def config(self) -> PartitionConfig | None:
+        """The configuration in force, as it was passed; None if there is none."""
+        return self._state.compiled.config
+
+    def queue(self, queue_path: str = "root") -> QueueState | None:
+        """Return the current state of a queue with all queues below it, or None if it does not exist.
+
+        The time depends on the number of applications in and below it.
+        """
+        return self._read(self._queries.queue, queue_path, alone=False)
+
+    def queue_alone(self, queue_path: str) -> QueueState | None:
+        """Return the current state of one queue, without the queues below it and without its usage.
+
+        The time depends on the number of applications in the queue itself.
+
+        Returns:
+            None if the queue does not exist.
+        """
+        return self._read(self._queries.queue, queue_path, alone=True)
+
+    def queue_paths(self) -> tuple[str, ...]:
+        """Return the paths of all queues, sorted: parents before children."""
+        return self._names(self._state.tree.queues)
+
+    def queue_headroom(self, queue_path: str, *, cluster: bool = True) -> Resource | None:
+        """Return for each limited resource the minimum that is free in the queue and its parents.
+
+        Args:
+            queue_path: the queue.
+            cluster: whether the size of the cluster counts.
+
+        Returns:
+            None if no resource is limited. An amount is negative if usage exceeds a limit.
+
+        Raises:
+            RequestError: the queue does not exist.
+        """
+        return self._read(self._queries.queue_headroom, queue_path, cluster=cluster)
+
+    def queue_maximum(self, queue_path: str) -> Resource | None:
+        """Return for each limited resource the minimum of the maxima of the queue and its parents.
+
+        Raises:
+            RequestError: the queue does not exist.
+        """
+        return self._read(self._queries.queue_maximum, queue_path)
+
+    def pending(self, queue_path: str) -> tuple[int, Resource]:
+        """Return the number and the sum of the pending allocations in a queue itself; zero if it does not exist."""
+        usages = self._read(self._queries.pending_usages, canonical_path(queue_path))
+        return len(usages), sum_of(usages)
+
+    def nodes(self) -> dict[str, Resource]:
+        """Return the resources of every registered node, by name."""
+        return self._read(self._queries.nodes)
+
+    def users(self) -> tuple[UserUsage, ...]:
+        """Return the usage of every user in each queue, with the limits there, sorted by name."""
+        return tuple(copy.usage().user_usage() for copy in self._read(self._queries.owners, TrackingType.USER))
+
+    def user(self, name: str) -> UserUsage | None:
+        """Return the usage of a user in each queue, with the limits there; None if the user runs nothing."""
+        found = self._owner(TrackingType.USER, name)
+        return None if found is None else found.usage().user_usage()
+
+    def user_usage(self, name: str) -> UserUsage | None:
+        """Return the usage of a user in each queue, including the queues with only pending allocations.
+
+        Returns:
+            None if the user has no allocations, pending ones included.
+        """
+        found = self._owner(TrackingType.USER, name, pending=True)
+        return None if found is None else found.usage().user_usage()
+
+    def user_names(self) -> tuple[str, ...]:
+        """Return the names of all users with running applications, sorted."""
+        return self._names(self._state.holding_index.users)
+
+    def user_utilization(self, name: str) -> LimitUtilization | None:
+        """Return the utilization of the most used limit of a user; None if the user runs nothing."""
+        found = self._owner(TrackingType.USER, name)
+        return None if found is None else found.utilization
+
+    def groups(self) -> tuple[GroupUsage, ...]:
+        """Return the usage of every group in each queue, with the limits there, sorted by name."""
+        return tuple(copy.usage().group_usage() for copy in self._read(self._queries.owners, TrackingType.GROUP))
+
+    def group(self, name: str) -> GroupUsage | None:
+        """Return the usage of a group in each queue, with the limits there; None if nothing is charged to it."""
+        found = self._owner(TrackingType.GROUP, name)
+        return None if found is None else found.usage().group_usage()
+
+    def group_names(self) -> tuple[str, ...]:
+        """Return the names of all groups with charged applications, sorted."""
+        return self._names(self._state.holding_index.groups)
+
+    def group_utilization(self, name: str) -> LimitUtilization | None:
+        """Return the utilization of the most used limit of a group; None if nothing is charged to it."""
+        found = self._owner(TrackingType.GROUP, name)
+        return None if found is None else found.utilization
+
+    def _owner(self, kind: TrackingType, name: str, *, pending: bool = False) -> OwnerLimits | None:
+        return self._read(self._queries.owner, kind, require_name("name", name), pending=pending)
+
+    def exceeded_limits(self) -> tuple[Violation, ...]:
+        """Return every limit that is exceeded.
+
+        The limits of users, groups and queues come first, each by name, leaf to root. Those on pending work follow, and
+        then those of other quota models that report them.
+        """
+        return self._read(self._exceeded_limits)
+
+    def model_utilization(self) -> tuple[LimitUtilization, ...]:
+        """Return the utilization of the most used limit of every owner of limits in other quota models.
+
+        An owner is for example an elastic group or a node of a quota tree. Sorted by kind and name.
+        """
+        return self._read(self._model_queries.utilization)
+
+    def budget_accounts(self, user: UserGroup | None = None, queue_path: str | None = None) -> tuple[AccountState, ...]:
+        """Return the accounts of budgets: limit, settled, committed and remaining amounts, and when they are renewed.
+
+        Args:
+            user: only the accounts that count allocations of this user; None for all accounts that exist.
+            queue_path: only the accounts of budgets that apply in this queue; None for all queues.
+
+        Returns:
+            The accounts in the order of their budgets, then by owner and resource.
+
+        Raises:
+            RequestError: an argument is invalid.
+        """
+        owner = None if user is None else require_user(user)
+        path = None if queue_path is None else canonical_path(queue_path)
+        return self._read(self._model_queries.budget_accounts, owner, path)
+
+    def model_reports(self) -> tuple[ModelReport, ...]:
+        """Return the state and the definition of every other quota model, as plain data, in their order."""
+        return tuple(report() for report in self._read(self._model_queries.capture_reports))
+
+    def snapshot(self) -> PartitionSnapshot:
+        """Return a copy of the partition at this moment, from which all other values can be computed.
+
+        The lock is held for about half a microsecond for each queue and application.
+        """
+        from ugm.partition.answers.snapshot import copy_snapshot  # noqa: PLC0415 - see `_Part`
+
+        return copy_snapshot(self._state, self._read)
+
+    def _names(self, index: Mapping[str, object]) -> tuple[str, ...]:
+        return tuple(sorted(self._read(list, index)))
+
+
+T = TypeVar("T")
+
+
+class AdministrationOperations(PartitionParts):
+    """The operations of an administrator."""
+
+    def set_queue_quota(self, queue_path: str, quota: Resource) -> None:
+        """Set the maximum of a queue that the configuration does not name, for example the quota of a namespace.
+
+        Raises:
+            RequestError: the queue does not exist, the configuration names it, or the quota is invalid.
+        """
+        maximum = self._require_listed("quota", require_amounts("quota", quota))
+        if maximum is None:
+            raise RequestError("quota", quota, "expected a Resource that names at least one resource")
+        self._transactions.run(self._administration.set_queue_quota, queue_path, maximum)
+
+    def change_budget(self, change: BudgetChange) -> bool:
+        """Set the amounts of a budget, refill an account, or transfer what remains in one account to another.
+
+        The change applies to a budget of the configuration, or of a `ugm.budgets.Budgets` of the program. New amounts
+        stay until the configuration changes those of the budget. Nothing that runs is stopped.
+
+        Args:
+            change: the change, with a reason for people. With an id, a repeated call has no effect.
+
+        Returns:
+            False if the change of this id was made before.
+
+        Raises:
+            RequestError: there is no such budget or account, the amounts do not suit it, less remains than a transfer
+                moves, or another change had this id.
+        """
+        checked = require_budget_change(change)
+        return self._transactions.run(self._administration.change_budget, checked)
+
+    def add_node(self, name: str, offers: Resource) -> None:
+        """Register a node, which increases the maximum of the root.
+
+        After the first node is registered, requests for resources that no node has are denied. A node with a new
+        resource name causes all counters to be rebuilt on their next use.
+
+        Raises:
+            RequestError: a node of that name is registered with other resources, or an argument is invalid.
+        """
+        require_node(name, offers)
+        self._require_listed("offers", offers)
+        self._transactions.run(self._administration.add_node, name, offers)
+
+    def update_node(self, name: str, offers: Resource) -> None:
+        """Change the resources of a node. If usage exceeds the new total, nothing is evicted and growth is denied.
+
+        Raises:
+            RequestError: the node does not exist, or an argument is invalid.
+        """
+        require_node(name, offers)
+        self._require_listed("offers", offers)
+        self._transactions.run(self._administration.update_node, name, offers)
+
+    def remove_node(self, name: str) -> bool:
+        """Remove a node and return whether it existed. Without any node, the root allows nothing."""
+        return self._transactions.run(self._administration.remove_node, name)
+
+    def plan(self, config: PartitionConfig | None) -> ConfigPlan:
+        """Return the effects that another configuration would have, without any change.
+
+        The time depends on the size of the partition. The lock is held only to copy the usage.
+
+        Raises:
+            RequestError: the configuration is invalid.
+        """
+        from ugm.partition.config.plan import make_config_plan  # noqa: PLC0415 - see `_Part`
+
+        compiled = CompiledConfig.of(config)
+        return make_config_plan(self._plan_input(config), compiled)
+
+    def plan_input(self) -> ConfigPlanInput:
+        """Return a copy of everything that a plan depends on, so that another process can make the plan.
+
+        The lock is held for a time proportional to the number of queues, applications and allocations.
+        """
+        return self._plan_input(self._state.compiled.config)
+
+    def scheduled_changes(self, *, max_changes: int = 10) -> tuple[ScheduledChange, ...]:
+        """Return the next changes of limits by the schedule of the configuration in force, in their order.
+
+        Each change lists the limits that the present usage would exceed then. The time depends on the size of the
+        partition. The lock is held only to copy the usage.
+
+        Args:
+            max_changes: the maximum number of changes.
+
+        Raises:
+            RequestError: *max_changes* is not a number.
+        """
+        from ugm.partition.config.plan import make_scheduled_changes  # noqa: PLC0415 - see `_Part`
+
+        count = require_whole("max_changes", max_changes)
+        if self._lock.run(lambda: self._state.compiled.schedule) is None:
+            # Without the copy that follows, which takes long with thousands of queues.
+            return ()
+        return make_scheduled_changes(self.plan_input(), count)
+
+    def apply(self, plan: ConfigPlan, *, confirm: bool = False) -> None:
+        """Put the configuration of a plan in force.
+
+        A plan with `ConfigPlan.risks`, whose limits fall below the usage or by more than 10 %, has to be confirmed.
+        `configure` needs no confirmation.
+
+        Usage may have changed since the plan was made. The configuration may have been replaced by an equal one; the
+        changes are the planned ones. A plan that is in force already changes nothing.
+
+        Args:
+            plan: the plan.
+            confirm: whether its risks are accepted.
+
+        Raises:
+            RequestError: the configuration in force is not the one for which the plan was made, or the plan has risks
+                that are not confirmed. Nothing has changed.
+        """
+        from ugm.partition.config.plan import require_confirmed  # noqa: PLC0415 - see `_Part`
+
+        require_confirmed(plan, confirm=confirm)
+        self._transactions.run(self._change_config, self._administration.apply, plan)
+
+    def configure(self, config: PartitionConfig | None, author: str = "") -> None:
+        """Put another configuration in force at once.
+
+        All later answers follow it. Applications keep their queue and their group, nothing is evicted, and removed
+        queues with applications are drained. The time depends on the number of queues.
+
+        Args:
+            config: the configuration; None for none.
+            author: the author of the change, of at most 256 characters. `ugm.events.ConfigurationChanged` and a store
+                contain it.
+
+        Raises:
+            RequestError: an argument is invalid; the old configuration is still in force.
+        """
+        change = partial(self._administration.configure, author=author and require_name("author", author))
+        self._transactions.run(self._change_config, change, CompiledConfig.of(config))
+
+    def audit(self, running: Iterable[RunningAllocation | tuple[str, str, Resource]]) -> AuditReport:
+        """Compare the ledger with the allocations that really run, without any change.
+
+        Args:
+            running: the allocations that run, each as a `RunningAllocation` or as a tuple of its fields.
+
+        Raises:
+            RequestError: an item is not an allocation, or an id occurs twice.
+        """
+        from ugm.partition.answers.audit import AuditReport, differences, require_running  # noqa: PLC0415 - see `_Part`
+
+        by_id, (rows, applications) = require_running(running), self._read(self._queries.copy_for_audit)
+        return AuditReport(differences(rows, applications, by_id))
+
+    def reconcile(self, report: AuditReport) -> AuditReport:
+        """Repair the differences of an audit: adopt, release or correct allocations.
+
+        A difference is skipped if the ledger has changed there since the audit, or if its application is unknown.
+
+        Returns:
+            The differences that were repaired.
+
+        Raises:
+            RequestError: the report is invalid; nothing has changed.
+        """
+        from ugm.partition.admission.running_work import reconcile  # noqa: PLC0415 - see `_Part`
+        from ugm.partition.answers.audit import require_differences  # noqa: PLC0415 - see `_Part`
+
+        return self._transactions.run(reconcile, self._state, self._admission, require_differences(report))
+
+    def synchronize(
+        self,
+        running: Iterable[RunningApplication],
+        *,
+        starting: Iterable[str] = (),
+        among: Iterable[str] | None = None,
+    ) -> SyncReport:
+        """Make the applications and allocations equal to the running work of a host, in one step.
+
+        Missing applications and allocations are adopted, also above limits, like `adopt_application` and `adopt`. The
+        sizes and nodes of allocations are corrected. Allocations that no longer run are released, and applications
+        that the host does not name are ended. Pending requests of named applications stay.
+
+        Args:
+            running: the applications that run, with their allocations.
+            starting: the ids of applications and allocations that are about to run, or that wait. They are neither
+                released nor ended.
+            among: the ids of the only applications and allocations that may be released or ended; None for all. Hosts
+                that share a partition, or that start work while they list it, pass the ids that they found before.
+
+        Returns:
+            What has changed, and every limit that is exceeded now. A repeated call changes nothing.
+
+        Raises:
+            RequestError: an argument is invalid, an id occurs twice, or an application belongs to another user. Nothing
+                has changed.
+        """
+        from ugm.partition.admission.running_work import Synchronization, require_work  # noqa: PLC0415 - see `_Part`
+
+        work = require_work(running, starting, among)
+        synchronization = Synchronization(self._state, self._admission, self._lifecycle)
+        return self._transactions.run(synchronization.run, work, self._exceeded_limits)
+
+    def verify(self) -> None:
+        """Recompute every counter from the ledger, and compare it. Other quota models may compare theirs as well.
+
+        Raises:
+            InvariantError: a counter differs. This is a bug in ugm, please report it, or in a custom quota model.
+        """
+        from ugm.partition.engine.self_check import verify  # noqa: PLC0415 - see `_Part`
+
+        verify(self._state)
+        if self._models:
+            self._read(self._verify_models)
+
+    def _change_config(self, change: Callable[[T], None], argument: T) -> None:
+        """Put another configuration in force. Its models replace those of the old one in the same step."""
+        change(argument)
+        self._follow_config()
+
+    def _plan_input(self, config: PartitionConfig | None) -> ConfigPlanInput:
+        from ugm.partition.config.plan import copy_plan_input  # noqa: PLC0415 - see `_Part`
+
+        copy_models = partial(self._model_queries.copy_for_plan, config)
+        now = partial(self._models.clock.now, changes=False)
+        return copy_plan_input(self._state, self._lock.run, copy_models, now)
+
+    def _verify_models(self) -> None:
+        findings = self._model_queries.findings(row_calls(self._state.tables))
+        if findings:
+            raise InvariantError(tuple(findings))

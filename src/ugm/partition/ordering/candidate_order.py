@@ -1,0 +1,261 @@
+"""The scheduling order of the requests that may fit, among all those that are pending.
+
+The problem: a pass in scheduling order offers thousands of blocked requests, which decide the age of their queues until
+the pass skips them. A search for the few requests that fit must not visit them all.
+
+The idea: the order among the candidates follows without the pass. Requests of one priority come before all lower ones,
+if priorities are compared first and without offsets. Among them, the search descends into the child with candidates
+that uses the smallest part: children without candidates change nothing when they come first. If several use equal
+parts, the *age* of a child decides: its oldest request that the pass has not skipped when the next candidate of the
+child comes up. The pass has skipped all requests of its children that use smaller parts, and none of those that use
+larger parts. The age of a child never falls, so the child with the lower age at its candidate comes first.
+
+If priorities have offsets or are not compared first, or in rare other cases, `UndecidedError` says that the whole pass
+must be made.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Container, Iterable, Mapping
+from heapq import heapify, heappop, heappush
+from math import inf
+from typing import Any, Final, TypeAlias, final
+
+from ugm.identity import ROOT
+from ugm.model import UserRank
+from ugm.ordering.ratios import ZERO_RATIO, Ratio, fair_maximum, shares
+from ugm.ordering.sort_settings import QueueSettings
+from ugm.partition.engine.state import PartitionState
+from ugm.partition.ordering.request_classes import RequestClass, RequestClasses, WaitingRequest
+from ugm.queues.tree import Queue
+
+__all__ = ["CandidateOrder", "UndecidedError"]
+
+#: The value of an application in its queue, then the next request of a class, and the number of earlier ones.
+Candidate: TypeAlias = tuple[Any, WaitingRequest, int, RequestClass]
+
+_NOTHING: Final[Mapping[str, int]] = {}
+
+
+class UndecidedError(Exception):
+    """Only the whole pass shows which request comes next."""
+
+
+@final
+class CandidateOrder:
+    """The requests of open classes in scheduling order, all of one priority.
+
+    Args:
+        state: the partition; the caller holds the lock.
+        settings: the settings of the queues.
+        rank: returns the ranks of users for queues with the policy ``share``; None without shares.
+        requests: all pending requests.
+        priority: the priority.
+        classes: the classes of this priority.
+    """
+
+    def __init__(
+        self,
+        state: PartitionState,
+        settings: QueueSettings,
+        rank: Callable[[], UserRank | None],
+        requests: RequestClasses,
+        priority: int,
+        classes: Iterable[RequestClass],
+    ) -> None:
+        self._state: Final = state
+        self._settings: Final = settings
+        self._rank: Final = rank
+        self._in_queue: Final = requests.in_queue
+        self._priority: Final = priority
+        #: The candidates of each queue, as a heap, and the children with candidates.
+        self._heaps: Final[dict[str, list[Candidate]]] = {}
+        self._children: Final[dict[str, dict[str, None]]] = {ROOT: {}}
+        #: The usage of the queues that were compared, and the oldest requests below queues.
+        self._used: Final[dict[str, dict[str, int]]] = {}
+        self._oldest: Final[dict[str, tuple[float, float]]] = {}
+        #: The last granted request of each application and queue.
+        self._granted: Final[dict[str, WaitingRequest]] = {}
+        self._is_only_priority: Final = len(requests.priorities) == 1
+        #: Whether the age of the applications alone decides, so that all candidates are in one heap.
+        self._is_flat: Final = (
+            self._is_only_priority
+            and settings.is_by_submission
+            and not any(state.tree.queues[path].children for path in self._in_queue)
+        )
+        if self._is_flat and (heap := [(0, one.requests[0], 0, one) for one in classes]):
+            heapify(heap)
+            self._heaps[ROOT] = heap
+            return
+        for one in classes:
+            self.push(one, 0)
+
+    def push(self, one: RequestClass, position: int) -> None:
+        """Let the requests of a class take part from a position on."""
+        if position >= len(one.requests):
+            return
+        path, request = one.queue_path, one.requests[position]
+        if self._is_flat:
+            heappush(self._heaps.setdefault(ROOT, []), (0, request, position, one))
+            return
+        heap = self._heaps.setdefault(path, [])
+        heappush(heap, (self._value(path, request), request, position, one))
+        while len(heap) == 1 and path != ROOT:
+            above = path.rpartition(".")[0]
+            if above in self._in_queue:
+                raise UndecidedError
+            is_known = bool(self._children.setdefault(above, {}))
+            self._children[above][path] = None
+            if is_known:
+                return
+            path = above
+
+    def pop(self) -> Candidate | None:
+        """Take out the next request with the rest of its class, until `push`; None for no request.
+
+        Raises:
+            UndecidedError: only the whole pass shows which one comes next.
+        """
+        path = ROOT
+        while path not in self._heaps:
+            if not self._children[path]:
+                return None
+            path = self._first_child(path)
+        heap = self._heaps[path]
+        found = heappop(heap)
+        if not heap:
+            del self._heaps[path]
+            while path != ROOT and not self._children.get(path):
+                above = path.rpartition(".")[0]
+                del self._children[above][path]
+                path = above
+        return found
+
+    def grant(self, request: WaitingRequest) -> None:
+        """Follow the grant of a request that was taken out."""
+        path, usage = self._state.applications[request.row.application_id].row.queue_path, request.row.usage.amounts
+        self._granted[request.row.application_id] = request
+        for queue in self._state.tree.queues[path].lineage():
+            self._granted[queue.queue_path] = request
+            used = self._used.get(queue.queue_path)
+            if used is not None:
+                for name, amount in usage.items():
+                    used[name] = used.get(name, 0) + amount
+        if self._settings.of(path).policy == "fair" and path in self._heaps:
+            # Other classes may have requests of the same application.
+            heap = [(self._value(path, request), request, *rest) for _, request, *rest in self._heaps[path]]
+            self._heaps[path] = sorted(heap)
+
+    def keep(self, classes: Container[RequestClass]) -> None:
+        """Leave out all classes but some."""
+        heaps = {path: [one for one in heap if one[3] in classes] for path, heap in self._heaps.items()}
+        self._heaps.clear()
+        self._children.clear()
+        self._children[ROOT] = {}
+        if self._is_flat and heaps.get(ROOT):
+            heapify(heaps[ROOT])
+            self._heaps.update(heaps)
+            return
+        for heap in heaps.values():
+            for _, _, position, one in heap:
+                self.push(one, position)
+
+    # Comparisons
+
+    def _first_child(self, path: str) -> str:
+        """Return the child whose candidates come first."""
+        children = self._children[path]
+        if len(children) == 1:
+            return next(iter(children))
+        ratios = [(self._ratio(path, child), child) for child in children]
+        least = min(ratios, key=lambda one: (one[0].nearest, one[0]))[0]
+        tied = [child for ratio, child in ratios if ratio == least]
+        return tied[0] if len(tied) == 1 else min(tied, key=self._age)
+
+    def _age(self, path: str) -> float:
+        """Return the oldest request in and below a queue when its next candidate comes up."""
+        heap, queue = self._heaps.get(path), self._state.tree.queues[path]
+        if heap:
+            own = self._age_of_leaf(path, heap[0])
+            return own if self._is_only_priority else min(own, self._oldest_of(queue)[1])
+        first = self._first_child(path)
+        age, ratio = self._age(first), self._ratio(path, first)
+        for child in queue.children.values():
+            name = child.queue_path
+            if name != first:
+                same, lower = self._oldest_of(child)
+                age = min(age, lower)
+                if same < age and ratio < self._ratio(path, name):
+                    age = min(age, self._oldest_left(child))
+        return age
+
+    def _age_of_leaf(self, path: str, candidate: Candidate) -> int:
+        value, (number, *_), *_ = candidate
+        if self._settings.of(path).policy != "fifo":
+            for one in self._in_queue[path][self._priority]:
+                if one.application >= number:
+                    break
+                granted = self._granted.get(one.row.application_id)
+                if value < self._value(path, one) and (granted is None or granted.number < one.number):
+                    return one.application
+        return number
+
+    def _oldest_of(self, queue: Queue) -> tuple[float, float]:
+        """Return the oldest request of the priority in and below a queue, and that of lower priorities."""
+        path = queue.queue_path
+        found = self._oldest.get(path)
+        if found is None:
+            lists = self._in_queue.get(path, {})
+            own = [requests[0].application for priority, requests in lists.items() if priority < self._priority]
+            below = [self._oldest_of(child) for child in queue.children.values()]
+            same = [requests[0].application for priority, requests in lists.items() if priority == self._priority]
+            found = (
+                min([*same, *(one for one, _ in below)], default=inf),
+                min([*own, *(one for _, one in below)], default=inf),
+            )
+            self._oldest[path] = found
+        return found
+
+    def _oldest_left(self, queue: Queue) -> float:
+        """Return the oldest request of the priority in a queue that the pass has not reached since its last grant."""
+        granted, path = self._granted.get(queue.queue_path), queue.queue_path
+        if granted is None:
+            return self._oldest_of(queue)[0]
+        if queue.children or self._settings.of(path).policy != "fifo":
+            raise UndecidedError
+        requests = self._in_queue[path][self._priority]
+        later = bisect_right(requests, granted)
+        return requests[later].application if later < len(requests) else inf
+
+    # The compared values
+
+    def _value(self, path: str, request: WaitingRequest) -> Any:  # noqa: ANN401 - values of one queue are comparable
+        """Return the value by which the application of a request is compared before its submission."""
+        policy = self._settings.of(path).policy
+        if policy == "fifo":
+            return 0
+        application = self._state.applications[request.row.application_id]
+        if policy == "share":
+            rank = self._rank()
+            return 0 if rank is None else rank.position_of_user(application.row.user.name)
+        queue = self._state.tree.queues[path]
+        return shares(application.held() or _NOTHING, _guaranteed(queue), self._fair_maximum(queue))
+
+    def _ratio(self, above: str, path: str) -> Ratio:
+        """Return the part that a queue uses."""
+        if self._settings.of(above).by_submission:
+            return ZERO_RATIO
+        queue, used = self._state.tree.queues[path], self._used.get(path)
+        if used is None:
+            used = self._used[path] = dict(queue.usage() if queue.counter is None else queue.counter.used())
+        return Ratio.used(used, _guaranteed(queue), self._fair_maximum(queue))
+
+    def _fair_maximum(self, queue: Queue) -> Mapping[str, int]:
+        below = [one.quota.max_resources for one in queue.lineage()][-2::-1]
+        return fair_maximum([self._state.tree.cluster, *below])
+
+
+def _guaranteed(queue: Queue) -> Mapping[str, int]:
+    guaranteed = queue.quota.guaranteed
+    return _NOTHING if guaranteed is None else guaranteed.amounts

@@ -1,0 +1,489 @@
+"""The reservations of a partition: the requests that have one, their starts, and the requests that they hold back.
+
+A reservation is stored in the state as the queue and the id of the request, so it survives the order of the other
+requests, and a store keeps it. Everything else is planned from the ledger and the clock; see
+`ugm.partition.ordering.planned_start`. A plan is made again when something has changed that it did not make itself.
+
+Only scheduling passes and the waiting list respect reservations. A call of `allocate` by the program does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Self, final
+
+from ugm.decision import Decision, Violation
+from ugm.identity import TrackingType, ancestors
+from ugm.model import SetupViolation
+from ugm.ordering.sort_settings import QueueSettings
+from ugm.partition.admission.admission import AdmissionControl
+from ugm.partition.config.compiled import CompiledConfig
+from ugm.partition.engine.application import ChangeMarks
+from ugm.partition.engine.model_set import ModelSet
+from ugm.partition.engine.state import PartitionState
+from ugm.partition.ordering.planned_start import (
+    CandidateRequest,
+    Change,
+    PlannedStart,
+    Reservation,
+    plan_start,
+    released_places,
+    sorted_ends,
+)
+from ugm.partition.rows import Allocation, AllocationRequest, AllocationState, RequestFields
+
+__all__ = ["Reservations"]
+
+#: Priorities are signed 32-bit integers.
+_LOWEST: Final = -(2**31)
+_HIGHEST: Final = 2**31 - 1
+
+
+@final
+class _Trial:
+    """The reservations and grants of a pass that is tried out and undone.
+
+    The changes of reservations before the first grant are recorded. The later ones depend on grants that do not exist
+    yet: a request that was reserved after them could keep those requests waiting that the pass has granted before it.
+    """
+
+    __slots__ = ("before_grants", "dropped", "ends", "reservations")
+
+    #: The reservations and `dropped` before the first grant; None before it.
+    before_grants: tuple[dict[str, str], set[str]] | None
+
+    #: The queues whose reservation was dropped.
+    dropped: set[str]
+    #: What the requests that the pass has granted free at their ends.
+    ends: list[Change]
+    reservations: dict[str, str]
+
+    def __init__(self, reservations: Mapping[str, str]) -> None:
+        self.before_grants = None
+        self.ends = []
+        self.dropped = set()
+        self.reservations = dict(reservations)
+
+    @property
+    def to_record(self) -> tuple[dict[str, str], set[str]]:
+        """The reservations that the pass has made without grants, and the queues whose reservation it has dropped."""
+        return self.before_grants or (self.reservations, self.dropped)
+
+    def set(self, queue_path: str, allocation_id: str | None) -> None:
+        """Let a request reserve capacity for a queue in place of the one before; None for no request."""
+        self.reservations.pop(queue_path, None)
+        if allocation_id is None:
+            self.dropped.add(queue_path)
+        else:
+            self.reservations[queue_path] = allocation_id
+
+    def grant(self, waiting: CandidateRequest, now: int) -> None:
+        """Note a grant, which ends the reservation of the request."""
+        if self.before_grants is None:
+            self.before_grants = dict(self.reservations), set(self.dropped)
+        granted = waiting.allocation_id
+        self.reservations = {path: name for path, name in self.reservations.items() if name != granted}
+        if waiting.row.duration is not None:
+            self.ends.append((now + waiting.row.duration, released_places(waiting.application, waiting.row.usage)))
+
+
+@final
+class Reservations:
+    """The reservations of one partition; the caller holds the lock.
+
+    Args:
+        state: the partition.
+        models: its quota models.
+        admission: decides about requests.
+        start_marking: returns marks of all changes from now on.
+    """
+
+    __slots__ = (
+        "_admission",
+        "_marks",
+        "_models",
+        "_now",
+        "_planned",
+        "_settings",
+        "_start_marking",
+        "_state",
+        "_trial",
+    )
+
+    #: What has changed since the last plan; None while nothing follows the changes.
+    _marks: ChangeMarks | None
+    #: The requests that have reservations, the earliest reservation first; None before the first plan.
+    _planned: list[PlannedStart] | None
+    _settings: tuple[CompiledConfig, QueueSettings] | None
+
+    def __init__(
+        self,
+        state: PartitionState,
+        models: ModelSet,
+        admission: AdmissionControl,
+        start_marking: Callable[[], ChangeMarks],
+    ) -> None:
+        self._state: Final = state
+        self._models: Final = models
+        self._admission: Final = admission
+        self._start_marking: Final = start_marking
+        self._marks = None
+        self._planned = None
+        self._settings = None
+        #: The second of the plan.
+        self._now = 0
+        #: The pass that is tried out; None if there is none.
+        self._trial: _Trial | None = None
+
+    # Questions
+
+    @property
+    def are_enabled(self) -> bool:
+        """True if some queue of the configuration reserves capacity."""
+        return self._queue_settings.has_reservations
+
+    def current(self) -> tuple[Reservation, ...]:
+        """Return the reservations at this moment."""
+        if not self.are_enabled or not self._stored():
+            return ()
+        now = self._models.clock.now(changes=False)
+        if self._marks is None:
+            # A query does not make later changes slower.
+            self._planned, self._now = self._plan((), now), now
+        else:
+            self._follow(now)
+        return tuple(one.reservation() for one in self._planned or ())
+
+    # Changes
+
+    def allocate(self, fields: RequestFields) -> Decision:
+        """Decide about a request of a scheduling pass; if queues block it, it may reserve capacity.
+
+        Raises:
+            RequestError: as for `ugm.Partition.allocate`.
+        """
+        request = AllocationRequest._make(fields)
+        if not self.are_enabled:
+            self._marks = self._planned = None
+            return self._admission.allocate(request)
+        now = self._models.clock.now(changes=True)
+        row = self._admission.row(request, AllocationState.HELD, now)
+        known = self._state.allocations.get(request.allocation_id)
+        if known is not None and known.state is not AllocationState.PENDING:
+            return self._admission.allocate(request)
+        self._follow(now)
+        self._drop_blocked()
+        waiting = CandidateRequest.of(self._state, self._state.owner(row), row)
+        objection = self.objection(waiting)
+        decision = self._admission.allocate(request, () if objection is None else (objection,))
+        if decision:
+            self._take_marks()
+            self._note_grant(waiting)
+        elif known is not None:
+            self._reserve(waiting, decision.violations)
+        return decision
+
+    def _note_grant(self, waiting: CandidateRequest) -> None:
+        """Follow a grant without planning again, if it changes no more of the plans than their slack."""
+        for one in self._planned or ():
+            is_own = waiting.starts and one.request.application is waiting.application
+            is_own |= one.request.allocation_id == waiting.allocation_id
+            if is_own or self._comes_before(waiting, one.request):
+                self._planned = None
+                return
+        for one in self._planned or ():
+            one.take(waiting, self._now)
+
+    def _reserve(self, waiting: CandidateRequest, violations: Iterable[Violation]) -> None:
+        """Reserve the queues of a denied request that no other request has reserved, if only queues block it."""
+        if not is_blocked_by_queues(violations):
+            return
+        for path in self._free_paths(waiting):
+            self._set(path, waiting.allocation_id)
+            self._planned = None
+
+    def reserve_placed(self, allocation_id: str) -> None:
+        """Let a pending request for which a preemption plan has made room reserve capacity in its queues.
+
+        It takes the place of other requests, except of those for which earlier plans have made room.
+        """
+        current, placed = self._state.current_reservations(), self._state.placed
+        application = self._state.applications[self._state.allocations[allocation_id].application_id]
+        for path in ancestors(application.queue.queue_path):
+            if self._queue_settings.reserves(path) and current.get(path) not in placed:
+                self._set(path, allocation_id)
+                self._planned = None
+
+    def _set(self, queue_path: str, allocation_id: str | None) -> None:
+        if self._trial is None:
+            self._state.set_reservation(queue_path, allocation_id)
+        else:
+            self._trial.set(queue_path, allocation_id)
+
+    def _free_paths(self, waiting: CandidateRequest) -> list[str]:
+        """Return the queues of a blocked request whose reservation it gets."""
+        taken = {path: one.request for one in self._planned or () for path in one.queue_paths}
+        return [
+            path
+            for path in ancestors(waiting.application.queue.queue_path)
+            if self._queue_settings.reserves(path)
+            and (path not in taken or self._comes_before(waiting, taken[path]))
+            and (path not in taken or taken[path].allocation_id != waiting.allocation_id)
+        ]
+
+    def _drop_blocked(self) -> None:
+        """Drop the reservations of requests that something else blocks, or whose queue does not reserve any more."""
+        if self._trial is None and not self._state.row.reservations:
+            return
+        stored = self._stored()
+        if stored:
+            kept = {path for one in self._planned or () for path in one.queue_paths}
+            for path in sorted(stored.keys() - kept):
+                self._set(path, None)
+
+    # Passes that are tried out
+
+    def begin_trial(self) -> None:
+        """Begin a pass whose grants are charged and refunded, and recorded nowhere."""
+        self._follow(self._models.clock.now(changes=True))
+        self._trial = _Trial(self._state.current_reservations())
+        self._drop_blocked()
+
+    def next_request(self, row: Allocation) -> CandidateRequest:
+        """Return a pending request that the trial decides about next."""
+        self.follow_trial()
+        return self._candidate(row, self._now)
+
+    def follow_trial(self) -> None:
+        """Bring the plan up to date with the grants of the trial."""
+        self._follow(self._now)
+        self._drop_blocked()
+
+    def objection_key(self, row: Allocation) -> tuple[object, ...]:
+        """Return what decides about objections to a request besides its class."""
+        holding = self._state.applications[row.application_id].holding
+        if self._models:
+            return holding is None, row.application_id, row.duration
+        planned = self._planned or ()
+        shared = any(one.request.row.application_id == row.application_id for one in planned)
+        end = None if row.duration is None else self._now + row.duration
+        ends = [end is not None and one.start is not None and end <= one.start for one in planned]
+        return holding is None, row.application_id if shared else None, *ends
+
+    def may_reserve(self, row: Allocation) -> bool:
+        """Return whether a blocked request may get a reservation."""
+        self.follow_trial()
+        taken = {path: one.request.row.priority for one in self._planned or () for path in one.queue_paths}
+        settings = self._queue_settings
+        return any(
+            settings.reserves(path) and (path not in taken or settings.has_offsets or row.priority > taken[path])
+            for path in ancestors(self._state.applications[row.application_id].row.queue_path)
+        )
+
+    def note_trial_grant(self, waiting: CandidateRequest) -> None:
+        """Follow a grant of the trial after its charge."""
+        assert self._trial is not None  # noqa: S101 - a trial runs
+        self._trial.grant(waiting, self._now)
+        self._note_grant(waiting)
+
+    def note_blocked(self, waiting: CandidateRequest) -> None:
+        """Let a request of the trial that a limit blocks have a reservation, if there is one for it."""
+        if self._free_paths(waiting):
+            self._reserve(waiting, self._admission.violations(waiting.application, waiting.row))
+
+    @property
+    def plan(self) -> object:
+        """The current plan: another object after each change that may let more requests pass."""
+        return self._planned
+
+    def has_reservation(self, allocation_id: str) -> bool:
+        """Return whether a request has a reservation."""
+        return allocation_id in self._stored().values()
+
+    def reserved(self) -> frozenset[str]:
+        """Return the requests that have reservations."""
+        return frozenset(self._stored().values())
+
+    def are_all_taken(self) -> bool:
+        """Return whether each queue that reserves capacity has a reservation, or nothing pending."""
+        taken = {path for one in self._planned or () for path in one.queue_paths}
+        settings = self._queue_settings
+        paths: Iterable[str] = settings.reserving
+        if settings.has_reserving_template:
+            paths = (path for path in self._state.tree.queues if settings.reserves(path))
+        left = {path for path in paths if path not in taken}
+        rows = self._state.tables.requests if left else ()
+        return not any(left.intersection(ancestors(self._queue_of(name))) for name in rows)
+
+    def _queue_of(self, allocation_id: str) -> str:
+        row = self._state.allocations[allocation_id]
+        return self._state.applications[row.application_id].row.queue_path
+
+    def end_trial(self) -> None:
+        """End the pass, and record the reservations that it has made or dropped before its first grant."""
+        trial, self._trial, self._planned = self._trial, None, None
+        assert trial is not None  # noqa: S101 - a trial runs
+        before = self._state.current_reservations()
+        made, dropped = trial.to_record
+        for path in sorted(dropped.difference(made).intersection(before)):
+            self._state.set_reservation(path, None)
+        for path, name in made.items():
+            if before.get(path) != name:
+                self._state.set_reservation(path, name)
+
+    def abandon_trial(self) -> None:
+        """End the pass after an error."""
+        self._trial = self._planned = None
+
+    # Objections
+
+    def objection(self, waiting: CandidateRequest) -> Violation | None:
+        """Return the violation of a grant that would delay a reserved request; None if it may be made."""
+        planned = self._planned or ()
+        own = next((one for one in planned if one.request.allocation_id == waiting.allocation_id), None)
+        if own is not None and own.start == self._now:
+            # The plan of the others contains its start.
+            return None
+        for one in planned:
+            if one is not own and not self._comes_before(waiting, one.request):
+                objection = one.objection(waiting, self._now) or self._objection_of_models(waiting, one)
+                if objection is not None:
+                    return objection
+        return None
+
+    def _objection_of_models(self, waiting: CandidateRequest, one: PlannedStart) -> Violation | None:
+        """Return the violation of a request with which other quota models would deny a reserved one."""
+        models = self._models
+        # A model that depends on the time may count a request that has ended.
+        if not models or (waiting.ends_by(self._now, one.start) and not models.clock.is_read_first):
+            return None
+        if any(isinstance(violation, SetupViolation) for violation in models.check(waiting.claim)):
+            # A model need not be able to charge a claim for which it is not set up. It denies the request itself.
+            return None
+        mark, is_pending = len(self._state.lock.changes), waiting.allocation_id in waiting.application.pending
+        models.charge(waiting.claim, pending=is_pending)
+        violations = models.check(one.request.claim)
+        models.take_back(mark)
+        if not violations:
+            return None
+        return ReservationViolation.of(one.request.allocation_id, violations[0])
+
+    def _comes_before(self, waiting: CandidateRequest, reserved: CandidateRequest) -> bool:
+        """Return whether a request has a higher priority than a reserved one, where their queues part."""
+        settings, priority = self._queue_settings, reserved.row.priority
+        if not settings.has_offsets and waiting.row.priority <= priority:
+            return False
+        one, other = waiting.application.queue.queue_path, reserved.application.queue.queue_path
+        above = next(path for path in ancestors(one) if path in ancestors(other))
+        if not settings.of(above).priority_first:
+            return False
+        return self._priority_below(waiting, above) > self._priority_below(reserved, above)
+
+    def _priority_below(self, waiting: CandidateRequest, above: str) -> int:
+        """Return the priority of a request as the children of a queue are compared."""
+        priority = waiting.row.priority
+        for path in ancestors(waiting.application.queue.queue_path):
+            if path == above:
+                break
+            settings = self._queue_settings.of(path)
+            highest = settings.offset if settings.is_fenced else priority + settings.offset
+            priority = min(max(highest, _LOWEST), _HIGHEST)
+        return priority
+
+    # Following the partition
+
+    @property
+    def _queue_settings(self) -> QueueSettings:
+        compiled = self._state.compiled
+        if self._settings is None or self._settings[0] is not compiled:
+            self._settings = compiled, QueueSettings(compiled.config)
+        return self._settings[1]
+
+    def _follow(self, now: int) -> None:
+        """Bring the plan up to date."""
+        # What a quota model denies may depend on the time.
+        is_later = now != self._now and bool(self._models) and self._models.clock.is_read_first
+        is_outdated, self._now = self._take_marks() or is_later, now
+        if is_outdated or self._planned is None or (self._planned and _has_passed(self._planned, now)):
+            # If planning is interrupted, the next call does it.
+            self._planned = None
+            self._planned = self._plan(() if self._trial is None else self._trial.ends, now)
+
+    def _take_marks(self) -> bool:
+        """Return whether anything has changed since the last call that may change a plan."""
+        if self._marks is None:
+            self._marks = self._start_marking()
+        marks = self._marks
+        freed, is_outdated = bool(marks.freed), marks.everything
+        changed = [(name, one) for name, ids in marks.take().items() for one in ids]
+        if not changed or is_outdated:
+            return is_outdated
+        return freed or bool(self._models.pending) or any(not self._is_pending(*one) for one in changed)
+
+    def _is_pending(self, application_id: str, allocation_id: str) -> bool:
+        application = self._state.applications.get(application_id)
+        return application is not None and allocation_id in application.pending
+
+    def _plan(self, more: Iterable[Change], now: int) -> list[PlannedStart]:
+        """Return the reserved requests with their starts."""
+        planned: list[PlannedStart] = []
+        reserving = self._reserving_queues()
+        ends = sorted_ends(self._state) if reserving else []
+        for name, paths in reserving.items():
+            waiting = self._candidate(self._state.allocations[name], now)
+            violations = self._admission.violations(waiting.application, waiting.row)
+            if not waiting.application.row.failing and (not violations or is_blocked_by_queues(violations)):
+                one = PlannedStart(waiting, paths)
+                plan_start(self._state, one, planned, ends, more, now)
+                planned.append(one)
+        return planned
+
+    def _reserving_queues(self) -> dict[str, tuple[str, ...]]:
+        """Return the queues of each stored reservation that still reserve capacity."""
+        found: dict[str, tuple[str, ...]] = {}
+        for path, name in self._stored().items():
+            queue = self._state.applications[self._state.allocations[name].application_id].row.queue_path
+            if path in ancestors(queue) and self._queue_settings.reserves(path):
+                found[name] = (*found.get(name, ()), path)
+        return found
+
+    def _stored(self) -> Mapping[str, str]:
+        """Return the request that has the reservation of each queue, the earliest reservation first."""
+        return self._state.current_reservations() if self._trial is None else self._trial.reservations
+
+    def _candidate(self, row: Allocation, now: int) -> CandidateRequest:
+        return CandidateRequest.of(self._state, self._state.applications[row.application_id], row.granted(now))
+
+
+class ReservationViolation(Violation):
+    """A reserved request that a quota model would deny after another one."""
+
+    _denial: Violation
+
+    @classmethod
+    def of(cls, allocation_id: str, denial: Violation) -> Self:
+        """Return the violation for a reserved request and its denial."""
+        amounts = denial.resource, denial.limit, denial.used, denial.requested
+        made = cls("reservation", allocation_id, denial.queue_path, "", *amounts)
+        made._denial = denial
+        return made
+
+    @property
+    def can_wait(self) -> bool:
+        """True: the request may fit after the reserved one has ended."""
+        return True
+
+    def _what(self) -> str:
+        return f"it would be denied after this request ({self._denial})"
+
+
+def is_blocked_by_queues(violations: Iterable[Violation]) -> bool:
+    """Return whether only queue limits or the size of the cluster deny a request, and waiting can help."""
+    found = tuple(violations)
+    # A limit that a schedule raises later can be waited for, but nothing can be reserved below it now.
+    return bool(found) and all(one.kind == TrackingType.QUEUE and one.requested <= one.limit for one in found)
+
+
+def _has_passed(planned: Iterable[PlannedStart], now: int) -> bool:
+    """Return whether a planned start has passed."""
+    return any(one.start is not None and one.start < now for one in planned)

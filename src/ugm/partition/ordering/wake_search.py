@@ -1,0 +1,282 @@
+"""The search of the waiting list for the pending requests that fit after a release or a raised limit.
+
+The answer is that of a pass in scheduling order that grants each request which fits. It is found by making the pass:
+each request that fits is charged to all limits and models, and everything is refunded at the end, under one lock.
+
+The idea: `ugm.partition.ordering.request_classes` remembers what blocks a request. Only the classes that are open are
+tested, in the order of `ugm.partition.ordering.candidate_order`. Where blocked requests decide about the order, the
+whole pass is made over a copy of the order. It is also made if requests may get or lose reservations.
+
+The cost: a search takes time in proportion to the classes that may fit. A whole pass, the first search, and the first
+one after a change of queues, limits or nodes read everything.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Final, final
+
+from ugm.counters import fits
+from ugm.identity import TrackingType
+from ugm.model import UserRank
+from ugm.ordering.sort_settings import QueueSettings
+from ugm.partition.admission.admission import AdmissionControl
+from ugm.partition.admission.trial_charges import TrialCharges
+from ugm.partition.config.compiled import NEVER
+from ugm.partition.engine.application import ChangeMarks
+from ugm.partition.engine.model_set import ModelSet
+from ugm.partition.engine.state import PartitionState
+from ugm.partition.ordering.candidate_order import CandidateOrder, UndecidedError
+from ugm.partition.ordering.pending_order import OrderCopy, PendingOrder, rank_of
+from ugm.partition.ordering.request_classes import BlockingLimit, Owner, RequestClass, RequestClasses, owners_of
+from ugm.partition.ordering.reservations import Reservations
+from ugm.partition.rows import Allocation, AllocationRequest
+
+__all__ = ["WakeSearch"]
+
+#: The longest wait for a change of limits by a schedule, in seconds.
+_LONGEST_PAUSE: Final = 86400
+
+
+@final
+class WakeSearch:
+    """The search for the pending requests that fit; the caller holds the lock.
+
+    Args:
+        state: the partition.
+        models: its quota models.
+        admission: decides about requests.
+        reservations: the reservations of the partition.
+        marks: marks of all changes since the last search.
+
+    Attributes:
+        is_outdated: whether everything must be read again, so that requests are woken again. Set without the lock.
+        tests: the number of requests that were compared with all their limits so far.
+    """
+
+    def __init__(
+        self,
+        state: PartitionState,
+        models: ModelSet,
+        admission: AdmissionControl,
+        reservations: Reservations,
+        marks: ChangeMarks,
+    ) -> None:
+        self._state: Final = state
+        self._models: Final = models
+        self._admission: Final = admission
+        self._reservations: Final = reservations
+        self._marks: Final = marks
+        self._charges: Final = TrialCharges(state, models)
+        self.is_outdated: bool = True
+        self.tests: int = 0
+        self._classes = RequestClasses(state, models, admission)
+        self._settings = QueueSettings(None)
+        self._epoch: object = None
+        #: The owners of the limits that the last pass has charged.
+        self._charged: set[Owner] = set()
+        #: Whether the pass respects and makes reservations.
+        self._is_reserving = False
+        #: The classes of requests that reservations hold back, with `Reservations.objection_key`, until the plan is
+        #: another one.
+        self._held_back: tuple[object, set[tuple[object, ...]]] = (None, set())
+
+    def until_change(self) -> int | None:
+        """Return the number of seconds until limits may change by a schedule, at most a day; None if they never do."""
+        compiled = self._state.compiled
+        if compiled.schedule is None or compiled.changes_at >= NEVER:
+            return None
+        return min(max(1, compiled.changes_at - self._models.clock.latest), _LONGEST_PAUSE)
+
+    def run(self, *, reserving: bool = False) -> tuple[AllocationRequest, ...]:
+        """Return the requests that a pass would grant, in its order.
+
+        Args:
+            reserving: whether the pass respects and makes reservations, within a trial of them.
+        """
+        self._is_reserving = reserving
+        try:
+            woken = self._pass(is_first=self._follow())
+            self._charges.refund_all()
+        except BaseException:
+            # The lock rebuilds what was charged.
+            self.is_outdated = True
+            self._charges.forget()
+            raise
+        for row in woken:
+            self._classes.offer(row.allocation_id)
+        return tuple(row.request for row in woken)
+
+    # Passes
+
+    def _pass(self, *, is_first: bool) -> list[Allocation]:
+        """Return the requests that a pass would grant, each charged; *is_first* if nothing is known to be blocked."""
+        if not is_first and self._is_decided():
+            try:
+                return self._search()
+            except UndecidedError:
+                self._start_again()
+        return self._whole_pass()
+
+    def _is_decided(self) -> bool:
+        """Return whether the pass may leave out all blocked requests."""
+        settings, is_uniform = self._settings, self._is_uniform()
+        if not self._is_reserving:
+            return is_uniform or not (settings.has_offsets or settings.has_priority_last)
+        # No blocked request gets a reservation, and none loses one.
+        reserved = map(self._classes.class_of, self._reservations.reserved())
+        return is_uniform and self._reservations.are_all_taken() and self._classes.open.keys().isdisjoint(reserved)
+
+    def _is_uniform(self) -> bool:
+        """Return whether all pending requests have the same priority in all queues."""
+        return len(self._classes.priorities) <= 1 and not self._settings.has_offsets
+
+    def _search(self) -> list[Allocation]:
+        """Return the requests that a pass would grant, each charged.
+
+        Raises:
+            UndecidedError: requests that do not fit decide about the order.
+        """
+        woken, by_priority = list[Allocation](), dict[int, list[RequestClass]]()
+        for one in self._classes.open:
+            by_priority.setdefault(one.priority, []).append(one)
+        rank = cache(self._rank)
+        for priority in sorted(by_priority, reverse=True):
+            classes = [one for one in by_priority[priority] if one in self._classes.open]
+            order = CandidateOrder(self._state, self._settings, rank, self._classes, priority, classes)
+            while (first := order.pop()) is not None:
+                _, request, position, found = first
+                if self._is_granted(found, request.row):
+                    woken.append(request.row)
+                    order.grant(request)
+                    self._classes.block_again()
+                    order.keep(self._classes.open)
+                    if self._is_reserving and not self._is_decided():
+                        raise UndecidedError
+                if found in self._classes.open:
+                    order.push(found, position + 1)
+        return woken
+
+    def _rank(self) -> UserRank | None:
+        read = rank_of(self._state)
+        return None if read is None else read()
+
+    def _start_again(self) -> None:
+        """Undo a pass that has not ended."""
+        self._charges.refund_all()
+        self._reopen()
+        if self._is_reserving:
+            self._reservations.abandon_trial()
+            self._reservations.begin_trial()
+
+    def _whole_pass(self) -> list[Allocation]:
+        """Return the requests that a pass over all requests would grant, each charged."""
+        state, offered = self._state, self._classes.offered
+        order = PendingOrder(OrderCopy.of_pending(state, for_keys=False), {})
+        woken: list[Allocation] = []
+        while self._classes.open or self._is_reserving:
+            application = order.tree.first()
+            request = None if application is None else application.next()
+            if application is None or request is None:
+                break
+            row = state.allocations[request.allocation_id]
+            found = self._classes.class_of(row.allocation_id)
+            is_open = found in self._classes.open and row.allocation_id not in offered
+            if is_open and self._is_granted(found, row):
+                woken.append(row)
+                order.tree.grant(application, request)
+                continue
+            order.tree.skip(application, request)
+            if self._is_reserving and row.allocation_id not in offered and self._reservations.may_reserve(row):
+                self._reservations.note_blocked(self._reservations.next_request(row))
+        return woken
+
+    # Decisions
+
+    def _is_granted(self, found: RequestClass, row: Allocation) -> bool:
+        """Charge a request of an open class if it fits; otherwise note what blocks the class."""
+        # A request that is older than the list of resources may have names that are not listed any more.
+        if not self._state.active_limits.request_names.allow(row.usage) or self._is_held_back(found, row):
+            return False
+        if self._is_denied(found, row):
+            return False
+        application = self._state.applications[row.application_id]
+        waiting = self._reservations.next_request(row) if self._is_reserving else None
+        self._charges.charge(application, self._granted(row))
+        if waiting is not None:
+            self._reservations.note_trial_grant(waiting)
+        self._charged.update(owners_of(application.row.user.name, application.row.group or "", found.queue_path))
+        return True
+
+    def _is_denied(self, found: RequestClass, row: Allocation) -> bool:
+        """Return whether a limit denies a request, and block its class by the limit."""
+        application, vector = self._state.applications[row.application_id], self._state.vector(row.usage)
+        for counter in application.queue.chain:
+            if not fits((counter,), vector):
+                owner = TrackingType.QUEUE, counter.queue_path
+                self._classes.block(found, BlockingLimit(owner, row.usage, counter))
+                return True
+        self.tests += 1
+        violations = self._admission.violations(application, self._granted(row))
+        limit = self._classes.limit_of(application, violations[0], row.usage) if violations else None
+        if limit is not None:
+            self._classes.block(found, limit)
+        return bool(violations)
+
+    def _granted(self, row: Allocation) -> Allocation:
+        """Return a pending request as it would be held now."""
+        clock = self._models.clock
+        return row.granted(clock.latest if row.duration is None else clock.now(changes=True))
+
+    # Reservations
+
+    def _is_held_back(self, found: RequestClass, row: Allocation) -> bool:
+        """Return whether a reservation holds back a request that fits."""
+        if not self._is_reserving:
+            return False
+        reservations = self._reservations
+        reservations.follow_trial()
+        if self._held_back[0] is not reservations.plan:
+            self._held_back = reservations.plan, set()
+        key, has_reservation = (
+            (found, *reservations.objection_key(row)),
+            reservations.has_reservation(row.allocation_id),
+        )
+        if key in self._held_back[1] and not has_reservation:
+            return True
+        candidate = reservations.next_request(row)
+        if reservations.objection(candidate) is None:
+            return False
+        if self._admission.violations(candidate.application, candidate.row):
+            reservations.note_blocked(candidate)
+        elif not has_reservation:
+            self._held_back[1].add(key)
+        return True
+
+    # Following the partition
+
+    def _follow(self) -> bool:
+        """Bring everything up to date, and return whether everything was read."""
+        marks, classes, epoch = self._marks, self._classes, self._state.active_limits.epoch
+        if self.is_outdated or marks.everything or epoch is not self._epoch:
+            self.is_outdated = False
+            self._epoch, self._settings = epoch, QueueSettings(self._state.compiled.config)
+            self._charged.clear()
+            classes = self._classes = RequestClasses(self._state, self._models, self._admission)
+            marks.take()
+            for name, application in self._state.applications.items():
+                classes.follow(name, application.pending)
+            return True
+        if marks.freed:
+            classes.return_offered()
+        for name in marks.freed:
+            self._charged.update(classes.owners(name))
+        self._reopen()
+        for name, request_ids in marks.take().items():
+            classes.follow(name, request_ids)
+        return False
+
+    def _reopen(self) -> None:
+        """Open what released requests, and woken ones that were not charged, have closed."""
+        self._classes.reopen(self._charged)
+        self._charged.clear()

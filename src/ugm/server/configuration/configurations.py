@@ -1,0 +1,354 @@
+"""The configuration of all partitions of a server: the one in force, reloads from the file, and uploads.
+
+A configuration is applied to all partitions or to none: it is read, validated and compiled for every partition before
+the first of them changes. An upload does not change the file, so the next reload returns to the content of the file.
+
+Every reload is logged: at level INFO if the file is now in force, at WARNING if it was refused.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from threading import Lock
+from typing import Final, NamedTuple, final
+
+from ugm import ConfigError, Problem, RequestError, UgmError
+from ugm.config import PartitionConfig, QueueConfig, SchedulerConfig, dump_config, load_config, parse_config
+from ugm.config.text import included_files
+from ugm.events import ConfigurationChanged
+from ugm.identity import ROOT
+from ugm.partition import AbstractPartition, Changes, changes
+from ugm.server.configuration.attempts import Actor, ConfigAttempts
+from ugm.server.http.audit import AuditLog
+from ugm.server.http.payloads import ApiError
+
+__all__ = ["ConfigOutcome", "Configurations"]
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+_PROGRAM: Final = Actor("local", "program")
+_WATCH: Final = Actor("local", "watch")
+
+
+class ConfigOutcome(NamedTuple):
+    """The result of an attempt to replace the configuration."""
+
+    #: The source of the configuration: ``start``, ``file`` or ``upload``.
+    source: str
+    #: In seconds since 1970.
+    at: float
+    #: The problems for which it was refused; empty if it was applied.
+    problems: tuple[Problem, ...] = ()
+
+
+@final
+class Configurations:
+    """Replaces the configuration of several partitions together.
+
+    Args:
+        partitions: the partitions by name, as in the configuration.
+        path: the configuration file; None without one.
+        clock: returns the time, in seconds since 1970.
+        audit: records the changes.
+        is_file_shared: whether the file may contain further partitions, which other servers serve.
+    """
+
+    __slots__ = (
+        "_audit",
+        "_clock",
+        "_file_state",
+        "_inclusions",
+        "_is_compared",
+        "_is_file_shared",
+        "_partitions",
+        "_started",
+        "_swapping",
+        "_writing",
+        "attempts",
+        "counts",
+        "in_use",
+        "outcome",
+        "path",
+        "refused",
+        "unapplied",
+    )
+
+    #: The newest attempts.
+    attempts: ConfigAttempts
+    #: The number of attempts by source (``file`` or ``upload``) and result (``applied`` or ``refused``).
+    counts: dict[tuple[str, str], int]
+    #: The result of the last attempt.
+    outcome: ConfigOutcome
+    #: The last successful attempt, so the source and the start of the configuration in force.
+    in_use: ConfigOutcome
+    #: The problems of the file when it was last read; empty if it was applied.
+    refused: tuple[Problem, ...]
+    #: The differences between the file at the start and the configuration in force, a line each; empty after either was
+    #: replaced. A store keeps the configuration, so a file that was edited while no server ran is not in force.
+    unapplied: tuple[str, ...]
+    #: The state of the file when it was last read, to detect changes.
+    _file_state: object
+
+    def __init__(
+        self,
+        partitions: Mapping[str, AbstractPartition],
+        path: str | os.PathLike[str] | None,
+        *,
+        clock: Callable[[], float] = time.time,
+        audit: AuditLog | None = None,
+        is_file_shared: bool = False,
+    ) -> None:
+        self._partitions: Final = partitions
+        self._is_file_shared: Final = is_file_shared
+        self.path: Final = None if path is None else Path(path)
+        self._clock: Final = clock
+        self._audit: Final = audit or AuditLog(clock)
+        #: Held during a replacement: two at a time could leave the partitions with different configurations.
+        self._writing: Final = Lock()
+        #: Held while the partitions are changed one after the other, so that no reader gets a mix.
+        self._swapping: Final = Lock()
+        #: The state of the file when it was read last, and the files that it includes.
+        self._inclusions: tuple[object, tuple[str, ...]] = (None, ())
+        self._file_state = self._read_file_state()
+        self._started: Final = clock()
+        self.outcome = self.in_use = ConfigOutcome("start", self._started)
+        self.refused = ()
+        self.unapplied = ()
+        self._is_compared = False
+        self.attempts = ConfigAttempts()
+        self.counts = {(source, result): 0 for source in ("file", "upload") for result in ("applied", "refused")}
+
+    def in_force(self) -> str:
+        """Return the configuration in force as YAML."""
+        return dump_config(self.config_in_force())
+
+    def config_in_force(self) -> SchedulerConfig:
+        """Return the configuration in force."""
+        with self._swapping:
+            found = {name: partition.config for name, partition in self._partitions.items()}
+        configs = (
+            _empty_config(name) if config is None else replace(config, name=name) for name, config in found.items()
+        )
+        return SchedulerConfig(partitions=tuple(configs))
+
+    def upload(self, text: str, actor: Actor = _PROGRAM, *, confirm: bool = False) -> dict[str, Changes]:
+        """Apply the configuration in a text, and return the changes of each partition.
+
+        Args:
+            text: the configuration.
+            actor: the program or person that requests it.
+            confirm: whether a configuration may lower limits; see `ugm.partition.ConfigPlan.risks`.
+
+        Raises:
+            ApiError: the configuration has risks, and these are refused; nothing has changed.
+            ConfigError: the configuration has problems, or a partition is missing; nothing has changed.
+        """
+        return self._attempt("upload", actor, lambda: _parsed(text), confirm=confirm)
+
+    def reload(self, actor: Actor = _PROGRAM) -> dict[str, Changes]:
+        """Apply the configuration in the file, and return the changes of each partition.
+
+        Raises:
+            ApiError: the server has no configuration file.
+            ConfigError: the file cannot be read, or has problems; nothing has changed.
+        """
+        return self._attempt("file", actor, self._load)
+
+    def _load(self) -> SchedulerConfig:
+        if self.path is None:
+            raise ApiError(409, "config-without-file", "the server was started without a configuration file")
+        config = load_config(self.path)
+        if self._is_file_shared:
+            served = tuple(partition for partition in config.partitions if partition.name in self._partitions)
+            return replace(config, partitions=served)
+        return config
+
+    def reload_if_changed(self) -> bool:
+        """Reload the file if it has changed since it was last read, and return whether it has changed.
+
+        A change of an included file counts as well.
+
+        If the file has problems, they are logged and kept in `refused`.
+        """
+        if self.path is None or self._read_file_state() == self._file_state:
+            return False
+        # The problems are logged and kept in `refused`; the old configuration stays in force.
+        with suppress(UgmError, ApiError):
+            self.reload(_WATCH)
+        return True
+
+    def compare(self) -> None:
+        """Note the differences between the file and the configuration in force, once after the start.
+
+        Raises:
+            OutageError: a partition cannot be read now; call it again.
+        """
+        if self._is_compared or self.path is None:
+            return
+        with self._writing, suppress(ConfigError):
+            if self.in_use.source == "start":
+                chosen = _by_partition(self._load(), self._partitions, "file")
+                found = {name: changes(self._partitions[name].config, config) for name, config in chosen.items()}
+                self.unapplied = tuple(
+                    f"{name}: {line}" for name, one in found.items() if one for line in str(one).splitlines()
+                )
+        self._is_compared = True
+        if self.unapplied:
+            listed = "\n".join(self.unapplied)
+            _LOGGER.warning("%s is not in force; its differences from the stored configuration:\n%s", self.path, listed)
+
+    def apply_file(self) -> None:
+        """Put the file in force if it differs from the configuration in force, with the risks of its plans in the log.
+
+        Raises:
+            ConfigError: the file has problems; nothing has changed.
+            OutageError: a partition cannot be used now.
+        """
+        self.compare()
+        if self.unapplied:
+            chosen = _by_partition(self._load(), self._partitions, "file")
+            for name, config in chosen.items():
+                for risk in self._partitions[name].plan(config).risks:
+                    _LOGGER.warning("%s: %s", name, risk)
+            self.reload()
+
+    def _attempt(
+        self, source: str, actor: Actor, read: Callable[[], SchedulerConfig], *, confirm: bool = True
+    ) -> dict[str, Changes]:
+        outcome, problems, changed = "failed", tuple[Problem, ...](), dict[str, Changes]()
+        try:
+            changed = self._replace(source, actor, read, confirm=confirm)
+            outcome = "ok"
+        except ApiError as error:
+            outcome = error.code
+            raise
+        except UgmError as error:
+            outcome = "config-invalid" if isinstance(error, ConfigError) else "config-unusable"
+            problems = _problems_of(source, error)
+            raise
+        finally:
+            self.attempts.add(self._clock(), source, actor, outcome, problems=problems, changes=changed)
+            target = str(self.path) if source == "file" else "upload"
+            self._audit.write(
+                client=actor.client, role=actor.role, action="replace configuration", target=target, outcome=outcome
+            )
+        return changed
+
+    def _replace(
+        self, source: str, actor: Actor, read: Callable[[], SchedulerConfig], *, confirm: bool
+    ) -> dict[str, Changes]:
+        with self._writing:
+            if source == "file":
+                # Before the file is read, so that a later change is detected the next time.
+                self._file_state = self._read_file_state()
+            try:
+                chosen = _by_partition(read(), self._partitions, source)
+                changed = {name: changes(self._partitions[name].config, config) for name, config in chosen.items()}
+            except UgmError as error:
+                self._refuse(source, error)
+                raise
+            if not confirm:
+                self._require_no_risks(chosen)
+            with self._swapping:
+                for name, config in chosen.items():
+                    self._partitions[name].configure(config, actor.author(source))
+            self._accept(source)
+        return changed
+
+    def _require_no_risks(self, chosen: Mapping[str, PartitionConfig]) -> None:
+        """Check that configurations lower no limit below the usage or by more than 10 %."""
+        plans = {name: self._partitions[name].plan(config) for name, config in chosen.items()}
+        risks = [f"{name}: {risk}" for name, plan in plans.items() for risk in plan.risks]
+        if risks:
+            reason = f"the configuration lowers limits, which confirm=true allows: {'; '.join(risks)}"
+            raise ApiError(409, "unconfirmed", reason, data={"risks": risks})
+
+    def _refuse(self, source: str, error: UgmError) -> None:
+        problems = _problems_of(source, error)
+        self.outcome = ConfigOutcome(source, self._clock(), problems)
+        self.counts[source, "refused"] += 1
+        if source == "file":
+            self.refused = problems
+            listed = "\n".join(map(str, problems))
+            _LOGGER.warning("%s was not reloaded, the old configuration stays in force:\n%s", self.path, listed)
+
+    def _accept(self, source: str) -> None:
+        self.outcome = self.in_use = ConfigOutcome(source, self._clock())
+        self.unapplied = ()
+        self.counts[source, "applied"] += 1
+        if source == "file":
+            self.refused = ()
+            _LOGGER.info("%s was reloaded and is in force", self.path)
+
+    def _read_file_state(self) -> object:
+        """Return a value that changes when the file or an included file changes; symbolic links are followed."""
+        if self.path is None:
+            return None
+        own = _state_of(self.path)
+        if own != self._inclusions[0]:
+            self._inclusions = own, included_files(self.path)
+        return own, [_state_of(Path(file)) for file in self._inclusions[1]]
+
+    def add_earlier(self, partition: str, changed: Iterable[tuple[float, ConfigurationChanged]]) -> None:
+        """Add changes of a partition from a store to the attempts, with their times in seconds since 1970.
+
+        Those since the start of the server are known already.
+        """
+        self.attempts.add_earlier(partition, (one for one in changed if one[0] < self._started))
+
+
+def _parsed(text: str) -> SchedulerConfig:
+    """Return the configuration in an upload.
+
+    Raises:
+        ConfigError: it has problems.
+    """
+    try:
+        return parse_config(text, file="upload")
+    except RequestError as error:
+        raise ConfigError((Problem("upload", 0, 0, "", "partition-unusable", str(error)),)) from None
+
+
+def _state_of(path: Path) -> object:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _problems_of(source: str, error: UgmError) -> tuple[Problem, ...]:
+    """Return the problems for which a configuration was refused."""
+    if isinstance(error, ConfigError):
+        return error.problems
+    return (Problem(source, 0, 0, "partitions", "config-unusable", str(error)),)
+
+
+def _empty_config(name: str) -> PartitionConfig:
+    """Return a configuration that is equivalent to none."""
+    return PartitionConfig(name=name, queues=(QueueConfig(name=ROOT),))
+
+
+def _by_partition(
+    config: SchedulerConfig, partitions: Mapping[str, AbstractPartition], source: str
+) -> dict[str, PartitionConfig]:
+    """Return the configuration of each partition.
+
+    Raises:
+        ConfigError: the configuration does not have exactly the partitions of the server.
+    """
+    found = {partition.name: partition for partition in config.partitions}
+    problems = [("partition-missing", f"partition {name!r} is missing") for name in partitions if name not in found]
+    problems += [
+        ("partition-unserved", f"the server has no partition {name!r}") for name in found if name not in partitions
+    ]
+    if problems:
+        raise ConfigError(tuple(Problem(source, 0, 0, "partitions", code, message) for code, message in problems))
+    return {name: found[name] for name in partitions}

@@ -1,0 +1,141 @@
+"""Response bodies: results and errors, independent of the web framework."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from fractions import Fraction
+from http import HTTPStatus
+from types import NoneType
+from typing import Any, Final, NamedTuple, TypeVar
+
+from ugm._json_values import Json, JsonObject
+from ugm.errors import ERROR_CODES, ConfigError, Problem, RequestError, UgmError, value_text
+from ugm.resources import as_float
+
+__all__ = ["ApiError", "Payload", "internal_error", "json_payload", "plain", "problem_to_dict", "require_found"]
+
+_T = TypeVar("_T")
+
+_encode: Final = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
+
+
+class Payload(NamedTuple):
+    """A serialized response body with its HTTP status."""
+
+    status: int
+    content: bytes
+    media_type: str = "application/json"
+
+
+def plain(value: Any) -> Json:  # noqa: ANN401 - any value
+    """Return a value for JSON: an object as `to_dict` returns it, or else as its fields."""
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, Fraction):
+        return as_float(value)
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    if is_dataclass(value):
+        return {one.name: plain(getattr(value, one.name)) for one in fields(value)}
+    if hasattr(value, "_asdict"):
+        value = value._asdict()
+    if isinstance(value, Mapping):
+        return {name: plain(item) for name, item in value.items()}
+    return [plain(item) for item in value]
+
+
+def json_payload(value: object, status: int = 200) -> Payload:
+    """Serialize a value as JSON, in ASCII and without spaces."""
+    return Payload(status, _encode(plain(value)).encode("ascii"))
+
+
+class ApiError(Exception):
+    """A refused request.
+
+    Attributes:
+        status: the HTTP status.
+        code: a stable identifier for programs, for example ``partition-unknown``.
+        message: a sentence for people.
+        problems: the problems of a configuration.
+        data: further values for programs, for JSON.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        problems: Sequence[Problem] = (),
+        data: Mapping[str, object] | None = None,
+    ) -> None:
+        super().__init__(status, code, message, tuple(problems), data)
+        self.status: Final = status
+        self.code: Final = code
+        self.message: Final = message
+        self.problems: Final = tuple(problems)
+        self.data: Final = data or {}
+
+    @classmethod
+    def of(cls, error: UgmError) -> ApiError:
+        """Convert an error of a partition or configuration; its code determines the status."""
+        status = ERROR_CODES[error.code].status
+        if isinstance(error, ConfigError):
+            count = len(error.problems)
+            message = f"{count} problem{'s' * (count != 1)}; nothing has changed"
+            return cls(status, error.code, message, error.problems)
+        data = {"argument": error.argument, "value": _simple(error.value)} if isinstance(error, RequestError) else {}
+        return cls(status, error.code, str(error), data=data)
+
+    def __str__(self) -> str:
+        return self.message
+
+    def to_dict(self) -> JsonObject:
+        """Return the error for JSON, as problem details (RFC 9457)."""
+        known = ERROR_CODES.get(self.code)
+        problems = {"problems": list(map(problem_to_dict, self.problems))} if self.problems else {}
+        return {
+            "type": f"urn:ugm:error:{self.code}",
+            "title": HTTPStatus(self.status).phrase if known is None else known.meaning,
+            "status": self.status,
+            "detail": self.message,
+            "code": self.code,
+            **self.data,
+            **problems,
+        }
+
+    def payload(self, *, is_yunikorn: bool = False) -> Payload:
+        """Return the error as a response body, or in the format of Apache YuniKorn with its code."""
+        if is_yunikorn:
+            described = "; ".join((self.message, *map(str, self.problems)))
+            found = {"status_code": self.status, "message": self.message, "description": described, "code": self.code}
+            return json_payload(found, self.status)
+        return json_payload(self.to_dict(), self.status)._replace(media_type="application/problem+json")
+
+
+def internal_error() -> ApiError:
+    """Return the error for an exception that the server does not expect. Log the exception before."""
+    return ApiError(500, "internal", "the server failed; its log has the details")
+
+
+def require_found(kind: str, name: str, find: Callable[[str], _T | None]) -> _T:
+    """Return an object by its name.
+
+    Raises:
+        ApiError: there is no such object.
+    """
+    found = find(name)
+    if found is None:
+        raise ApiError(404, f"{kind}-unknown", f"there is no {kind} {name!r}")
+    return found
+
+
+def _simple(value: object) -> object:
+    """Return a text, a truth value, a small number or None as it is, and any other value as a text."""
+    return value if type(value) in (str, bool, int, NoneType) else value_text(value)
+
+
+def problem_to_dict(problem: Problem) -> dict[str, object]:
+    """Return a configuration problem for JSON, without the file name, which the client knows."""
+    return {name: getattr(problem, name) for name in ("line", "column", "path", "code", "message")}

@@ -1,0 +1,176 @@
+"""Request parsing and validation: the path, the query, and a body of bounded size.
+
+Every part of a request is validated against the annotations of its endpoint before the endpoint runs. The body is read
+last, and only if the rest of the request is valid.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final, NamedTuple, NoReturn, get_args, get_origin
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+
+from ugm.server.http.payloads import ApiError
+from ugm.server.interface.fields import completed
+from ugm.server.interface.route import Route
+
+__all__ = ["RequestBounds", "parse_body", "parse_parameters"]
+
+#: Digits of the longest number that is converted.
+_MOST_DIGITS: Final = 20
+#: No larger number with an exponent is an integer of 64 bits.
+_LARGEST: Final = 2.0**64
+_MOST_JSON_BYTES: Final = 1 << 18
+_CHARSETS: Final = frozenset(("utf-8", "utf8", "us-ascii"))
+#: The place in an error of msgspec.
+_PLACE: Final = re.compile(r"(.*) - at `(?:key in )?\$\.?([^`]*)`", re.DOTALL)
+
+
+class RequestBounds(NamedTuple):
+    """Bounds of the requests of all clients."""
+
+    #: Bytes of a configuration. A JSON body may have a quarter of a megabyte.
+    body: int = 1 << 20
+    #: Seconds in which a body must have arrived.
+    seconds: float = 10
+    #: Requests that may wait.
+    waiting: int = 256
+    #: Configurations that may wait to be read. Each may take seconds.
+    configurations: int = 8
+
+
+def parse_parameters(request: Request, route: Route) -> dict[str, Any]:
+    """Return the variable parts of the path and the parameters of the query, by name, with their defaults.
+
+    Raises:
+        ApiError: a part or parameter is unknown, missing, repeated or invalid.
+    """
+    fields = {one.name: one.type for one in msgspec.structs.fields(route.parameters)}
+    values: dict[str, Any] = {name: str(part) for name, part in request.path_params.items() if name in fields}
+    names = set(values)
+    for name in request.query_params:
+        if name not in fields or name in names:
+            allowed = ", ".join(sorted(fields.keys() - names)) or "none"
+            raise ApiError(400, "query-invalid", f"unknown query parameter {name[:100]!r} (allowed: {allowed})")
+        values[name] = _parameter(name, fields[name], request)
+    try:
+        found = msgspec.convert(values, route.parameters)
+        return {"query": found} if route.is_query else msgspec.structs.asdict(found)
+    except msgspec.ValidationError as error:
+        reason = _reason(error)
+        raise ApiError(400, "path-invalid" if reason.startswith(tuple(names)) else "query-invalid", reason) from None
+
+
+def _parameter(name: str, kind: Any, request: Request) -> object:  # noqa: ANN401 - an annotation
+    texts = request.query_params.getlist(name)
+    kinds = {_plain_type(part) for part in (kind, *get_args(kind))}
+    if list in kinds:
+        return texts
+    if len(texts) > 1:
+        raise ApiError(400, "query-invalid", f"{name}: expected once, found {len(texts)} times")
+    text = texts[0]
+    is_number = int in kinds and text.isdecimal() and text.isascii() and len(text) < _MOST_DIGITS
+    return int(text) if is_number else text
+
+
+def _plain_type(kind: Any) -> Any:  # noqa: ANN401 - an annotation
+    """Return the class of an annotation without its constraints and items."""
+    kind = getattr(kind, "__origin__", kind) if hasattr(kind, "__metadata__") else kind
+    return get_origin(kind) or kind
+
+
+def _reason(error: Exception, root: str = "") -> str:
+    """Return the message of an error of msgspec after its place, without regular expressions."""
+    found = _PLACE.fullmatch(str(error))
+    message, place = (str(error), "") if found is None else (found[1], found[2])
+    if "matching regex" in message:
+        message = "it is not a valid name or path"
+    return f"{root}{'.' * bool(root and place)}{place}: {message}"
+
+
+async def parse_body(request: Request, route: Route, bounds: RequestBounds) -> tuple[dict[str, Any], bytes]:
+    """Read the body, and return it as an argument, and its bytes.
+
+    Raises:
+        ApiError: the body is missing, too large, too slow or invalid.
+    """
+    if not route.has_body:
+        return {}, b""
+    _require_media_type(request, route)
+    most = bounds.body if route.reads_config else min(bounds.body, _MOST_JSON_BYTES)
+    content = await _read(request, most, bounds.seconds)
+    if not content:
+        raise ApiError(400, "body-missing", "the request needs a body")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ApiError(400, "body-malformed", "the body is not UTF-8") from None
+    return ({"text": text} if route.reads_config else {"body": _parse_json(text, route.body)}), content
+
+
+def _require_media_type(request: Request, route: Route) -> None:
+    media_type = "application/yaml" if route.reads_config else "application/json"
+    # A page of another site can make a browser send plain text and forms, but not these types.
+    found_type, *parameters = request.headers.get("content-type", "").lower().split(";")
+    if found_type.strip() != media_type and not route.takes_any_type:
+        raise ApiError(415, "media-type", f"expected Content-Type: {media_type}")
+    named = (parameter.partition("=") for parameter in parameters)
+    charsets = {text.strip(' \t"') for name, _, text in named if name.strip() == "charset"}
+    if not _CHARSETS.issuperset(charsets):
+        raise ApiError(415, "media-type", "expected the charset utf-8, which is the default")
+    if request.headers.get("content-encoding", "identity").lower() not in ("identity", ""):
+        raise ApiError(415, "media-type", "expected no Content-Encoding")
+
+
+async def _read(request: Request, most: int, seconds: float) -> bytes:
+    announced = request.headers.get("content-length", "")
+    if announced.isdecimal() and len(announced) < _MOST_DIGITS and int(announced) > most:
+        _refuse_size(most)
+    parts, size = [], 0
+    try:
+        async with asyncio.timeout(seconds):
+            async for part in request.stream():
+                size += len(part)
+                if size > most:
+                    _refuse_size(most)
+                parts.append(part)
+    except TimeoutError:
+        raise ApiError(408, "body-too-slow", f"the body did not arrive within {seconds:g} seconds") from None
+    except ClientDisconnect:
+        raise ApiError(400, "body-malformed", "the body ended early") from None
+    return b"".join(parts)
+
+
+def _refuse_size(most: int) -> NoReturn:
+    raise ApiError(413, "body-too-large", f"the body is larger than {most} bytes")
+
+
+def _parse_json(text: str, kind: Any) -> object:  # noqa: ANN401 - an annotation
+    try:
+        return msgspec.convert(_DECODER.decode(text), kind, dec_hook=completed)
+    except msgspec.ValidationError as error:
+        raise ApiError(400, "body-invalid", _reason(error, "body")) from None
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise ApiError(400, "body-malformed", f"the body is not valid JSON: {reason}") from None
+
+
+def _number(text: str) -> int | float:
+    """Convert a number with a point or an exponent; an integer in that form, such as 1e3, becomes an exact int."""
+    number = float(text)
+    if not number.is_integer() or abs(number) >= _LARGEST:
+        return number
+    try:
+        exact = Decimal(text)
+    except InvalidOperation:
+        raise ValueError(f"the exponent of {text} is too large or too small") from None
+    if exact != int(exact):
+        raise ValueError(f"{text} is nearly a whole number")
+    return int(exact)
+
+
+_DECODER: Final = msgspec.json.Decoder(float_hook=_number)

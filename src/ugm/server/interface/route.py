@@ -1,0 +1,174 @@
+"""Routes: a function with a decorator that names its method and path; everything else follows from its signature.
+
+The first argument of the function is the partition of the path, or the state of the server; the second is the `Call`.
+The keyword arguments with the names of the variable parts of the path are these parts. Those named ``body`` (JSON) and
+``text`` (YAML) are the body. All others are parameters of the query; ``query`` is a class with all of them. The
+annotations are validated and described.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar, final, get_type_hints
+
+import msgspec
+
+from ugm.server.http.access import Role
+from ugm.server.http.audit import AuditedOutcome, AuditLog
+
+__all__ = ["PREFIX", "YUNIKORN_PREFIX", "Call", "Route", "Routes"]
+
+_F = TypeVar("_F", bound=Callable[..., object])
+
+#: The prefix of the paths of this interface, and of those that respond in the format of Apache YuniKorn.
+PREFIX: Final = "/api/v1"
+YUNIKORN_PREFIX: Final = "/ws/v1"
+
+
+@final
+class Call:
+    """One request, as an endpoint sees it.
+
+    Attributes:
+        arrived: when it arrived, on the clock of `time.perf_counter`.
+        client: the address of the client.
+        accepts_only_json: whether the client accepts JSON and nothing else.
+        is_audited: whether its operation has started, which writes its own lines of the audit log.
+    """
+
+    __slots__ = ("_audit", "_role", "accepts_only_json", "arrived", "client", "is_audited")
+
+    is_audited: bool
+
+    def __init__(
+        self, audit: AuditLog, role: Role, client: str, arrived: float, *, accepts_only_json: bool = False
+    ) -> None:
+        self._audit: Final = audit
+        self._role: Final = role
+        self.client: Final = client
+        self.arrived: Final = arrived
+        self.accepts_only_json: Final = accepts_only_json
+        self.is_audited = False
+
+    @contextmanager
+    def operation(self, action: str, target: str) -> Iterator[AuditedOutcome]:
+        """Write the operation in the block to the audit log; see `ugm.server.http.audit.AuditLog.operation`."""
+        self.is_audited = True
+        with self._audit.operation(client=self.client, role=self._role.actor, action=action, target=target) as outcome:
+            yield outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One method of one path, with the function that answers it."""
+
+    method: str
+    #: Below the prefix; variable parts are in braces.
+    path: str
+    answer: Callable[..., object]
+    #: The name of the operation in the description.
+    name: str
+    #: The first line of the docstring.
+    summary: str
+    #: A class of msgspec with the parts of the path and the parameters of the query.
+    parameters: Any
+    #: The annotation of the result.
+    result: Any
+    #: The annotation of a body in JSON; None if there is none.
+    body: Any = None
+    #: Whether the body is a configuration in YAML.
+    reads_config: bool = False
+    #: Whether the parameters are one argument.
+    is_query: bool = False
+    role: Role = Role.READ
+    prefix: str = PREFIX
+    #: Whether the body may have any media type.
+    takes_any_type: bool = False
+    #: The media types of the response.
+    media_types: tuple[str, ...] = ("application/json",)
+
+    @property
+    def full_path(self) -> str:
+        """The path with its prefix."""
+        return self.prefix + self.path
+
+    @property
+    def is_yunikorn(self) -> bool:
+        """True if responses have the format of Apache YuniKorn."""
+        return self.prefix == YUNIKORN_PREFIX
+
+    @property
+    def has_body(self) -> bool:
+        """True if requests have a body."""
+        return self.body is not None or self.reads_config
+
+
+@final
+class Routes:
+    """A list of routes, to which decorators add.
+
+    Args:
+        prefix: the prefix of the paths.
+        names: the beginning of the names of the operations.
+    """
+
+    def __init__(self, prefix: str = PREFIX, names: str = "") -> None:
+        self._prefix: Final = prefix
+        self._names: Final = names
+        self.found: Final[list[Route]] = []
+
+    def get(self, path: str, **options: Any) -> Callable[[_F], _F]:  # noqa: ANN401 - those of `Route`
+        """Return a decorator for an endpoint of GET."""
+        return self._decorator("GET", path, options)
+
+    def post(self, path: str, **options: Any) -> Callable[[_F], _F]:  # noqa: ANN401 - those of `Route`
+        """Return a decorator for an endpoint of POST."""
+        return self._decorator("POST", path, options)
+
+    def put(self, path: str, **options: Any) -> Callable[[_F], _F]:  # noqa: ANN401 - those of `Route`
+        """Return a decorator for an endpoint of PUT."""
+        return self._decorator("PUT", path, options)
+
+    def _decorator(self, method: str, path: str, options: Mapping[str, Any]) -> Callable[[_F], _F]:
+        # Annotations that are made at run time, by name of their parameter.
+        types, options = options.get("types", {}), {key: one for key, one in options.items() if key != "types"}
+
+        def decorate(function: _F) -> _F:
+            name = f"{self._names}{function.__name__}"
+            hints = get_type_hints(function, include_extras=True) | types
+            fields = [
+                (one.name, hints[one.name]) if one.default is one.empty else (one.name, hints[one.name], one.default)
+                for one in inspect.signature(function).parameters.values()
+                if one.kind is one.KEYWORD_ONLY and one.name not in ("body", "query", "text")
+            ]
+            summary = (inspect.getdoc(function) or name).partition("\n")[0]
+            parameters = hints.get("query") or msgspec.defstruct(name, fields, forbid_unknown_fields=True)
+            found: dict[str, Any] = {
+                "body": hints.get("body"),
+                "reads_config": "text" in hints,
+                "is_query": "query" in hints,
+            }
+            self.add(
+                Route(
+                    method,
+                    path,
+                    function,
+                    name,
+                    summary,
+                    parameters,
+                    hints["return"],
+                    prefix=self._prefix,
+                    **found,
+                    **options,
+                )
+            )
+            return function
+
+        return decorate
+
+    def add(self, route: Route) -> None:
+        """Add a route."""
+        self.found.append(route)

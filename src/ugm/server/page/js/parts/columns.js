@@ -1,0 +1,83 @@
+/**
+ * The choice of resources that have a column: those that the reader has chosen, or else cores and memory if they are used
+ * or limited, then those with the largest used share, so that a short resource is never hidden.
+ */
+
+import { h } from "../base/dom.js";
+import { byName, resourceName, shareOf, sortedNames } from "../base/format.js";
+import { remembered } from "../base/settings.js";
+
+/** The difference of shares at which a resource replaces one that is shown. */
+const MARGIN = 0.2;
+
+/** The resources with a column, which change only if others are clearly closer to their limits. */
+export class Columns {
+  /**
+   * @param {number} most the largest number of columns that are not chosen by the reader
+   * @param {string} [view] the view for which the browser remembers the choice
+   */
+  constructor(most, view = "") {
+    this.most = most;
+    this.choice = view ? remembered(`${view} columns`, "[]") : null;
+    /** @type {string[]} */
+    this.names = [];
+    /** @type {string[]} */
+    this.known = [];
+  }
+
+  /** @returns {string[]} the resources that the reader has chosen; empty if the page chooses */
+  get chosen() {
+    try {
+      return JSON.parse(this.choice?.get() ?? "[]").map(String);
+    } catch {
+      return [];
+    }
+  }
+
+  /**
+   * Choose resources by their shares, with a preference for those that are shown already.
+   *
+   * @param {Map<string, number>} shares of all resources that are used, pending or limited; see `recordShare`
+   * @returns {{names: string[], hidden: string[]}} both sorted
+   */
+  choose(shares) {
+    const score = (/** @type {string} */ name) => (shares.get(name) ?? 0) + (this.names.includes(name) ? MARGIN : 0);
+    const basic = ["vcore", "memory"].filter((name) => shares.has(name) || !shares.size);
+    const others = [...shares.keys()].filter((name) => !basic.includes(name)).sort((one, other) => score(other) - score(one) || byName(one, other));
+    const { chosen } = this;
+    this.known = sortedNames([...new Set([...basic, ...others, ...chosen])]);
+    this.names = sortedNames(chosen.length ? chosen : [...basic, ...others.slice(0, Math.max(0, this.most - basic.length))]);
+    return { names: this.names, hidden: this.known.filter((name) => !this.names.includes(name)) };
+  }
+
+  /** Describe the field in which the reader chooses. */
+  field() {
+    const set = (/** @type {string[]} */ names) => {
+      this.choice?.set(JSON.stringify(names));
+      window.dispatchEvent(new Event("redraw"));
+    };
+    const box = (/** @type {string} */ text, /** @type {boolean} */ checked, /** @type {() => void} */ change) => h("label", { class: "check", key: text }, h("input", { type: "checkbox", checked, on: { change } }), text);
+    const turn = (/** @type {string} */ name) => set(this.names.includes(name) ? this.names.filter((one) => one !== name) : [...this.names, name]);
+    return h(
+      "details",
+      { class: "chooser", keeps: "open" },
+      h("summary", null, "Columns"),
+      h("div", { role: "group", "aria-label": "Columns" }, box("the scarcest", !this.chosen.length, () => set(this.chosen.length ? [] : this.names)), this.known.map((name) => box(resourceName(name), this.names.includes(name), () => turn(name)))),
+    );
+  }
+}
+
+/**
+ * Record the used share of a limit, if it is the largest of the resource; without a limit, the share is 0.
+ *
+ * @param {Map<string, number>} shares
+ * @param {string} name
+ * @param {import("../types.js").Amount} used
+ * @param {import("../types.js").Amount | undefined} limit undefined for none
+ */
+export function recordShare(shares, name, used, limit) {
+  // A limit of 0 only counts if something is used.
+  const share = limit === undefined || (!Number(limit) && !Number(used)) ? 0 : shareOf(used, limit);
+  // Resources that are used without a limit come before unused ones.
+  shares.set(name, Math.max(shares.get(name) ?? 0, share, Number(used) > 0 ? 0.001 : 0));
+}

@@ -1,0 +1,218 @@
+/**
+ * A tree grid with only the visible rows in the document.
+ *
+ * All rows have the same height, and their number determines their position. Rows outside of the visible part are removed,
+ * except the one with the keyboard focus. Arrow keys move, open and close, as in any tree. Rows may be missing until they
+ * are loaded.
+ *
+ * @typedef {{key: string, level: number, position: number, siblings: number, isParent: boolean, isOpen: boolean}} GridRow
+ * @typedef {import("../parts/sorting.js").Column & {kind: "name" | "measure" | "number"}} Column
+ */
+
+import { draw, h } from "../base/dom.js";
+import { columnHead } from "../parts/sorting.js";
+
+/** The number of rows that are drawn above and below the visible part. */
+const MARGIN = 8;
+
+/** @template {GridRow} R */
+export class TreeGrid {
+  /**
+   * @param {{label: string, style: "counts" | "amounts", cells: (row: R) => import("../base/dom.js").Child[], go: (key: string) => void,
+   *   toggle: (row: R, isOpen: boolean) => void, sort: (by: string) => void,
+   *   seen?: (first: number, end: number) => void}} owner `seen` is called with the numbers of the visible rows
+   */
+  constructor(owner) {
+    this.owner = owner;
+    /** @type {(R | undefined)[]} */
+    this.rows = [];
+    /** @type {Column[]} */
+    this.columns = [];
+    this.sorted = "";
+    /** The key of the row whose detail is shown. */
+    this.shown = "";
+    /** The key of the row with the keyboard focus. */
+    this.current = "";
+    /** The number of a missing row that gets the focus when it is loaded. */
+    this.awaited = -1;
+    /** @type {HTMLElement | null} */
+    this.place = null;
+  }
+
+  /** Describe the grid and the element that scrolls it. */
+  describe() {
+    return h("div", { id: "tree", class: "tree", on: { scroll: () => this.redraw() } }, this.grid());
+  }
+
+  /** Draw the visible rows again, when the layout is known or has changed. */
+  redraw() {
+    this.place = document.getElementById("tree");
+    if (!this.place) return;
+    const { first, end } = this.span();
+    this.owner.seen?.(first, end);
+    draw(this.place, this.grid());
+    if (this.rows[this.awaited]) this.move(this.awaited);
+  }
+
+  grid() {
+    if (!this.rows.some((row) => row?.key === this.current)) this.current = this.rows.find(Boolean)?.key ?? "";
+    const measures = this.columns.filter((one) => one.kind === "measure").length;
+    const numbers = this.columns.filter((one) => one.kind === "number").length;
+    return h(
+      "div",
+      {
+        role: "treegrid",
+        "aria-label": this.owner.label,
+        "aria-rowcount": this.rows.length + 1,
+        class: `grid ${this.owner.style} columns${measures}`,
+        vars: { columns: measures, numbers },
+        on: { keydown: (/** @type {KeyboardEvent} */ event) => this.key(event) },
+      },
+      h("div", { role: "row", class: "row head", "aria-rowindex": 1 }, this.columns.map((one) => columnHead("div", { role: "columnheader", class: one.kind }, one, this))),
+      h("div", { role: "rowgroup", class: "rows", vars: { count: this.rows.length } }, this.numbers().map((number) => this.line(number))),
+    );
+  }
+
+  /** @param {number} number */
+  line(number) {
+    const row = this.rows[number];
+    if (!row) return h("div", { key: `missing ${number}`, role: "row", class: "row", "aria-rowindex": number + 2, vars: { number, level: 1 } }, h("div", { role: "gridcell", class: "name quiet" }, "…"));
+    return h(
+      "div",
+      {
+        key: row.key,
+        role: "row",
+        class: "row",
+        "data-path": row.key,
+        tabindex: row.key === this.current ? "0" : "-1",
+        "aria-level": row.level,
+        "aria-rowindex": number + 2,
+        "aria-posinset": row.position,
+        "aria-setsize": row.siblings,
+        "aria-expanded": row.isParent ? String(row.isOpen) : null,
+        "aria-selected": String(row.key === this.shown),
+        vars: { number, level: row.level },
+        on: { click: (/** @type {MouseEvent} */ event) => this.click(event, row), focus: () => this.focus(row) },
+      },
+      this.owner.cells(row),
+    );
+  }
+
+  /** Return the numbers of the visible rows and of some around them. */
+  span() {
+    const height = rowHeight(this.place);
+    const first = Math.max(0, Math.floor((this.place?.scrollTop ?? 0) / height) - MARGIN);
+    return { first, end: Math.min(this.rows.length, first + Math.ceil((this.place?.clientHeight ?? 800) / height) + 2 * MARGIN) };
+  }
+
+  /** Return the numbers of the rows to draw. */
+  numbers() {
+    const { first, end } = this.span();
+    const numbers = Array.from({ length: Math.max(0, end - first) }, (_, index) => first + index);
+    const kept = this.rows.findIndex((row) => row?.key === this.current);
+    if (kept >= 0 && kept < first) numbers.unshift(kept);
+    if (kept >= end) numbers.push(kept);
+    return numbers;
+  }
+
+  // Input
+
+  /**
+   * @param {MouseEvent} event
+   * @param {R} row
+   */
+  click(event, row) {
+    const isTwist = /** @type {HTMLElement} */ (event.target).classList.contains("twist");
+    this.current = row.key;
+    if (isTwist && row.isParent) this.owner.toggle(row, !row.isOpen);
+    else this.owner.go(row.key);
+  }
+
+  /** @param {R} row */
+  focus(row) {
+    if (row.key === this.current) return;
+    this.current = row.key;
+    this.redraw();
+  }
+
+  /** @param {KeyboardEvent} event */
+  key(event) {
+    const at = this.rows.findIndex((row) => row?.key === this.current);
+    const row = this.rows[at];
+    // A button in the header uses its keys itself.
+    if (event.altKey || event.ctrlKey || event.metaKey || !this.place || !row || event.target instanceof HTMLButtonElement) return;
+    const page = Math.max(1, Math.floor(this.place.clientHeight / rowHeight(this.place)) - 2);
+    /** @type {Record<string, () => void>} */
+    const moves = {
+      ArrowDown: () => this.move(at + 1),
+      ArrowUp: () => this.move(at - 1),
+      Home: () => this.move(0),
+      End: () => this.move(this.rows.length - 1),
+      PageDown: () => this.move(at + page),
+      PageUp: () => this.move(at - page),
+      ArrowRight: () => (row.isOpen ? this.move(at + 1) : row.isParent && this.owner.toggle(row, true)),
+      ArrowLeft: () => (row.isOpen ? this.owner.toggle(row, false) : this.move(this.parentOf(at))),
+      Enter: () => this.owner.go(row.key),
+      " ": () => this.owner.go(row.key),
+    };
+    const moved = moves[event.key];
+    if (!moved) return;
+    event.preventDefault();
+    moved();
+  }
+
+  /** @param {number} at */
+  parentOf(at) {
+    const level = this.rows[at]?.level ?? 1;
+    while (at > 0 && (this.rows[at]?.level ?? level) >= level) at--;
+    return at;
+  }
+
+  /**
+   * Move the keyboard focus to a row, and scroll to it.
+   *
+   * @param {number} to
+   */
+  move(to) {
+    const place = this.place;
+    const number = Math.min(this.rows.length - 1, Math.max(0, to));
+    if (!place || number < 0) return;
+    const row = this.rows[number];
+    this.awaited = row ? -1 : number;
+    if (row) this.current = row.key;
+    const [height, head] = [rowHeight(place), place.querySelector(".head")?.getBoundingClientRect().height ?? 0];
+    const top = number * height;
+    if (top < place.scrollTop) place.scrollTop = top;
+    else if (top + height > place.scrollTop + place.clientHeight - head) place.scrollTop = top + height - place.clientHeight + head;
+    this.redraw();
+    if (row) /** @type {HTMLElement | null} */ (place.querySelector('.rows > [tabindex="0"]'))?.focus({ preventScroll: true });
+  }
+}
+
+/**
+ * Describe the name of a row, with the button that opens it.
+ *
+ * @param {GridRow} row
+ * @param {string} name
+ * @param {import("../base/dom.js").Child} [badge]
+ */
+export function nameCell(row, name, badge) {
+  return h(
+    "div",
+    { role: "rowheader", class: "name" },
+    h("span", { class: row.isParent ? `twist${row.isOpen ? " open" : ""}` : "twist none", "aria-hidden": "true" }),
+    h("span", { class: "label", title: row.key }, name),
+    badge,
+  );
+}
+
+/**
+ * Return the height of a row, exactly: that of one row is rounded, which adds up over 10,000 rows.
+ *
+ * @param {Element | null} place
+ */
+function rowHeight(place) {
+  const drawn = /** @type {HTMLElement | null | undefined} */ (place?.querySelector(".rows"));
+  const count = Number(drawn?.style.getPropertyValue("--count"));
+  return (count && drawn && drawn.getBoundingClientRect().height / count) || 28;
+}

@@ -1,0 +1,131 @@
+/**
+ * The form "May I?": the decision on a hypothetical request, with the violated limits and the holders of the missing
+ * resources. It changes nothing.
+ */
+
+import { path, post, ApiError } from "../base/api.js";
+import { h } from "../base/dom.js";
+import { amountsText } from "../base/format.js";
+import { chain, queueLink, reasons, requested } from "../parts/limits.js";
+import { announce } from "../base/announcements.js";
+
+export const title = "May I?";
+
+/** @type {{explanation: import("../types.js").Explanation & {placement: any} | null, error: string, user: string}} */
+const answer = { explanation: null, error: "", user: "" };
+
+export async function load() {
+  return null;
+}
+
+/** @param {import("../types.js").Route} route */
+export function show(route) {
+  return [
+    h("p", null, "Check whether one more allocation would be granted now. A check changes nothing."),
+    h(
+      "form",
+      { class: "check-form", id: "check", on: { submit: (/** @type {SubmitEvent} */ event) => submit(event, route.partition) } },
+      field("user", "User", "sue", { required: true }),
+      field("groups", "Groups, if any", "physics, chemistry"),
+      field("queue", "Queue, if the rules do not choose it", "root.research"),
+      field("vcore", "Cores", "2.5 or 500m", { inputmode: "text" }),
+      field("memory", "Memory", "4Gi"),
+      field("others", "Other resources", "nvidia.com/gpu=1"),
+      field("hours", "Promised hours, for budgets", "1.5", { type: "number", min: "0.001", step: "any" }),
+      h("div", { class: "submit" }, h("button", { type: "submit" }, "Ask")),
+    ),
+    h("section", { id: "answer", "aria-label": "Answer" }, result(route.partition)),
+  ];
+}
+
+/**
+ * @param {string} name
+ * @param {string} label
+ * @param {string} example
+ * @param {Record<string, any>} [more]
+ */
+function field(name, label, example, more = {}) {
+  return h(
+    "label",
+    { class: "field" },
+    label,
+    h("input", { name, autocomplete: "off", spellcheck: "false", autocapitalize: "none", "aria-describedby": `${name}-example`, ...more }),
+    h("span", { class: "quiet example", id: `${name}-example` }, `for example ${example}`),
+  );
+}
+
+/**
+ * @param {SubmitEvent} event
+ * @param {string} partition
+ */
+async function submit(event, partition) {
+  event.preventDefault();
+  const form = new FormData(/** @type {HTMLFormElement} */ (event.target));
+  const text = (/** @type {string} */ name) => String(form.get(name) ?? "").trim();
+  try {
+    const usage = amounts(text("vcore"), text("memory"), text("others"));
+    const groups = text("groups").split(/[\s,]+/).filter(Boolean);
+    const promise = text("hours") && { duration: Math.ceil(Number(text("hours")) * 3600) };
+    const explanation = await post(path(partition, "explain"), { user: text("user"), groups, queue: text("queue"), usage, ...promise });
+    Object.assign(answer, { explanation, error: "", user: text("user") });
+    announce(headline(explanation));
+  } catch (error) {
+    if (!(error instanceof Error)) throw error;
+    const where = error instanceof ApiError ? "The server refused the request: " : "";
+    Object.assign(answer, { explanation: null, error: `${where}${error.message}` });
+    announce(answer.error);
+  }
+  window.dispatchEvent(new CustomEvent("redraw"));
+}
+
+/**
+ * Return the requested amounts; the server parses the quantities.
+ *
+ * @param {string} vcore
+ * @param {string} memory
+ * @param {string} others
+ */
+export function amounts(vcore, memory, others) {
+  /** @type {Record<string, string>} */
+  const usage = Object.create(null);
+  if (vcore) usage.vcore = thousandths(vcore);
+  if (memory) usage.memory = memory;
+  for (const part of others.split(/[\s,]+/).filter(Boolean)) {
+    const [name, quantity, ...rest] = part.split("=");
+    if (!name || !quantity || rest.length) throw new Error(`expected NAME=QUANTITY, found ${part}`);
+    usage[name] = quantity;
+  }
+  return usage;
+}
+
+/**
+ * Convert 2.5 to the quantity 2500m.
+ *
+ * @param {string} cores
+ */
+function thousandths(cores) {
+  const found = /^([0-9]+)\.([0-9]{1,3})$/.exec(cores);
+  return found ? `${BigInt(`${found[1]}${(found[2] ?? "").padEnd(3, "0")}`)}m` : cores;
+}
+
+/** @param {import("../types.js").Explanation} explanation */
+function headline(explanation) {
+  if (explanation.allowed) return "Yes.";
+  if (!explanation.queue_path) return "No: no placement rule finds a queue.";
+  return explanation.can_wait ? "No, not now: waiting can help." : "No: waiting cannot help.";
+}
+
+/** @param {string} partition */
+function result(partition) {
+  if (answer.error) return h("p", { class: "error" }, answer.error);
+  const { explanation } = answer;
+  if (!explanation) return null;
+  return [
+    h("h3", { class: explanation.allowed ? "yes" : "no" }, headline(explanation)),
+    explanation.queue_path ? h("p", null, answer.user, " in ", queueLink(partition, explanation.queue_path)) : h("pre", null, explanation.text),
+    reasons(partition, explanation.violations),
+    explanation.evictions.length > 0 && h("p", null, `It would evict ${explanation.evictions.join(", ")}.`),
+    explanation.queue_path && chain(partition, "Every limit that applies there", explanation.limits, requested(explanation.violations)),
+    explanation.headroom && h("p", null, "At most ", h("strong", null, amountsText(explanation.headroom)), " would be granted now."),
+  ];
+}

@@ -1,0 +1,72 @@
+/**
+ * The view of the configuration: the one in force, and who changed it, when, and how.
+ *
+ * @typedef {{at: number, source: string, client: string, role: string, outcome: string, problems: string[],
+ *   differences: Record<string, string[]>, left_out: number}} Attempt
+ * @typedef {{text: string, attempts: Attempt[], health: import("../types.js").Health}} ConfigurationData
+ */
+
+import { get, getText } from "../base/api.js";
+import { h } from "../base/dom.js";
+import { ago, count, momentText } from "../base/format.js";
+
+/** The largest number of lines of the configuration that are shown. */
+const MOST_LINES = 2000;
+/** The sources and roles of changes as text. A change that a program made before the start has only its author. */
+const SOURCES = new Map([["file", "the file, "], ["upload", "an upload, "]]);
+const ROLES = new Map([["watch", "the file watcher"], ["signal", "a signal"], ["program", "the program"]]);
+
+export const title = "Configuration";
+
+/** @returns {Promise<ConfigurationData>} */
+export async function load() {
+  const [text, { attempts }, health] = await Promise.all([getText("config"), get("config/changes"), get("health")]);
+  return { text, attempts, health };
+}
+
+/**
+ * @param {import("../types.js").Route} _route
+ * @param {ConfigurationData} data
+ */
+export function show(_route, { text, attempts, health }) {
+  const { source, at } = health.configuration.in_force;
+  const lines = text.split("\n");
+  const since = source === "start" ? `In force since the start of the server, ${momentText(at)}` : `In force since ${momentText(at)}, from ${source === "file" ? "the file" : "an upload"}`;
+  return [
+    h("p", null, `${since}.`),
+    h("h3", null, "Changes"),
+    attempts.length ? h("ol", { class: "attempts" }, attempts.map((one) => attempt(one))) : h("p", { class: "quiet" }, "None since the start of the server."),
+    h("h3", { id: "in-force" }, "The configuration in force"),
+    h("pre", { class: "yaml", tabindex: "0", role: "region", "aria-labelledby": "in-force" }, lines.slice(0, MOST_LINES).join("\n")),
+    lines.length > MOST_LINES && h("p", { class: "quiet" }, `The first ${count(MOST_LINES)} of ${count(lines.length)} lines. `, h("a", { href: "api/v1/config" }, "All of it")),
+  ];
+}
+
+/** @param {Attempt} one */
+function attempt(one) {
+  const source = SOURCES.get(one.source) ?? "";
+  const author = one.role === "operator" ? `an operator at ${one.client}` : ROLES.get(one.role) ?? one.role;
+  const changed = Object.entries(one.differences);
+  return h(
+    "li",
+    { key: `${one.at} ${one.outcome}` },
+    h("p", null, h("time", { datetime: new Date(one.at * 1000).toISOString(), title: momentText(one.at) }, ago(one.at)), `: ${source}by ${author}. `, one.outcome === "ok" ? h("span", { class: "badge applied" }, "applied") : h("span", { class: "badge" }, "refused")),
+    one.problems.length > 0 && h("ul", { class: "reasons" }, one.problems.map((problem) => h("li", null, problem))),
+    changed.map(([name, lines]) => difference(name, lines, changed.length > 1)),
+    one.left_out > 0 && h("p", { class: "quiet" }, `${count(one.left_out)} more lines are not shown.`),
+  );
+}
+
+/**
+ * @param {string} partition
+ * @param {string[]} lines
+ * @param {boolean} isNamed
+ */
+function difference(partition, lines, isNamed) {
+  return h(
+    "div",
+    { key: partition },
+    isNamed && h("h4", null, `Partition ${partition}`),
+    lines.length ? h("ul", { class: "difference" }, lines.map((line) => h("li", { class: { "+": "added", "-": "removed" }[line[0] ?? ""] ?? null }, line))) : h("p", { class: "quiet" }, "No differences."),
+  );
+}

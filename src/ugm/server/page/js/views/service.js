@@ -1,0 +1,81 @@
+/**
+ * The view of the service of a partition: the leader, the processes that stand by, the clients, and the commits.
+ */
+
+import { get, orNull, path } from "../base/api.js";
+import { h } from "../base/dom.js";
+import { count, counted, duration } from "../base/format.js";
+import { emptyNote, table } from "../parts/tables.js";
+
+/** Seconds after which the answer of the leader to a standby counts as late. */
+const LATE = 5;
+
+export const title = "Service";
+
+/** @param {import("../types.js").Route} route */
+export function load(route) {
+  return orNull(get(path(route.partition, "service")));
+}
+
+/**
+ * @param {import("../types.js").Route} _route
+ * @param {import("../types.js").ServiceStatus | null} status
+ */
+export function show(_route, status) {
+  if (!status) return emptyNote("This partition is not part of a service: it is in the process of this server.");
+  return [
+    status.outage && h("p", { class: "error", key: "outage" }, `The log accepts no changes: ${status.outage}`),
+    isLate(status) && h("p", { class: "error", key: "late" }, `The leader has not answered this process for ${duration(status.age)}. The figures below are from its last answer.`),
+    facts(status),
+    standbys(status.standbys),
+  ];
+}
+
+/** @param {import("../types.js").ServiceStatus} status */
+function isLate(status) {
+  return !status.is_leading && status.age > LATE;
+}
+
+/** @param {import("../types.js").ServiceStatus} status */
+function facts(status) {
+  const { commits } = status;
+  const own = status.is_leading ? "this process" : `this process, ${status.name}, stands by`;
+  const silent = status.sessions - status.connected;
+  return h(
+    "dl",
+    { class: "facts" },
+    fact("Leader", status.leader || "unknown", [status.address, own].filter(Boolean).join(" · ")),
+    fact("Term", count(status.term), "grows with every new leader"),
+    fact("Last change", count(status.change), "its number in the log"),
+    fact("Sessions", count(status.sessions), silent ? `${count(silent)} not connected` : "all connected"),
+    fact("Waiting operations", count(status.waiting), "for the next commit"),
+    fact("Commit", commits.count ? duration(commits.median) : "none yet", commits.count ? `median; 99% within ${duration(commits.p99)}; ${counted(commits.count, "commit")}` : ""),
+  );
+}
+
+/**
+ * @param {string} name
+ * @param {string} value
+ * @param {string} note
+ */
+function fact(name, value, note) {
+  return h("div", null, h("dt", null, name), h("dd", { class: "figure" }, value), note && h("dd", { class: "quiet" }, note));
+}
+
+/** @param {import("../types.js").StandbyStatus[]} found */
+function standbys(found) {
+  if (!found.length) return emptyNote("No process stands by. If the leader fails, none takes over.");
+  return table("Processes that stand by", ["Standby", ["Address", "minor"], ["Changes behind", "number"], ["Age", "number"]], found.map(row), "standbys");
+}
+
+/** @param {import("../types.js").StandbyStatus} standby */
+function row(standby) {
+  return h(
+    "tr",
+    { key: `${standby.name} ${standby.address}` },
+    h("th", { scope: "row" }, standby.name),
+    h("td", { class: "minor" }, standby.address),
+    h("td", { class: "number" }, count(standby.lag)),
+    h("td", { class: `number${standby.seconds > LATE ? " late" : ""}` }, duration(standby.seconds)),
+  );
+}

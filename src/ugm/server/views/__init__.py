@@ -1,0 +1,3 @@
+"""The endpoints of the REST interface; each is a function whose signature describes it."""
+
+__all__: list[str] = []

@@ -1,0 +1,222 @@
+"""Endpoints for decisions: checks, explanations, effective limits, and why an application waits.
+
+They do not change the partition.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, Final, TypeAlias
+
+from msgspec import Meta, Struct
+
+from ugm import Resource, UserGroup
+from ugm.decision import EffectiveLimit
+from ugm.identity import canonical_path
+from ugm.partition import ApplicationInfo, ReclaimPlan, Subject, Turn, UserInQueue
+from ugm.partition.answers.reports import OwnedAllocation
+from ugm.queues import Placement
+from ugm.resources import optional_dict
+from ugm.server.explanations import answer_dict, explain_request
+from ugm.server.http.payloads import ApiError, require_found
+from ugm.server.interface.fields import (
+    Duration,
+    Name,
+    Nodes,
+    PageSize,
+    Priority,
+    QueuePath,
+    RequestedQueue,
+    Tags,
+    Text,
+    User,
+)
+from ugm.server.interface.operations import Grant
+from ugm.server.interface.route import Call, Routes
+from ugm.server.interface.schemas import Object, ViolationWithHolders, with_text
+from ugm.server.interface.state import ServedPartition
+
+__all__ = ["ROUTES"]
+
+ROUTES: Final = Routes()
+_PARTITION: Final = "/partition/{partition}"
+#: The number of pending allocations of an application that are explained.
+_MOST_EXPLAINED: Final = 10
+
+_Groups: TypeAlias = Annotated[list[User], Meta(max_length=1000)]
+_Holders: TypeAlias = Annotated[int, Meta(ge=0, le=100)]
+
+
+class Question(Struct, forbid_unknown_fields=True):
+    """A request of an application, or of a user for a new one."""
+
+    usage: Resource
+    application_id: Text = ""
+    user: Text = ""
+    groups: _Groups = []
+    queue: RequestedQueue = ""
+    tags: Tags = {}
+    quota: Resource | None = None
+    duration: Duration | None = None
+
+
+class ExplainQuestion(Question, forbid_unknown_fields=True):
+    """The same, with the number of holders of each missing resource."""
+
+    max_holders: _Holders = 3
+
+
+class ReclaimQuestion(Struct, forbid_unknown_fields=True):
+    """A request within a guarantee, of an application or of a user in a queue."""
+
+    usage: Resource
+    application_id: Text = ""
+    user: Text = ""
+    groups: _Groups = []
+    queue: RequestedQueue = ""
+    tags: Tags = {}
+    priority: Priority = 0
+    preemptible: bool = True
+    duration: Duration | None = None
+    nodes: Nodes | None = None
+
+
+def _subject(*fields: str) -> Meta:
+    """Return the rule that a body names an application or a user; an application takes precedence."""
+    return Meta(extra_json_schema={"anyOf": [{"required": ["application_id"]}, {"required": list(fields)}]})
+
+
+class Checked(Grant):
+    """The decision on a request."""
+
+    queue_path: str | None
+    placement: Placement | None
+
+
+class Explained(Checked):
+    """The decision on a request with the holders of missing resources, and every limit that applies."""
+
+    violations: list[ViolationWithHolders]
+    limits: list[EffectiveLimit]
+    headroom: Resource | None
+
+
+@ROUTES.post(f"{_PARTITION}/check")
+def check(
+    served: ServedPartition, _call: Call, *, body: Annotated[Question, _subject("user")]
+) -> Annotated[Object, Checked]:
+    """Return the decision on one more allocation."""
+    return explain_request(served.partition, **_terms(body), checks_only=True)
+
+
+@ROUTES.post(f"{_PARTITION}/explain")
+def explain(
+    served: ServedPartition, _call: Call, *, body: Annotated[ExplainQuestion, _subject("user")]
+) -> Annotated[Object, Explained]:
+    """Return the decision on one more allocation, the holders of missing resources, and every limit that applies."""
+    return explain_request(served.partition, **_terms(body))
+
+
+def _terms(body: Question) -> dict[str, Any]:
+    _require_subject(body)
+    found = {name: getattr(body, name) for name in body.__struct_fields__}
+    return {**found, "application_id": body.application_id or None, "tags": body.tags or None}
+
+
+def _require_subject(body: Question | ReclaimQuestion) -> None:
+    if not body.application_id and not body.user:
+        raise ApiError(400, "body-invalid", "body: expected application_id or user")
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Pending requests in scheduling order."""
+
+    turns: tuple[Turn, ...]
+
+
+@ROUTES.get(f"{_PARTITION}/order")
+def order(served: ServedPartition, _call: Call, *, limit: PageSize = 100, tree: Name = "") -> Order:
+    """Return the first pending requests in the order in which a scheduler should try them, with the reasons."""
+    return Order(served.partition.order(max_turns=limit, tree=tree))
+
+
+@ROUTES.post(f"{_PARTITION}/plan_reclaim")
+def plan_reclaim(
+    served: ServedPartition, _call: Call, *, body: Annotated[ReclaimQuestion, _subject("user", "queue")]
+) -> Annotated[Object, ReclaimPlan]:
+    """Return the allocations to evict so that a request within its guarantee fits."""
+    _require_subject(body)
+    subject: Subject = body.application_id
+    if body.application_id:
+        require_found("application", body.application_id, served.partition.application)
+    elif body.queue:
+        subject = UserInQueue(UserGroup(body.user, body.groups), body.queue, body.tags or None)
+    else:
+        raise ApiError(400, "body-invalid", "body: expected a queue")
+    plan = served.partition.plan_reclaim(
+        subject,
+        body.usage,
+        priority=body.priority,
+        preemptible=body.preemptible,
+        duration=body.duration,
+        nodes=body.nodes,
+    )
+    return with_text(plan)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits of a user in a queue."""
+
+    queue_path: str
+    limits: tuple[EffectiveLimit, ...]
+    headroom: Resource | None
+
+
+@ROUTES.get(f"{_PARTITION}/limits")
+def limits(
+    served: ServedPartition,
+    _call: Call,
+    *,
+    user: User,
+    queue: QueuePath,
+    group: Annotated[list[User], Meta(max_length=20)] = [],  # noqa: B006 - not changed
+) -> Limits:
+    """Return every limit that applies to a user in a queue."""
+    path = canonical_path(queue)
+    # The explanation of an empty request has the limits and the headroom of one moment.
+    found = served.partition.explain(UserInQueue(UserGroup(user, group), path), Resource())
+    return Limits(path, found.limits, found.headroom)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A pending allocation, and the answer that it would get."""
+
+    allocation: OwnedAllocation
+    explanation: Annotated[Object, Explained]
+
+
+class ApplicationDetail(ApplicationInfo):
+    """An application with its limits, and the explanations of its pending allocations."""
+
+    __slots__ = ()
+
+    limits: list[EffectiveLimit]
+    headroom: Resource | None
+    waiting: list[Waiting]
+
+
+@ROUTES.get(f"{_PARTITION}/application/{{name}}")
+def application(served: ServedPartition, _call: Call, *, name: Name) -> Annotated[Object, ApplicationDetail]:
+    """Return one application with its limits and the explanations of its pending allocations."""
+    find = partial(served.partition.application_report, max_pending=_MOST_EXPLAINED)
+    report = require_found("application", name, find)
+    return {
+        **report.application.to_dict(),
+        "limits": report.limits,
+        "headroom": optional_dict(report.headroom),
+        "waiting": [Waiting(one, answer_dict(None, found, found.queue_path)) for one, found in report.pending],
+    }

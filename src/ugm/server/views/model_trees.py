@@ -1,0 +1,271 @@
+"""The trees of quota models: elastic groups, and nodes of quota trees, in one form for the page and the metrics.
+
+A tree is read from the state that a model reports as plain data; see `ugm.model.ReportingModel.state`. States of other
+kinds have no tree.
+
+A view of a tree has one row for each visible node. It is sorted and cut into pages here, so that a response is small,
+however large the tree is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property, partial
+from itertools import count
+from typing import Any, Final, NamedTuple, TypeAlias, final
+
+from ugm._json_values import JsonMapping
+from ugm.partition import ModelReport
+
+__all__ = ["MEASURES", "BorrowingConsumer", "ModelTree", "TreeItem", "TreeRow", "trees_of"]
+
+_Amounts: TypeAlias = Mapping[str, int]
+
+#: The amounts of each node by the kind of tree.
+MEASURES: Final[Mapping[str, tuple[str, ...]]] = {
+    "elastic": ("used", "min", "runtime", "request", "max", "borrowed", "lent"),
+    "quota": ("used", "quota", "borrowed", "lent"),
+}
+#: The amounts that limit the usage; the first that a node has counts. The root of elastic groups has no maximum.
+_LIMITING: Final[Mapping[str, tuple[str, ...]]] = {"elastic": ("max", "runtime"), "quota": ("quota",)}
+#: The prefix of the names of the system and default groups, which every tree has.
+_BUILT_IN: Final = "koordinator-"
+
+
+class TreeItem(NamedTuple):
+    """An elastic group, or a node of a quota tree."""
+
+    name: str
+    #: Empty for the root.
+    parent: str
+    #: Whether consumers may not borrow above the node.
+    is_hard: bool
+    #: The amounts by measure; see `MEASURES`.
+    amounts: Mapping[str, _Amounts]
+
+
+class BorrowingConsumer(NamedTuple):
+    """A consumer that a node above its own node holds."""
+
+    consumer_id: str
+    #: Its own node.
+    group: str
+    #: The node that holds it.
+    node: str
+    request: _Amounts
+    priority: int
+    unpreemptable: bool
+
+
+class TreeRow(NamedTuple):
+    """A visible node, and its place among the others."""
+
+    node: TreeItem
+    #: 1 for the root.
+    level: int
+    #: The position among the children of the parent, from 1.
+    position: int
+    siblings: int
+    #: The number of nodes directly below.
+    children: int
+    is_open: bool
+
+
+@final
+class ModelTree:
+    """The tree of a quota model at one moment.
+
+    Attributes:
+        name: unique in its partition.
+        kind: ``elastic`` or ``quota``.
+        mode: the mode of the manager of a quota tree; empty for elastic groups.
+        nodes: all nodes by name, every parent before its children.
+        borrowers: the consumers that a node above their own node holds, by node.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        kind: str,
+        mode: str,
+        nodes: Mapping[str, TreeItem],
+        borrowers: tuple[BorrowingConsumer, ...] = (),
+    ) -> None:
+        self.name: Final = name
+        self.kind: Final = kind
+        self.mode: Final = mode
+        self.nodes: Final = nodes
+        self.borrowers: Final = borrowers
+
+    @cached_property
+    def children(self) -> Mapping[str, list[TreeItem]]:
+        """The nodes directly below each node; those without a parent are below the empty name."""
+        found: dict[str, list[TreeItem]] = {"": []}
+        for node in self.nodes.values():
+            found.setdefault(node.parent if node.parent in self.nodes else "", []).append(node)
+        return found
+
+    @cached_property
+    def held_for_others(self) -> Mapping[str, int]:
+        """The number of borrowers by the node that holds them."""
+        found: dict[str, int] = {}
+        for borrower in self.borrowers:
+            found[borrower.node] = found.get(borrower.node, 0) + 1
+        return found
+
+    # Resources and shares
+
+    @cached_property
+    def resources(self) -> tuple[str, ...]:
+        """The resources that the tree limits, those with the largest used share of a root first."""
+        shares = {
+            name: self.share(root, name)
+            for root in self.children[""]
+            for measure in _LIMITING[self.kind]
+            for name in root.amounts[measure]
+        }
+        return tuple(sorted(shares, key=lambda name: (-shares[name], name)))
+
+    def share(self, node: TreeItem, resource: str) -> float:
+        """Return the used share of the amount that limits a node; 0 if it is not limited."""
+        limits = (node.amounts[measure] for measure in _LIMITING[self.kind])
+        most = next((amounts[resource] for amounts in limits if resource in amounts), None)
+        return 0.0 if most is None else _share(node.amounts["used"].get(resource, 0), most)
+
+    def limited(self, node: TreeItem) -> Iterable[str]:
+        """Return the resources that a node limits."""
+        return dict.fromkeys(name for measure in _LIMITING[self.kind] for name in node.amounts[measure])
+
+    def shares(self) -> dict[str, float]:
+        """Return the largest used share of every node; that of a root is above all others."""
+        return {
+            name: max((self.share(node, resource) for resource in self.resources), default=0.0)
+            if node.parent
+            else float("inf")
+            for name, node in self.nodes.items()
+        }
+
+    # Rows
+
+    def path(self, name: str) -> tuple[str, ...]:
+        """Return the names of a node and all nodes above it, the root first."""
+        found: list[str] = []
+        while name in self.nodes:
+            found.append(name)
+            name = self.nodes[name].parent
+        return tuple(reversed(found))
+
+    def rows(
+        self, is_open: Callable[[TreeItem, int], bool], key: Callable[[TreeItem], Any], kept: frozenset[str] | None
+    ) -> Iterator[TreeRow]:
+        """Yield the visible nodes, every parent before its children.
+
+        Args:
+            is_open: returns whether the children of a node at a level are visible.
+            key: the sort key of siblings.
+            kept: the only nodes that are visible, all with their parents; None for no restriction.
+        """
+        stack = [iter(self._level("", 1, is_open, key, kept))]
+        while stack:
+            row = next(stack[-1], None)
+            if row is None:
+                stack.pop()
+                continue
+            yield row
+            if row.is_open:
+                stack.append(iter(self._level(row.node.name, row.level + 1, is_open, key, kept)))
+
+    def _level(
+        self,
+        parent: str,
+        level: int,
+        is_open: Callable[[TreeItem, int], bool],
+        key: Callable[[TreeItem], Any],
+        kept: frozenset[str] | None,
+    ) -> list[TreeRow]:
+        shown = [node for node in self.children.get(parent, ()) if kept is None or node.name in kept]
+        shown.sort(key=key)
+        below = [len(self.children.get(node.name, ())) for node in shown]
+        return [
+            TreeRow(node, level, position, len(shown), children, is_open=bool(children) and is_open(node, level))
+            for position, (node, children) in enumerate(zip(shown, below, strict=True), 1)
+        ]
+
+    def matching(self, text: str) -> frozenset[str]:
+        """Return the nodes whose name contains a text, and all nodes above them."""
+        kept: set[str] = set()
+        for name in self.nodes:
+            if text in name.lower():
+                above = name
+                while above in self.nodes and above not in kept:
+                    kept.add(above)
+                    above = self.nodes[above].parent
+        return frozenset(kept)
+
+
+def _share(used: int, most: int) -> float:
+    # As for limits: a limit of 0 counts as used up, if anything is used.
+    try:
+        return used / most if most > 0 else float(used > 0)
+    except OverflowError:
+        return float("inf")
+
+
+# Reading
+
+
+def trees_of(reports: Iterable[ModelReport]) -> list[ModelTree]:
+    """Return the trees of all models, each with a name of its own."""
+    found: dict[str, ModelTree] = {}
+    for report in reports:
+        kind = report.state.get("kind")
+        trees = _elastic(report.state) if kind == "elastic" else _quota(report.state) if kind == "quota trees" else ()
+        for name, tree in trees:
+            unique = next(each for each in _names(name) if each not in found)
+            found[unique] = tree(unique)
+    return list(found.values())
+
+
+def _names(name: str) -> Iterator[str]:
+    """Yield a name, and then the name with numbers."""
+    yield name
+    for number in count(2):
+        yield f"{name}-{number}"
+
+
+_Named: TypeAlias = Iterator[tuple[str, Callable[[str], ModelTree]]]
+
+
+def _elastic(state: JsonMapping) -> _Named:
+    """Yield the name of a tree, and a function that returns the tree with its name."""
+    nodes = {
+        group["group"]: TreeItem(
+            group["group"], group["parent"], is_hard=False, amounts={one: group[one] for one in MEASURES["elastic"]}
+        )
+        for group in state["groups"]
+        if not _is_idle(group)
+    }
+    yield "elastic", lambda name: ModelTree(name, "elastic", "", nodes)
+
+
+def _is_idle(group: JsonMapping) -> bool:
+    """Return whether a group is built in, and neither configured nor used."""
+    is_built_in = bool(group["parent"]) and group["group"].startswith(_BUILT_IN)
+    return is_built_in and not any(group[measure] for measure in MEASURES["elastic"])
+
+
+def _quota(state: JsonMapping) -> _Named:
+    for tree in state["trees"]:
+        borrowers = tuple(
+            BorrowingConsumer(**{field: consumer[field] for field in BorrowingConsumer._fields})
+            for node in tree["nodes"]
+            for consumer in node["consumers"]
+            if consumer["group"] != node["name"]
+        )
+        nodes = {node["name"]: _quota_node(node) for node in tree["nodes"]}
+        yield tree["name"], partial(ModelTree, kind="quota", mode=state["mode"], nodes=nodes, borrowers=borrowers)
+
+
+def _quota_node(node: JsonMapping) -> TreeItem:
+    amounts = {"used": node["allocated"], **{measure: node[measure] for measure in ("quota", "borrowed", "lent")}}
+    return TreeItem(node["name"], node["parent"], is_hard=node["hard"], amounts=amounts)

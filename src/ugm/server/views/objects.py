@@ -1,0 +1,230 @@
+"""Endpoints that show a partition: its summary, applications, allocations, nodes, events and service.
+
+Each response shows the partition at one moment. Large responses are created from a snapshot: the lock of the partition
+is held while the state is copied, and not while the response is put together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal, TypedDict, get_args
+
+from ugm.events import Event, event_name
+from ugm.identity import is_below
+from ugm.partition import ApplicationInfo, ApplicationState, ScheduledChange
+from ugm.partition.answers.reports import OwnedAllocation
+from ugm.resources import Resource
+from ugm.server.http.payloads import require_found
+from ugm.server.interface.fields import Name, Number, Offset, PageSize, QueuePath, Text
+from ugm.server.interface.route import Call, Routes
+from ugm.server.interface.schemas import Object
+from ugm.server.interface.state import ServedPartition
+from ugm.server.views.lists import contains, first_page
+from ugm.service.status import ServiceStatus
+
+__all__ = ["ROUTES", "PartitionSummary", "partition"]
+
+ROUTES: Final = Routes()
+_PARTITION: Final = "/partition/{partition}"
+_PAGE: Final = 100
+#: The number of applications that are read at one time.
+_BLOCK: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSummary:
+    """A partition in figures."""
+
+    name: str
+    usage: Resource
+    cluster: Resource | None
+    users: int
+    groups: int
+    queues: int
+    applications: int
+    allocations: int
+    nodes: int
+    has_history: bool
+    has_service: bool
+
+
+@ROUTES.get(_PARTITION)
+def partition(served: ServedPartition, call: Call) -> PartitionSummary:
+    """Return a summary of one partition."""
+    snapshot = served.snapshot(call.arrived)
+    return PartitionSummary(
+        name=served.name,
+        usage=snapshot.usage(),
+        cluster=snapshot.cluster,
+        users=len(snapshot.user_names),
+        groups=len(snapshot.group_names),
+        queues=len(snapshot.queue_paths),
+        applications=snapshot.application_count,
+        allocations=snapshot.allocation_count,
+        nodes=len(snapshot.nodes),
+        has_history=served.has_history,
+        has_service=served.has_service,
+    )
+
+
+# Applications and allocations
+
+
+class ListedApplication(ApplicationInfo):
+    """An application, and when it was submitted."""
+
+    __slots__ = ()
+
+    submitted_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Applications:
+    """A page of applications."""
+
+    applications: list[Annotated[Object, ListedApplication]]
+    #: The last id, if more follow.
+    next: str | None
+
+
+@ROUTES.get(f"{_PARTITION}/applications")
+def applications(
+    served: ServedPartition,
+    _call: Call,
+    *,
+    after: Text = "",
+    limit: PageSize = _PAGE,
+    older_than: Offset | None = None,
+    search: Text = "",
+    queue: QueuePath = "root",
+    user: Name = "",
+    group: Name = "",
+    state: ApplicationState | None = None,
+) -> Applications:
+    """Return a page of applications, ordered by id; ``search`` selects by ids, users, groups, queues and tags."""
+
+    def matches(info: ApplicationInfo) -> bool:
+        names = (info.application_id, info.user.name, info.queue_path, info.group, *info.tags.values())
+        fields = ((user, info.user.name), (group, info.group), (state, info.state))
+        is_wanted = all(not wanted or wanted == found for wanted, found in fields)
+        return is_wanted and is_below(info.queue_path, queue.lower()) and contains(search, names)
+
+    names = [name for name in served.partition.application_ids() if name > after and _is_old(served, name, older_than)]
+    blocks = (names[at : at + _BLOCK] for at in range(0, len(names), _BLOCK))
+    infos = (info for block in blocks for info in served.partition.applications_by_id(block))
+    page, following = first_page((info.application_id for info in infos if matches(info)), limit)
+    # The page is read again at one moment, without applications that have ended or changed since.
+    found = [
+        {**info.to_dict(), "submitted_at": served.submitted_at(info.application_id)}
+        for info in served.partition.applications_by_id(page)
+        if matches(info)
+    ]
+    return Applications(found, following)
+
+
+def _is_old(served: ServedPartition, application_id: str, seconds: int | None) -> bool:
+    """Return whether an application was submitted at least some seconds ago."""
+    at = None if seconds is None else served.submitted_at(application_id)
+    return seconds is None or (at is not None and served.now() - at >= seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Allocations:
+    """A page of allocations."""
+
+    allocations: list[OwnedAllocation]
+    #: The last id, if more follow.
+    next: str | None
+
+
+@ROUTES.get(f"{_PARTITION}/allocations")
+def allocations(
+    served: ServedPartition, _call: Call, *, after: Text = "", limit: PageSize = _PAGE, application: Name = ""
+) -> Allocations:
+    """Return a page of allocations with their holders, ordered by id."""
+    if application:
+        require_found("application", application, served.partition.application)
+        names = iter([info.allocation_id for info in served.partition.allocations(application)])
+    else:
+        names = iter(served.partition.allocation_ids())
+    page, following = first_page((name for name in names if name > after), limit)
+    # As for applications. Another application may have reused an id since.
+    infos = served.partition.allocations_by_id(page)
+    return Allocations([one for one in infos if application in ("", one.allocation.application_id)], following)
+
+
+@ROUTES.get(f"{_PARTITION}/allocation/{{name}}")
+def allocation(served: ServedPartition, _call: Call, *, name: Name) -> OwnedAllocation:
+    """Return one allocation with its holder."""
+    find = served.partition.allocations_by_id
+    return require_found("allocation", name, lambda name: next(iter(find([name])), None))
+
+
+@dataclass(frozen=True, slots=True)
+class Overdue:
+    """Overdue allocations."""
+
+    total: int
+    allocations: tuple[OwnedAllocation, ...]
+
+
+@ROUTES.get(f"{_PARTITION}/overdue")
+def overdue(
+    served: ServedPartition, _call: Call, *, now: Number | None = None, limit: PageSize | None = None
+) -> Overdue:
+    """Return the first overdue allocations and their owners, sorted by end and id."""
+    found = served.partition.overdue(now)
+    return Overdue(len(found), served.partition.allocations_by_id([one.allocation_id for one in found[:limit]]))
+
+
+# Nodes, schedules, events and service
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledChanges:
+    """The next changes of limits."""
+
+    changes: tuple[ScheduledChange, ...]
+
+
+@ROUTES.get(f"{_PARTITION}/scheduled_changes")
+def scheduled_changes(served: ServedPartition, _call: Call, *, limit: PageSize = 10) -> ScheduledChanges:
+    """Return the next changes of limits by schedules, with the limits that would be exceeded."""
+    return ScheduledChanges(served.partition.scheduled_changes(max_changes=limit))
+
+
+@ROUTES.get(f"{_PARTITION}/nodes")
+def nodes(served: ServedPartition, _call: Call) -> dict[str, Resource]:
+    """Return the resources of every registered node."""
+    return served.partition.nodes()
+
+
+_Kind: Any = Literal[tuple(sorted(map(event_name, get_args(Event))))]
+#: A record also has the fields of its event; see `ugm.events.event_to_dict`.
+_RECORD: Final = {
+    "type": "object",
+    "properties": {"event": {"type": "string"}, **{key: {"type": "integer"} for key in ("number", "last", "times")}},
+    "required": ["event", "first_at", "last", "last_at", "number", "times"],
+}
+
+
+class Events(TypedDict):
+    """The newest events, and the number of events of each kind so far."""
+
+    newest: int
+    counts: dict[str, int]
+    records: list[Annotated[Object, _RECORD]]
+
+
+@ROUTES.get(f"{_PARTITION}/history", types={"kind": _Kind | None})
+def history(
+    served: ServedPartition, _call: Call, *, after: Number = 0, kind: str | None = None, limit: PageSize = _PAGE
+) -> Annotated[Object, Events]:
+    """Return the newest events, oldest first."""
+    return served.history.page(after=after, kind=kind, most=limit)._asdict()
+
+
+@ROUTES.get(f"{_PARTITION}/service")
+def service(served: ServedPartition, _call: Call) -> ServiceStatus:
+    """Return the status of the service: the leader, its standbys, its clients and its commits."""
+    return served.service

@@ -1,0 +1,162 @@
+"""Endpoints for the server itself: health, partitions, configuration, and extra states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
+
+import ugm
+from ugm.partition import Changes, ConfigPlan
+from ugm.server.configuration.attempts import Actor, ConfigAttempt
+from ugm.server.configuration.configurations import ConfigOutcome
+from ugm.server.configuration.reviews import Validation, plan_of
+from ugm.server.configuration.reviews import validate as validated
+from ugm.server.http.access import Role
+from ugm.server.http.payloads import Payload, require_found
+from ugm.server.interface.fields import Confirmation, Name
+from ugm.server.interface.route import Call, Routes
+from ugm.server.interface.schemas import Object
+from ugm.server.interface.state import ServedPartition, ServerState
+from ugm.server.views.objects import PartitionSummary, partition
+
+__all__ = ["ROUTES"]
+
+ROUTES: Final = Routes()
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """The configuration in force."""
+
+    source: str
+    at: float
+
+    @classmethod
+    def of(cls, outcome: ConfigOutcome) -> InForce:
+        """Return the source and the start of a configuration."""
+        return cls(outcome.source, outcome.at)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationState:
+    """The last attempt to replace the configuration, and the one in force."""
+
+    file: str | None
+    source: str
+    at: float
+    problems: list[str]
+    in_force: InForce
+    refused: list[str]
+    unapplied: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The state of the server."""
+
+    status: Literal["degraded", "ok"]
+    reason: str
+    version: str
+    started: float
+    read_only: bool
+    partitions: list[str]
+    configuration: ConfigurationState
+
+
+@ROUTES.get("/health")
+def health(server: ServerState, _call: Call) -> Health:
+    """Return the state of the server and of its configuration.
+
+    The status is ``degraded`` while the configuration file has problems or is not in force, otherwise ``ok``.
+    """
+    configurations = server.configurations
+    reason = ""
+    if configurations.refused:
+        reason = f"the configuration file was refused: {configurations.refused[0]}"
+    elif configurations.unapplied:
+        reason = f"the configuration file is not in force: {configurations.unapplied[0]}"
+    last = configurations.outcome
+    state = ConfigurationState(
+        file=None if configurations.path is None else str(configurations.path),
+        source=last.source,
+        at=last.at,
+        problems=list(map(str, last.problems)),
+        in_force=InForce.of(configurations.in_use),
+        refused=list(map(str, configurations.refused)),
+        unapplied=list(configurations.unapplied),
+    )
+    status: Literal["degraded", "ok"] = "degraded" if reason else "ok"
+    names = sorted(server.partitions)
+    return Health(status, reason, str(ugm.__version__), server.started, server.read_only, names, state)
+
+
+@ROUTES.get("/partitions")
+def partitions(server: ServerState, call: Call) -> list[PartitionSummary]:
+    """Return a summary of each partition."""
+    return [partition(served, call) for _, served in sorted(server.partitions.items())]
+
+
+@ROUTES.get("/config", media_types=("application/yaml",))
+def config(server: ServerState, _call: Call) -> Annotated[Payload, str]:
+    """Return the configuration in force as YAML."""
+    return Payload(200, server.configurations.in_force().encode(), "application/yaml")
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChanges:
+    """The newest attempts to replace the configuration."""
+
+    attempts: list[ConfigAttempt]
+
+
+@ROUTES.get("/config/changes")
+def config_changes(server: ServerState, _call: Call) -> ConfigChanges:
+    """Return the newest attempts to replace the configuration, with their differences or problems, newest first."""
+    return ConfigChanges(server.configurations.attempts.newest_first())
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The changes of each partition."""
+
+    partitions: Mapping[str, Annotated[Changes, Object]]
+
+
+@ROUTES.put("/config", role=Role.OPERATE)
+def upload(server: ServerState, call: Call, *, text: str, confirm: Confirmation = "false") -> Changed:
+    """Replace the configuration of all partitions by the one in the request, or change nothing."""
+    call.is_audited = True
+    actor = Actor(call.client, "operator")
+    return Changed(server.configurations.upload(text, actor, confirm=confirm == "true"))
+
+
+@ROUTES.post("/config/reload", role=Role.OPERATE)
+def reload(server: ServerState, call: Call) -> Changed:
+    """Replace the configuration of all partitions by the one in the file, or change nothing."""
+    call.is_audited = True
+    return Changed(server.configurations.reload(Actor(call.client, "operator")))
+
+
+@ROUTES.post("/validate-conf")
+def validate(_server: ServerState, _call: Call, *, text: str) -> Validation:
+    """Return all problems of a configuration."""
+    return validated(text)
+
+
+@ROUTES.post("/partition/{partition}/plan")
+def plan(served: ServedPartition, _call: Call, *, text: str) -> Annotated[Object, ConfigPlan]:
+    """Return the effects that a configuration would have on a partition."""
+    return plan_of(served.partition, served.name, text)
+
+
+@ROUTES.get("/states")
+def states(server: ServerState, _call: Call) -> list[str]:
+    """Return the names of the extra states."""
+    return sorted(server.extra_states)
+
+
+@ROUTES.get("/state/{name}")
+def state(server: ServerState, _call: Call, *, name: Name) -> object:
+    """Return one of the extra states."""
+    return require_found("state", name, server.extra_states.get)()

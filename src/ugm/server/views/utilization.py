@@ -1,0 +1,173 @@
+"""Endpoints that show the usage of users and groups with their limits, and of queues."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from heapq import nsmallest
+from typing import Annotated, Final, Literal, NamedTuple, TypeAlias, TypedDict
+
+from ugm.configuration import LimitConfig, PartitionConfig
+from ugm.identity import canonical_path
+from ugm.partition import LimitUtilization, OwnerLimits, PartitionSnapshot, UsageSum
+from ugm.queues import QueueState
+from ugm.resources import Resource
+from ugm.server.http.payloads import plain, require_found
+from ugm.server.interface.fields import Name, Offset, PageSize, QueuePath, Text
+from ugm.server.interface.route import Call, Routes
+from ugm.server.interface.schemas import Object
+from ugm.server.interface.state import ServedPartition
+from ugm.server.views.lists import natural_key
+
+__all__ = ["ROUTES", "queue_rows"]
+
+ROUTES: Final = Routes()
+_PARTITION: Final = "/partition/{partition}"
+_Sort: TypeAlias = Literal["applications", "name", "pending", "share", "usage"]
+_NOTHING: Final = UsageSum(0, Resource())
+
+
+# Users and groups
+
+
+@dataclass(frozen=True, slots=True)
+class LimitUtilizations:
+    """A page of users or groups."""
+
+    total: int
+    utilizations: list[Annotated[Object, LimitUtilization]]
+
+
+class _Owners(NamedTuple):
+    """Users or groups, with their usage in and below the queue of a query."""
+
+    names: Sequence[str]
+    usage: Mapping[str, UsageSum]
+    pending: Mapping[str, UsageSum]
+    limits: Callable[[str], OwnerLimits]
+
+    def rank(self, sort: _Sort, resource: str) -> Callable[[str], float]:
+        """Return the number by which names are sorted, the largest first."""
+        ranks: Mapping[str, Callable[[str], float]] = {
+            "name": lambda _name: 0,
+            "pending": lambda name: self.pending.get(name, _NOTHING).item_count,
+            "share": lambda name: self.limits(name).share,
+            "applications": lambda name: self.usage.get(name, _NOTHING).item_count,
+            "usage": lambda name: self.usage.get(name, _NOTHING).amounts.get(resource, 0),
+        }
+        return ranks[sort]
+
+    def row(self, name: str) -> Object:
+        """Return the nearest limit of an owner, which counts all queues, and its usage in the queue."""
+        used = self.usage.get(name, _NOTHING)
+        found = replace(self.limits(name).utilization, usage=used.amounts, running_applications=used.item_count)
+        return {**found.to_dict(), **_pending_fields(self.pending.get(name))}
+
+
+@ROUTES.get(f"{_PARTITION}/utilization/{{kind}}")
+def utilization(
+    served: ServedPartition,
+    call: Call,
+    *,
+    kind: Literal["groups", "users"],
+    search: Text = "",
+    offset: Offset = 0,
+    limit: PageSize = 100,
+    sort: _Sort = "share",
+    resource: Name = "",
+    queue: QueuePath = "root",
+) -> LimitUtilizations:
+    """List the users or groups that are closest to a limit, the closest first, or in another order."""
+    owners = _owners(served.snapshot(call.arrived), kind, canonical_path(queue))
+    rank = owners.rank(sort, resource)
+    names = [name for name in owners.names if search.lower() in name.lower()]
+    ranked = nsmallest(offset + limit, ((-rank(name), natural_key(name), name) for name in names))
+    return LimitUtilizations(len(names), [owners.row(name) for *_, name in ranked[offset:]])
+
+
+def _owners(snapshot: PartitionSnapshot, kind: str, path: str) -> _Owners:
+    require_found("queue", path, snapshot.queue)
+    usage, pending = snapshot.running.below(path), snapshot.pending.below(path)
+    if kind == "users":
+        names = sorted(usage.users.keys() | pending.users.keys())
+        return _Owners(names, usage.users, pending.users, snapshot.limits_of_user)
+    # An application that has only pending allocations is not assigned to a group yet.
+    return _Owners(sorted(usage.groups), usage.groups, pending.groups, snapshot.limits_of_group)
+
+
+def _pending_fields(pending: UsageSum | None) -> dict[str, object]:
+    found = pending or _NOTHING
+    return {"pending": dict(sorted(found.amounts.items())), "pending_allocations": found.item_count}
+
+
+# Queues
+
+
+class Queue(TypedDict):
+    """A queue with those below it; see `ugm.queues.QueueState`."""
+
+    queue_path: str
+    is_leaf: bool
+    is_managed: bool
+    is_draining: bool
+    max_resources: Resource | None
+    max_applications: int
+    guaranteed: Resource | None
+    share: float | None
+    usage: Resource
+    running_applications: int
+    pending: Resource
+    pending_allocations: int
+    applications: int
+    children: list[Queue]
+
+
+class QueueDetail(Queue):
+    """A queue with its headroom and its configured limits."""
+
+    headroom: Resource | None
+    maximum: Resource | None
+    limits: list[LimitConfig]
+
+
+@ROUTES.get(f"{_PARTITION}/queues")
+def queues(served: ServedPartition, call: Call) -> Annotated[Object, Queue]:
+    """Return all queues as a tree, with the usage and the pending amounts in and below each."""
+    snapshot = served.snapshot(call.arrived)
+    return _tree(require_found("queue", "root", snapshot.queue), queue_rows(snapshot))
+
+
+@ROUTES.get(f"{_PARTITION}/queue/{{queue_path}}")
+def queue(served: ServedPartition, call: Call, *, queue_path: QueuePath) -> Annotated[Object, QueueDetail]:
+    """Return one queue with the queues below it, its headroom and its configured limits."""
+    path, snapshot = canonical_path(queue_path), served.snapshot(call.arrived)
+    return {
+        **_tree(require_found("queue", path, snapshot.queue), queue_rows(snapshot, path)),
+        "headroom": snapshot.queue_headroom(path),
+        "maximum": snapshot.queue_maximum(path),
+        "limits": list(_configured_limits(snapshot.config, path)),
+    }
+
+
+def queue_rows(snapshot: PartitionSnapshot, path: str = "root") -> dict[str, Object]:
+    """Return a queue and those below it for JSON, by path, each without its children."""
+    top = snapshot.queue(path)
+    rows: dict[str, Object] = {}
+    for state in reversed([] if top is None else list(top.walk())):
+        fields: Object = replace(state, children=()).to_dict()
+        del fields["children"]
+        fields |= _pending_fields(snapshot.pending.queues.get(state.queue_path))
+        below = sum(rows[child.queue_path]["applications"] for child in state.children)
+        rows[state.queue_path] = {**fields, "applications": len(state.applications) + below}
+    return rows
+
+
+def _tree(state: QueueState, rows: Mapping[str, Object]) -> Object:
+    return {**rows[state.queue_path], "children": [_tree(child, rows) for child in state.children]}
+
+
+def _configured_limits(config: PartitionConfig | None, path: str) -> Iterator[Object]:
+    """Yield the limits that the configuration sets on a queue."""
+    configured = {} if config is None else dict(config.root.walk())
+    for limit in configured[path].limits if path in configured else ():
+        yield {name: value for name, value in plain(limit).items() if name != "ugm"}

@@ -1,0 +1,266 @@
+"""Endpoints that show waiting work: pending requests with age, position and reasons, by application and by user."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Any, Final, Literal, NamedTuple
+
+from msgspec import Struct
+
+from ugm.errors import RequestError
+from ugm.identity import is_below
+from ugm.partition import AllocationRequest, Turn
+from ugm.resources import Resource, sum_of
+from ugm.server.interface.fields import Name, Offset, PageSize, QueuePath, Text
+from ugm.server.interface.route import Call, Routes
+from ugm.server.interface.schemas import Object, ViolationWithHolders
+from ugm.server.interface.state import ServedPartition
+from ugm.server.views.lists import contains, natural_key
+
+__all__ = ["ROUTES"]
+
+ROUTES: Final = Routes()
+_PATH: Final = "/partition/{partition}/waiting"
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingReasons:
+    """The present answer to a pending request."""
+
+    allowed: bool
+    can_wait: bool
+    violations: list[Annotated[Object, ViolationWithHolders]]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingRequest:
+    """A pending request in the scheduling order."""
+
+    allocation_id: str
+    application_id: str
+    user: str
+    queue_path: str
+    usage: Resource
+    priority: int
+    position: int
+    requested_at: float | None
+    fits: bool
+    blocked_by: str
+    node: str | None
+    label: str | None
+    #: None if its application has ended since.
+    reasons: WaitingReasons | None
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingRequests:
+    """A page of pending requests."""
+
+    as_of: float
+    total: int
+    requests: list[WaitingRequest]
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingOwner:
+    """The pending requests of one application or user."""
+
+    user: str
+    pending: Resource
+    pending_allocations: int
+    #: Of the first one.
+    position: int
+    #: Of the oldest one.
+    requested_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingApplication(WaitingOwner):
+    """An application with pending requests."""
+
+    application_id: str
+    queue_path: str
+    submitted_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingUser(WaitingOwner):
+    """A user with pending requests."""
+
+    applications: int
+    running_applications: int
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingApplications:
+    """A page of applications with pending requests."""
+
+    as_of: float
+    total: int
+    applications: list[WaitingApplication]
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingUsers:
+    """A page of users with pending requests."""
+
+    as_of: float
+    total: int
+    users: list[WaitingUser]
+
+
+class _Waiting(NamedTuple):
+    """A pending request with its position, from 1, and the time of the request, if it is known."""
+
+    turn: Turn
+    position: int
+    requested_at: float | None
+
+
+class Selection(Struct, forbid_unknown_fields=True):
+    """The filters, the order and the page of a query."""
+
+    search: Text = ""
+    offset: Offset = 0
+    limit: PageSize = 100
+    older_than: Offset | None = None
+    application: Name = ""
+    queue: QueuePath = "root"
+    user: Name = ""
+    sort: Literal["age", "name", "position"] = "position"
+
+    def find(self, served: ServedPartition) -> list[_Waiting]:
+        """Return the pending requests that match, by position."""
+        now, numbered = served.now(), enumerate(served.partition.order(explained=False), 1)
+        found = (
+            _Waiting(turn, position, served.requested_at(turn.request.allocation_id)) for position, turn in numbered
+        )
+        return [one for one in found if self._matches(one.turn) and self._is_old(now, one.requested_at)]
+
+    def _matches(self, turn: Turn) -> bool:
+        wanted = turn.request
+        return (
+            is_below(turn.queue_path, self.queue.lower())
+            and self.user in ("", turn.user)
+            and self.application in ("", wanted.application_id)
+            and contains(self.search, (wanted.allocation_id, wanted.application_id, turn.user, turn.queue_path))
+        )
+
+    def _is_old(self, now: float, at: float | None) -> bool:
+        return self.older_than is None or (at is not None and now - at >= self.older_than)
+
+    def page(self, found: Iterable[list[_Waiting]], name_of: Callable[[Turn], str]) -> list[list[_Waiting]]:
+        """Return a page of requests or groups of requests; the oldest first, and unknown times before them."""
+        keys: dict[str, Callable[[list[_Waiting]], Any]] = {
+            "age": lambda group: (_oldest(group) is not None, _oldest(group) or 0.0, group[0].position),
+            "name": lambda group: natural_key(name_of(group[0].turn)),
+            "position": lambda group: group[0].position,
+        }
+        return sorted(found, key=keys[self.sort])[self.offset : self.offset + self.limit]
+
+
+def _oldest(group: list[_Waiting]) -> float | None:
+    return min((one.requested_at for one in group if one.requested_at is not None), default=None)
+
+
+@ROUTES.get(_PATH)
+def waiting(served: ServedPartition, _call: Call, *, query: Selection) -> WaitingRequests:
+    """List pending requests with their age and position, the limits that deny them, and the holders of these."""
+    as_of, found = served.now(), query.find(served)
+    page = query.page(([one] for one in found), lambda turn: turn.request.allocation_id)
+    known: dict[AllocationRequest, WaitingReasons | None] = {}
+    return WaitingRequests(as_of, len(found), [_request(served, one, known) for [one] in page])
+
+
+@ROUTES.get(f"{_PATH}/applications")
+def waiting_applications(served: ServedPartition, _call: Call, *, query: Selection) -> WaitingApplications:
+    """List the applications with pending requests, with the age of the oldest and the position of the first."""
+    as_of = served.now()
+    groups, page = _grouped(served, query, lambda turn: turn.request.application_id)
+    rows = [
+        WaitingApplication(
+            **_owner(group),
+            application_id=(name := group[0].turn.request.application_id),
+            queue_path=group[0].turn.queue_path,
+            submitted_at=served.submitted_at(name),
+        )
+        for group in page
+    ]
+    return WaitingApplications(as_of, groups, rows)
+
+
+@ROUTES.get(f"{_PATH}/users")
+def waiting_users(served: ServedPartition, call: Call, *, query: Selection) -> WaitingUsers:
+    """List the users with pending requests, including those without usage."""
+    as_of = served.now()
+    groups, page = _grouped(served, query, lambda turn: turn.user)
+    snapshot = served.snapshot(call.arrived)
+    rows = [
+        WaitingUser(
+            **_owner(group),
+            applications=len({one.turn.request.application_id for one in group}),
+            running_applications=len(snapshot.running.by_user.get(group[0].turn.user, ())),
+        )
+        for group in page
+    ]
+    return WaitingUsers(as_of, groups, rows)
+
+
+def _grouped(
+    served: ServedPartition, query: Selection, name_of: Callable[[Turn], str]
+) -> tuple[int, list[list[_Waiting]]]:
+    """Return the number of groups of the matching requests, and a page of them."""
+    groups: dict[str, list[_Waiting]] = {}
+    for one in query.find(served):
+        groups.setdefault(name_of(one.turn), []).append(one)
+    return len(groups), query.page(groups.values(), name_of)
+
+
+def _owner(group: list[_Waiting]) -> dict[str, Any]:
+    """Return the fields of a `WaitingOwner`."""
+    usages = [one.turn.request.usage for one in group]
+    return {
+        "user": group[0].turn.user,
+        "pending": sum_of(usages),
+        "pending_allocations": len(usages),
+        "position": group[0].position,
+        "requested_at": _oldest(group),
+    }
+
+
+def _request(
+    served: ServedPartition, one: _Waiting, known: dict[AllocationRequest, WaitingReasons | None]
+) -> WaitingRequest:
+    turn, wanted = one.turn, one.turn.request
+    # Equal requests of an application have the same reasons.
+    key = wanted._replace(allocation_id="")
+    if key not in known:
+        known[key] = _reasons(served, key)
+    return WaitingRequest(
+        wanted.allocation_id,
+        wanted.application_id,
+        turn.user,
+        turn.queue_path,
+        wanted.usage,
+        wanted.priority,
+        one.position,
+        one.requested_at,
+        turn.fits,
+        turn.blocked_by,
+        wanted.node,
+        wanted.label,
+        known[key],
+    )
+
+
+def _reasons(served: ServedPartition, wanted: AllocationRequest) -> WaitingReasons | None:
+    explain = partial(served.partition.explain, wanted.application_id, wanted.usage)
+    try:
+        found = explain(priority=wanted.priority, preemptible=wanted.preemptible, duration=wanted.duration)
+    except RequestError:
+        return None
+    fields: dict[str, Any] = found.to_dict()
+    return WaitingReasons(fields["allowed"], fields["can_wait"], fields["violations"], str(found))

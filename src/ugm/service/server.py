@@ -1,0 +1,383 @@
+"""The connections of clients at a service, with bounds on everything that a client can use up.
+
+The problem: a slow, silent or malicious client must not delay the others, or fill the memory of the leader.
+
+The idea: while a client does not read its answers, the service reads no more of its messages, and it disconnects a
+client whose unread answers are too many. A connection without a valid `Hello` is closed after a few seconds. Operations
+of several clients take turns, because the loop reads a limited number of bytes from one connection at a time.
+`ClientLimits` has all bounds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import os
+import socket
+import ssl
+import stat
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Final, Protocol, cast, final
+
+from ugm.errors import RequestError
+from ugm.partition.interface.operations import Role
+from ugm.service.addresses import MAX_CLIENT_NAME, Address
+from ugm.service.errors import ProtocolError
+from ugm.service.wire import (
+    MAX_LINE,
+    OLDEST_VERSION,
+    VERSION,
+    Call,
+    ClientMessage,
+    Hello,
+    LineReader,
+    Moved,
+    Ping,
+    Pong,
+    Refused,
+    decode_client_lines,
+    line,
+)
+
+__all__ = ["ClientLimits", "ClientToken", "Clients", "Connection", "Listener", "Security"]
+
+_PONG: Final = line(Pong())
+#: The maximum size of a greeting in bytes.
+_LARGEST_GREETING: Final = 1 << 16
+#: A connection whose peer has vanished without notice is closed after about half a minute.
+_KEEPALIVE: Final = (("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4), ("TCP_USER_TIMEOUT", 30_000))
+
+
+@dataclass(frozen=True, slots=True)
+class ClientLimits:
+    """The bounds of a listener.
+
+    Attributes:
+        connections: the number of open connections.
+        sessions: the number of sessions, with or without a connection.
+        outstanding: the number of operations of a session that are not acknowledged.
+        unread: the number of bytes that a client has not read when it is disconnected.
+        hello: the time for a TLS handshake, for the first message, and for reading the last ones, in seconds.
+        line: the size of a message of a client in bytes.
+    """
+
+    connections: int = 10_000
+    sessions: int = 20_000
+    outstanding: int = 20_000
+    unread: int = 64 * 2**20
+    hello: float = 5.0
+    line: int = MAX_LINE
+
+
+@dataclass(frozen=True, slots=True)
+class ClientToken:
+    """The token of some clients, with their role.
+
+    Attributes:
+        name: a name for people. Clients whose tokens have the same name may release each other's allocations.
+        token: the secret.
+        role: what the clients may do.
+    """
+
+    name: str
+    token: str = field(repr=False)
+    role: Role = Role.SCHEDULER
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """The secrets and the certificates of a service.
+
+    Attributes:
+        token: the secret of administrators, which other processes of the service use as well; empty for none.
+        tls: the certificate for ``tls`` addresses.
+        client_tls: the certificates that this process trusts when it connects to the leader; None for those of the
+            system.
+        tokens: the tokens of further clients, each with a role. They need *token*.
+
+    Raises:
+        RequestError: there are tokens of clients, but none of administrators; or one is empty.
+    """
+
+    token: str = field(default="", repr=False)
+    tls: ssl.SSLContext | None = None
+    client_tls: ssl.SSLContext | None = None
+    tokens: Sequence[ClientToken] = ()
+
+    def __post_init__(self) -> None:
+        if self.tokens and not (self.token and all(one.name and one.token for one in self.tokens)):
+            raise RequestError("tokens", len(self.tokens), "expected a token of administrators, and no empty ones")
+
+    def role_of(self, token: str) -> tuple[str, Role] | None:
+        """Return the name and the role of a token; None if it is wrong."""
+        found = None
+        for name, secret, role in (
+            ("", self.token, Role.ADMIN),
+            *((one.name, one.token, one.role) for one in self.tokens),
+        ):
+            # All are compared, so that the time does not tell which one is nearly right.
+            if hmac.compare_digest(token.encode(), secret.encode()):
+                found = name, role
+        return found
+
+
+class Clients(Protocol):
+    """Handles the messages of clients: a leader, or a process that stands by."""
+
+    def welcome(self, connection: Connection, hello: Hello) -> None:
+        """Answer the greeting of a client, or close the connection."""
+        ...
+
+    def handle(self, connection: Connection, messages: list[ClientMessage]) -> None:
+        """Handle messages of a client that was welcomed."""
+        ...
+
+    def readable(self, connection: Connection) -> None:
+        """Send more to a connection that has read everything."""
+        ...
+
+    def disconnected(self, connection: Connection) -> None:
+        """Forget a connection that was lost."""
+        ...
+
+
+@final
+class Connection(asyncio.Protocol):
+    """The connection of one client.
+
+    Args:
+        listener: the listener that has accepted it.
+    """
+
+    _transport: asyncio.Transport
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener: Final = listener
+        self._reader: Final = LineReader(listener.limits.line)
+        self._loop: Final = asyncio.get_running_loop()
+        #: Lines that are sent at the end of this iteration of the loop.
+        self._lines: list[bytes] = []
+        self._is_closing = False
+        self._is_greeted = False
+        #: Whether the client does not read what was sent.
+        self.is_paused: bool = False
+        #: Set by the greeting.
+        self.version: int = VERSION
+        self.token_name: str = ""
+        self.role: Role = Role.ADMIN
+        self.is_reader: bool = False
+        #: The session; None for a reader, and before the greeting.
+        self.session: object | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Note the connection, unless there are too many."""
+        self._transport = cast("asyncio.Transport", transport)
+        sock = transport.get_extra_info("socket")
+        if sock is not None and sock.family != socket.AF_UNIX:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for name, value in _KEEPALIVE:
+                if hasattr(socket, name):
+                    sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+        self._hello = self._loop.call_later(self._listener.limits.hello, self.abort)
+        self._listener.connections.add(self)
+        if len(self._listener.connections) > self._listener.limits.connections:
+            self.abort()
+
+    def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002 - as in the base class
+        """Forget the connection."""
+        self._is_closing = True
+        self._hello.cancel()
+        self._listener.connections.discard(self)
+        self._listener.clients.disconnected(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Handle complete messages."""
+        if self._is_closing:
+            return
+        try:
+            messages = self._messages(data)
+            if not self._is_greeted and messages:
+                self._greet(messages.pop(0))
+            if messages and not self._is_closing:
+                self._handle(messages)
+            self._flush()
+        except ProtocolError as error:
+            self.close(Refused(error.problem, error.reason))
+
+    def _messages(self, data: bytes) -> list[ClientMessage]:
+        if not self._is_greeted and len(data) > _LARGEST_GREETING:
+            raise ProtocolError("malformed", "the first message is too long")
+        lines = self._reader.feed(data)
+        return decode_client_lines(lines) if lines else []
+
+    def _greet(self, hello: ClientMessage) -> None:
+        if not isinstance(hello, Hello):
+            raise ProtocolError("malformed", "the first message is no greeting")
+        self.version = min(VERSION, hello.newest)
+        if self.version < max(OLDEST_VERSION, hello.oldest):
+            reason = f"this process understands the versions {OLDEST_VERSION} to {VERSION}"
+            raise ProtocolError("version", f"{reason}; the client has {hello.oldest} to {hello.newest}")
+        found = self._listener.security.role_of(hello.token)
+        if found is None:
+            raise ProtocolError("token", "the token is wrong")
+        if len(hello.client) > MAX_CLIENT_NAME:
+            raise ProtocolError("malformed", "the name of the client is too long")
+        self._is_greeted, self.is_reader = True, hello.is_reader
+        self.token_name, self.role = found
+        self._hello.cancel()
+        self._listener.clients.welcome(self, hello)
+
+    def _handle(self, messages: list[ClientMessage]) -> None:
+        last = messages[-1]
+        if type(last) is Call and last.number - last.acknowledged > self._listener.limits.outstanding:
+            raise ProtocolError("too-many-calls", "too many operations are outstanding")
+        if any(type(one) is Ping for one in messages):
+            self.send(_PONG)
+            messages = [one for one in messages if type(one) is not Ping]
+        if messages:
+            self._listener.clients.handle(self, messages)
+
+    # Sending
+
+    def send(self, data: bytes) -> None:
+        """Send a line, together with others of this iteration of the loop."""
+        if not self._lines:
+            self._loop.call_soon(self._flush)
+        self._lines.append(data)
+
+    def _flush(self) -> None:
+        lines, self._lines = self._lines, []
+        if not lines or self._transport.is_closing():
+            return
+        if self._transport.get_write_buffer_size() > self._listener.limits.unread:
+            self.abort()
+            return
+        self._transport.write(b"".join(lines))
+
+    def pause_writing(self) -> None:
+        """Read no more while the client does not read."""
+        self.is_paused = True
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """Read again."""
+        self.is_paused = False
+        if not self._is_closing:
+            self._transport.resume_reading()
+            self._listener.clients.readable(self)
+
+    def close(self, last: Moved | Refused) -> None:
+        """Send a last message, and close the connection when the client has read everything."""
+        if not self._is_closing:
+            self._is_closing = True
+            self.send(line(last))
+            self._flush()
+            self._transport.close()
+            self._loop.call_later(self._listener.limits.hello, self.abort)
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self._is_closing = True
+        self._transport.abort()
+
+
+@final
+class Listener:
+    """Accepts connections at some addresses.
+
+    Args:
+        clients: handles the messages.
+        addresses: the addresses.
+        security: the secrets and the certificate.
+        limits: the bounds for clients.
+
+    Raises:
+        RequestError: an address that other machines can reach is not protected.
+    """
+
+    def __init__(
+        self, clients: Clients, addresses: tuple[Address, ...], security: Security, limits: ClientLimits
+    ) -> None:
+        for address in addresses:
+            if not address.is_local and not (address.is_encrypted and security.token):
+                reason = "other machines can reach it; use tls:// with a certificate and a token"
+                raise RequestError("listen", str(address), reason)
+            if address.is_encrypted and security.tls is None:
+                raise RequestError("listen", str(address), "it needs a certificate")
+        #: Handles the messages; another object when the process begins or ceases to lead.
+        self.clients = clients
+        self._addresses: Final = addresses
+        self.security: Final = security
+        self.limits: Final = limits
+        self.connections: Final[set[Connection]] = set()
+        self._servers: Final[list[asyncio.Server]] = []
+        self._paths: Final[list[Path]] = []
+
+    async def open(self) -> tuple[Address, ...]:
+        """Listen, and return the addresses with their ports.
+
+        Raises:
+            OSError: an address cannot be used.
+        """
+        try:
+            return tuple([await self._listen(address) for address in self._addresses])
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _listen(self, address: Address) -> Address:
+        loop, make = asyncio.get_running_loop(), partial(Connection, self)
+        if address.path:
+            remove_stale_socket(address.path)
+            # The socket is only for processes of the same user until its permissions are changed.
+            before = os.umask(0o177)
+            try:
+                self._servers.append(await loop.create_unix_server(make, address.path, backlog=1024))
+                self._paths.append(Path(address.path))
+            finally:
+                os.umask(before)
+            return address
+        tls = self.security.tls if address.is_encrypted else None
+        timeout = None if tls is None else self.limits.hello
+        server = await loop.create_server(
+            make, address.host, address.port, ssl=tls, backlog=1024, ssl_handshake_timeout=timeout
+        )
+        self._servers.append(server)
+        return Address("", address.host, server.sockets[0].getsockname()[1], address.is_encrypted)
+
+    def close_connections(self, last: Moved) -> None:
+        """Close all connections after a last message."""
+        for connection in tuple(self.connections):
+            connection.close(last)
+
+    async def close(self) -> None:
+        """Accept no more connections, and remove the Unix sockets."""
+        for server in self._servers:
+            server.close()
+        for path in self._paths:
+            with suppress(OSError):
+                path.unlink()
+
+
+def remove_stale_socket(path: str) -> None:
+    """Remove a Unix socket on which no process listens.
+
+    Raises:
+        OSError: a process listens there, or the path is another kind of file.
+    """
+    try:
+        if not stat.S_ISSOCK(Path(path).stat().st_mode):
+            raise FileExistsError(f"{path} exists and is not a socket")
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(1)
+            probe.connect(path)
+    except ConnectionRefusedError:
+        Path(path).unlink(missing_ok=True)
+    except FileNotFoundError:
+        return
+    else:
+        raise OSError(f"another process listens at {path}")

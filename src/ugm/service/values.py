@@ -1,0 +1,463 @@
+"""Values as JSON: the arguments and results of operations, and errors.
+
+msgspec encodes and decodes all types of the interface by their annotations: texts, numbers, tuples, named tuples (as
+arrays), dataclasses (as objects) and enumerations. This module adds the few classes that it does not know.
+
+A receiver accepts arrays that are longer than its own type, and unknown names in objects. So a neighbouring version may
+add fields at the end.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from fractions import Fraction
+from functools import lru_cache
+from importlib import import_module
+from types import UnionType
+from typing import Any, Final, NamedTuple, TypeAlias, Union, final, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from ugm.configuration import PartitionConfig
+from ugm.configuration.fields import from_data, to_data
+from ugm.decision import ALLOWED, EffectiveLimit, LimitRise, Violation
+from ugm.errors import RequestError, UgmError, printable, value_text
+from ugm.identity import TrackingType, UserGroup
+from ugm.model import AccountState
+from ugm.partition import ConfigPlan
+from ugm.partition.answers.snapshot import PartitionSnapshot, SnapshotParts
+from ugm.partition.config.changes import Changes
+from ugm.partition.config.compiled import CompiledConfig
+from ugm.partition.config.plan import ConfigPlanInput
+from ugm.preemption import PreemptionPlan, ReductionPlan
+from ugm.queues import Acl
+from ugm.resources import Resource
+from ugm.service.errors import ProtocolError, ServiceError
+from ugm.store.errors import StoreError
+
+__all__ = ["ANNOTATIONS", "ValueCodec", "decode_error", "encode", "encode_error"]
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+#: Larger vectors are not cached, which bounds the memory of the cache.
+_MOST_CACHED_NAMES: Final = 8
+#: The maximum size of an argument of an error in bytes, and of the text of an unexpected one.
+_LARGEST: Final = 4096
+_LONGEST: Final = 1000
+
+
+class _Names(dict[str, object]):
+    """The names in the annotations of the interface, which it does not import: each is looked up when it is needed."""
+
+    def __missing__(self, name: str) -> object:
+        for package in ("partition", "decision", "preemption", "queues", "tracking", "model", "configuration"):
+            found: object = getattr(import_module(f"ugm.{package}"), name, None)
+            if found is not None:
+                return found
+        raise KeyError(name)
+
+
+#: For `typing.get_type_hints` of the methods of a partition.
+ANNOTATIONS: Final = _Names(Resource=Resource, UserGroup=UserGroup)
+
+
+# Classes that msgspec does not know
+
+
+@lru_cache(maxsize=4096)
+def _cached_resource(items: tuple[tuple[str, int], ...]) -> Resource:
+    return Resource(dict(items))
+
+
+def _resource(amounts: Mapping[str, int]) -> Resource:
+    """Return a vector; equal ones are usually one object, because the engine caches values in a vector."""
+    return _cached_resource(tuple(amounts.items())) if len(amounts) <= _MOST_CACHED_NAMES else Resource(amounts)
+
+
+def _simplified(value: object) -> object:
+    """Return a value of a class that msgspec does not know, as one that it knows."""
+    if isinstance(value, Resource):
+        return value.amounts
+    if isinstance(value, UserGroup):
+        return value.name, value.groups
+    if isinstance(value, (Acl, Fraction)):
+        return str(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Iterable):
+        return list(value)
+    raise TypeError(f"a {type(value).__name__} cannot be sent")
+
+
+def _completed(kind: type, value: Any) -> object:  # noqa: ANN401 - any JSON
+    """Return the object of a class that msgspec does not know."""
+    if kind is Resource and isinstance(value, dict):
+        return _resource(value)
+    if kind is UserGroup:
+        return UserGroup(*msgspec.convert(value, tuple[str, tuple[str, ...]]))
+    if kind is Acl:
+        return Acl.parse(value)
+    if kind is Fraction:
+        return Fraction(value)
+    if get_origin(kind) is Iterable:
+        return msgspec.convert(value, list[_wire_hint(get_args(kind)[0])], dec_hook=_completed)  # type: ignore[misc]  # at run time
+    raise TypeError(f"expected a {kind.__name__}")
+
+
+#: Returns the JSON of a value.
+encode: Final = msgspec.json.Encoder(enc_hook=_simplified).encode
+
+
+# Values that are sent in another form
+
+
+class _Form(NamedTuple):
+    """The form in which values of an annotation are sent."""
+
+    hint: Any
+    to_form: Callable[[Any], object]
+    from_form: Callable[[Any], object]
+
+
+def _config_text(config: PartitionConfig | None) -> str:
+    return encode(to_data(config)).decode()
+
+
+def _config(data: Any) -> PartitionConfig | None:  # noqa: ANN401 - any JSON
+    try:
+        return None if data is None else from_data(PartitionConfig, data)
+    except RequestError:
+        raise
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise RequestError("config", data, "it is not the stored form of a configuration") from error
+
+
+@lru_cache(maxsize=4)
+def _compiled(text: str) -> CompiledConfig:
+    return CompiledConfig.of(_config(msgspec.json.decode(text)))
+
+
+#: A configuration with the entries of its schedule that are in force. The text is cached.
+_CompiledForm: Any = tuple[str, tuple[int | None, ...] | None]
+
+
+def _compiled_form(compiled: CompiledConfig) -> object:
+    return _config_text(compiled.config), compiled.active
+
+
+def _from_compiled(form: tuple[str, tuple[int | None, ...] | None]) -> CompiledConfig:
+    return _compiled(form[0]).with_active(form[1])
+
+
+def _require_config(config: object) -> object:
+    if not isinstance(config, PartitionConfig | None):
+        raise RequestError("config", config, "expected a value of type PartitionConfig | None")
+    return to_data(config)
+
+
+def _plan(form: tuple[str, str]) -> ConfigPlan:
+    """Return a plan that can be applied; its effects are not sent."""
+    base = CompiledConfig.of(None)._replace(version=form[1])
+    return ConfigPlan(Changes(), (), (), (), base, _compiled(form[0]))
+
+
+def _pair(plan: object) -> tuple[object, object]:
+    return (None, plan) if isinstance(plan, ReductionPlan) else (plan, None)
+
+
+_INPUT_FIELDS: Final = get_type_hints(ConfigPlanInput)
+
+#: By the annotation of a parameter or of a result.
+_FORMS: Final[Mapping[Any, _Form]] = {
+    PartitionConfig | None: _Form(Any, _require_config, _config),
+    ConfigPlan: _Form(tuple[str, str], lambda plan: (_config_text(plan.compiled.config), plan.base.version), _plan),
+    PreemptionPlan | ReductionPlan: _Form(
+        tuple[PreemptionPlan | None, ReductionPlan | None], _pair, lambda form: form[1] if form[0] is None else form[0]
+    ),
+    ConfigPlanInput: _Form(
+        tuple[(_CompiledForm, *list(_INPUT_FIELDS.values())[1:])],  # type: ignore[misc]  # made at run time
+        lambda given: (_compiled_form(given.compiled), *given[1:]),
+        lambda form: ConfigPlanInput(_from_compiled(form[0]), *form[1:]),
+    ),
+    PartitionSnapshot: _Form(
+        tuple[_CompiledForm, SnapshotParts],
+        lambda snapshot: (_compiled_form(snapshot.compiled), snapshot.parts),
+        lambda form: PartitionSnapshot(_from_compiled(form[0]), form[1]),
+    ),
+    tuple[AccountState, ...]: _Form(
+        list[dict[str, Any]],
+        lambda accounts: [one.to_dict() for one in accounts],
+        lambda form: tuple(map(AccountState.from_dict, form)),
+    ),
+}
+
+
+# Exceeded limits: quota models have classes of their own, which a client may not have
+
+
+@final
+class _ModelViolation(Violation):
+    """A violation of another class: the leader sends what the class has computed."""
+
+    _can_wait: bool
+    _text: str
+    _rise: LimitRise | None
+
+    @property
+    def can_wait(self) -> bool:
+        return self._can_wait
+
+    @property
+    def rise(self) -> LimitRise | None:
+        return self._rise
+
+    def __str__(self) -> str:
+        return self._text
+
+
+#: What is sent of violations of other classes, in the order of their occurrence: the number of the violation in the
+#: result, `can_wait`, the text, and the change that helps.
+_Special: TypeAlias = tuple[int, bool, str, tuple[int, int | None] | None]
+_KINDS: Final[Mapping[str, str]] = {kind.value: kind for kind in TrackingType}
+
+
+def _rebuilt(value: Any, change: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - any value
+    """Return a value in which a function has changed the violations and limits."""
+    kind = type(value)
+    if isinstance(value, (Violation, EffectiveLimit)):
+        return change(value)
+    if isinstance(value, tuple):
+        items: list[Any] = [_rebuilt(one, change) for one in value]
+        return kind(*items) if hasattr(kind, "_fields") else tuple(items)
+    if kind in {list, dict}:
+        return (
+            [_rebuilt(one, change) for one in value]
+            if kind is list
+            else {key: _rebuilt(one, change) for key, one in value.items()}
+        )
+    if dataclasses.is_dataclass(value):
+        fields = {one.name: _rebuilt(getattr(value, one.name), change) for one in dataclasses.fields(value)}
+        return dataclasses.replace(value, **fields)  # type: ignore[type-var]  # not a class
+    return value
+
+
+def _special_violations(result: object) -> list[_Special]:
+    """Return what a client cannot compute."""
+    found: list[_Special] = []
+    count = 0
+
+    def note(one: Violation | EffectiveLimit) -> object:
+        nonlocal count
+        if isinstance(one, Violation) and type(one) is not Violation:
+            found.append((count, one.can_wait, str(one), one.rise))
+        count += 1
+        return one
+
+    _rebuilt(result, note)
+    return found
+
+
+def _with_special(result: object, special: Iterable[_Special]) -> object:
+    """Return a decoded result with the kinds of limits as members of `TrackingType`, and with special violations."""
+    known: dict[int, Any] = {number: rest for number, *rest in special}
+    count = -1
+
+    def complete(one: Any) -> object:  # noqa: ANN401 - a violation or limit
+        nonlocal count
+        count += 1
+        kind = _KINDS.get(one.kind, one.kind)
+        if isinstance(one, EffectiveLimit):
+            return dataclasses.replace(one, kind=kind)
+        one = one._replace(kind=kind)
+        if count in known:
+            one = tuple.__new__(_ModelViolation, one)
+            can_wait, text, rise = known[count]
+            one._can_wait, one._text, one._rise = can_wait, text, rise and LimitRise(*rise)  # noqa: SLF001 - of this module
+        return one
+
+    return _rebuilt(result, complete)
+
+
+# Codecs
+
+
+def _parts(hint: Any) -> Iterator[Any]:  # noqa: ANN401 - an annotation
+    """Yield the annotations within an annotation: of the items, or of the fields."""
+    yield from get_args(hint)
+    if isinstance(hint, type) and (hasattr(hint, "_fields") or dataclasses.is_dataclass(hint)):
+        yield from get_type_hints(hint, localns=ANNOTATIONS).values()
+
+
+def _mentions_limits(hint: Any, seen: set[Any]) -> bool:  # noqa: ANN401 - as above
+    if hint in {Violation, EffectiveLimit}:
+        return True
+    if hint in seen:
+        return False
+    seen.add(hint)
+    return any(_mentions_limits(part, seen) for part in _parts(hint))
+
+
+def _wire_hint(hint: Any) -> Any:  # noqa: ANN401 - as above
+    """Return an annotation as msgspec accepts it."""
+    if get_origin(hint) in (Union, UnionType):
+        records = [one for one in get_args(hint) if hasattr(one, "_fields")]
+        if records and any(get_origin(one) is tuple for one in get_args(hint)):
+            # A tuple of the first fields is enough.
+            return records[0]
+    return hint
+
+
+def _shortened(value: Any, hint: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Return JSON without the items that a later version has added to arrays."""
+    parts = [one for one in _parts(hint) if one is not ...]
+    if isinstance(value, list) and parts:
+        is_record = hasattr(hint, "_fields") or (get_origin(hint) is tuple and ... not in get_args(hint))
+        kinds = parts if is_record else parts * len(value)
+        return [_shortened(*one) for one in zip(value, kinds, strict=False)]
+    if isinstance(value, (list, dict)) and get_origin(hint) in (Union, UnionType):
+        return _shortened(value, next((one for one in parts if list(_parts(one))), hint))
+    if isinstance(value, dict) and dataclasses.is_dataclass(hint):
+        kinds_by_name = get_type_hints(hint, localns=ANNOTATIONS)
+        return {key: _shortened(one, kinds_by_name.get(key)) for key, one in value.items()}
+    if isinstance(value, dict) and parts:
+        return {key: _shortened(one, parts[-1]) for key, one in value.items()}
+    return value
+
+
+@final
+class ValueCodec:
+    """The codec of the values of an annotation."""
+
+    __slots__ = ("_form", "_mentions_limits", "decode_strictly", "hint")
+
+    def __init__(self, hint: Any) -> None:  # noqa: ANN401 - an annotation
+        self._form: Final = _FORMS.get(hint)
+        #: The annotation for msgspec.
+        self.hint: Final = _wire_hint(hint) if self._form is None else self._form.hint
+        #: Returns the form of JSON, or raises a ValueError.
+        self.decode_strictly: Final = msgspec.json.Decoder(self.hint, dec_hook=_completed).decode
+        self._mentions_limits: Final = self._form is None and _mentions_limits(hint, set())
+
+    @property
+    def is_converted(self) -> bool:
+        """True if values are sent in another form."""
+        return self._form is not None
+
+    def to_wire(self, value: object) -> object:
+        """Return a value in the form in which it is sent."""
+        return value if self._form is None else self._form.to_form(value)
+
+    def from_wire(self, value: object) -> object:
+        """Return the value of a decoded form."""
+        return value if self._form is None else self._form.from_form(value)
+
+    def encode(self, value: object) -> bytes:
+        """Return the JSON of a value, followed by a comma and that of the special violations if there are any."""
+        data = encode(self.to_wire(value))
+        special = self._mentions_limits and value != ALLOWED and _special_violations(value)
+        return b"%b,%b" % (data, encode(special)) if special else data
+
+    def decode(self, data: msgspec.Raw | bytes, special: Iterable[_Special] = ()) -> Any:  # noqa: ANN401 - the value
+        """Return the value of JSON, with its special violations.
+
+        Raises:
+            ProtocolError: it is not such a value.
+        """
+        try:
+            try:
+                value = self.decode_strictly(data)
+            except msgspec.ValidationError:
+                plain = _shortened(msgspec.json.decode(data), self.hint)
+                value = msgspec.convert(plain, self.hint, dec_hook=_completed)
+            value = self.from_wire(value)
+            if self._mentions_limits and value != ALLOWED:
+                value = _with_special(value, special)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise ProtocolError("malformed", f"an answer cannot be decoded: {error}") from error
+        return value
+
+
+# Errors
+
+
+@final
+class _Shown:
+    """An argument of an error that was not sent; its representation is that of the original."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text: Final = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Shown) and repr(self) == repr(other)
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+
+def _subclasses(kind: type[UgmError]) -> Iterator[type[UgmError]]:
+    for subclass in kind.__subclasses__():
+        yield subclass
+        yield from _subclasses(subclass)
+
+
+_MODULES: Final = {kind.__module__ for kind in (UgmError, StoreError, ServiceError)}
+#: The documented errors of operations by name: those of the modules of errors.
+_ERRORS: Final = {kind.__name__: kind for kind in _subclasses(UgmError) if kind.__module__ in _MODULES}
+
+
+def _argument_hints(kind: type[Exception]) -> list[Any]:
+    hints = get_type_hints(kind.__init__)
+    hints.pop("return", None)
+    return [Any if hint is object else hint for hint in hints.values()]
+
+
+def _argument(value: object) -> object:
+    """Return an argument of an error, or its representation as an object with a name of its own."""
+    kind = type(value)
+    if kind in {bool, int, float, type(None)} or (kind is str and len(str(value)) <= _LARGEST):
+        return value
+    return {"text": value_text(value)}
+
+
+def encode_error(error: Exception) -> bytes:
+    """Return the JSON of the class, the arguments, the code and the text of an error, separated by commas.
+
+    An undocumented error is logged, and becomes a `ServiceError`, because its class may not exist at the client.
+    """
+    kind = type(error)
+    if _ERRORS.get(kind.__name__) is not kind:
+        _LOGGER.error("an operation failed with an unexpected error", exc_info=error)
+        error = ServiceError(f"{kind.__name__}: {error}"[:_LONGEST])
+    hints = _argument_hints(type(error))
+    arguments = [_argument(one) if hint is Any else one for one, hint in zip(error.args, hints, strict=False)]
+    try:
+        data = encode(arguments)
+    except (TypeError, ValueError):
+        data = encode([_argument(None if hint is Any else one) for one, hint in zip(error.args, hints, strict=False)])
+    code = encode(getattr(error, "code", ""))
+    return b'"%b",%b,%b,%b' % (type(error).__name__.encode(), data, code, encode(printable(str(error))))
+
+
+def decode_error(name: str, data: msgspec.Raw) -> UgmError:
+    """Return the error of its class and its arguments in JSON.
+
+    Raises:
+        ProtocolError: they do not belong together.
+    """
+    kind = _ERRORS.get(name)
+    if kind is None:
+        return ServiceError(f"the leader raised an error of an unknown class, {name}")
+    try:
+        hints = _argument_hints(kind)
+        given = msgspec.json.decode(data, type=list[msgspec.Raw])
+        values = [msgspec.json.decode(one, type=hint) for one, hint in zip(given, hints, strict=False)]
+        return kind(*[_Shown(one["text"]) if isinstance(one, dict) else one for one in values])
+    except (msgspec.MsgspecError, TypeError, ValueError, LookupError) as error:
+        raise ProtocolError("malformed", f"an error cannot be decoded: {error}") from error

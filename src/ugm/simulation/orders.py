@@ -1,0 +1,123 @@
+"""The configurations of a replay: the order of its waiting jobs and its reservations are properties of queues.
+
+The partition knows only its own order; see `ugm.ordering.sort_settings`. An order of a replay replaces the properties
+that concern it in all queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Final, Literal, TypeAlias, final, get_args
+
+from ugm.configuration import FairShareConfig, PartitionConfig, QueueConfig
+from ugm.configuration.scheduler import RESERVATION
+from ugm.errors import RequestError
+from ugm.fairness.declared import declared_shares
+from ugm.identity import UserGroup
+from ugm.model import Claim, UserRank
+from ugm.ordering.sort_settings import POLICY, PROPERTIES, QUEUE_POLICY, QueueSettings
+
+__all__ = ["JobOrderName", "PeriodicShares", "ordered", "require_order", "reserving"]
+
+#: The orders that a replay knows.
+JobOrderName: TypeAlias = Literal["fifo", "fair", "share", "priority"]
+
+#: The properties of the root in each order.
+_POLICIES: Final[Mapping[str, Mapping[str, str]]] = {
+    "fifo": {QUEUE_POLICY: "fifo"},
+    "fair": {},
+    "share": {POLICY: "share"},
+    "priority": {QUEUE_POLICY: "fifo"},
+}
+#: The shares of a configuration that declares none: all users are equal, and usage has a half-life of a week.
+_EQUAL_SHARES: Final = FairShareConfig(default_shares=1)
+#: The seconds of the log between two rankings of the users, as in SchedMD Slurm.
+_PERIOD: Final = 300
+
+
+def require_order(name: str) -> JobOrderName:
+    """Return the name of an order.
+
+    Raises:
+        RequestError: there is no such order.
+    """
+    for known in get_args(JobOrderName):
+        if name == known:
+            return known  # type: ignore[no-any-return] # one of the literals
+    raise RequestError("order", name, f"expected one of {', '.join(get_args(JobOrderName))}")
+
+
+def ordered(config: PartitionConfig, order: JobOrderName) -> PartitionConfig:
+    """Return a configuration with an order, and without shares of users; see `PeriodicShares`."""
+    removed = {POLICY, QUEUE_POLICY, "application.sort.priority"}
+    if order != "priority":
+        removed |= PROPERTIES.keys() - {RESERVATION}
+    root = _changed(config.root, lambda found: {name: text for name, text in found.items() if name not in removed})
+    made = _rooted(config, replace(root, properties={**root.properties, **_POLICIES[order]}))
+    return replace(made, ugm=replace(config.ugm, fair_share=None))
+
+
+def reserving(config: PartitionConfig, *, reserves: bool) -> PartitionConfig:
+    """Return a configuration in which queues reserve capacity, the root if none is named; or in which none does."""
+    if QueueSettings(config).has_reservations == reserves:
+        return config
+    if reserves:
+        return _rooted(config, replace(config.root, properties={**config.root.properties, RESERVATION: "enabled"}))
+    kept = _changed(config.root, lambda found: {name: text for name, text in found.items() if name != RESERVATION})
+    return _rooted(config, kept)
+
+
+def _rooted(config: PartitionConfig, root: QueueConfig) -> PartitionConfig:
+    return replace(config, queues=(root,), limits=())
+
+
+def _changed(queue: QueueConfig, change: Callable[[Mapping[str, str]], Mapping[str, str]]) -> QueueConfig:
+    """Return a queue with changed properties, in it and in all below."""
+    template = queue.child_template
+    return replace(
+        queue,
+        properties=change(queue.properties),
+        child_template=template and replace(template, properties=change(template.properties)),
+        queues=tuple(_changed(child, change) for child in queue.queues),
+    )
+
+
+@final
+class PeriodicShares:
+    """The fair shares of a configuration, which rank the users only once in a period of the log.
+
+    Args:
+        config: the configuration; all users have equal shares if it declares none.
+    """
+
+    __slots__ = ("_now", "_rank", "_ranked_at", "_shares")
+
+    def __init__(self, config: PartitionConfig) -> None:
+        self._shares: Final = declared_shares(config.ugm.fair_share or _EQUAL_SHARES)
+        self._rank: UserRank | None = None
+        self._now = self._ranked_at = 0
+
+    def at(self, now: int) -> None:
+        """Note the time of an operation."""
+        self._now = now
+        self._shares.at(now)
+
+    def check(self, claim: Claim) -> tuple[()]:  # noqa: ARG002 - nothing is limited
+        """Return no limit: shares only order requests."""
+        return ()
+
+    def charge(self, claim: Claim) -> None:
+        """Count a claim for its user."""
+        self._shares.charge(claim)
+
+    def refund(self, claim: Claim) -> None:
+        """Stop counting a claim."""
+        self._shares.refund(claim)
+
+    def capture_rank(self, users: Iterable[UserGroup] = ()) -> Callable[[], UserRank]:
+        """Return a function that returns the order of the users in this period."""
+        if self._rank is None or self._now >= self._ranked_at + _PERIOD:
+            self._rank, self._ranked_at = self._shares.rank(users), self._now
+        rank = self._rank
+        return lambda: rank

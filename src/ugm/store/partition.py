@@ -1,0 +1,286 @@
+"""A partition whose changes are durable: each call returns after its change has reached the disk.
+
+>>> from tempfile import TemporaryDirectory
+>>> from ugm import Resource, UserGroup, parse_config
+>>> config = parse_config("partitions: [{name: default, queues: [{name: prod, resources: {max: {memory: 4Gi}}}]}]")
+>>> with TemporaryDirectory() as folder:
+...     with open_partition(f"{folder}/quota.db", config.partition()) as partition:
+...         placed = partition.submit("app-1", UserGroup("sue"), "root.prod")
+...         granted = partition.allocate("app-1-0", "app-1", Resource(memory=2**30))
+...     with open_partition(f"{folder}/quota.db") as again:
+...         print(again.allocation("app-1-0").usage)
+memory 1Gi
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Final, Literal, ParamSpec, Self, TypeVar, final
+
+from ugm.arguments import require_group_limits
+from ugm.configuration import PartitionConfig
+from ugm.engine_lock import CHANGING, EngineLock
+from ugm.errors import RequestError
+from ugm.events import Subscriber
+from ugm.model import QuotaModel
+from ugm.partition import Partition
+from ugm.partition.config.compiled import CompiledConfig
+from ugm.partition.engine.model_calls import row_calls
+from ugm.partition.engine.model_set import ModelSet
+from ugm.partition.engine.row_follower import RowFollower
+from ugm.partition.engine.state import PartitionState
+from ugm.partition.engine.transaction import Clock, EventOutbox
+from ugm.resources import Resource
+from ugm.store.errors import StoreDamagedError, StoreError
+from ugm.store.fold import CapturedModels
+from ugm.store.reader import Loaded, StoreLocation
+from ugm.store.store import Store, open_store
+from ugm.store.transaction_log import ChangeClock, Position, StoreLog
+
+__all__ = ["ModelCapture", "StoredPartition", "open_partition", "require_added_models", "restored_parts"]
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+#: The name of the node that the argument ``cluster`` registers.
+_CLUSTER: Final = "cluster"
+#: The longest time for which a fold waits for the lock of the partition, in seconds.
+_CAPTURE_WAIT: Final = 0.005
+
+
+def open_partition(
+    location: StoreLocation,
+    config: PartitionConfig | None = None,
+    *,
+    cluster: Resource | None = None,
+    models: Iterable[QuotaModel] | None = None,
+    subscribers: Iterable[Subscriber] = (),
+    group_limits: Literal["always", "unless-user-limited"] = "always",
+    clock: Clock = time.time,
+) -> StoredPartition:
+    """Open or create a store, and return its partition as it was after the last change.
+
+    The function reads the rows of the store and makes everything again that follows from them. The time depends on the
+    number of applications and allocations, and not on how long the partition has existed.
+
+    Args:
+        location: the path of a file, a URL that begins with ``postgresql://``, or a `PostgresLocation`.
+        config: the configuration to apply; None for the last one in the store.
+        cluster: as for `ugm.Partition`; None for the nodes in the store.
+        models: as for `ugm.Partition`. They are charged with all restored allocations, as if these were adopted. A
+            `ugm.model.PersistentModel` continues its past. None is an error if the store was last used with models of
+            the program, so that they are not forgotten. An empty tuple states that there are none.
+        subscribers: as for `ugm.Partition`. They receive new events only.
+        group_limits: as for `ugm.Partition`.
+        clock: a function that returns the seconds since 1970; fractions are allowed. If it goes back, changes get the
+            time of the last change until the clock has passed it.
+
+    Raises:
+        RequestError: an argument is invalid, or models of the program are missing; their names are in the message.
+        StoreHeldError: another process has opened the store.
+        StoreDamagedError: the store is damaged, and has not changed.
+        StoreError: it is not a store, or cannot be written.
+    """
+    user_limits_win = require_group_limits(group_limits)
+    CompiledConfig.of(config)  # before the store is opened, so that a wrong configuration leaves it as it is
+    outbox = EventOutbox(subscribers)
+    lock = EngineLock()
+    model_set = ModelSet(() if models is None else models, lock)
+    capture = ModelCapture(lock, model_set)
+    store = open_store(location, capture=capture)
+    try:
+        loaded = store.load()
+        state, change_clock = restored_parts(loaded, model_set, lock, user_limits_win=user_limits_win)
+        require_added_models(state.row.added_models, are_given=models is not None)
+        change_clock.clock = clock
+        partition = StoredPartition(state, model_set, outbox, store, change_clock)
+        capture.store = store
+        partition._start(config, cluster, loaded.at // 1000)  # noqa: SLF001 - a part of the same engine
+        # In the block: an exception before the caller has the partition closes the store, too.
+        return partition  # noqa: TRY300 - as above
+    except BaseException:
+        store.close()
+        raise
+
+
+def restored_parts(
+    loaded: Loaded, models: ModelSet, lock: EngineLock, *, user_limits_win: bool
+) -> tuple[PartitionState, ChangeClock]:
+    """Return the state of a store after its last change, and the clock of its models, which are brought there, too.
+
+    Raises:
+        StoreDamagedError: a row refers to another one that is missing.
+        RequestError: the stored past of a model belongs to another one.
+    """
+    try:
+        return _restored(loaded, models, lock, user_limits_win=user_limits_win)
+    except LookupError as error:
+        raise StoreDamagedError(loaded.location, f"its rows refer to {error}, which is missing") from error
+
+
+def _restored(
+    loaded: Loaded, models: ModelSet, lock: EngineLock, *, user_limits_win: bool
+) -> tuple[PartitionState, ChangeClock]:
+    clock = ChangeClock(loaded.folded_at, None)
+    models.clock.follow(clock)
+    state = PartitionState(CompiledConfig.of(None), user_limits_win=user_limits_win, lock=lock)
+    state.load(loaded.tables)
+    tables = state.tables
+    compiled, total = tables.configuration[""].compiled, tables.partition[""].cluster
+    models.restore(compiled.models, total, lambda: row_calls(tables), loaded.tables["model"])
+    follower = RowFollower(state, models, state.rebuild, is_counted=False)
+    for transaction in loaded.tail:
+        clock.repeat(transaction.at)
+        follower.apply(transaction.changes)
+    follower.catch_up()
+    lock.mark_consistent()
+    return state, clock
+
+
+def require_added_models(recorded: tuple[str, ...], *, are_given: bool) -> None:
+    """Check that the program supplies quota models if it did so when the store was written.
+
+    A configuration in the store contains the models that it declares. Only the program can make the others, and without
+    them, requests would be granted that were denied before.
+
+    Raises:
+        RequestError: it does not.
+    """
+    if recorded and not are_given:
+        expected = f"the partition was used with {', '.join(recorded)}, which only the program can supply"
+        raise RequestError("models", None, f"{expected}; pass models=[...], or models=() to go on without them")
+
+
+@final
+class ModelCapture:
+    """Returns the past of the quota models for a fold; a thread of the store calls it.
+
+    Args:
+        lock: the lock of the partition.
+        models: its models.
+    """
+
+    __slots__ = ("_lock", "_models", "store")
+
+    def __init__(self, lock: EngineLock, models: ModelSet) -> None:
+        self._lock: Final = lock
+        self._models: Final = models
+        #: Set when the partition is complete.
+        self.store: Store | None = None
+
+    def __call__(self) -> CapturedModels | None:
+        """Return the past of the models; None if that is not possible now."""
+        lock, store = self._lock, self.store
+        if store is None or not lock.acquire(timeout=_CAPTURE_WAIT):
+            return None
+        try:
+            # An operation was interrupted, and the next one recovers.
+            if lock.valid_epoch is CHANGING:
+                return None
+            return CapturedModels(store.number, self._models.save())
+        finally:
+            lock.release()
+
+
+@final
+class StoredPartition(Partition):
+    """A partition with a store; `open_partition` creates it.
+
+    Every call that changes something returns after the change has reached the disk. Changes of several threads share a
+    commit. If it fails, the call raises `StoreError`, and it is uncertain whether the change holds; repeat the call.
+    Queries never wait for the disk. In the few milliseconds of a commit, they may show changes that are not durable
+    yet.
+
+    As a context manager it closes its store. It belongs to the process that opened it, and not to forked children.
+    """
+
+    __slots__ = ("_deliveries", "_log", "_outbox", "store")
+
+    def __init__(
+        self,
+        state: PartitionState,
+        models: ModelSet,
+        outbox: EventOutbox,
+        store: Store,
+        clock: ChangeClock,
+    ) -> None:
+        self.store: Final = store
+        self._outbox: Final = outbox
+        self._log: Final = StoreLog(store, clock)
+        #: Completes promises and calls subscribers for them, because neither may hold up the commits.
+        self._deliveries: Final = ThreadPoolExecutor(1, "ugm-promises")
+        self._assemble(state, models, outbox, self._log)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the store. The partition stays in it, and can be opened again.
+
+        Raises:
+            StoreError: changes are in doubt, and cannot be written now either.
+        """
+        try:
+            self.store.close()
+        finally:
+            self._deliveries.shutdown()
+
+    def _start(self, config: PartitionConfig | None, cluster: Resource | None, second: int) -> None:
+        """Begin to record changes, and apply the arguments of the program to the restored partition."""
+        self._restore_limits(second)
+        self._lock.mark_consistent()
+        self._start_recording()
+        self._record_models()
+        if config is not None and config != self._state.compiled.config:
+            self.configure(config)
+        if cluster is not None:
+            known = _CLUSTER in self._state.cluster.nodes
+            (self.update_node if known else self.add_node)(_CLUSTER, cluster)
+
+    # Operations that do not wait for the disk
+
+    def promise(self, operation: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
+        """Call an operation of this partition without waiting for the disk.
+
+        The operation takes effect at once. The future gets the result, or the error, when the change has reached the
+        disk. It cannot be cancelled.
+
+        >>> answer = partition.promise(partition.allocate, "app-1-0", "app-1", usage)  # doctest: +SKIP
+        >>> answer.result().allowed  # doctest: +SKIP
+        True
+        """
+        future: Future[_T] = Future()
+        future.set_running_or_notify_cancel()
+        positions: list[Position] = []
+        before = self._log.defer(positions)
+        try:
+            complete = partial(future.set_result, operation(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001 - it is delivered
+            complete = partial(future.set_exception, error)
+        finally:
+            self._log.defer(before)
+        position = positions[-1] if positions else Position(0, 0)
+
+        def deliver(failure: StoreError | None) -> None:
+            if failure is None:
+                self._outbox.deliver(position.event)
+                complete()
+            else:
+                future.set_exception(type(failure)(*failure.args))
+
+        def when_durable(failure: StoreError | None) -> None:
+            self._deliveries.submit(deliver, failure)
+
+        self.store.when_durable(position.change, when_durable)
+        return future
+
+    async def awaited(self, operation: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """Call an operation of this partition, and await its result until the change has reached the disk."""
+        return await asyncio.wrap_future(self.promise(operation, *args, **kwargs))

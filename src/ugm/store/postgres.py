@@ -1,0 +1,294 @@
+"""A store in a schema of PostgreSQL, for the processes of many machines.
+
+A process becomes the leader by raising the term in the only row of the table ``leader``. From then on the database
+refuses changes of the leader before. An advisory lock shows that a leader is connected. It only prevents needless
+changes of the leader: the term decides.
+
+Every call is bounded in time, by the server and by this process. A lost connection is detected, and the next statement
+opens another one.
+"""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from time import monotonic, sleep
+from typing import Any, ClassVar, Final, TypeAlias, final
+from zlib import crc32
+
+import psycopg
+from psycopg import sql
+from psycopg.abc import PQGen
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.waiting import Ready
+
+from ugm.errors import RequestError
+from ugm.store.database import ROWS_AT_ONCE, TYPES, ChangeRow, Database, LeaderRecord, names_of, quoted
+from ugm.store.errors import StoreError
+from ugm.store.row_tables import Column, SqlRow
+
+__all__ = ["PostgresDatabase"]
+
+_Connection: TypeAlias = psycopg.Connection[Any]
+
+#: A lost connection without an answer of the network is detected after these times.
+_KEEPALIVE: Final[Mapping[str, int]] = {
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
+#: The maximum times of connecting and of a transaction without a statement, in seconds.
+_CONNECT_TIMEOUT: Final = 5
+_IDLE_TIMEOUT: Final = 30.0
+#: The time that this process waits longer than the server, in seconds.
+_EXTRA_WAIT: Final = 2.0
+#: The first number of the advisory locks of all stores; the number before is that of their creation.
+_LOCK_CLASS: Final = 0x75676D73
+#: The maximum time that the server usually takes to end the connection of a process that has died, in seconds.
+_DISCONNECT_TIME: Final = 0.2
+_PAUSE: Final = 0.02
+#: The maximum length of a name in PostgreSQL, in bytes.
+_LONGEST_NAME: Final = 63
+
+
+@final
+class _BoundedConnection(psycopg.Connection[Any]):
+    """A connection that is closed if a call takes too long: the server may have been stopped."""
+
+    #: The maximum time of a call, in seconds.
+    longest_call: float = 60.0
+
+    def wait(self, gen: PQGen[Any], *_args: object, **_kwargs: object) -> Any:  # noqa: ANN401 - as in the base class
+        """Run a call of psycopg, which yields whenever it has to wait for the socket.
+
+        Raises:
+            psycopg.OperationalError: the server has not answered in time.
+        """
+        end, poll = monotonic() + self.longest_call, select.poll()
+        try:
+            wanted = next(gen)
+            while True:
+                poll.register(self.pgconn.socket, select.POLLIN * (wanted & 1) | select.POLLOUT * (wanted >> 1))
+                if not poll.poll(max(0.0, end - monotonic()) * 1000):
+                    raise psycopg.OperationalError(f"no answer within {self.longest_call:g} seconds")  # noqa: TRY301 - as below
+                wanted = gen.send(Ready(wanted))
+        except StopIteration as stop:
+            return stop.value
+        except BaseException as error:
+            # A call without an answer, or that was interrupted, leaves the connection in an unknown state.
+            is_active = self.pgconn.transaction_status == psycopg.pq.TransactionStatus.ACTIVE
+            if is_active or not isinstance(error, psycopg.Error):
+                self.pgconn.finish()
+            raise
+
+
+@final
+class PostgresDatabase(Database):
+    """A connection to a schema of PostgreSQL.
+
+    Args:
+        conninfo: a connection URL, or keywords and values, as for libpq.
+        schema: the schema of the tables.
+        patience: the time after which a commit fails if the database is not available, in seconds.
+
+    Raises:
+        RequestError: an argument is invalid.
+    """
+
+    errors: ClassVar[tuple[type[Exception], ...]] = (psycopg.Error,)
+    types: ClassVar[Mapping[str, str]] = {kind: names[1] for kind, names in TYPES.items()}
+    now: ClassVar[str] = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+    begin: ClassVar[str] = "BEGIN"
+    begin_reading: ClassVar[str] = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+    # The only row of the leader is updated with every commit: free space in its page keeps this cheap. Compression of
+    # changes costs the leader more time than it saves.
+    more_tables: ClassVar[Sequence[str]] = (
+        "ALTER TABLE leader SET (fillfactor = 10)",
+        "ALTER TABLE change ALTER data SET STORAGE EXTERNAL",
+    )
+    elements: ClassVar[str] = "jsonb_array_elements_text(?::jsonb) AS value"
+    json_as_text: ClassVar[str] = "::text"
+    reconnect_time: ClassVar[float] = 0.5
+
+    _connection: _Connection | None
+    #: Whether this process leads, so that another connection takes the lock again.
+    _is_locked: bool
+
+    def __init__(self, conninfo: str, schema: str, patience: float) -> None:
+        if not 0 < len(schema.encode()) <= _LONGEST_NAME or "\0" in schema:
+            raise RequestError("schema", schema, f"expected a name of 1 to {_LONGEST_NAME} bytes")
+        self._conninfo: Final = conninfo
+        self._schema: Final = schema
+        self._identifier: Final = sql.Identifier(schema).as_string(None)
+        self._connection, self._is_locked = None, False
+        self.patience = patience
+        super().__init__(_shown_location(conninfo, schema))
+
+    # Connecting
+
+    def _connected(self) -> _Connection:
+        connection = self._connection
+        if connection is None or connection.closed:
+            connection = self._connection = self._connect()
+            if self._is_locked:
+                # Other programs see that the store is in use. The term alone decides.
+                connection.execute("SELECT pg_try_advisory_lock(%s, %s)", self._lock_numbers)
+        return connection
+
+    def _connect(self) -> _Connection:
+        options: dict[str, Any] = {"connect_timeout": _CONNECT_TIMEOUT, **_KEEPALIVE}
+        connection = _BoundedConnection.connect(self._conninfo, autocommit=True, prepare_threshold=2, **options)
+        statement = max(1.0, self.patience)
+        connection.longest_call = statement + _EXTRA_WAIT
+        try:
+            connection.execute(
+                """
+                SELECT set_config('statement_timeout', %s, false), set_config('lock_timeout', %s, false),
+                    set_config('idle_in_transaction_session_timeout', %s, false),
+                    set_config('search_path', %s, false), set_config('client_min_messages', 'warning', false),
+                    CASE current_setting('synchronous_commit') WHEN 'off' THEN
+                        set_config('synchronous_commit', 'on', false) END
+                """,
+                [*(str(int(time * 1000)) for time in (statement, statement, _IDLE_TIMEOUT)), self._identifier],
+            )
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def reset(self) -> None:
+        """Close the connection; the next statement opens another one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(psycopg.Error):
+                connection.close()
+
+    def close(self) -> None:
+        """Close the connection, and release the lock."""
+        if self._is_locked and self._connection is not None:
+            # The server notices a closed connection a little later.
+            with suppress(StoreError):
+                self.run("SELECT pg_advisory_unlock_all()")
+        self._is_locked = False
+        self.reset()
+
+    # Statements
+
+    def run(self, statement: str, values: Sequence[object] = ()) -> list[SqlRow]:
+        """Run a statement and return its rows."""
+        return self._run(statement, values, prepare=False)
+
+    def _run(self, statement: str, values: Sequence[object], *, prepare: bool) -> list[SqlRow]:
+        with self.translated_errors():
+            cursor = self._connected().cursor(binary=True)
+            cursor.execute(statement.replace("?", "%s").encode(), values or None, prepare=prepare)
+            return cursor.fetchall() if cursor.description else []
+
+    def stream(self, name: str, statement: str, values: Sequence[object] = ()) -> Iterator[list[SqlRow]]:
+        """Yield the rows of a query in parts, so that no statement takes long."""
+        cursor = quoted(f"rows of {name}")
+        self.run(f"DECLARE {cursor} NO SCROLL CURSOR FOR {statement}", values)
+        while rows := self.run(f"FETCH {ROWS_AT_ONCE} FROM {cursor}"):
+            yield rows
+        self.run(f"CLOSE {cursor}")
+
+    def insert(self, table: str, columns: Sequence[Column], rows: Sequence[SqlRow], more: str = "") -> None:
+        """Insert many rows, as arrays of the values of each column, so that no statement takes long."""
+        arrays = ", ".join(f"?::{self._array_type(column)}" for column in columns)
+        statement = f"INSERT INTO {quoted(table)} ({names_of(columns)}) SELECT * FROM unnest({arrays}){more}"  # noqa: S608 - constants
+        for first in range(0, len(rows), ROWS_AT_ONCE):
+            values = [list(each) for each in zip(*rows[first : first + ROWS_AT_ONCE], strict=True)]
+            for position, column in enumerate(columns):
+                if column.kind == "boolean":
+                    # SQLite has numbers.
+                    values[position] = list(map(bool, values[position]))
+            self._run(statement, values, prepare=True)
+
+    def _array_type(self, column: Column) -> str:
+        return f"{self.types[column.kind].removesuffix(' PRIMARY KEY')}[]"
+
+    def append(self, term: int, rows: Sequence[ChangeRow]) -> bool:
+        """Append changes durably, in one statement, unless the term is over or another change is the last one."""
+        numbers, _, instants, contents, sums = map(list, zip(*rows, strict=True))
+        appended = self._run(
+            f"""
+            WITH led AS (
+                UPDATE leader SET number = ?, renewed_at = {self.now} WHERE term = ? AND number = ? RETURNING term
+            )
+            INSERT INTO change SELECT mine.number, led.term, mine.at, mine.data, mine.sum
+            FROM led, unnest(?::bigint[], ?::bigint[], ?::bytea[], ?::bigint[]) AS mine(number, at, data, sum)
+            RETURNING 1
+            """,  # noqa: S608 - a constant
+            [rows[-1].number, term, rows[0].number - 1, numbers, instants, contents, sums],
+            prepare=True,
+        )
+        return bool(appended)
+
+    # The schema
+
+    def prepare(self) -> None:
+        """Do nothing: the schema is created with the tables."""
+
+    def has_tables(self) -> bool:
+        """Return whether the tables exist."""
+        # `to_regclass` may not notice a table that was created after the current transaction began.
+        return bool(self.run("SELECT 1 FROM pg_tables WHERE schemaname = ? AND tablename = 'store'", [self._schema]))
+
+    def create_tables(self) -> None:
+        """Create the schema and its tables within a transaction. Of several processes, one creates them."""
+        self.run("SELECT pg_advisory_xact_lock(?, ?)", [_LOCK_CLASS - 1, self._lock_numbers[1]])
+        self.run(f"CREATE SCHEMA IF NOT EXISTS {self._identifier}")
+        super().create_tables()
+
+    # Leaders
+
+    @property
+    def process(self) -> str:
+        """Nothing: the process may be on another machine."""
+        return ""
+
+    @property
+    def _lock_numbers(self) -> tuple[int, int]:
+        return _LOCK_CLASS, crc32(self._schema.encode()) - 2**31
+
+    def try_lock(self) -> bool:
+        """Take the advisory lock, and return whether this succeeded.
+
+        The method waits a little, because the server may just be ending the connection of a process that has died.
+        """
+        end = monotonic() + _DISCONNECT_TIME
+        while not self._is_locked:
+            [[self._is_locked]] = self.run("SELECT pg_try_advisory_lock(?, ?)", self._lock_numbers)
+            if self._is_locked or monotonic() > end:
+                break
+            sleep(_PAUSE)
+        return self._is_locked
+
+    def end_leader(self, leader: LeaderRecord) -> None:  # noqa: ARG002 - a connection does not show its term
+        """End the connection of the leader that is replaced. The database refuses its changes in any case."""
+        with suppress(StoreError):
+            self.run(
+                """
+                SELECT pg_terminate_backend(pid) FROM pg_locks
+                WHERE locktype = 'advisory' AND classid = ? AND objid::bigint = ?::bigint & 4294967295
+                    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+                    AND pid <> pg_backend_pid()
+                """,
+                self._lock_numbers,
+            )
+            self.try_lock()
+        self._is_locked = True
+
+
+def _shown_location(conninfo: str, schema: str) -> str:
+    """Return the address of a store for people, without a password."""
+    try:
+        found = conninfo_to_dict(conninfo)
+    except psycopg.ProgrammingError as error:
+        # The value is not shown, because it may contain a password.
+        raise RequestError("conninfo", "...", f"expected a connection string of PostgreSQL ({error})") from None
+    host = found.get("host") or found.get("hostaddr") or "localhost"
+    port = f":{found['port']}" if found.get("port") else ""
+    return f"postgresql://{host}{port}/{found.get('dbname') or ''} (schema {schema})"

@@ -1,0 +1,99 @@
+"""A partition with a store against the naive model of partitions, step by step, closed and opened again between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import ClassVar, Final, Literal
+
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import rule
+
+from support.examples import examples
+from support.law_partitions import Backlog, Licences
+from support.random_changes import state_of
+from ugm.configuration import PartitionConfig
+from ugm.model import QuotaModel
+from ugm.store import StoredPartition, open_partition
+from ugm.testing import PartitionMachine
+
+SMALL: Final = settings(max_examples=examples(20), stateful_step_count=30)
+DEEP: Final = settings(max_examples=300, stateful_step_count=50)
+
+
+class StoreMachine(PartitionMachine):
+    """A partition that is closed and opened again at any moment."""
+
+    def make_partition(self, config: PartitionConfig, models: Sequence[QuotaModel]) -> StoredPartition:
+        """Return a partition with a new store."""
+        self.folder = TemporaryDirectory()
+        return self.opened(config, models)
+
+    def opened(self, config: PartitionConfig | None, models: Sequence[QuotaModel]) -> StoredPartition:
+        """Open the store."""
+        partition = self.stored = open_partition(
+            Path(self.folder.name) / "store",
+            config,
+            models=models,
+            group_limits=self.group_limits,
+            clock=lambda: self.clock() + 0.999,
+        )
+        return partition
+
+    @rule()
+    def reopen(self) -> None:
+        """What is opened again is what was closed."""
+        before, number = state_of(self.stored), self.stored.store.number
+        self.stored.close()
+        self.models = self.make_models()
+        self.partition = self.opened(None, self.models)
+        assert state_of(self.partition) == before
+        assert self.stored.store.number == number
+
+    def teardown(self) -> None:
+        """Close the store and remove it."""
+        if hasattr(self, "stored"):
+            self.stored.close()
+            self.folder.cleanup()
+
+
+class GroupMachine(StoreMachine):
+    """Users with limits of their own are held to those alone."""
+
+    group_limits: ClassVar[Literal["always", "unless-user-limited"]] = "unless-user-limited"
+
+
+class BesideMachine(StoreMachine):
+    """Other quota models have a say, and are charged again whenever the store is opened."""
+
+    def make_models(self) -> Sequence[QuotaModel]:
+        """Return one that counts, and one that looks at what is waiting."""
+        return [Licences(4), Backlog()]
+
+
+class DeepMachine(StoreMachine):
+    """The same for much longer."""
+
+
+class DeepGroupMachine(GroupMachine):
+    """The same for much longer."""
+
+
+class DeepBesideMachine(BesideMachine):
+    """The same for much longer."""
+
+
+TestStore = StoreMachine.TestCase
+TestStore.settings = SMALL
+TestGroup = GroupMachine.TestCase
+TestGroup.settings = SMALL
+TestBeside = pytest.mark.ci(BesideMachine.TestCase)
+TestBeside.settings = SMALL
+TestDeepStore = pytest.mark.deep(DeepMachine.TestCase)
+TestDeepStore.settings = DEEP
+TestDeepGroup = pytest.mark.deep(DeepGroupMachine.TestCase)
+TestDeepGroup.settings = DEEP
+TestDeepBeside = pytest.mark.deep(DeepBesideMachine.TestCase)
+TestDeepBeside.settings = DEEP

@@ -1,0 +1,272 @@
+"""The commands for a store."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sqlite3
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from support.partition_fixtures import BOB, SUE, config, memory
+from ugm import Resource, UserGroup
+from ugm.cli import commands
+from ugm.errors import printable
+from ugm.store import open_partition
+
+#: 2026-10-31T22:00 in UTC.
+START = 1_793_484_000_000
+HOUR = 3_600_000
+STRANGE = ("[/x]", "[bold]ben[/bold]", "sue\x1b[31m")
+
+
+@pytest.fixture(name="file")
+def _file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store: sue holds a core and 2 GiB for four hours, over the turn of a month, and bob something else."""
+    now = [START]
+    with open_partition(tmp_path / "quota", config("{name: a}"), clock=lambda: now[0] / 1000) as partition:
+        partition.submit("app", SUE, "root.a")
+        partition.submit("bob", BOB, "root.a")
+        partition.allocate("x", "app", Resource(vcore=1000, memory=2 * 2**30))
+        now[0] += 4 * HOUR
+        partition.release("x")
+        partition.allocate("y", "bob", Resource(gpu=1))
+        now[0] += HOUR // 2
+        partition.release("y")
+        partition.request("z", "app", memory(1))
+    monkeypatch.chdir(tmp_path)
+    return Path("quota")
+
+
+def run(*arguments: object) -> Result:
+    """Run the command as a user would."""
+    return CliRunner().invoke(commands.ugm, list(map(str, arguments)))
+
+
+def test_verify(file: Path) -> None:
+    """A sound store is reported with the number of its changes."""
+    result = run("store", "verify", file)
+
+    assert (result.stdout, result.exit_code) == ("quota: 8 changes, no problems found\n", 0)
+
+
+def test_verify_while_it_is_used(file: Path) -> None:
+    """A store can be verified while a partition uses it."""
+    with open_partition(file) as partition:
+        partition.allocate("more", "app", memory(1))
+
+        assert run("store", "verify", file).stdout == "quota: 9 changes, no problems found\n"
+
+
+def test_damage(file: Path) -> None:
+    """Damage is an error with status 1."""
+    with sqlite3.connect(file) as connection:
+        connection.execute("UPDATE allocation SET usage = '[]'")
+    result = run("store", "verify", file)
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr
+
+
+def test_info(file: Path) -> None:
+    """A summary, and the last changes."""
+    assert run("store", "info", file, "--last", "2").stdout.splitlines() == [
+        "last change 8 at 2026-11-01T02:30:00.000Z",
+        "2 applications, 1 allocation, 0 nodes",
+        "7 2026-11-01T02:30:00.000Z released y",
+        "8 2026-11-01T02:30:00.000Z asked z",
+    ]
+
+
+def test_info_json(file: Path) -> None:
+    """The same for programs."""
+    printed = json.loads(run("store", "info", file, "--last", "1", "--json").stdout)
+
+    assert (printed["number"], printed["at"], printed["applications"]) == (8, "2026-11-01T02:30:00.000Z", 2)
+    assert printed["changes"][0]["at"] == printed["at"]
+    assert [event["event"] for event in printed["changes"][0]["events"]] == ["asked"]
+
+
+def test_info_of_nothing(tmp_path: Path) -> None:
+    """A location without a store is an error."""
+    (tmp_path / "empty").touch()
+    result = run("store", "info", tmp_path / "empty")
+
+    assert result.exit_code == 1
+    assert "there is no store" in result.stderr
+
+
+def test_backup(file: Path) -> None:
+    """A store that is in use is copied to a new file, and never to an existing one."""
+    with open_partition(file):
+        result = run("store", "backup", file, "copy")
+        again = run("store", "backup", file, "copy")
+        other = run("store", "backup", file, "other", "--json")
+
+    assert (result.stdout, result.exit_code) == ("quota: copied to copy\n", 0)
+    assert json.loads(other.stdout) == {"store": "quota", "target": "other"}
+    assert run("store", "info", "copy").stdout == run("store", "info", file).stdout
+    assert "there is a store already" in again.stderr
+    assert again.exit_code == 1
+
+
+def test_changes(file: Path) -> None:
+    """Every change is one JSON object with its events; later ones can be chosen."""
+    changes = [json.loads(line) for line in run("store", "changes", file).stdout.splitlines()]
+
+    assert [one["number"] for one in changes] == list(range(1, 9))
+    assert [event["event"] for one in changes[-2:] for event in one["events"]] == ["released", "asked"]
+    assert json.loads(run("store", "changes", file, "--after", 6, "--json").stdout) == changes[6:]
+
+
+def test_trim(file: Path) -> None:
+    """Usage before a date is deleted."""
+    deleted = run("store", "trim", file, "--before", "2026-11-01", "--json")
+    assert json.loads(deleted.stdout) == {"store": "quota", "before": "2026-11-01"}
+    assert run("usage", file, "--by", "user", "--since", "2026-10-31").exit_code == 1
+
+
+def test_usage_csv(file: Path) -> None:
+    """CSV has fixed columns, and exact amounts with their units."""
+    assert run("usage", file, "--by", "user", "--until", "2026-11-01T02:30", "--csv").stdout.splitlines() == [
+        "from,until,kind,name,resource,amount,unit",
+        *(line for line in usage_rows() if line),
+    ]
+
+
+def usage_rows() -> list[str]:
+    """Return the rows of both users, up to the present."""
+    result = run("usage", "quota", "--by", "user", "--json")
+    lines = json.loads(result.stdout)["lines"]
+    assert [line["name"] for line in lines] == ["bob", "sue"]
+    assert [line["resource_seconds"] for line in lines] == [
+        {"gpu": "1800"},
+        {"memory": str(2 * 2**30 * 14_400), "vcore": "14400000"},
+    ]
+    amounts = {
+        "gpu": "1800,gpu-seconds",
+        "memory": f"{2 * 2**30 * 14_400},byte-seconds",
+        "vcore": "14400,core-seconds",
+    }
+    return [
+        f"2026-10-31T22:00:00.000Z,2026-11-01T02:30:00.000Z,user,{line['name']},{resource},{amounts[resource]}"
+        for line in lines
+        for resource in line["resource_seconds"]
+    ]
+
+
+def test_usage_json(file: Path) -> None:
+    """JSON has the times of CSV: ISO 8601 in UTC, whatever the time zone of the calendar."""
+    options = ("--by", "user", "--until", "2026-11-01T01:00+01:00", "--zone", "Europe/Berlin", "--per", "month")
+    lines = json.loads(run("usage", file, *options, "--json").stdout)["lines"]
+
+    assert [(line["begin"], line["end"]) for line in lines] == [
+        ("2026-10-31T22:00:00.000Z", "2026-10-31T23:00:00.000Z"),
+        ("2026-10-31T23:00:00.000Z", "2026-11-01T00:00:00.000Z"),
+    ]
+    rows = run("usage", file, *options, "--csv").stdout.splitlines()[1:]
+    assert sorted({tuple(row.split(",")[:2]) for row in rows}) == [(line["begin"], line["end"]) for line in lines]
+
+
+def test_usage_table(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables count core hours and GiB hours, here month by month."""
+    monkeypatch.setenv("COLUMNS", "140")
+    printed = run("usage", file, "--by", "user", "--per", "month", "--until", "2026-11-01T01:00").stdout
+
+    rows = [line.split()[-3:] for line in printed.splitlines() if "sue" in line]
+    assert rows == [["sue", "2.000", "4.000"], ["sue", "1.000", "2.000"]]
+
+
+@pytest.fixture(name="strange")
+def _strange(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store with names that rich or a terminal would interpret."""
+    now = [START]
+    with open_partition(tmp_path / "quota", config("{name: a}"), clock=lambda: now[0] / 1000) as partition:
+        for name in STRANGE:
+            partition.submit(f"app {name}", UserGroup(name), "root.a")
+            partition.allocate(f"one {name}", f"app {name}", Resource({"[/gpu]": 1, "tpu\x1b[31m": 1}))
+        now[0] += HOUR
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")
+    return Path("quota")
+
+
+@pytest.mark.parametrize("by", ["user", "application"])
+def test_usage_table_has_literal_names(strange: Path, by: str) -> None:
+    """Rich does not interpret names of owners and resources, and a terminal gets no control sequences from them."""
+    result = run("usage", strange, "--by", by, "--until", "2026-10-31T23:00")
+
+    assert result.exit_code == 0
+    headings = next(line for line in result.stdout.splitlines() if line.startswith("from"))
+    assert "[/gpu]" in headings
+    assert r"tpu\x1b[31m" in headings
+    for name in STRANGE:
+        assert printable(name) in result.stdout
+    assert "\x1b" not in result.stdout
+
+
+def test_info_escapes_names(strange: Path) -> None:
+    """A terminal gets no control sequences from the ids of allocations."""
+    printed = run("store", "info", strange, "--last", 99).stdout
+
+    assert r"one sue\x1b[31m" in printed
+    assert "\x1b" not in printed
+
+
+def test_usage_csv_has_names_as_they_are(strange: Path) -> None:
+    """Names in a pipe are those of the store, also with control sequences."""
+    printed = run("usage", strange, "--by", "user", "--until", "2026-10-31T23:00", "--csv").stdout
+
+    assert {row["name"] for row in csv.DictReader(StringIO(printed))} == set(STRANGE)
+
+
+def test_json_has_names_as_they_are(strange: Path) -> None:
+    """JSON escapes control sequences, so that a pipe gets them."""
+    lines = json.loads(run("usage", strange, "--by", "user", "--until", "2026-10-31T23:00", "--json").stdout)["lines"]
+    exported = map(json.loads, run("store", "changes", strange).stdout.splitlines())
+    events = [event for entry in exported for event in entry.get("events", ())]
+
+    assert {line["name"] for line in lines} == set(STRANGE)
+    assert {event["application_id"] for event in events if "application_id" in event} >= {
+        f"app {one}" for one in STRANGE
+    }
+
+
+def test_usage_of_a_month(file: Path) -> None:
+    """The usage of a calendar month is one row for each user."""
+    rows = run("usage", file, "--by", "user", "--month", "2026-10", "--csv").stdout.splitlines()
+
+    assert rows[1:] == [
+        "2026-10-01T00:00:00.000Z,2026-11-01T00:00:00.000Z,user,sue,memory,15461882265600,byte-seconds",
+        "2026-10-01T00:00:00.000Z,2026-11-01T00:00:00.000Z,user,sue,vcore,7200,core-seconds",
+    ]
+
+
+def test_usage_in_a_time_zone(file: Path) -> None:
+    """Dates are those of the zone."""
+    options = ("--zone", "Europe/Berlin", "--since", "2026-11-01", "--until", "2026-11-01T01:00", "--json")
+    [line] = json.loads(run("usage", file, "--by", "group", *options).stdout)["lines"]
+
+    assert line["name"] == "dev"
+    assert line["resource_seconds"]["vcore"] == "3600000"
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--since", "yesterday"], "expected a date such as 2026-10-01 or 2026-10-01T08:00, found 'yesterday'"),
+        (["--zone", "Nowhere"], "unknown time zone 'Nowhere'"),
+        (["--month", "November"], "expected a month such as 2026-11, found 'November'"),
+        (["--month", "2026-11", "--since", "2026-11-01"], "--month replaces --since and --until"),
+        (["--csv", "--json"], "--csv and --json exclude each other"),
+    ],
+)
+def test_usage_misuse(file: Path, options: list[str], text: str) -> None:
+    """What cannot be asked is wrong usage."""
+    result = run("usage", file, "--by", "user", *options)
+
+    assert result.exit_code == 2
+    assert text in " ".join(result.stderr.replace("│", " ").split())

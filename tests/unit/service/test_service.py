@@ -1,0 +1,258 @@
+"""Processes that lead or stand by: durability, takeover, reading from a standby, joining and stopping."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic, sleep
+
+import pytest
+
+from support.partition_fixtures import SUE
+from support.places import environment
+from support.service_fixtures import CONFIG, RawClient, eventually, running, started
+from ugm import RequestError, Resource, join
+from ugm.events import Event
+from ugm.service import ProtocolError, Service, ServiceSettings, connect, join_async
+from ugm.store import StoreError, open_partition, read_partition
+
+UNIT = Resource(memory=1)
+#: Leads or stands by: ``python -c _SERVE STORE ADDRESS TAKEOVER``.
+_SERVE = """
+import sys
+from support.service_fixtures import CONFIG
+from ugm.service import Service, ServiceSettings
+settings = ServiceSettings(takeover=float(sys.argv[3]))
+Service(sys.argv[1], sys.argv[2], config=CONFIG, settings=settings).run(lambda: print("ready", flush=True))
+"""
+
+
+@contextmanager
+def process(folder: Path, name: str, takeover: float = 1.0) -> Iterator[subprocess.Popen[str]]:
+    """Run a process that leads or stands by."""
+    command = [sys.executable, "-c", _SERVE, str(folder / "store"), f"unix:{folder / name}", str(takeover)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment()) as made:  # noqa: S603 - our own
+        assert made.stdout is not None
+        assert made.stdout.readline() == "ready\n"
+        try:
+            yield made
+        finally:
+            made.kill()
+
+
+def test_changes_are_in_the_store(tmp_path: Path) -> None:
+    """What a service acknowledged is in its store, which any program can open afterwards."""
+    with running(tmp_path, store="store") as service, started(service) as partition:
+        assert partition.allocate("x", "app", UNIT)
+        with pytest.raises(StoreError):
+            open_partition(tmp_path / "store")
+        assert read_partition(tmp_path / "store").allocation_ids() == ("x",)
+        assert service.status().change > 0
+    with open_partition(tmp_path / "store") as opened:
+        assert opened.allocation_ids() == ("x",)
+        opened.release("x")
+    with running(tmp_path, store="store") as service:
+        assert service.partition.allocation_ids() == ()
+        assert service.term == 3
+
+
+def test_a_repeated_call_gets_its_answer_from_the_next_leader(tmp_path: Path) -> None:
+    """The answers that a client may have missed are in the store, so no change is made twice."""
+    with running(tmp_path, store="store") as service, RawClient(service) as client:
+        session = client.greet()[2]
+        client.call(1, "submit", application_id="app", user=["sue", []], queue="root.a")
+        client.call(2, "allocate", allocation_id="x", application_id="app", usage={"memory": 1})
+        client.call(3, "release", allocation_id="x")
+        assert client.answers(3)[3] == ("result", True)
+    with running(tmp_path, store="store") as service, RawClient(service) as client:
+        assert client.greet(session)[2] == session
+        client.call(3, "release", allocation_id="x", acknowledged=1)
+        client.call(2, "allocate", allocation_id="x", application_id="app", usage={"memory": 1})
+        assert client.answers(2) == {3: ("result", True), 2: ("result", [[], []])}
+        assert service.partition.allocation_ids() == ()
+
+
+def test_a_killed_leader_is_replaced_at_once(tmp_path: Path) -> None:
+    """A standby leads, and the client goes on, long before `takeover`."""
+    with (
+        process(tmp_path, "one", takeover=60) as leader,
+        process(tmp_path, "two", takeover=60),
+        connect(f"unix:{tmp_path}/one,unix:{tmp_path}/two", deadline=20) as partition,
+    ):
+        partition.submit("app", SUE, "root.a")
+        assert partition.allocate("x", "app", UNIT)
+        leader.kill()
+        began = monotonic()
+        assert partition.release("x")
+        assert not partition.release("x")
+        assert monotonic() - began < 10
+
+
+def test_a_stopped_leader_is_replaced_after_a_while(tmp_path: Path) -> None:
+    """A leader that does not show that it is active is replaced; with a file, it is killed first."""
+    with (
+        process(tmp_path, "one") as leader,
+        process(tmp_path, "two"),
+        connect(f"unix:{tmp_path}/one,unix:{tmp_path}/two", deadline=30) as partition,
+    ):
+        partition.submit("app", SUE, "root.a")
+        assert partition.allocate("x", "app", UNIT)
+        leader.send_signal(signal.SIGSTOP)
+        assert partition.release("x")
+        assert leader.wait(20) == -signal.SIGKILL
+
+
+def test_a_leader_that_is_asked_to_stop_hands_over_at_once(tmp_path: Path) -> None:
+    """The standby does not wait for `takeover`, and everything that was answered is there."""
+    settings = ServiceSettings(takeover=60)
+    with (
+        running(tmp_path, "one", store="store", settings=settings) as leader,
+        running(tmp_path, "two", store="store", settings=settings) as standby,
+        connect(f"unix:{tmp_path}/one,unix:{tmp_path}/two") as partition,
+    ):
+        partition.submit("app", SUE, "root.a")
+        futures = [partition.promise(partition.allocate, f"a-{one}", "app", UNIT) for one in range(100)]
+        began = monotonic()
+        leader.stop()
+        assert all(future.result() for future in futures)
+        assert monotonic() - began < 5
+        assert len(partition.allocation_ids()) == 100
+        assert standby.term == 2
+
+
+def test_reading_from_a_standby(tmp_path: Path) -> None:
+    """A standby answers readers from its state, with its age; others are sent to the leader."""
+    with (
+        running(tmp_path, "one", store="store") as leader,
+        running(tmp_path, "two", store="store") as standby,
+        started(standby) as partition,
+        connect(str(standby.addresses[0]), read_only=True) as reader,
+    ):
+        assert partition.allocate("x", "app", UNIT)
+        eventually(lambda: reader.allocation_ids() == ("x",))
+        staleness = reader.connection.staleness
+        assert staleness is not None
+        assert staleness.seconds < 20
+        eventually(lambda: standby.status().leader == leader.name and leader.status().standbys)
+        status = standby.status()
+        assert (status.is_leading, status.term, status.address) == (False, 1, str(leader.addresses[0]))
+        assert leader.status().standbys[0].address == str(standby.addresses[0])
+        assert standby.partition.allocation_ids() == ("x",)
+        assert next(one.client for one in standby.sessions.sessions()) == ""
+
+
+def test_subscriptions(tmp_path: Path) -> None:
+    """A subscriber gets all events after a number once, in order, also from the next leader."""
+    received: list[tuple[int, tuple[Event, ...]]] = []
+    with (
+        running(tmp_path, "one", store="store") as leader,
+        running(tmp_path, "two", store="store"),
+        connect(f"unix:{tmp_path}/one,unix:{tmp_path}/two") as partition,
+    ):
+        partition.submit("app", SUE, "root.a")
+        with partition.subscribe(lambda first, events: received.append((first, events)), after=0) as subscription:
+            partition.allocate("a", "app", UNIT)
+            eventually(lambda: "Allocated" in str(received))
+            leader.stop()
+            partition.release("a")
+            eventually(lambda: "Released" in str(received))
+            last = subscription.number
+        partition.allocate("b", "app", UNIT)
+        numbers = [first for first, _ in received]
+        assert numbers == sorted(set(numbers))
+        kinds = [type(event).__name__ for _, events in received for event in events]
+        assert kinds == ["ConfigurationChanged", "ApplicationSubmitted", "GroupAssigned", "Allocated", "Released"]
+        del received[:]
+        with partition.subscribe(lambda first, events: received.append((first, events)), after=last):
+            eventually(lambda: received)
+        assert [type(event).__name__ for event in received[0][1]] == ["Allocated"]
+
+
+def test_a_subscription_that_cannot_continue(tmp_path: Path) -> None:
+    """Events that are not available any more are an error, and so is a number of another service."""
+    with running(tmp_path) as service, started(service) as partition:
+        with pytest.raises(ProtocolError, match="not available"):
+            partition.subscribe(print, after=0)
+        with pytest.raises(ProtocolError, match="there is no change"):
+            partition.subscribe(print, after=1 << 90)
+        with pytest.raises(RequestError):
+            partition.subscribe(print, after=-1)
+
+
+def test_joining(tmp_path: Path) -> None:
+    """Programs elect a leader among themselves; when it leaves, another one leads, and calls go on."""
+    one = join(tmp_path / "store", config=CONFIG, client="one")
+    two = join(tmp_path / "store", config=CONFIG, client="two")
+    assert (one.service.term, two.service.term) == (1, 0)
+    two.submit("app", SUE, "root.a")
+    assert two.allocate("x", "app", UNIT)
+    assert [report.client for report in one.sessions.sessions()] == ["one", "two"]
+    one.leave()
+    assert two.release("x")
+    assert two.service.term == 2
+    two.close()
+
+    async def work() -> None:
+        async with await join_async(tmp_path / "store") as partition:
+            assert await partition.application_ids() == ("app",)
+
+    asyncio.run(work())
+    assert {path.name for path in tmp_path.iterdir()} <= {"store", "store-lock"}
+    with pytest.raises(RequestError, match="needs the address"):
+        join("postgresql://localhost/none")
+
+
+def test_a_full_or_missing_place_is_an_error(tmp_path: Path) -> None:
+    """A service that cannot use its store or its address does not start."""
+    (tmp_path / "file").write_text("no store")
+    with pytest.raises(StoreError):
+        Service(tmp_path / "file", f"unix:{tmp_path}/s").start()
+    with pytest.raises(OSError, match="exists"):
+        Service(None, f"unix:{tmp_path}/file").start()
+    with running(tmp_path), pytest.raises(OSError, match="listens"):
+        Service(None, f"unix:{tmp_path}/s").start()
+    assert (tmp_path / "file").exists()
+    assert not (tmp_path / "s").exists()
+
+
+def test_changes_of_other_threads_of_the_process(tmp_path: Path) -> None:
+    """A program in the process of the service uses the partition while it leads and while it stands by."""
+    with running(tmp_path, "one", store="store") as leader, running(tmp_path, "two", store="store") as standby:
+        for service, name in ((leader, "a"), (standby, "b")):
+            assert service.partition.submit(name, SUE, "root.a")
+            assert service.partition.allocate(name, name, UNIT)
+        assert leader.partition.allocation_ids() == standby.partition.allocation_ids() == ("a", "b")
+        leader.stop()
+        eventually(lambda: standby.term == 2)
+        assert standby.partition.release("a")
+
+
+def test_sessions_are_forgotten(tmp_path: Path) -> None:
+    """A client that leaves without allocations leaves no rows behind."""
+    with running(tmp_path, store="store") as service:
+        with started(service) as partition:
+            partition.allocate("x", "app", UNIT)
+            partition.release("x")
+        eventually(lambda: not service.status().sessions)
+    import sqlite3  # noqa: PLC0415 - only here
+
+    with sqlite3.connect(tmp_path / "store") as connection:
+        for table in ("session", "answer", "owner"):
+            statement = f"SELECT count(*) FROM {table}"  # noqa: S608 - a constant
+            assert connection.execute(statement).fetchone() == (0,), table
+
+
+def test_stopping_before_and_during_the_start(tmp_path: Path) -> None:
+    """A service that is stopped early ends at once."""
+    service = Service(tmp_path / "store", f"unix:{tmp_path}/s", config=CONFIG)
+    service.stop()
+    service.start()
+    assert service.term == 0
+    sleep(0)
+    assert os.listdir(tmp_path) == []  # noqa: PTH208 - of names

@@ -1,0 +1,211 @@
+"""Failures: kills, full disks, lost connections, and leaders that are replaced."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from support.postgres import Server, server_here
+from support.store_fixtures import filled, held, names, put, removed, replayed, submitted, writing_process
+from ugm.store import PostgresLocation, Store, StoreDeposedError, StoreError, StoreReader, open_store
+from ugm.store.reader import StoreLocation
+
+#: The changes that may be stored although nobody was told: one of each thread.
+_IN_FLIGHT = 4
+
+
+@pytest.mark.parametrize("kills", [10, pytest.param(100, marks=pytest.mark.deep)])
+def test_kills(location: StoreLocation, kills: int) -> None:
+    """Whenever the leader is killed, every acknowledged change is stored, and the tables agree with all changes."""
+    random, expected = Random(kills), set[str]()
+    for _ in range(kills):
+        with writing_process(location) as process:
+            time.sleep(random.uniform(0.0, 0.3))
+            process.kill()
+            assert process.stdout is not None
+            for line in process.stdout:
+                if line.endswith("\n"):
+                    (expected.add if line[0] == "+" else expected.discard)(line[1:].strip())
+        found = set(names(location))
+        assert len(found ^ expected) <= _IN_FLIGHT
+        expected = found
+    with StoreReader(location) as reader:
+        transactions = reader.changes(0, 10**9)
+        assert transactions is not None
+        loaded = reader.load()
+        assert filled(loaded) == replayed(transactions)
+        assert [*loaded.current()["allocation"]] == [*replayed(transactions)["allocation"]]
+
+
+def test_a_stopped_leader(location: StoreLocation) -> None:
+    """A leader that is silent is replaced; after it continues, it can write nothing."""
+    with writing_process(location, "address") as process, StoreReader(location) as reader:
+        time.sleep(0.1)
+        process.send_signal(signal.SIGSTOP)
+        found = reader.find_leader()
+        assert found is not None
+        with open_store(location, replacing=found) as store:
+            before = put(store, held("mine"))
+            process.send_signal(signal.SIGCONT)
+            time.sleep(0.2)
+            assert put(store, held("another")) == before + 1
+            with pytest.raises(StoreError):
+                open_store(location, replacing=found)
+
+
+@pytest.fixture(name="small_disk")
+def _small_disk(tmp_path: Path) -> Iterator[Path]:
+    """Return a folder on a small file system."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["/bin/mount", "-t", "tmpfs", "-o", "size=1500k", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:  # noqa: S603 - of this test
+        pytest.skip("this user may not mount a file system")
+    yield folder
+    subprocess.run(["/bin/umount", "--lazy", str(folder)], check=True)  # noqa: S603 - as above
+
+
+def test_a_full_disk(small_disk: Path) -> None:
+    """On a full disk calls raise; nothing is lost, and writing continues when there is room."""
+    (small_disk / "other").write_bytes(bytes(700_000))
+    location, acknowledged = str(small_disk / "store"), list[str]()
+    store = open_store(location)
+    put(store, submitted())
+    _fill(store, acknowledged)
+    for _ in range(3):
+        with pytest.raises(StoreError, match="full"):
+            put(store, held("never", 10**3000))
+    assert acknowledged
+    assert set(acknowledged) <= set(names(location))
+    (small_disk / "other").unlink()
+    put(store, held("last"))
+    store.close()
+    assert set(names(location)) >= {*acknowledged, "last"}
+
+
+def _fill(store: Store, acknowledged: list[str]) -> None:
+    """Write until the disk is full."""
+    with suppress(StoreError):
+        while True:
+            name = f"a{len(acknowledged):0200}"
+            put(store, held(name, 10**3000))
+            acknowledged.append(name)
+
+
+def test_a_start_on_a_full_disk(small_disk: Path) -> None:
+    """A store that was killed can be read on a full disk, and written when there is room."""
+    location = str(small_disk / "store")
+    (small_disk / "other").write_bytes(bytes(700_000))
+    with writing_process(location) as process:
+        time.sleep(0.1)
+        process.kill()
+    with suppress(OSError), (small_disk / "other").open("ab", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+    before = names(location)
+    assert before
+    with suppress(StoreError), open_store(location) as store:
+        put(store, held("x", 10**4000))
+    (small_disk / "other").unlink()
+    with open_store(location) as store:
+        put(store, held("y"))
+    assert set(names(location)) >= {*before, "y"}
+
+
+def test_a_file_that_is_moved(tmp_path: Path) -> None:
+    """While the file is not in its place, nothing is acknowledged; when it is back, the change in doubt is there."""
+    place, other = tmp_path / "store", tmp_path / "moved"
+    with open_store(place) as store:
+        put(store, submitted())
+        place.rename(other)
+        for name in ("a", "b"):
+            with pytest.raises(StoreError):
+                put(store, held(name))
+        assert not place.exists()
+        other.rename(place)
+        put(store, held("c"))
+    assert names(place) == ["a", "c"]
+
+
+# PostgreSQL
+
+
+@pytest.fixture(name="postgres")
+def _postgres(shared_server: Server) -> PostgresLocation:
+    return PostgresLocation(shared_server.conninfo, shared_server.fresh_schema(), 2.0)
+
+
+@pytest.mark.ci
+def test_lost_connections(postgres: PostgresLocation, shared_server: Server) -> None:
+    """A commit whose connection is lost is repeated, and is done once."""
+    with open_store(postgres) as store:
+        put(store, submitted())
+        for number in range(20):
+            numbers = [store.append([held(f"a{number}-{each}")], 0) for each in range(5)]
+            shared_server.end_connections(1.0)
+            store.wait(numbers[-1])
+        assert store.number == 101
+    assert len(names(postgres)) == 100
+
+
+@pytest.mark.ci
+def test_an_answer_that_is_lost(postgres: PostgresLocation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit that succeeded without an answer is recognised by its checksums."""
+    with open_store(postgres) as store:
+        put(store, submitted())
+        append, calls = store._database.append, list[Any]()
+
+        def lose(term: int, rows: Any) -> bool:  # noqa: ANN401 - passed on
+            calls.append(append(term, rows))
+            if len(calls) == 1:
+                raise StoreError("p", "no answer")
+            return bool(calls[-1])
+
+        monkeypatch.setattr(store._database, "append", lose)
+        assert put(store, held("a")) == 2
+        assert calls == [True, False]
+        assert put(store, held("b")) == 3
+
+
+@pytest.mark.ci
+def test_an_outage() -> None:
+    """While the server is down, every call raises; afterwards the change in doubt is written first."""
+    with server_here() as server:
+        location = PostgresLocation(server.conninfo, "outage", 0.2)
+        store = open_store(location)
+        put(store, submitted())
+        server.stop()
+        number = store.append([held("doubt")], 0)
+        with pytest.raises(StoreError, match="uncertain"):
+            store.wait(number)
+        with pytest.raises(StoreError):
+            put(store, held("refused"))
+        server.start()
+        assert put(store, removed("doubt")) == number + 1
+        store.close()
+        assert names(location) == []
+
+
+@pytest.mark.ci
+def test_a_leader_that_is_replaced(postgres: PostgresLocation) -> None:
+    """The leader before is refused, and its appended changes are not stored."""
+    first = open_store(postgres, address="a")
+    put(first, submitted())
+    with StoreReader(postgres) as reader:
+        found = reader.find_leader()
+    assert found is not None
+    with open_store(postgres, replacing=found) as second:
+        with pytest.raises(StoreDeposedError, match="in term 2"):
+            put(first, held("old"))
+        put(second, held("new"))
+    with pytest.raises(StoreDeposedError):
+        first.close()
+    assert names(postgres) == ["new"]
