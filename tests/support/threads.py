@@ -46,5 +46,6 @@ def run(work: Callable[[int], None], *others: Callable[[Event], None]) -> None:
         done.set()
         for thread in helpers:
             thread.join(timeout=120)
-    assert errors == []
+    for error in errors:
+        raise error
     assert not any(thread.is_alive() for thread in threads + helpers), "deadlock"

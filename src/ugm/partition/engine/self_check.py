@@ -30,11 +30,11 @@ def verify(state: PartitionState) -> None:
         InvariantError: they differ; the error has a message for each difference.
     """
     limits = state.active_limits
-    tables, counted, found = state.lock.run(
-        lambda: (state.tables.copy(), limits.epoch.layout.limited, _facts_of(state))
+    compiled, tables, counted, found = state.lock.run(
+        lambda: (state.compiled, state.tables.copy(), limits.epoch.layout.limited, _facts_of(state))
     )
     try:
-        expected = _facts_of(state.made_from(tables, counted))
+        expected = _facts_of(state.made_from(compiled, tables, counted))
     except KeyError as error:
         raise InvariantError((f"a row belongs to {error}, which does not exist",)) from error
     differences = tuple(_differences(found, expected))

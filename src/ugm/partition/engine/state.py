@@ -138,14 +138,15 @@ class PartitionState(Ledger):
             # An operation that goes on after such a change needs a rebuild before the next one.
             self.lock.unsettled = True
 
-    def made_from(self, tables: Tables, counted: Iterable[str]) -> PartitionState:
-        """Return a state with other rows, and with the limits of the same time.
+    def made_from(self, compiled: CompiledConfig, tables: Tables, counted: Iterable[str]) -> PartitionState:
+        """Return a state with other rows; the caller need not hold the lock.
 
         Args:
+            compiled: the configuration of the rows, with the limits of their time.
             tables: the rows.
             counted: resources that are counted, whether a limit names them or not.
         """
-        made = PartitionState(self.compiled, user_limits_win=self.active_limits.user_limits_win)
+        made = PartitionState(compiled, user_limits_win=self.active_limits.user_limits_win)
         made.load({name: rows for name, rows in tables.by_name.items() if name != "configuration"})
         made.rebuild(counted)
         return made
