@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from inspect import cleandoc
 from typing import Any, Final, get_args
 
 import msgspec
@@ -36,6 +37,10 @@ def schema() -> dict[str, Any]:
         *(one.result.hint for one in operations),
     ]
     found, definitions = msgspec.json.schema_components(types, schema_hook=_described, ref_template=_REFERENCE)
+    for definition in definitions.values():
+        # Versions of msgspec differ in the indentation.
+        if "description" in definition:
+            definition["description"] = cleandoc(definition["description"])
     count, kinds = len(messages[0]) + len(messages[1]), len(operations)
     shown = found[count:]
     return {
