@@ -12,10 +12,8 @@ import sys
 from contextlib import suppress
 from typing import Final, NoReturn
 
-__all__ = ["PROBLEMS", "main"]
+__all__ = ["main"]
 
-#: The exit status if a file has problems, or a server does not answer.
-PROBLEMS: Final = 1
 #: The exit status if the output cannot be written. Status 1 would mean a difference or a problem of a file.
 _UNWRITTEN: Final = 2
 

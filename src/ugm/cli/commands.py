@@ -18,7 +18,6 @@ import click
 from rich.console import Console
 
 from ugm import ConfigError, Problem, RequestError, UgmError
-from ugm.cli import PROBLEMS
 from ugm.cli.budgets import budgets_command
 from ugm.cli.demo import demo_command
 from ugm.cli.differences import differences, render_differences
@@ -29,7 +28,7 @@ from ugm.cli.options import (
     read_review,
 )
 from ugm.cli.order import order_command
-from ugm.cli.output import counted, exit_with_error, print_data, print_json
+from ugm.cli.output import PROBLEMS, counted, exit_with_error, print_data, print_json
 from ugm.cli.serve import serve_command
 from ugm.cli.simulate import simulate_command
 from ugm.cli.store import store_commands

@@ -20,10 +20,10 @@ from rich.table import Table
 from rich.text import Text
 
 from ugm._json_values import JsonMapping, JsonObject
-from ugm.cli import PROBLEMS
 from ugm.errors import printable, time_text
 
 __all__ = [
+    "PROBLEMS",
     "bar",
     "counted",
     "exit_with_error",
@@ -36,6 +36,9 @@ __all__ = [
     "table",
     "with_instants",
 ]
+
+#: The exit status if a file has problems, or a server does not answer.
+PROBLEMS: Final = 1
 
 #: The share of a limit at which a bar has the warning colour.
 _NEAR: Final = 0.8

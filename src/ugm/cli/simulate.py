@@ -16,7 +16,6 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
-from ugm.cli import PROBLEMS
 from ugm.cli.options import (
     STDIN,
     read_cluster,
@@ -28,7 +27,7 @@ from ugm.cli.options import (
     read_prefixes,
     read_tags,
 )
-from ugm.cli.output import exit_with_error, instant, print_json
+from ugm.cli.output import PROBLEMS, exit_with_error, instant, print_json
 from ugm.cli.report.page import comparison_page, page
 from ugm.cli.report.terminal import render, render_comparison
 from ugm.config import PartitionConfig

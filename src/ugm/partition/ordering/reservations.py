@@ -149,7 +149,8 @@ class Reservations:
         now = self._models.clock.now(changes=False)
         if self._marks is None:
             # A query does not make later changes slower.
-            self._planned, self._now = self._plan((), now), now
+            self._now = now
+            self._planned = self._plan(())
         else:
             self._follow(now)
         return tuple(one.reservation() for one in self._planned or ())
@@ -180,7 +181,7 @@ class Reservations:
             self._take_marks()
             self._note_grant(waiting)
         elif known is not None:
-            self._reserve(waiting, decision.violations)
+            self._reserve(row, decision.violations)
         return decision
 
     def _note_grant(self, waiting: CandidateRequest) -> None:
@@ -188,18 +189,18 @@ class Reservations:
         for one in self._planned or ():
             is_own = waiting.starts and one.request.application is waiting.application
             is_own |= one.request.allocation_id == waiting.allocation_id
-            if is_own or self._comes_before(waiting, one.request):
+            if is_own or self._comes_before(waiting.row, one.request.row):
                 self._planned = None
                 return
         for one in self._planned or ():
             one.take(waiting, self._now)
 
-    def _reserve(self, waiting: CandidateRequest, violations: Iterable[Violation]) -> None:
+    def _reserve(self, row: Allocation, violations: Iterable[Violation]) -> None:
         """Reserve the queues of a denied request that no other request has reserved, if only queues block it."""
         if not is_blocked_by_queues(violations):
             return
-        for path in self._free_paths(waiting):
-            self._set(path, waiting.allocation_id)
+        for path in self._free_paths(row):
+            self._set(path, row.allocation_id)
             self._planned = None
 
     def reserve_placed(self, allocation_id: str) -> None:
@@ -208,8 +209,7 @@ class Reservations:
         It takes the place of other requests, except of those for which earlier plans have made room.
         """
         current, placed = self._state.current_reservations(), self._state.placed
-        application = self._state.applications[self._state.allocations[allocation_id].application_id]
-        for path in ancestors(application.queue.queue_path):
+        for path in ancestors(self._queue_path(self._state.allocations[allocation_id])):
             if self._queue_settings.reserves(path) and current.get(path) not in placed:
                 self._set(path, allocation_id)
                 self._planned = None
@@ -220,15 +220,15 @@ class Reservations:
         else:
             self._trial.set(queue_path, allocation_id)
 
-    def _free_paths(self, waiting: CandidateRequest) -> list[str]:
+    def _free_paths(self, row: Allocation) -> list[str]:
         """Return the queues of a blocked request whose reservation it gets."""
-        taken = {path: one.request for one in self._planned or () for path in one.queue_paths}
+        taken = {path: one.request.row for one in self._planned or () for path in one.queue_paths}
         return [
             path
-            for path in ancestors(waiting.application.queue.queue_path)
+            for path in ancestors(self._queue_path(row))
             if self._queue_settings.reserves(path)
-            and (path not in taken or self._comes_before(waiting, taken[path]))
-            and (path not in taken or taken[path].allocation_id != waiting.allocation_id)
+            and (path not in taken or self._comes_before(row, taken[path]))
+            and (path not in taken or taken[path].allocation_id != row.allocation_id)
         ]
 
     def _drop_blocked(self) -> None:
@@ -249,11 +249,6 @@ class Reservations:
         self._trial = _Trial(self._state.current_reservations())
         self._drop_blocked()
 
-    def next_request(self, row: Allocation) -> CandidateRequest:
-        """Return a pending request that the trial decides about next."""
-        self.follow_trial()
-        return self._candidate(row, self._now)
-
     def follow_trial(self) -> None:
         """Bring the plan up to date with the grants of the trial."""
         self._follow(self._now)
@@ -270,26 +265,18 @@ class Reservations:
         ends = [end is not None and one.start is not None and end <= one.start for one in planned]
         return holding is None, row.application_id if shared else None, *ends
 
-    def may_reserve(self, row: Allocation) -> bool:
-        """Return whether a blocked request may get a reservation."""
-        self.follow_trial()
-        taken = {path: one.request.row.priority for one in self._planned or () for path in one.queue_paths}
-        settings = self._queue_settings
-        return any(
-            settings.reserves(path) and (path not in taken or settings.has_offsets or row.priority > taken[path])
-            for path in ancestors(self._state.applications[row.application_id].row.queue_path)
-        )
-
     def note_trial_grant(self, waiting: CandidateRequest) -> None:
         """Follow a grant of the trial after its charge."""
         assert self._trial is not None  # noqa: S101 - a trial runs
         self._trial.grant(waiting, self._now)
         self._note_grant(waiting)
 
-    def note_blocked(self, waiting: CandidateRequest) -> None:
+    def note_blocked(self, row: Allocation) -> None:
         """Let a request of the trial that a limit blocks have a reservation, if there is one for it."""
-        if self._free_paths(waiting):
-            self._reserve(waiting, self._admission.violations(waiting.application, waiting.row))
+        self.follow_trial()
+        if self._free_paths(row):
+            waiting = self.candidate(row)
+            self._reserve(row, self._admission.violations(waiting.application, waiting.row))
 
     @property
     def plan(self) -> object:
@@ -312,12 +299,8 @@ class Reservations:
         if settings.has_reserving_template:
             paths = (path for path in self._state.tree.queues if settings.reserves(path))
         left = {path for path in paths if path not in taken}
-        rows = self._state.tables.requests if left else ()
-        return not any(left.intersection(ancestors(self._queue_of(name))) for name in rows)
-
-    def _queue_of(self, allocation_id: str) -> str:
-        row = self._state.allocations[allocation_id]
-        return self._state.applications[row.application_id].row.queue_path
+        names = self._state.tables.requests if left else ()
+        return not any(left.intersection(ancestors(self._queue_path(self._state.allocations[name]))) for name in names)
 
     def end_trial(self) -> None:
         """End the pass, and record the reservations that it has made or dropped before its first grant."""
@@ -345,7 +328,7 @@ class Reservations:
             # The plan of the others contains its start.
             return None
         for one in planned:
-            if one is not own and not self._comes_before(waiting, one.request):
+            if one is not own and not self._comes_before(waiting.row, one.request.row):
                 objection = one.objection(waiting, self._now) or self._objection_of_models(waiting, one)
                 if objection is not None:
                     return objection
@@ -368,21 +351,24 @@ class Reservations:
             return None
         return ReservationViolation.of(one.request.allocation_id, violations[0])
 
-    def _comes_before(self, waiting: CandidateRequest, reserved: CandidateRequest) -> bool:
+    def _queue_path(self, row: Allocation) -> str:
+        return self._state.applications[row.application_id].row.queue_path
+
+    def _comes_before(self, row: Allocation, reserved: Allocation) -> bool:
         """Return whether a request has a higher priority than a reserved one, where their queues part."""
-        settings, priority = self._queue_settings, reserved.row.priority
-        if not settings.has_offsets and waiting.row.priority <= priority:
+        settings = self._queue_settings
+        if not settings.has_offsets and row.priority <= reserved.priority:
             return False
-        one, other = waiting.application.queue.queue_path, reserved.application.queue.queue_path
+        one, other = self._queue_path(row), self._queue_path(reserved)
         above = next(path for path in ancestors(one) if path in ancestors(other))
         if not settings.of(above).priority_first:
             return False
-        return self._priority_below(waiting, above) > self._priority_below(reserved, above)
+        return self._priority_below(row, above) > self._priority_below(reserved, above)
 
-    def _priority_below(self, waiting: CandidateRequest, above: str) -> int:
+    def _priority_below(self, row: Allocation, above: str) -> int:
         """Return the priority of a request as the children of a queue are compared."""
-        priority = waiting.row.priority
-        for path in ancestors(waiting.application.queue.queue_path):
+        priority = row.priority
+        for path in ancestors(self._queue_path(row)):
             if path == above:
                 break
             settings = self._queue_settings.of(path)
@@ -407,7 +393,7 @@ class Reservations:
         if is_outdated or self._planned is None or (self._planned and _has_passed(self._planned, now)):
             # If planning is interrupted, the next call does it.
             self._planned = None
-            self._planned = self._plan(() if self._trial is None else self._trial.ends, now)
+            self._planned = self._plan(() if self._trial is None else self._trial.ends)
 
     def _take_marks(self) -> bool:
         """Return whether anything has changed since the last call that may change a plan."""
@@ -424,17 +410,17 @@ class Reservations:
         application = self._state.applications.get(application_id)
         return application is not None and allocation_id in application.pending
 
-    def _plan(self, more: Iterable[Change], now: int) -> list[PlannedStart]:
+    def _plan(self, more: Iterable[Change]) -> list[PlannedStart]:
         """Return the reserved requests with their starts."""
         planned: list[PlannedStart] = []
         reserving = self._reserving_queues()
         ends = sorted_ends(self._state) if reserving else []
         for name, paths in reserving.items():
-            waiting = self._candidate(self._state.allocations[name], now)
+            waiting = self.candidate(self._state.allocations[name])
             violations = self._admission.violations(waiting.application, waiting.row)
             if not waiting.application.row.failing and (not violations or is_blocked_by_queues(violations)):
                 one = PlannedStart(waiting, paths)
-                plan_start(self._state, one, planned, ends, more, now)
+                plan_start(self._state, one, planned, ends, more, self._now)
                 planned.append(one)
         return planned
 
@@ -442,8 +428,9 @@ class Reservations:
         """Return the queues of each stored reservation that still reserve capacity."""
         found: dict[str, tuple[str, ...]] = {}
         for path, name in self._stored().items():
-            queue = self._state.applications[self._state.allocations[name].application_id].row.queue_path
-            if path in ancestors(queue) and self._queue_settings.reserves(path):
+            if path in ancestors(self._queue_path(self._state.allocations[name])) and self._queue_settings.reserves(
+                path
+            ):
                 found[name] = (*found.get(name, ()), path)
         return found
 
@@ -451,8 +438,10 @@ class Reservations:
         """Return the request that has the reservation of each queue, the earliest reservation first."""
         return self._state.current_reservations() if self._trial is None else self._trial.reservations
 
-    def _candidate(self, row: Allocation, now: int) -> CandidateRequest:
-        return CandidateRequest.of(self._state, self._state.applications[row.application_id], row.granted(now))
+    def candidate(self, row: Allocation) -> CandidateRequest:
+        """Return a pending request as it would be granted at the time of the plan."""
+        application = self._state.applications[row.application_id]
+        return CandidateRequest.of(self._state, application, row.granted(self._now))
 
 
 class ReservationViolation(Violation):

@@ -187,8 +187,8 @@ class WakeSearch:
                 order.tree.grant(application, request)
                 continue
             order.tree.skip(application, request)
-            if self._is_reserving and row.allocation_id not in offered and self._reservations.may_reserve(row):
-                self._reservations.note_blocked(self._reservations.next_request(row))
+            if self._is_reserving and row.allocation_id not in offered:
+                self._reservations.note_blocked(row)
         return woken
 
     # Decisions
@@ -201,7 +201,7 @@ class WakeSearch:
         if self._is_denied(found, row):
             return False
         application = self._state.applications[row.application_id]
-        waiting = self._reservations.next_request(row) if self._is_reserving else None
+        waiting = self._reservations.candidate(row) if self._is_reserving else None
         self._charges.charge(application, self._granted(row))
         if waiting is not None:
             self._reservations.note_trial_grant(waiting)
@@ -244,11 +244,11 @@ class WakeSearch:
         )
         if key in self._held_back[1] and not has_reservation:
             return True
-        candidate = reservations.next_request(row)
+        candidate = reservations.candidate(row)
         if reservations.objection(candidate) is None:
             return False
         if self._admission.violations(candidate.application, candidate.row):
-            reservations.note_blocked(candidate)
+            reservations.note_blocked(row)
         elif not has_reservation:
             self._held_back[1].add(key)
         return True
